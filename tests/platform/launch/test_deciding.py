@@ -73,7 +73,7 @@ def test_seeds_are_added_until_each_claim_is_decided_or_hopeless(undisturbed):
     assert (joint["verdict"], joint["stopped"], joint["agree"]) == ("holds", "decided", joint["seeds"])
     assert joint["seeds"] == counts["joint"] == 7  # the fewest that decide one of two claims
     assert other["verdict"] == "undecided"
-    assert other["stopped"].startswith("hopeless: chance of a decision by 24 seeds below 5%")
+    assert other["stopped"].startswith("hopeless (a chance under 5% of a decision by 24 seeds)")
     assert counts["lone"] == 3  # the least of every run
     assert counts["uniform"] == max(counts["joint"], counts["other"])
     assert "1 of 2 claims decided, 1 hopeless" in said

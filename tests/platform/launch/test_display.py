@@ -42,6 +42,16 @@ def test_one_plain_line_a_change():
     ]
 
 
+def test_runs_of_further_rounds_are_counted_on():
+    stream = io.StringIO()
+    lines = Lines("toy", stream)
+    for seed in (0, 1):
+        lines.begin(1)
+        lines.state(plans.run("joint", seed=seed), RunState.COMPLETED)
+        lines.end()
+    assert [line.split(" ")[0] for line in stream.getvalue().splitlines()] == ["1", "[1/1]", "1", "[2/2]"]
+
+
 @pytest.mark.parametrize("columns", [80, 140])
 def test_bars_on_a_terminal(monkeypatch, columns):
     """On a narrow one loss and rate give way to label, bar and time."""

@@ -180,7 +180,7 @@ class Judged:
             return "budget spent" if self.spent else "goes on"
         if self.seeds >= until.at_most:
             return f"{until.at_most} seeds, the most"
-        return f"hopeless: chance of a decision by {until.at_most} seeds below {FUTILE:.0%}"
+        return f"hopeless (a chance under {FUTILE:.0%} of a decision by {until.at_most} seeds)"
 
     @property
     def _lacks(self) -> bool:

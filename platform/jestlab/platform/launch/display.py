@@ -121,7 +121,7 @@ class Lines(Listener):
 
     def begin(self, count: int) -> None:
         """Print how many runs there are."""
-        self._total = count
+        self._total += count  # of another round
         self._print(styled(f"{count} to run"))
 
     def state(self, run: Target, state: RunState, reason: str | None = None) -> None:
@@ -178,7 +178,7 @@ class Moving(Lines):
             def render(self, task: Task) -> Text:
                 return Text("") if task.fields.get("of_all") else super().render(task)
 
-        self._total = count
+        self._total += count  # of another round
         console = Console(file=self._stream)
         wide = console.width >= _WIDE
         self._bars = Progress(
@@ -193,8 +193,9 @@ class Moving(Lines):
             redirect_stderr=False,
         )
         self._all = self._bars.add_task(
-            "all runs", total=self._total, done=f"0/{self._total} runs", loss="", rate="", of_all=True
-        )
+            "all runs", total=self._total, completed=self._ended,
+            done=f"{self._ended}/{self._total} runs", loss="", rate="", of_all=True,
+        )  # fmt: skip
         self._bars.start()
 
     def state(self, run: Target, state: RunState, reason: str | None = None) -> None:

@@ -44,7 +44,7 @@ class Notebook(Listener):
     def begin(self, count: int) -> None:
         """Show how many runs there are."""
         with self._lock:
-            self._total = count
+            self._total += count  # of another round
             self._show(now=True)
 
     def state(self, run: Target, state: RunState, reason: str | None = None) -> None:
