@@ -27,6 +27,7 @@ VIEWS = {
     "code_commit code_patch",
     "v_sources": "sha256 text",
     "v_acceptances": "experiment accepted reason author created_at",
+    "v_registrations": "experiment content digest git_commit author created_at",
     "v_retractions": "experiment run label seed fingerprint reason author created_at origin",
     "v_costs": "experiment run label seed fingerprint image_tower_flops text_tower_flops "
     "learner_flops scoring_flops selection_flops reference_scoring_flops total_flops "

@@ -102,6 +102,12 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     "retraction": [
         {"id": 1, "run_id": 1, "number": 2, "reason": "λ", "author": "me", "created_at": _LATE},
     ],
+    "registration": [
+        {
+            "id": 1, "experiment": "toy", "content": '{"studies":{"toy":{"claims":[]}},"runs":{}}',
+            "digest": 64 * "d", "git_commit": None, "author": "me", "created_at": _EARLY,
+        },
+    ],
     "tag": [{"id": 1, "experiment_id": None, "run_id": 2, "name": "keep", "created_at": _EARLY}],
     "published": [
         {
@@ -131,6 +137,7 @@ ADDED: dict[str, dict[str, tuple[str, ...]]] = {
         ),
     },
     "0007": {"lab": (), "launcher": ("lab_id",), "attempt": ("lab_id",)},
+    "0008": {"registration": ()},
 }  # fmt: skip
 """Revision → table → the columns that it added; no columns: it added the table."""
 
@@ -159,14 +166,14 @@ def rows_of(revision: str) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-LATER = "0008"
+LATER = "0009"
 
 _LATER_MIGRATION = '''
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0008"
-down_revision = "0007"
+revision = "0009"
+down_revision = "0008"
 
 
 def upgrade():

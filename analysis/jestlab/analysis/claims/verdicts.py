@@ -25,6 +25,7 @@ from .hours import Hours
 from .looks import Forecast
 from .measures import Measures, Place
 from .power import Needed
+from .registration import Registration, compare, content_now
 from .stopping import FUTILE, Until
 
 if TYPE_CHECKING:
@@ -101,6 +102,9 @@ class Judged:
         labels: Of the runs that decide it.
         shown: Label or run → the name that is shown for it.
         spent: Whether the study's budget is spent.
+        registered: What was registered before the first run; None if nothing was.
+        exploratory: What of the claim is not as it was registered; empty if all is.
+        other_code: Whether it is judged by other code than there was when it was registered.
     """
 
     experiment: str
@@ -120,6 +124,9 @@ class Judged:
     labels: tuple[str, ...] = ()
     shown: Mapping[str, str] = field(default_factory=dict)
     spent: bool = False
+    registered: Registration | None = None
+    exploratory: str = ""
+    other_code: bool = False
 
     @property
     def said(self) -> str:
@@ -239,7 +246,8 @@ def load(
     for name, part in parts.items():
         found += _of_study(connection, name, part, judging)
     found += _of_study(connection, experiment, study, judging, frames)
-    return _within_budget(connection, experiment, found)
+    found = _within_budget(connection, experiment, found)
+    return _as_registered(connection, experiment, study, found)
 
 
 def counted(judged: Sequence[Judged]) -> str:
@@ -384,6 +392,25 @@ def _within_budget(connection: Connection, experiment: str, judged: list[Judged]
     left = min(limits) - hours.spent
     return [
         replace(each, spent=left < sum(hours.of_label(each.experiment, label) for label in each.labels))
+        for each in judged
+    ]
+
+
+def _as_registered(
+    connection: Connection, experiment: str, study: Study, judged: list[Judged]
+) -> list[Judged]:
+    """Say of each claim whether it is as it was registered, if the experiment was."""
+    registered = Registration.load(connection, experiment)
+    if registered is None:
+        return judged
+    changes = compare(registered.content, content_now(connection, experiment, study.spec))
+    return [
+        replace(
+            each,
+            registered=registered,
+            exploratory=changes.of(each.experiment, each.claim.statement, each.labels),
+            other_code=changes.code,
+        )
         for each in judged
     ]
 

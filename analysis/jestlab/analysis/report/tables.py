@@ -114,6 +114,7 @@ def _sure(each: Judged, row: Record) -> str:
         f"{agree(row)} seeds agree",
         f"chance of an error {error(row)}",
         *([f"stopped: {each.stopped}"] if each.judging.until is not None else []),
+        *([f"exploratory: {each.exploratory}"] if each.exploratory else []),
     ]
     return "; ".join(said) + "."
 

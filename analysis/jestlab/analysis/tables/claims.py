@@ -39,7 +39,8 @@ def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) ->
         words of the spec), measure (what the difference is one of), within, difference, low, high (in the
         measure's own unit), bound_low and bound_high (by which it is judged; NaN where nothing is known),
         chance (of an error, of the whole family), agree (seeds that do), seeds, seeds_planned, stopped (why
-        there are no more), reason; unit and digits of the measure.
+        there are no more), registered, exploratory (what is not as it was registered), reason; unit and
+        digits of the measure.
     """
     meant = {row: each.metric for row, each in zip(names(judged), judged, strict=True)}
     return Table(
@@ -78,6 +79,11 @@ def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) ->
             *(
                 [Column("stopped", "stopped", lambda row: str(row["stopped"]), align="left", importance=35)]
                 if any(each.judging.until is not None for each in judged)
+                else []
+            ),
+            *(
+                [Column("registered", "registered", _registered, align="left", importance=45)]
+                if any(each.registered for each in judged)
                 else []
             ),
             Column(
@@ -131,6 +137,12 @@ def expected(row: Record, metric: Metric) -> str:
     return f"{row['comparison']} {metric.text(end, '+') if within else '0'}"
 
 
+def _registered(row: Record) -> str:
+    if not row["registered"]:
+        return "no"
+    return f"exploratory: {row['exploratory']}" if row["exploratory"] else "yes"
+
+
 def error(row: Record) -> str:
     """Write the chance with which the family would show evidence so strong for the wrong side."""
     if row["seeds"] < 2:
@@ -178,6 +190,10 @@ def _rules(judged: Sequence[Judged]) -> list[str]:
             "seeds agree with the claim; does not hold: more than half disagree; undecided: neither is shown"
         )
     notes.append(f"error: {_CHANCE}; a claim is decided once this is at most {wrong:.0%}")
+    for registered in dict.fromkeys(str(each.registered) for each in judged if each.registered):
+        other = any(each.other_code for each in judged)
+        code = "; the code that judges has changed since" if other else ""
+        notes.append(f"{registered}, before its first run{code}; exploratory: not as it was registered")
     return notes
 
 
@@ -208,6 +224,8 @@ def _frame(judged: Sequence[Judged]) -> pd.DataFrame:
             "seeds": each.seeds,
             "seeds_planned": each.seeds if each.judging.until is not None else each.planned,
             "stopped": each.stopped,
+            "registered": each.registered is not None,
+            "exploratory": each.exploratory,
             "reason": each.reason,
             "unit": each.metric.unit,
             "digits": math.nan if each.metric.digits is None else each.metric.digits,

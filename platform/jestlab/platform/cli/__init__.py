@@ -27,6 +27,7 @@ VERBS = {
     "attach": "Show a launch that goes on elsewhere, to its end.",
     "watch": "Follow runs live: loss, speed, time left.",
     "logs": "Print or follow the log of a run.",
+    "register": "Register a study's claims before its first run.",
     "cancel": "Stop runs, wherever they are.",
     "retry": "Retry failed runs.",
     "query": "Query the results store in SQL or by a condition; read-only.",

@@ -40,6 +40,7 @@ from jestlab.platform.store.tables import (
     Need,
     Note,
     Published,
+    Registration,
     Retraction,
     Run,
     Source,
@@ -57,12 +58,14 @@ TABLES: dict[str, Any] = {
     table.__tablename__: table
     for table in (
         Experiment, Run, Member, Need, Attempt, Evaluation, Cost, Artifact, Budget, Note, Tag, Published,
-        Source, Acceptance, Retraction,
+        Source, Acceptance, Retraction, Registration,
     )
 }  # fmt: skip
 """Those that are written row by row; metrics are written curve by curve."""
 
-SINCE = {"published": "0003", "source": "0005", "acceptance": "0005", "retraction": "0005"}
+SINCE = {
+    "published": "0003", "source": "0005", "acceptance": "0005", "retraction": "0005", "registration": "0008",
+}  # fmt: skip
 """Tables that archives of older schemas than this lack."""
 
 METRIC = "metric"
@@ -80,6 +83,7 @@ _JSON = frozenset(
         ("attempt", "sources"),
         ("attempt", "inputs"),
         ("acceptance", "accepted"),
+        ("registration", "content"),
     }
 )
 """Columns that hold a mapping as JSON."""

@@ -258,6 +258,9 @@ def _parts(
     if name == "acceptance":
         yield query.where(own["experiment_id"].in_(list(experiments)))
         return
+    if name == "registration":
+        yield query.where(own["experiment"].in_(list(experiments.values())))
+        return
     column = own["id"] if name == "run" else own["run_id"]
     for few in _batched(list(runs)):
         yield query.where(column.in_(few))

@@ -58,6 +58,7 @@ from jestlab.platform.store.tables import (
     Need,
     Note,
     Published,
+    Registration,
     Retraction,
     Run,
     Source,
@@ -71,6 +72,10 @@ from jestlab.platform.store.trust import Origin, imported_from
 
 _BATCH = 5_000  # rows inserted at once
 _EXPORTED = "was running when it was exported"
+
+
+_OF_NO_RUN = ("experiment", "note", "tag", "published", "source", "acceptance", "registration")
+"""Tables whose rows need not be of a run."""
 
 
 @dataclass
@@ -181,6 +186,7 @@ class _Merge:
         self._insert_notes()
         self._insert(Source, self._rows("source"), ignore=True)
         self._insert(Acceptance, (row for row in self._rows("acceptance") if row["experiment"] in fresh))
+        self._insert(Registration, (row for row in self._rows("registration") if row["experiment"] in fresh))
         self._insert(Retraction, (row for row in self._rows("retraction") if row["run"] in self._taken))
         self._insert(Tag, self._rows("tag"), ignore=True)
         published = [decode(Published, row) for row in self._rows(Published.__tablename__)]
@@ -325,6 +331,7 @@ class _Merge:
                 self._connection.execute(update(Experiment).where(own).values(**values))
                 for table in (Member, Acceptance):
                     self._connection.execute(delete(table).where(table.experiment_id == here.id))
+                self._connection.execute(delete(Registration).where(Registration.experiment == name))
             fresh.add(name)
         self._merged.experiments = sorted(fresh)
         return fresh
@@ -355,13 +362,13 @@ class _Merge:
 
     def _rows(self, table: str) -> Iterator[dict[str, Any]]:
         for row in archived_rows(self._staging, table):
-            of_run = table not in ("experiment", "note", "tag", "published", "source", "acceptance")
+            of_run = table not in _OF_NO_RUN
             run = row.get("fingerprint" if table == "run" else "run")
             is_run = isinstance(run, str) and FINGERPRINT.fullmatch(run)
             if (run is None and of_run) or (run is not None and not is_run):
                 raise damaged(f"a row of {table} without a run")
             names = [row.get("needs", ""), row.get("experiment") or ""]
-            of_experiment = table in ("member", "acceptance")
+            of_experiment = table in ("member", "acceptance", "registration")
             if not all(isinstance(name, str) for name in names) or (of_experiment and not names[1]):
                 raise damaged(f"a row of {table} without what it belongs to")
             yield row

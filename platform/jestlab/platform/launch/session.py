@@ -31,7 +31,7 @@ from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executor import Executor, Marks
 from jestlab.platform.launch.options import Options
 from jestlab.platform.launch.wakeup import Wakeup
-from jestlab.platform.planning import deciding
+from jestlab.platform.planning import deciding, registering
 from jestlab.platform.planning import plan as planning
 from jestlab.platform.planning.changes import Changes, changes
 from jestlab.platform.planning.cost import budgeted, refuse_above
@@ -451,7 +451,7 @@ def _compared(
             plan = plan.with_states(states)
             found = changes(store, plan.study, plan.runs)
             again = rerun.chosen(plan, found)
-            remarks = found.without(again).lines(plan.study.name)
+            remarks = found.without(again).lines(plan.study.name) + registering.remarks(store, plan)
             plan = plan.with_states(states | dict.fromkeys(again, RunState.PENDING))
         if not _is_complete(plan.runs):
             place = executors.choose(how.on, plan.study.resources, Settings.find())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
-from jestlab.platform.planning import deciding
+from jestlab.platform.planning import deciding, registering
 from jestlab.platform.planning.cost import NO_CHIP, budgeted, to_do, total, wall_hours
 from jestlab.platform.planning.explain import Explanation, explain
 from jestlab.platform.planning.names import check as check_names
@@ -184,6 +184,7 @@ def _remarks(store: Store, plan: Plan) -> list[str]:
     from jestlab.platform.store.taken import refuse_taken
 
     remarks = changes(store, plan.study, plan.runs).lines(plan.study.name)
+    remarks += registering.remarks(store, plan)
     try:
         refuse_taken(store, plan.by_study)
     except UserError as error:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from jestlab.analysis.claims.stopping import Until
 from jestlab.platform.errors import Path, SpecError, nearest, shown, within
 from jestlab.platform.spec.axes import KINDS, columns_of
 from jestlab.platform.spec.config_tree import (
@@ -88,7 +89,7 @@ def _set(study: Study, written: Tree, path: Path, value: Any) -> None:
         written["base"] = _lay(written.get("base", {}), rest, value, _fields(study, None), path)
     elif head == "runs":
         _set_run(study, written, path, value)
-    elif head in ("resources", "record"):
+    elif head in ("resources", "record", "family") or (head == "seeds" and isinstance(study.seeds, Until)):
         written[head] = merge(written.get(head, {}), nested(rest, value))
     elif head == "axes":
         _set_axis(written, path, value)

@@ -272,6 +272,21 @@ class Acceptance(Base):
     created_at: Mapped[datetime]
 
 
+class Registration(Base):
+    """What a study claimed, and how it was to be judged, before its first run."""
+
+    __tablename__ = "registration"
+    __table_args__ = (Index(None, "experiment"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    experiment: Mapped[str]  # its name: it is not there before its first launch
+    content: Mapped[str]  # JSON: see `jestlab.analysis.claims.registration`
+    digest: Mapped[str]  # SHA-256 of the content
+    git_commit: Mapped[str | None]  # of jestlab's checkout
+    author: Mapped[str]
+    created_at: Mapped[datetime]
+
+
 class Retraction(Base):
     """Somebody's word that a run's results are wrong, until an attempt after `number` completes it again."""
 

@@ -423,6 +423,18 @@ VIEWS: dict[str, View] = {
         },
         "SELECT {columns} FROM acceptance JOIN experiment ON experiment.id = acceptance.experiment_id",
     ),
+    # What studies claimed, and how they were to be judged, before their first run.
+    "v_registrations": View(
+        {
+            "registration.experiment": "name of the study",
+            "registration.content": "claims, family, seeds, metrics, score and runs, JSON",
+            "registration.digest": "SHA-256 of the content",
+            "registration.git_commit": "commit of jestlab's own checkout; NULL if it is installed otherwise",
+            "registration.author": "who registered it",
+            "registration.created_at": "time, UTC; of several the latest counts",
+        },
+        "SELECT {columns} FROM registration",
+    ),
     # Runs whose results are retracted, or rest on those of such a run.
     "v_retractions": View(
         {

@@ -1,0 +1,38 @@
+"""What is registered of a study that is planned, and what has changed since."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from jestlab.analysis.claims.registration import Registration, compare, content_of
+from jestlab.platform.planning.plan import Plan
+
+if TYPE_CHECKING:
+    from jestlab.platform.store.store import Store
+
+_MOST = 3  # changes that are named
+
+
+def content(plan: Plan) -> dict[str, Any]:
+    """Collect what is registered of a planned study: claims, rules, and the first run of each label."""
+    runs: dict[tuple[str, str], str] = {}
+    name, is_union = plan.study.name, bool(plan.study.studies)
+    for run in plan.runs:  # replicate by replicate
+        for label in (run.label, *(alias.label for alias in run.aliases)):
+            study, _, short = label.partition("/")
+            runs.setdefault((study, short) if is_union else (name, label), run.fingerprint)
+    return content_of(name, plan.study.to_dict(), runs)
+
+
+def remarks(store: Store, plan: Plan) -> list[str]:
+    """Say what a launch would change of what was registered; nothing if nothing was, or nothing would."""
+    with store.reading() as connection:
+        registered = Registration.load(connection, plan.study.name)
+    if registered is None:
+        return []
+    lines = list(compare(registered.content, content(plan)).lines())
+    if not lines:
+        return []
+    more = f" and {len(lines) - _MOST} more" if len(lines) > _MOST else ""
+    told = "; ".join(lines[:_MOST])
+    return [f"{plan.study.name} was {registered}; changed since, and exploratory: {told}{more}"]
