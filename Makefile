@@ -84,10 +84,13 @@ cluster: cluster-slurm cluster-kubernetes cluster-image  ## build what the tests
 cluster-kubernetes:
 	@tests/cluster/kubernetes/build.sh
 
-SLURM := slurm-wlm munge slurmdbd mariadb-server-core
+# The client has my_print_defaults, without which no database is made.
+SLURM := slurm-wlm munge slurmdbd mariadb-server-core mariadb-client-core
+SLURM_PROGRAMS := slurmctld slurmd munged sbatch srun slurmdbd mariadbd my_print_defaults
 
 cluster-slurm:  ## install Slurm, on which tests start clusters; they are skipped where it is missing
-	@if PATH=$$PATH:/usr/sbin; command -v slurmctld slurmd munged sbatch srun slurmdbd mariadbd >/dev/null; then :; \
+	@if PATH=$$PATH:/usr/sbin; for name in $(SLURM_PROGRAMS); do command -v $$name >/dev/null || break; done; \
+	  command -v $$name >/dev/null; then :; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(SLURM) >/dev/null; \
 	else echo "make cluster-slurm: install $(SLURM) yourself; without them the tests of Slurm skip"; fi

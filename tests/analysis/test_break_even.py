@@ -33,13 +33,13 @@ def test_break_even(new_store, stored_run):
     assert break_even(results) == {"joint": 5, "lost": math.inf}  # 24 / 7.5 < 4; of 24 / 6 four are as much
     assert break_even(results, "lone") == {"joint": math.inf, "lost": math.inf}
     assert (
-        "Runs after which a reference has paid for itself, its scoring included: joint 5; never: lost."
+        "paid for itself, its scoring included, median [range] over seeds: joint 5 [4, 5]; never: lost."
     ) in figures.speedup(results).texts.caption
 
     table = tables.speedup_table(tables.finals(results))
     column = table.column_named("break-even")
     shown = {row: table.cell(row, column).text for row in table.frame["row"]}
-    assert shown == {"uniform": "—", "joint": "5", "lone": "—", "lost": "∞", "unpriced": "—"}
+    assert shown == {"uniform": "—", "joint": "5 [4, 5]", "lone": "—", "lost": "∞", "unpriced": "—"}
     assert table.cell("lost", column).mark == "†"
     told = Origins.read(store.url, ["study"]).explain(table, "joint", "break-even")
     assert [run.value for run in told.runs] == [4, 5]
@@ -76,7 +76,7 @@ def test_what_was_spent_by_then_may_not_be_known(new_store, stored_run):
 def test_where_no_number_pays(study):
     results = frames.read(study.url, "study")
     assert break_even(results) == {"independent": math.inf, "joint": math.inf}
-    assert "included: never: independent, joint." in figures.speedup(results).texts.caption
+    assert "median [range] over seeds: never: independent, joint." in figures.speedup(results).texts.caption
 
 
 def test_nothing_is_said_where_nothing_is_needed(new_store, stored_run):

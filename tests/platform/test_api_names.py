@@ -17,7 +17,7 @@ SIGNATURES = {
     "Study.plan": "*, why=False",
     "Study.launch": "*, progress=True, parallel=None, retries=None, on=None, fail_fast=False, "
     "keep_going=False, max_chip_hours=None, rerun_changed=False, rerun_retracted=False, runs=(), "
-    "replace=False, reports=True",
+    "replace=False, reports=True, decide=False",
     "Study.results": "",
     "Study.to_yaml": "",
     "Plan.frame": "",

@@ -29,7 +29,9 @@ from jestlab.platform.launch.processes import adopt_orphans, end_descendants
 
 NODES = ("n1", "n2")
 EXECUTABLES = ("slurmctld", "slurmd", "munged", "sbatch", "srun")
-ACCOUNTING_EXECUTABLES = ("slurmdbd", "mariadbd", "mariadb-install-db", "sacct", "sacctmgr")
+ACCOUNTING_EXECUTABLES = (
+    "slurmdbd", "mariadbd", "mariadb-install-db", "my_print_defaults", "sacct", "sacctmgr",
+)  # fmt: skip
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 _START_SECONDS = 60.0
 _TOOL_SECONDS = 60.0
