@@ -63,9 +63,10 @@ def _until_decided(found: Survey, rules: list[Until], claims: int, error: float)
         for effect in _EFFECTS:
             its = looks.expected(effect, error, most)
             told.append(f"{its.expected:.0f} at {effect} (decided in {_percent(its.decided)})")
+        what = "1 claim is" if claims == 1 else f"{claims} claims are"
         yield (
-            f"From {least} to {most} seeds, until {counted(claims, 'claim')} are decided: on average "
-            f"{', '.join(told)} standard deviations between the sides."
+            f"From {least} to {most} seeds, until {what} decided: on average {', '.join(told)} standard "
+            "deviations between the sides."
         )
         return
     yield f"So far {standing}."
