@@ -19,10 +19,10 @@ Sources: the sign test and intervals of a median by order statistics are classic
 scipy.stats.quantile_test); the idea of exact bounds for repeated looks at binomial data is that of group
 sequential tests (Jennison and Turnbull, 2000, Group Sequential Methods, ch. 12); intervals that hold at all
 looks at once are confidence sequences (Howard et al., 2021, Ann. Statist. 49; for quantiles Howard and
-Ramdas, 2022, Bernoulli 28, in the library confseq, whose bounds are for thousands of looks: with 24 they
-decide nothing). Mixtures of Student's t (Lai, 1976; the library savvi) need normal differences: at
-the level that each of 55 claims has, Student's t is wrong 9 to 24 times as often as it says for exponential
-differences of 3 to 24 seeds.
+Ramdas, 2022, Bernoulli 28, in the library confseq). Theirs are closed formulas for any number of looks; for
+at most a hundred, a sum over paths is exact. Mixtures of Student's t (Lai, 1976; the library savvi) need
+normal differences: at the level that each of 55 claims has, Student's t is wrong 9 to 24 times as often as
+it says for exponential differences of 3 to 24 seeds.
 """
 
 from __future__ import annotations
