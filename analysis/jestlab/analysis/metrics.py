@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Literal, get_args
 
-from .units import nearest, some
+from .units import some
 from .written import Path, WrittenError, shown
+from .written import given as given_in
 
 Goal = Literal["max", "min"]
 """Whether more is better, or less."""
@@ -66,10 +67,7 @@ class Metric:
             raise MetricError(
                 path, f"must be a mapping such as {{goal: max, unit: percent}}, not {shown(written)}"
             )
-        given = {str(key): value for key, value in written.items() if value is not None}
-        for key in given:
-            if key not in _FIELDS:
-                raise MetricError((*path, key), f"unknown key: {nearest(key, _FIELDS)}")
+        given = given_in(written, _FIELDS, path, MetricError)
         if "goal" not in given:
             raise MetricError((*path, "goal"), "is missing: max if more is better, min if less is")
         for key, choices in (("goal", get_args(Goal)), ("scale", get_args(Scale))):

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .units import nearest
 
 Path = tuple[str, ...]
 """A place in a spec: `("claims", "0", "within")`."""
@@ -26,3 +31,23 @@ def shown(value: object) -> str:
     """Quote a value for an error: as YAML writes it, shortened."""
     text = json.dumps(value) if value is None or isinstance(value, bool) else repr(value)
     return text if len(text) <= 60 else text[:57] + "…"
+
+
+def given(
+    written: Mapping[Any, Any], keys: Sequence[str], path: Path, error: type[WrittenError] = WrittenError
+) -> dict[str, Any]:
+    """Keep the keys that are given a value, and refuse unknown ones.
+
+    Raises:
+        WrittenError: A key is unknown; of the kind `error`.
+    """
+    found = {str(key): value for key, value in written.items() if value is not None}
+    for key in found:
+        if key not in keys:
+            raise error((*path, key), f"unknown key: {nearest(key, keys)}")
+    return found
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is a finite number; true and false are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
 
-from jestlab.analysis.claims.power import MOST_SEEDS, Needed, needed, power
+from jestlab.analysis.claims.looks import MOST_SEEDS
+from jestlab.analysis.claims.power import Needed, needed, power
 
 
 @pytest.mark.parametrize(("effect", "n", "error"), [(1.0, 3, 0.05), (2.0, 3, 0.05), (1.0, 8, 0.05 / 8)])

@@ -105,6 +105,12 @@ class TestBudget:
         assert [each.claim.statement[0] for each in found.left_out] == ["c"]
         assert ("study", "c") not in found.seeds
 
+    def test_where_the_whole_way_is_too_dear_one_seed_more_is_run(self):
+        each = judged([1.0] * 4, of="a", claims=55, until=Until(hours=1.0))  # eight seeds from a decision
+        assert next_round([each], Hours(0.1, self.hours.of)).seeds["study", "a"] == 8
+        assert next_round([each], Hours(0.75, self.hours.of)).seeds["study", "a"] == 5
+        assert next_round([each], Hours(0.85, self.hours.of)).left_out == (each,)
+
     def test_without_a_budget_nothing_is(self):
         assert len(next_round(self.claims(None), self.hours).claims) == 3
         assert next_round(self.claims(0.5), self.hours).is_last

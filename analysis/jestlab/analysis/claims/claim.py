@@ -6,15 +6,14 @@ A spec lists claims (`study.claims`), and the store keeps the spec.
 from __future__ import annotations
 
 import json
-import math
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ..connection import connect, frame
-from ..units import nearest
-from ..written import Path, WrittenError, shown
+from ..written import Path, WrittenError, is_number, shown
+from ..written import given as given_in
 from .families import Family
 from .measures import SCORE, is_score
 from .stopping import Until
@@ -74,7 +73,7 @@ class Side:
         """
         if not isinstance(written, Mapping):
             return cls(_names(written, path))
-        given = _known(written, _SIDE, path)
+        given = given_in(written, _SIDE, path, ClaimError)
         if "of" not in given:
             raise ClaimError((*path, "of"), "is missing: a side is {of: …, minus: …} or {of: …, measure: …}")
         if len(given) == 1:
@@ -151,7 +150,7 @@ class Claim:
             return written
         if not isinstance(written, Mapping):
             raise ClaimError(path, f"must be a mapping of {', '.join(_CLAIM)}, not {shown(written)}")
-        given = _known(written, _CLAIM, path)
+        given = given_in(written, _CLAIM, path, ClaimError)
         for key in ("statement", "of"):
             if key not in given:
                 raise ClaimError((*path, key), "is missing")
@@ -306,23 +305,13 @@ def parts_of(url: str, experiment: str) -> dict[str, dict[str, Any]]:
     return found.parts if found is not None else {}
 
 
-def _known(written: Mapping[Any, Any], keys: Sequence[str], path: Path) -> dict[str, Any]:
-    """Keep the keys that are given, and refuse unknown ones."""
-    given = {str(key): value for key, value in written.items() if value is not None}
-    for key in given:
-        if key not in keys:
-            raise ClaimError((*path, key), f"unknown key: {nearest(key, keys)}")
-    return given
-
-
 def _within(given: Mapping[str, Any], kind: str, path: Path) -> float | None:
     within = given.get("within")
     if within is None:
         if kind != "near":
             return None
         raise ClaimError((*path, "within"), "is missing: near is how near? (.02 are two points of a score)")
-    number = isinstance(within, int | float) and not isinstance(within, bool)
-    if not number or not math.isfinite(within) or within <= 0:
+    if not is_number(within) or within <= 0:
         raise ClaimError((*path, "within"), f"must be a number above 0, not {shown(within)}")
     return float(within)
 

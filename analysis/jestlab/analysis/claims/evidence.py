@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from ..intervals import half_widths, tail
@@ -123,10 +123,8 @@ def any_look(values: Sequence[float], side: Side, within: float, error: float, a
         outer = looks.interval(values[:n], error / 2) if side == "near" else None
         if (verdict := decide(side, low, high, within, outer)) != "undecided":
             return _looked(values[:n], side, within, verdict, (low, high))
-    low, high = looks.interval(values, error)
-    found = _looked(values, side, within, "undecided", (low, high))
-    ahead = _forecast(values, side, within, error, at_most)
-    return Evidence(found.verdict, found.seeds, low, high, found.chance, found.agree, ahead)
+    found = _looked(values, side, within, "undecided", looks.interval(values, error))
+    return replace(found, forecast=_forecast(values, side, within, error, at_most))
 
 
 def _looked(

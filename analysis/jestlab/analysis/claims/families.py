@@ -12,13 +12,11 @@ wrong (Shaffer, 1986, J. Am. Stat. Assoc. 81, with "the other side" as the hypot
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from ..units import nearest
-from ..written import Path, WrittenError, shown
+from ..written import Path, WrittenError, given, is_number, shown
 
 Adjust = Literal["bonferroni", "none"]
 """How claims share the error: each has error / m; or each has all of it."""
@@ -53,13 +51,9 @@ class Family:
             return cls(adjust="none")
         if not isinstance(written, Mapping):
             raise WrittenError(path, f"must be {{error: 0.05}} or none, not {shown(written)}")
-        given = {str(key): value for key, value in written.items() if value is not None}
-        for key in given:
-            if key not in _KEYS:
-                raise WrittenError((*path, key), f"unknown key: {nearest(key, _KEYS)}")
-        error, adjust = given.get("error", cls.error), given.get("adjust", cls.adjust)
-        number = isinstance(error, int | float) and not isinstance(error, bool)
-        if not number or not math.isfinite(error) or not 0 < error < 0.5:
+        found = given(written, _KEYS, path)
+        error, adjust = found.get("error", cls.error), found.get("adjust", cls.adjust)
+        if not is_number(error) or not 0 < error < 0.5:
             raise WrittenError((*path, "error"), f"must be between 0 and 0.5, not {shown(error)}")
         if adjust not in get_args(Adjust):
             raise WrittenError(

@@ -7,12 +7,11 @@ from bisect import bisect_left
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from .looks import MOST_SEEDS
+
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
-
-MOST_SEEDS = 100
-"""More would hardly be run to decide a claim."""
 
 _GRID = 15  # quantiles of each posterior
 

@@ -57,19 +57,23 @@ def next_round(judged: Sequence[Judged], hours: Hours | None = None) -> Round:
     chosen: list[Judged] = []
     left_out: list[Judged] = []
     candidates = [each for each in judged if each.is_open and each.labels]
+
+    def cost(each: Judged, target: int) -> float:
+        return sum(hours.of_label(*label) * more for label, more in _more(each, target, seeds))
+
     while candidates:
-        costs = [
-            sum(hours.of_label(*label) * more for label, more in _more(each, seeds)) for each in candidates
-        ]
+        costs = [cost(each, _target(each)) for each in candidates]
         # The most likely decision for each hour that it adds; what costs nothing more comes first.
         best = max(range(len(candidates)), key=lambda i: _promise(candidates[i]) / (costs[i] + _SECOND))
-        each, cost = candidates.pop(best), costs[best]
-        if cost > left:
+        each = candidates.pop(best)
+        # Where the whole way is too dear, one seed more: what not even that fits for says so (`spent`).
+        target = _target(each) if costs[best] <= left else each.seeds + 1
+        if (added := cost(each, target)) > left:
             left_out.append(each)
             continue
-        left -= cost
+        left -= added
         chosen.append(each)
-        seeds |= {label: _target(each) for label, _ in _more(each, seeds)}
+        seeds |= {label: target for label, _ in _more(each, target, seeds)}
     return Round(seeds, tuple(chosen), tuple(left_out))
 
 
@@ -111,9 +115,8 @@ def ahead(judged: Sequence[Judged], hours: Hours) -> Ahead:
     return Ahead(len(claims), decided, sum(more.values()), taken if hours.of else math.nan)
 
 
-def _more(each: Judged, seeds: Mapping[Label, int]) -> list[tuple[Label, int]]:
-    """How many seeds each run of a claim lacks for its next look, where it lacks any."""
-    target = _target(each)
+def _more(each: Judged, target: int, seeds: Mapping[Label, int]) -> list[tuple[Label, int]]:
+    """How many seeds each run of a claim lacks for a look at so many, where it lacks any."""
     labels = [(each.experiment, label) for label in each.labels]
     have = [(label, max(seeds.get(label, 0), each.seeds)) for label in labels]
     return [(label, target - count) for label, count in have if count < target]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..units import nearest
-from ..written import Path, WrittenError, shown
+from ..written import Path, WrittenError, given, is_number, shown
 from .looks import MOST_SEEDS
 
 DECIDED = "decided"
@@ -40,13 +38,10 @@ class Until:
         Raises:
             WrittenError: It has another form; the place is named.
         """
-        given = {str(key): value for key, value in written.items() if value is not None}
-        for key in given:
-            if key not in _KEYS:
-                raise WrittenError((*path, key), f"unknown key: {nearest(key, _KEYS)}")
-        if given.get("until") != DECIDED:
-            raise WrittenError((*path, "until"), f"must be {DECIDED}, not {shown(given.get('until'))}")
-        counts = {key: given.get(key, getattr(cls, key)) for key in ("at_least", "at_most")}
+        found = given(written, _KEYS, path)
+        if found.get("until") != DECIDED:
+            raise WrittenError((*path, "until"), f"must be {DECIDED}, not {shown(found.get('until'))}")
+        counts = {key: found.get(key, getattr(cls, key)) for key in ("at_least", "at_most")}
         for key, count in counts.items():
             if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MOST_SEEDS:
                 raise WrittenError(
@@ -54,7 +49,7 @@ class Until:
                 )
         if counts["at_least"] > counts["at_most"]:
             raise WrittenError((*path, "at_least"), f"is above at_most, which is {counts['at_most']}")
-        return cls(**counts, hours=_hours(given.get("budget"), (*path, "budget")))
+        return cls(**counts, hours=_hours(found.get("budget"), (*path, "budget")))
 
     def written(self) -> dict[str, Any]:
         """Write it as a spec has it, without defaults."""
@@ -71,7 +66,6 @@ def _hours(budget: Any, path: Path) -> float | None:
     if not isinstance(budget, Mapping) or set(budget) != {"hours"}:
         raise WrittenError(path, f"must be {{hours: 1}}, not {shown(budget)}")
     hours = budget["hours"]
-    number = isinstance(hours, int | float) and not isinstance(hours, bool)
-    if not number or not math.isfinite(hours) or hours <= 0:
+    if not is_number(hours) or hours <= 0:
         raise WrittenError((*path, "hours"), f"must be a number above 0, not {shown(hours)}")
     return float(hours)

@@ -17,9 +17,7 @@ from ..names import names_in
 from ..soundness import retractions
 from . import evidence
 from .claim import Claim, Comparison, Side, Study, studies
-from .evidence import VERDICTS as VERDICTS
-from .evidence import Evidence
-from .evidence import Verdict as Verdict
+from .evidence import VERDICTS, Evidence, Verdict
 from .families import Family
 from .hours import Hours
 from .looks import Forecast

@@ -9,8 +9,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from .. import units
+from ..claims.evidence import Verdict
 from ..claims.measures import SCORE
-from ..claims.verdicts import Judged, Verdict
+from ..claims.verdicts import Judged
 from ..provenance import SUFFIX, History
 from ..tables import show
 from ..tables.claims import MARKS, agree, difference, error, expected, names

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ..claims import Study, studies
-from ..claims.verdicts import VERDICTS, Judged, counted
+from ..claims.evidence import VERDICTS
+from ..claims.verdicts import Judged, counted
 from ..claims.verdicts import load as load_verdicts
 from ..connection import connect
 from ..figures import Plot

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ..claims.evidence import Verdict
 from ..claims.measures import SCORE
-from ..claims.verdicts import Judged, Verdict, counted, place
+from ..claims.verdicts import Judged, counted, place
 from ..intervals import INTERVAL
 from ..metrics import Metric
 from . import show

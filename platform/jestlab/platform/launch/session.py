@@ -259,13 +259,10 @@ def _once(
     study = plan.study
     check_names(plan, functools.partial(_recorded, lab))
     plan, again, remarks = _compared(lab, plan, how, limit.chip_hours, rerun)
-    if before is not None:
-        remarks = []  # they were said
     if not replacing:
         _refuse_taken(lab, plan)
-    others = _of_other_labs(lab, plan)
-    remarks += others if before is None else []
-    for line in remarks:
+    remarks += _of_other_labs(lab, plan)
+    for line in remarks if before is None else ():  # else they were said
         listener.note(line)
     target = _Target.of(lab, study, plan.runs, how, limit)
     with _writing(lab) as store:

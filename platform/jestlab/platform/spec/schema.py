@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import (
@@ -17,11 +17,11 @@ from pydantic import (
     model_validator,
 )
 
-from jestlab.analysis.claims import Claim, ClaimError, parse_claims
+from jestlab.analysis.claims import Claim, parse_claims
 from jestlab.analysis.claims.families import Family
 from jestlab.analysis.claims.stopping import Until
 from jestlab.analysis.costs import Scope
-from jestlab.analysis.metrics import Metric, MetricError, parse_metrics
+from jestlab.analysis.metrics import Metric, parse_metrics
 from jestlab.analysis.written import WrittenError
 from jestlab.models.extensions import references
 from jestlab.platform.errors import Mistakes, Path, SpecError, UserError, nearest, shown, within
@@ -336,10 +336,8 @@ class Study(_Part):
         written = plain({} if metrics is None else metrics, ("metrics",))
         mistakes = Mistakes()
         for each in [{name: meant} for name, meant in written.items()] if is_mapping(written) else [written]:
-            try:
-                parse_metrics(each)
-            except MetricError as error:
-                mistakes.add([SpecError(error.path, error.message)])
+            with mistakes:
+                _as_spec_error(partial(parse_metrics, each))
         mistakes.check()
         return parse_metrics(written)
 
@@ -348,15 +346,10 @@ class Study(_Part):
     def _claims(cls, claims: Any) -> Any:
         mistakes = Mistakes()
         for i, claim in enumerate(claims if isinstance(claims, list | tuple) else ()):
-            try:
-                Claim.parse(claim, ("claims", str(i)))
-            except ClaimError as error:
-                mistakes.add([SpecError(error.path, error.message)])
+            with mistakes:
+                _as_spec_error(partial(Claim.parse, claim, ("claims", str(i))))
         mistakes.check()
-        try:
-            return parse_claims(claims)
-        except ClaimError as error:
-            raise SpecError(error.path, error.message) from None
+        return _as_spec_error(lambda: parse_claims(claims))
 
     @model_validator(mode="after")
     def _axes_are_of_runs(self) -> Study:

@@ -60,13 +60,8 @@ def record(connection: Connection, plan: Plan) -> int:
         for role, needed in run.needs.items()
     ]
     ours = Member.experiment_id == experiment_id
-    kept = [
-        run_id
-        for chunk in chunks(plan.later)
-        for run_id in connection.scalars(
-            select(Member.run_id).join(Run, Run.id == Member.run_id).where(ours, Run.fingerprint.in_(chunk))
-        )
-    ]
+    known = select(Member.run_id, Run.fingerprint).join(Run, Run.id == Member.run_id).where(ours)
+    kept = [run_id for run_id, fingerprint in connection.execute(known) if fingerprint in plan.later]
     connection.execute(delete(Member).where(ours, Member.run_id.not_in(kept)))
     execute_many(connection, insert(connection, Member), members)
     execute_many(connection, insert(connection, Need).on_conflict_do_nothing(), needs)
