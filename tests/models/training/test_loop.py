@@ -117,6 +117,17 @@ def test_a_run_logs_evaluates_and_costs_what_it_says(lab, uniform):
     assert list((lab.root / "uniform/events").glob("events.out.tfevents.*"))
 
 
+def test_without_the_best_evaluations_save_nothing_and_give_the_same(lab, tiny, uniform):
+    runtime = {"keep_best": False, "keep_checkpoints": 5, "checkpoint_every_steps": 6}
+    cfg = config(tiny | {"runtime": tiny["runtime"] | runtime})
+    done, seen = lab("without-the-best", cfg)
+    assert done
+    assert (seen.scores, seen.unflushed) == (uniform.scores, 0)
+    folder = lab.root / "without-the-best/checkpoints"
+    assert {path.name for path in folder.glob("[0-9]*")} == {"6", "12"}
+    assert not list(folder.glob("score-*"))  # the best of them is none
+
+
 @pytest.mark.parametrize("stop_after", [2, 6])  # before the first checkpoint, and between two
 def test_a_stopped_run_goes_on_bit_for_bit(lab, tiny, selecting, stop_after):
     name = f"stopped-{stop_after}"

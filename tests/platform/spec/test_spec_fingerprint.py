@@ -158,6 +158,7 @@ OTHER_RUNTIME = {
     "log_every_steps": 3,
     "checkpoint_every_steps": 3,
     "keep_checkpoints": 3,
+    "keep_best": False,
     "steps_per_dispatch": 3,
     "microbatches": 2,
     "remat": "all",

@@ -210,6 +210,8 @@ class Runtime(Section):
         log_every_steps: Number of steps between recorded metrics.
         checkpoint_every_steps: Number of steps between checkpoints, from which an interrupted run resumes.
         keep_checkpoints: Number of checkpoints that are kept: the newest, and beside them the best.
+        keep_best: Whether every evaluation saves a checkpoint, so that the best of them is kept; for runs of
+            seconds that takes longer than the evaluation.
         steps_per_dispatch: Number of steps between round trips of the host; a divisor of log_every_steps.
         microbatches: Number of parts that the sub-batch is trained on in, one after the other, so that the
             activations of one part alone take memory.
@@ -226,6 +228,7 @@ class Runtime(Section):
     log_every_steps: PositiveInt = 10
     checkpoint_every_steps: PositiveInt = 50
     keep_checkpoints: PositiveInt = 2
+    keep_best: bool = True
     steps_per_dispatch: PositiveInt = 1
     microbatches: PositiveInt = 1
     remat: Literal["none", "dots", "all"] = "none"

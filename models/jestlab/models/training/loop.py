@@ -152,7 +152,7 @@ def train(
             if marks.saves(step):
                 with clock.stopped(), tracker.phase("checkpoint", step):
                     tracker.flush()
-                    checkpoints.save(state, batches, score, trained)
+                    checkpoints.save(state, batches, score if config.runtime.keep_best else None, trained)
     all_say(True)  # now the first process has written the last checkpoint
     return True
 
@@ -241,6 +241,7 @@ class _Marks:
         runtime, points = config.runtime, config.evaluation.points
         self._total = config.total_steps
         self._log, self._save = runtime.log_every_steps, runtime.checkpoint_every_steps
+        self._keep_best = runtime.keep_best
         self._size = runtime.steps_per_dispatch
         self._config = config
         self._evaluations = {math.ceil(self._total * i / points) for i in range(1, points + 1)}
@@ -255,11 +256,13 @@ class _Marks:
 
     def saves(self, step: int) -> bool:
         """Return whether a checkpoint is saved after a step: at intervals, and where it may be the best."""
-        return step % self._save == 0 or self.evaluates(step) or step == self._total
+        may_be_best = self._keep_best and self.evaluates(step)
+        return step % self._save == 0 or may_be_best or step == self._total
 
     def at(self, step: int) -> bool:
         """Return whether any of these, or a diagnosis, happens after a step."""
-        return self.logs(step) or self.saves(step) or bool(self._config.diagnoses(step))
+        is_marked = self.logs(step) or self.evaluates(step) or self.saves(step)
+        return is_marked or bool(self._config.diagnoses(step))
 
     def may_stop(self, step: int) -> bool:
         """Return whether to ask if the run should stop: several processes have to agree, which takes time."""
