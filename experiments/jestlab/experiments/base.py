@@ -102,7 +102,7 @@ SMOKE = Scale(
         "evaluation.points": 5,
         "runtime": {
             "log_every_steps": 2,  # often enough to count loss spikes
-            "checkpoint_every_steps": 1_000,  # an interrupted run starts again: it takes seconds
+            "checkpoint_every_steps": 1_000,  # a killed run begins again: it takes seconds
             "keep_best": False,
             "diagnostics.every_steps": 50,
         },

@@ -209,9 +209,9 @@ class Runtime(Section):
     Attributes:
         log_every_steps: Number of steps between recorded metrics.
         checkpoint_every_steps: Number of steps between checkpoints, from which an interrupted run resumes.
-        keep_checkpoints: Number of checkpoints that are kept: the newest, and beside them the best.
-        keep_best: Whether every evaluation saves a checkpoint, so that the best of them is kept; for runs of
-            seconds that takes longer than the evaluation.
+        keep_checkpoints: Number of the newest checkpoints that are kept.
+        keep_best: Whether every evaluation saves a checkpoint, too, and the best of them is kept; in runs of
+            seconds, saving takes longer than evaluating.
         steps_per_dispatch: Number of steps between round trips of the host; a divisor of log_every_steps.
         microbatches: Number of parts that the sub-batch is trained on in, one after the other, so that the
             activations of one part alone take memory.

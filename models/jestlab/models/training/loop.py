@@ -152,7 +152,8 @@ def train(
             if marks.saves(step):
                 with clock.stopped(), tracker.phase("checkpoint", step):
                     tracker.flush()
-                    checkpoints.save(state, batches, score if config.runtime.keep_best else None, trained)
+                    best_by = score if marks.may_be_best(step) else None
+                    checkpoints.save(state, batches, best_by, trained)
     all_say(True)  # now the first process has written the last checkpoint
     return True
 
@@ -256,8 +257,11 @@ class _Marks:
 
     def saves(self, step: int) -> bool:
         """Return whether a checkpoint is saved after a step: at intervals, and where it may be the best."""
-        may_be_best = self._keep_best and self.evaluates(step)
-        return step % self._save == 0 or may_be_best or step == self._total
+        return step % self._save == 0 or self.may_be_best(step) or step == self._total
+
+    def may_be_best(self, step: int) -> bool:
+        """Return whether the checkpoint after a step is kept if it is the best so far."""
+        return self._keep_best and self.evaluates(step)
 
     def at(self, step: int) -> bool:
         """Return whether any of these, or a diagnosis, happens after a step."""
