@@ -27,6 +27,7 @@ from jestlab.models.data.tokenizer import Tokenizer
 from jestlab.models.devices import Devices
 from jestlab.models.evaluated import EvaluatedModel, scores_of
 from jestlab.models.extensions import Own
+from jestlab.models.kept import kept
 from jestlab.models.two_towers import OwnVision, Parameters, TwoTowerModel, VisionTransformer
 
 IMAGES_AT_ONCE = 4_096  # images compared with all classes at a time
@@ -403,7 +404,12 @@ def _towers(
     def of_texts(parameters: Parameters, tokens: jax.Array) -> tuple[Any]:
         return (model.apply({"params": parameters}, tokens, method=TwoTowerModel.embed_texts),)
 
-    return jax.jit(of_images, out_shardings=everywhere), jax.jit(of_texts, out_shardings=everywhere)
+    towers: dict[str, Callable[..., Any]] = {"images": of_images, "texts": of_texts}
+    towers = {name: jax.jit(tower, out_shardings=everywhere) for name, tower in towers.items()}
+    if len(everywhere.device_set) == 1 and not any(config.extensions(())):
+        said = config.model_dump()
+        towers = {name: kept(tower, ["evaluate", name, said]) for name, tower in towers.items()}
+    return towers["images"], towers["texts"]
 
 
 def _embeddings_and_features(

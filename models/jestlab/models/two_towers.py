@@ -23,6 +23,7 @@ import numpy as np
 
 from jestlab.models import extensions
 from jestlab.models.config import TextTower, TwoTowers, VisionTower
+from jestlab.models.kept import kept
 from jestlab.models.transformer import Encoder, Execution, MAPHead
 
 
@@ -408,4 +409,5 @@ def initialize(config: TwoTowers, key: jax.Array) -> Parameters:
 @functools.cache
 def _initializer(config: TwoTowers) -> Callable[..., Any]:
     """Compile one function: initialising operation by operation would compile a hundred small ones."""
-    return jax.jit(TwoTowerModel(config).init)
+    function = jax.jit(TwoTowerModel(config).init)
+    return function if any(config.extensions(())) else kept(function, ["initialize", config.model_dump()])

@@ -4,8 +4,10 @@ import copy
 import time
 from types import SimpleNamespace
 
+import jax
 import numpy as np
 import pytest
+from tests.models.support import own_code
 
 from jestlab.models.config import TrainConfig
 from jestlab.models.evaluation import Evaluator
@@ -41,8 +43,9 @@ class Recorder(NullTracker):
 def config(tiny, **overrides):
     tree = copy.deepcopy(tiny)
     for path, value in overrides.items():
-        section, key = path.split("__")
-        tree.setdefault(section, {})[key] = value
+        *sections, key = path.split("__")
+        section = tree.setdefault(sections[0], {}) if sections else tree
+        section[key] = value
     return TrainConfig.model_validate(tree)
 
 
@@ -126,6 +129,41 @@ def test_without_the_best_evaluations_save_nothing_and_give_the_same(lab, tiny, 
     folder = lab.root / "without-the-best/checkpoints"
     assert {path.name for path in folder.glob("[0-9]*")} == {"6", "12"}
     assert not list(folder.glob("score-*"))  # the best of them is none
+
+
+@pytest.fixture
+def compilation_cache(tmp_path):
+    """Set JAX's compilation cache: a folder, or None."""
+    before = jax.config.jax_compilation_cache_dir
+    yield lambda folder: jax.config.update("jax_compilation_cache_dir", folder and str(folder))
+    jax.config.update("jax_compilation_cache_dir", before)
+
+
+def test_a_kept_program_trains_bit_for_bit_like_a_traced_one(lab, tiny, selecting, compilation_cache):
+    compilation_cache(None)  # so that nothing is kept
+    _, traced = lab("traced", joint(tiny), reference=lab.reference)
+    assert (traced.metrics, traced.scores) == (selecting.metrics, selecting.scores)
+
+
+def test_runs_that_differ_in_seed_and_data_share_programs(lab, tiny, tmp_path, compilation_cache):
+    compilation_cache(tmp_path)
+    changes = ({}, {"seed": 1, "initialization": 2, "data__filter": "similarity > 0.2"}, {"loss": "softmax"})
+    programs = []
+    for number, change in enumerate(changes):
+        lab(f"shares-{number}", config(tiny, **change))
+        programs.append({path.name for path in (tmp_path / "programs").iterdir()})
+    first, same, other = programs
+    assert first  # the step, and what other tests have not yet compiled in this process
+    assert same == first
+    assert len(other - first) == 1  # its step
+
+
+def test_with_a_loss_of_ones_own_the_step_is_traced_each_time(lab, tiny, tmp_path, compilation_cache):
+    compilation_cache(None)
+    lab("own-loss-before", config(tiny))  # compiles what is not the step
+    compilation_cache(tmp_path)
+    lab("own-loss", config(tiny, loss=f"{own_code.MODULE}:decoupled"))
+    assert not (tmp_path / "programs").exists()
 
 
 @pytest.mark.parametrize("stop_after", [2, 6])  # before the first checkpoint, and between two

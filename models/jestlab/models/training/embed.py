@@ -24,6 +24,7 @@ from jestlab.models.data.images import ensure_decoded, read_images
 from jestlab.models.data.shards import ShardIndex, ShardSource
 from jestlab.models.data.tokenizer import Tokenizer
 from jestlab.models.devices import Devices
+from jestlab.models.kept import kept
 from jestlab.models.processes import any_says, first_says, initialize_processes, is_first
 from jestlab.models.training.checkpoints import load_parameters
 from jestlab.models.training.reference import TOKENIZER
@@ -210,6 +211,8 @@ class _Forward:
             return jnp.concatenate([z.image, z.text, damaged[:, None]], axis=1)  # one message to all
 
         self._embed = jax.jit(forward, out_shardings=self.devices.replicated)
+        if self.devices.count == 1 and not any(towers.extensions(())):
+            self._embed = kept(self._embed, ["embed", towers.model_dump()])
         # Not by the device's exp, so that it is the same to the last bit on every device.
         self.temperature = float(np.float32(math.exp(float(parameters["t"][0]))))
         self.bias = float(parameters["b"][0])
@@ -219,6 +222,8 @@ class _Forward:
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
         """Embed a batch of all processes' parts: float32 [size, E] twice, and which are damaged."""
         batch = self.devices.split({"image": rows.image, "text": rows.text, "damaged": rows.damaged})
-        whole = np.asarray(self._embed(self._parameters, **batch), np.float32)
+        whole = np.asarray(
+            self._embed(self._parameters, batch["image"], batch["text"], batch["damaged"]), np.float32
+        )
         image, text = np.split(whole[:, :-1], 2, axis=1)
         return image, text, whole[:, -1] > 0

@@ -8,26 +8,26 @@ import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
 
-from jestlab.models.config import TrainConfig
+from jestlab.models.config import Data, Evaluation, TrainConfig
 from jestlab.models.data import datasets
 from jestlab.models.data.files import write_whole
 from jestlab.models.data.pipeline import training_batches
 from jestlab.models.data.tokenizer import ensure_tokenizer
 from jestlab.models.devices import Devices
 from jestlab.models.evaluation import Evaluator
+from jestlab.models.kept import kept
 from jestlab.models.processes import all_say, any_says, initialize_processes, is_first
 from jestlab.models.training.checkpoints import Checkpoints
 from jestlab.models.training.diagnose import Composition
 from jestlab.models.training.events import EventWriter
 from jestlab.models.training.reference import TOKENIZER, Reference, prepare
-from jestlab.models.training.step import Metrics, TrainState, build_step, initial_state
+from jestlab.models.training.step import Metrics, StepFunction, TrainState, build_step, initial_state
 from jestlab.models.training.tracker import NullTracker, Tracker
-from jestlab.models.two_towers import initialize
+from jestlab.models.two_towers import Parameters, TwoTowerModel, initialize
 
 _LOG = logging.getLogger(__name__)
 
@@ -177,14 +177,37 @@ _WATCHED = {
 }
 
 
+def _kept_step(
+    config: TrainConfig, scorer: TwoTowerModel | None, devices: Devices, steps: int
+) -> StepFunction:
+    """Build the step, whose program runs that differ in seeds and data alone share."""
+    same = config.model_copy(
+        update={"seed": 0, "initialization": 0, "data": Data(), "evaluation": Evaluation()}
+    )
+    step = build_step(same, scorer, devices, steps)
+    if devices.count > 1 or any(config.extensions()):
+        return step
+    said = same.model_dump(mode="json")
+    del said["selection"]["reference"]  # a name
+    reads = ["step", said, scorer and scorer.config.model_dump(mode="json"), steps]
+    function: StepFunction = kept(step, reads, donate=(0,))
+    return function
+
+
 class _Stepper:
     """The compiled step, for one step per call and for several."""
 
-    def __init__(self, config: TrainConfig, scorer: Any, devices: Devices, reference: Any) -> None:
+    def __init__(
+        self,
+        config: TrainConfig,
+        scorer: TwoTowerModel | None,
+        devices: Devices,
+        reference: Parameters | None,
+    ) -> None:
         self._devices = devices
         self._reference = reference
         sizes = {1, config.runtime.steps_per_dispatch}
-        self._functions = {n: build_step(config, scorer, devices, n) for n in sizes}
+        self._functions = {n: _kept_step(config, scorer, devices, n) for n in sizes}
         self._watched: list[dict[str, jax.Array]] = []
         self._compiled: set[int] = set()
 

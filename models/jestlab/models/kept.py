@@ -1,0 +1,131 @@
+"""Keep what tracing a function finds, so that the next process need not trace it.
+
+Tracing and lowering the step of a small run takes a second, as long as a hundred steps do. What comes out, a
+StableHLO program, is kept as a file beside JAX's compilation cache, which keeps what XLA makes of it. Every
+process, the first one too, compiles the program as it was read back, so that all compute the same.
+
+Programs are kept where JAX has a compilation cache, on one CPU device. A program's name is a digest of all
+that it may depend on: what the caller says, shapes and dtypes, this package's source, the versions of the
+libraries that trace, JAX's settings. With code of one's own no such list is complete, so callers keep none.
+
+`jax.export` promises to read programs of older versions of JAX; the name holds the version all the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import importlib.metadata
+import json
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+from jax import export
+
+from jestlab.models.data.files import write_whole
+
+_LOG = logging.getLogger(__name__)
+
+_LIBRARIES = ("jax", "jaxlib", "flax", "optax", "numpy")
+_FOLDER = "programs"
+_DIGEST_BYTES = hashlib.sha256().digest_size
+
+
+def kept(function: Any, said: Any, *, donate: tuple[int, ...] = ()) -> Any:
+    """Return a jitted function whose program is kept, if programs are kept here, else the function itself.
+
+    Args:
+        function: A jitted function of trees of arrays, on one device.
+        said: Plain data that the function depends on besides its arguments and this package.
+        donate: Positions of the arguments whose memory the result may take.
+    """
+    folder = jax.config.values["jax_compilation_cache_dir"]
+    alone = jax.default_backend() == "cpu" and jax.process_count() == 1
+    if not folder or not alone:
+        return function
+    return _Kept(function, said, donate, Path(folder) / _FOLDER)
+
+
+class _Kept:
+    """A function that finds its program at its first call."""
+
+    def __init__(self, function: Any, said: Any, donate: tuple[int, ...], folder: Path) -> None:
+        self._function, self._said, self._donate, self._folder = function, said, donate, folder
+        self._compiled: Callable[..., Any] | None = None
+
+    def __call__(self, *arguments: Any) -> Any:
+        if self._compiled is None:
+            self._compiled = jax.jit(self._program(arguments).call, donate_argnums=self._donate)
+        return self._compiled(*arguments)
+
+    def _program(self, arguments: tuple[Any, ...]) -> export.Exported:
+        """Return the program, as it was kept or is kept now."""
+        for kind in _namedtuples(arguments):
+            _register(kind)
+        file = self._folder / f"{self._name(arguments)}.stablehlo"
+        if (program := _read(file)) is not None:
+            return export.deserialize(program)
+        shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), arguments)
+        program = export.export(self._function)(*shapes).serialize()
+        try:
+            write_whole(file, hashlib.sha256(program).digest() + program)
+        except OSError as error:  # the disk is full: the run can do without
+            _LOG.warning("%s cannot be kept: %s", file, error)
+        return export.deserialize(program)
+
+    def _name(self, arguments: tuple[Any, ...]) -> str:
+        """Return the digest that the program for arguments of these shapes has as its name."""
+        leaves, tree = jax.tree.flatten(arguments)
+        content = (
+            *(self._said, str(tree), [f"{leaf.dtype}{list(leaf.shape)}" for leaf in leaves]),
+            *(_source(), {name: importlib.metadata.version(name) for name in _LIBRARIES}, sys.version),
+            {name: str(value) for name, value in sorted(jax.config.values.items()) if "cache" not in name},
+        )
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _read(file: Path) -> bytearray | None:
+    """Read a program, which follows its digest; None if there is none, or a damaged one."""
+    try:
+        content = file.read_bytes()
+    except FileNotFoundError:
+        return None
+    digest, program = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+    if hashlib.sha256(program).digest() != digest:
+        _LOG.warning("%s is damaged, and made anew", file)
+        return None
+    return bytearray(program)
+
+
+@functools.cache
+def _source() -> str:
+    """Digest of this package's source."""
+    digest = hashlib.sha256()
+    for file in sorted(Path(__file__).parent.rglob("*.py")):
+        digest.update(f"{file}\n".encode() + file.read_bytes())
+    return digest.hexdigest()
+
+
+@functools.cache
+def _register(kind: type) -> None:
+    """Tell `jax.export` how a kind of named tuple is called; it knows none of Optax's."""
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    with contextlib.suppress(ValueError):  # its own library has told
+        export.register_namedtuple_serialization(kind, serialized_name=name)
+
+
+def _namedtuples(tree: Any) -> Iterator[type]:
+    """Yield the kinds of named tuples in a tree."""
+    if isinstance(tree, tuple | list):
+        if hasattr(tree, "_fields"):
+            yield type(tree)
+        for child in tree:
+            yield from _namedtuples(child)
+    elif isinstance(tree, dict):
+        for child in tree.values():
+            yield from _namedtuples(child)
