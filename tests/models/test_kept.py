@@ -37,7 +37,7 @@ class Traced:
 
 @pytest.fixture
 def folder(tmp_path):
-    before = jax.config.jax_compilation_cache_dir
+    before = jax.config.values["jax_compilation_cache_dir"]
     jax.config.update("jax_compilation_cache_dir", str(tmp_path))
     yield tmp_path / "programs"
     jax.config.update("jax_compilation_cache_dir", before)
@@ -88,8 +88,8 @@ def test_whatever_a_program_depends_on_makes_it_another(folder, monkeypatch, cha
     elif change == "source":
         monkeypatch.setattr(module, "_source", lambda: "another")
     elif change == "library":
-        monkeypatch.setattr(module.importlib.metadata, "version", lambda name: f"{name} of tomorrow")
-    before = jax.config.jax_default_matmul_precision
+        monkeypatch.setattr("importlib.metadata.version", lambda name: f"{name} of tomorrow")
+    before = jax.config.values["jax_default_matmul_precision"]
     if change == "setting":
         jax.config.update("jax_default_matmul_precision", "highest")
     try:

@@ -3,6 +3,7 @@
 import copy
 import time
 from types import SimpleNamespace
+from typing import Any
 
 import jax
 import numpy as np
@@ -134,7 +135,7 @@ def test_without_the_best_evaluations_save_nothing_and_give_the_same(lab, tiny, 
 @pytest.fixture
 def compilation_cache(tmp_path):
     """Set JAX's compilation cache: a folder, or None."""
-    before = jax.config.jax_compilation_cache_dir
+    before = jax.config.values["jax_compilation_cache_dir"]
     yield lambda folder: jax.config.update("jax_compilation_cache_dir", folder and str(folder))
     jax.config.update("jax_compilation_cache_dir", before)
 
@@ -147,7 +148,11 @@ def test_a_kept_program_trains_bit_for_bit_like_a_traced_one(lab, tiny, selectin
 
 def test_runs_that_differ_in_seed_and_data_share_programs(lab, tiny, tmp_path, compilation_cache):
     compilation_cache(tmp_path)
-    changes = ({}, {"seed": 1, "initialization": 2, "data__filter": "similarity > 0.2"}, {"loss": "softmax"})
+    changes: tuple[dict[str, Any], ...] = (
+        {},
+        {"seed": 1, "initialization": 2, "data__filter": "similarity > 0.2"},
+        {"loss": "softmax"},
+    )
     programs = []
     for number, change in enumerate(changes):
         lab(f"shares-{number}", config(tiny, **change))
