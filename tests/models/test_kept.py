@@ -60,7 +60,7 @@ def test_a_kept_program_is_not_traced_again_and_gives_the_same(folder):
     for _ in range(2):
         second = again(*arguments())
     assert function.times == 2
-    assert jax.tree.structure(first) == jax.tree.structure(second) == jax.tree.structure(expected)
+    assert len({str(jax.tree.structure(found)) for found in (first, second, expected)}) == 1
     for one, two, want in zip(*map(jax.tree.leaves, (first, second, expected)), strict=True):
         assert np.array_equal(one, two)
         np.testing.assert_allclose(one, want, rtol=1e-6)

@@ -5,6 +5,7 @@ What a worker executes for them is in `execution`, which imports JAX.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -173,9 +174,9 @@ def _datasets(config: TrainConfig) -> dict[str, list[str]]:
     return found
 
 
-def _logged(name: str) -> Callable[[Any], Collection[str]]:
-    """Return what says that every run of a program records the metrics that are declared for it."""
-    return lambda _: OF_PROGRAM[name]
+def _logged(name: str, _: Any) -> Collection[str]:
+    """Say that every run of a program records the metrics that are declared for it."""
+    return OF_PROGRAM[name]
 
 
 # ---- the programs
@@ -191,7 +192,7 @@ def _own(
         schema=schema,
         identity_of=schema.identity,
         price_of=price,
-        **({"records": _logged(name)} | options),
+        **({"records": functools.partial(_logged, name)} | options),
     )
 
 
