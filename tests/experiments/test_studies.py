@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import pickle
 from collections import Counter
 
 import pytest
@@ -42,6 +43,12 @@ def test_the_paper_is_the_union_of_all_studies():
     for scale in base.SCALES:
         alone = {run.fingerprint for name in paper.STUDIES for run in planned(name, scale).runs}
         assert set(planned("paper", scale).fingerprints) == alone
+
+
+@pytest.mark.parametrize("name", study_names())
+def test_a_study_travels_to_the_processes_that_write_its_reports(name):
+    study = planned(name, "smoke").study
+    assert pickle.loads(pickle.dumps(study)).name == study.name
 
 
 def test_studies_share_what_they_have_in_common():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from jestlab.models import kept as module
+from jestlab.models.config import Extension
 from jestlab.models.kept import kept
 
 
@@ -54,9 +55,9 @@ def files(folder):
 def test_a_kept_program_is_not_traced_again_and_gives_the_same(folder):
     function = Traced()
     expected = function.jitted()(*arguments())
-    first = kept(function.jitted(), "f")(*arguments())
+    first = kept(function.jitted(), "f", ())(*arguments())
     assert function.times == 2
-    again = kept(function.jitted(), "f")
+    again = kept(function.jitted(), "f", ())
     for _ in range(2):
         second = again(*arguments())
     assert function.times == 2
@@ -69,7 +70,7 @@ def test_a_kept_program_is_not_traced_again_and_gives_the_same(folder):
 
 def test_a_donated_argument_is_gone(folder):
     given = arguments()
-    kept(jax.jit(lambda state, y: (State(state.x + y, state.rest), y)), "f", donate=(0,))(*given)
+    kept(jax.jit(lambda state, y: (State(state.x + y, state.rest), y)), "f", (), donate=(0,))(*given)
     assert given[0].x.is_deleted()
     assert not given[1].is_deleted()
 
@@ -77,7 +78,7 @@ def test_a_donated_argument_is_gone(folder):
 @pytest.mark.parametrize("change", ["said", "shape", "dtype", "source", "library", "setting"])
 def test_whatever_a_program_depends_on_makes_it_another(folder, monkeypatch, change):
     function = Traced()
-    kept(function.jitted(), {"width": 32})(*arguments())
+    kept(function.jitted(), {"width": 32}, ())(*arguments())
     said, given = {"width": 32}, arguments()
     if change == "said":
         said = {"width": 48}
@@ -93,7 +94,7 @@ def test_whatever_a_program_depends_on_makes_it_another(folder, monkeypatch, cha
     if change == "setting":
         jax.config.update("jax_default_matmul_precision", "highest")
     try:
-        kept(function.jitted(), said)(*given)
+        kept(function.jitted(), said, ())(*given)
     finally:
         jax.config.update("jax_default_matmul_precision", before)
     assert function.times == 2
@@ -103,18 +104,18 @@ def test_whatever_a_program_depends_on_makes_it_another(folder, monkeypatch, cha
 @pytest.mark.parametrize("damage", ["empty", "other", "cut", "flipped"])
 def test_a_damaged_program_is_made_anew_and_said(folder, caplog, damage):
     function = Traced()
-    expected = kept(function.jitted(), "f")(*arguments())
+    expected = kept(function.jitted(), "f", ())(*arguments())
     [file] = folder.glob("*")
     whole = file.read_bytes()
     half = len(whole) // 2
     damaged = {"empty": b"", "other": b"not a program", "cut": whole[:half]}
     damaged["flipped"] = whole[:half] + bytes([whole[half] ^ 1]) + whole[half + 1 :]
     file.write_bytes(damaged[damage])
-    again = kept(function.jitted(), "f")(*arguments())
+    again = kept(function.jitted(), "f", ())(*arguments())
     assert function.times == 2
     assert np.array_equal(again[0].x, expected[0].x)
     assert str(file) in caplog.text
-    kept(function.jitted(), "f")(*arguments())
+    kept(function.jitted(), "f", ())(*arguments())
     assert function.times == 2
 
 
@@ -124,13 +125,20 @@ def test_a_program_that_cannot_be_written_computes_all_the_same(folder, caplog, 
 
     monkeypatch.setattr(module, "write_whole", full)
     function = Traced()
-    found = kept(function.jitted(), "f")(*arguments())
+    found = kept(function.jitted(), "f", ())(*arguments())
     assert np.array_equal(found[1]["y"], [2, 2, 2])
     assert "No space left on device" in caplog.text
     assert not files(folder)
 
 
+def test_what_computes_on_several_devices_or_by_code_of_ones_own_is_not_kept(folder):
+    own = Extension(("loss",), "loss", "module:loss", {})
+    for changed in ({"own": [own]}, {"own": (), "devices": 2}):
+        function = Traced().jitted()
+        assert kept(function, "f", **changed) is function
+
+
 def test_without_a_compilation_cache_nothing_is_kept(folder):
     jax.config.update("jax_compilation_cache_dir", None)
     function = Traced().jitted()
-    assert kept(function, "f") is function
+    assert kept(function, "f", ()) is function

@@ -404,12 +404,14 @@ def _towers(
     def of_texts(parameters: Parameters, tokens: jax.Array) -> tuple[Any]:
         return (model.apply({"params": parameters}, tokens, method=TwoTowerModel.embed_texts),)
 
-    towers: dict[str, Callable[..., Any]] = {"images": of_images, "texts": of_texts}
-    towers = {name: jax.jit(tower, out_shardings=everywhere) for name, tower in towers.items()}
-    if len(everywhere.device_set) == 1 and not any(config.extensions(())):
-        said = config.model_dump()
-        towers = {name: kept(tower, ["evaluate", name, said]) for name, tower in towers.items()}
-    return towers["images"], towers["texts"]
+    def compiled(name: str, tower: Callable[..., Any]) -> Callable[..., tuple[jax.Array, ...]]:
+        function = jax.jit(tower, out_shardings=everywhere)
+        said, devices = ["evaluate", name, config.model_dump()], len(everywhere.device_set)
+        result: Callable[..., tuple[jax.Array, ...]]
+        result = kept(function, said, config.extensions(()), devices=devices)
+        return result
+
+    return compiled("images", of_images), compiled("texts", of_texts)
 
 
 def _embeddings_and_features(

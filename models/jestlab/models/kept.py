@@ -6,7 +6,7 @@ process, the first one too, compiles the program as it was read back, so that al
 
 Programs are kept where JAX has a compilation cache, on one CPU device. A program's name is a digest of all
 that it may depend on: what the caller says, shapes and dtypes, this package's source, the versions of the
-libraries that trace, JAX's settings. With code of one's own no such list is complete, so callers keep none.
+libraries that trace, JAX's settings. With code of one's own no such list is complete, so none is kept.
 
 `jax.export` promises to read programs of older versions of JAX; the name holds the version all the same.
 """
@@ -20,13 +20,14 @@ import importlib.metadata
 import json
 import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import jax
 from jax import export
 
+from jestlab.models.config import Extension
 from jestlab.models.data.files import write_whole
 
 _LOG = logging.getLogger(__name__)
@@ -36,17 +37,21 @@ _FOLDER = "programs"
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
 
-def kept(function: Any, said: Any, *, donate: tuple[int, ...] = ()) -> Any:
+def kept(
+    function: Any, said: Any, own: Iterable[Extension], *, devices: int = 1, donate: tuple[int, ...] = ()
+) -> Any:
     """Return a jitted function whose program is kept, if programs are kept here, else the function itself.
 
     Args:
-        function: A jitted function of trees of arrays, on one device.
+        function: A jitted function of trees of arrays; it will be called with the same shapes every time.
         said: Plain data that the function depends on besides its arguments and this package.
+        own: Code of one's own that the config names.
+        devices: How many devices it computes on.
         donate: Positions of the arguments whose memory the result may take.
     """
     folder = jax.config.values["jax_compilation_cache_dir"]
-    alone = jax.default_backend() == "cpu" and jax.process_count() == 1
-    if not folder or not alone:
+    alone = devices == 1 and jax.process_count() == 1 and jax.default_backend() == "cpu"
+    if not folder or not alone or any(own):
         return function
     return _Kept(function, said, donate, Path(folder) / _FOLDER)
 

@@ -409,5 +409,7 @@ def initialize(config: TwoTowers, key: jax.Array) -> Parameters:
 @functools.cache
 def _initializer(config: TwoTowers) -> Callable[..., Any]:
     """Compile one function: initialising operation by operation would compile a hundred small ones."""
-    function = jax.jit(TwoTowerModel(config).init)
-    return function if any(config.extensions(())) else kept(function, ["initialize", config.model_dump()])
+    function: Callable[..., Any] = kept(
+        jax.jit(TwoTowerModel(config).init), ["initialize", config.model_dump()], config.extensions(())
+    )
+    return function

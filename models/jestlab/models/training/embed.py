@@ -210,9 +210,12 @@ class _Forward:
             z = embed_pairs(model, parameters, image, text)
             return jnp.concatenate([z.image, z.text, damaged[:, None]], axis=1)  # one message to all
 
-        self._embed = jax.jit(forward, out_shardings=self.devices.replicated)
-        if self.devices.count == 1 and not any(towers.extensions(())):
-            self._embed = kept(self._embed, ["embed", towers.model_dump()])
+        self._embed = kept(
+            jax.jit(forward, out_shardings=self.devices.replicated),
+            ["embed", towers.model_dump()],
+            towers.extensions(()),
+            devices=self.devices.count,
+        )
         # Not by the device's exp, so that it is the same to the last bit on every device.
         self.temperature = float(np.float32(math.exp(float(parameters["t"][0]))))
         self.bias = float(parameters["b"][0])

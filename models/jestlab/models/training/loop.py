@@ -185,12 +185,10 @@ def _kept_step(
         update={"seed": 0, "initialization": 0, "data": Data(), "evaluation": Evaluation()}
     )
     step = build_step(same, scorer, devices, steps)
-    if devices.count > 1 or any(config.extensions()):
-        return step
     said = same.model_dump(mode="json")
     del said["selection"]["reference"]  # a name
     reads = ["step", said, scorer and scorer.config.model_dump(mode="json"), steps]
-    function: StepFunction = kept(step, reads, donate=(0,))
+    function: StepFunction = kept(step, reads, config.extensions(), devices=devices.count, donate=(0,))
     return function
 
 
