@@ -9,7 +9,7 @@ import pytest
 
 from jestlab.models import kept as module
 from jestlab.models.config import Extension
-from jestlab.models.kept import kept
+from jestlab.models.kept import kept, kept_values
 
 
 class State(NamedTuple):
@@ -89,7 +89,7 @@ def test_whatever_a_program_depends_on_makes_it_another(folder, monkeypatch, cha
     elif change == "source":
         monkeypatch.setattr(module, "_source", lambda: "another")
     elif change == "library":
-        monkeypatch.setattr("importlib.metadata.version", lambda name: f"{name} of tomorrow")
+        monkeypatch.setattr("optax.__version__", "of tomorrow")
     before = jax.config.values["jax_default_matmul_precision"]
     if change == "setting":
         jax.config.update("jax_default_matmul_precision", "highest")
@@ -99,6 +99,46 @@ def test_whatever_a_program_depends_on_makes_it_another(folder, monkeypatch, cha
         jax.config.update("jax_default_matmul_precision", before)
     assert function.times == 2
     assert len(files(folder)) == 2
+
+
+def values_of(seed, times, rows=3, said="f", own=(), impl=None):
+    def function(key):
+        times.append(seed)
+        return {"a": {"b": jax.random.normal(key, (rows,))}, "c": jnp.ones((2, 2), jnp.bfloat16)}
+
+    return kept_values(function, said, own, jax.random.key(seed, impl=impl))
+
+
+def test_kept_values_are_the_same_to_the_bit_and_those_of_their_key(folder):
+    times: list[int] = []
+    first, again, other = (values_of(seed, times) for seed in (1, 1, 2))
+    assert times == [1, 2]
+    assert jax.tree.structure(first) == jax.tree.structure(again)
+    for one, two in zip(*map(jax.tree.leaves, (first, again)), strict=True):
+        assert isinstance(two, jax.Array) and one.dtype == two.dtype and np.array_equal(one, two)
+    assert not np.array_equal(first["a"]["b"], other["a"]["b"])
+    values_of(1, times, said="g")
+    values_of(1, times, impl="rbg")
+    assert len(times) == 4
+    assert len(files(folder.parent / "values")) == 4
+
+
+@pytest.mark.parametrize("why", ["large", "of one's own", "traced", "damaged"])
+def test_values_that_are_not_kept_are_computed_again(folder, monkeypatch, why):
+    times: list[int] = []
+    own = [Extension(("model",), "tower", "module:tower", {})] if why == "of one's own" else ()
+    if why == "large":
+        monkeypatch.setattr(module, "_LARGEST_VALUES", 19)  # 12 and 8 bytes
+    if why == "traced":
+        assert jax.eval_shape(lambda: values_of(1, times))["a"]["b"].shape == (3,)
+        assert jax.jit(lambda key: kept_values(lambda k: {"k": k}, "f", (), key))(jax.random.key(1))
+    else:
+        values_of(1, times, own=own)
+    if why == "damaged":
+        [file] = (folder.parent / "values").iterdir()
+        file.write_bytes(file.read_bytes()[:-1])
+    values_of(1, times, own=own)
+    assert len(times) == 2
 
 
 @pytest.mark.parametrize("damage", ["empty", "other", "cut", "flipped"])

@@ -216,7 +216,6 @@ def _nearer(
 
 
 BATCH = 256  # examples a forward pass; the last one is padded, so that one compiled function serves all
-KEPT_BYTES = 512 * 2**20  # of pixels, over all datasets: small ones are decoded once, large ones each time
 
 
 @dataclass(frozen=True)
@@ -250,7 +249,7 @@ class Evaluator:
     def __init__(
         self, config: TrainConfig, folder: Path, tokenizer: Tokenizer, devices: Devices | None = None
     ) -> None:
-        """Index the benchmark and draw the few shots; no image is read.
+        """Index the benchmark and draw the few shots; see to it that images of small sets are decoded once.
 
         Args:
             config: The run: model, shots, threads.
@@ -277,7 +276,8 @@ class Evaluator:
             for name, data in benchmark.retrieval.items()
         }
         read = [images for data in self._classification.values() for images in (data.images, data.shots)]
-        keep_within(KEPT_BYTES, [*read, *(data.images for data in self._retrieval.values())])
+        read += [data.images for data in self._retrieval.values()]
+        keep_within(config.runtime.decoded_megabytes * 10**6, read, self._threads)
 
         self._tokenizer = tokenizer
         self._extra = {

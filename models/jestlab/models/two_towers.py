@@ -23,7 +23,7 @@ import numpy as np
 
 from jestlab.models import extensions
 from jestlab.models.config import TextTower, TwoTowers, VisionTower
-from jestlab.models.kept import kept
+from jestlab.models.kept import kept_values
 from jestlab.models.transformer import Encoder, Execution, MAPHead
 
 
@@ -400,16 +400,20 @@ def temperature_and_bias(parameters: Parameters) -> tuple[jax.Array, jax.Array]:
 
 def initialize(config: TwoTowers, key: jax.Array) -> Parameters:
     """Create fresh parameters, float32, from a PRNG key."""
-    images = jnp.zeros((1, config.vision.image_size, config.vision.image_size, 3), jnp.uint8)
-    tokens = jnp.zeros((1, config.text.length), jnp.int32)
-    parameters: Parameters = _initializer(config)(key, images, tokens)["params"]
-    return parameters
+    return kept_values(
+        _initializer(config), ["initialize", config.model_dump(mode="json")], config.extensions(()), key
+    )
 
 
 @functools.cache
-def _initializer(config: TwoTowers) -> Callable[..., Any]:
+def _initializer(config: TwoTowers) -> Callable[[jax.Array], Parameters]:
     """Compile one function: initialising operation by operation would compile a hundred small ones."""
-    function: Callable[..., Any] = kept(
-        jax.jit(TwoTowerModel(config).init), ["initialize", config.model_dump()], config.extensions(())
-    )
-    return function
+    images = np.zeros((1, config.vision.image_size, config.vision.image_size, 3), np.uint8)
+    tokens = np.zeros((1, config.text.length), np.int32)
+    init = jax.jit(TwoTowerModel(config).init)
+
+    def initializer(key: jax.Array) -> Parameters:
+        parameters: Parameters = init(key, images, tokens)["params"]
+        return parameters
+
+    return initializer

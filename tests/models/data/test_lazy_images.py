@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import threading
 
 import numpy as np
@@ -31,8 +32,17 @@ def contents():
 
 @pytest.fixture(scope="module")
 def make(contents, tmp_path_factory):
+    return images_in(tmp_path_factory.mktemp("tars"), contents)
+
+
+@pytest.fixture
+def make_anew(contents, tmp_path):
+    """The same in a folder in which no test has kept any."""
+    return images_in(tmp_path, contents)
+
+
+def images_in(folder, contents):
     """Images in two files, 60 and 40; any byte string at offsets will do for a tar."""
-    folder = tmp_path_factory.mktemp("tars")
     spans, offset = [], 0
     paths = (folder / "0.tar", folder / "1.tar")
     for number, part in enumerate((contents[:60], contents[60:])):
@@ -84,31 +94,35 @@ def test_decoding_runs_ahead_by_two_batches_and_no_more(make, decoded):
     assert len(list(make().batches(10))) == 10
 
 
-def test_kept_images_are_decoded_once(make, expected, decoded):
-    images = make()
+def test_kept_images_are_decoded_once_for_all_runs(make_anew, expected, decoded):
+    images = make_anew()
     for passes in (1, 2):
         list(images.batches(30))
         assert decoded[0] == passes * N
-    images.keep()
-    for batch_size in (30, 7, 100):
-        np.testing.assert_array_equal(np.concatenate(list(images.batches(batch_size))), expected)
-    assert decoded[0] == 3 * N
+    for kept in (images, make_anew()):
+        kept.keep()
+        for batch_size in (30, 7, 100):
+            np.testing.assert_array_equal(np.concatenate(list(kept.batches(batch_size))), expected)
+        assert decoded[0] == 3 * N
+    chosen = np.array([5, 0, 3])
+    few = make_anew().take(chosen)
+    few.keep()
+    np.testing.assert_array_equal(np.concatenate(list(few.batches(2))), expected[chosen])
+    assert decoded[0] == 3 * N + 3
 
 
-def test_a_pass_that_was_broken_off_keeps_nothing(make, expected, decoded):
-    images = make()
-    images.keep()
-    begun = images.batches(10)
-    next(begun)
-    begun.close()
-    before = decoded[0]
-    assert len(list(images.batches(30))) == 4 and decoded[0] == before + N
-    np.testing.assert_array_equal(np.concatenate(list(images.batches(30))), expected)
+def test_kept_images_of_tars_that_have_changed_are_decoded_again(make_anew, decoded):
+    make_anew().keep()
+    for tar in make_anew()._tars:
+        os.utime(tar, ns=(1, 1))
+    make_anew().keep()
+    assert decoded[0] == 2 * N
+    assert len([*make_anew()._tars[0].parent.rglob("decoded-*")]) == 1
 
 
-def test_the_smallest_sets_are_kept_within_the_budget(make, decoded):
+def test_the_smallest_sets_are_kept_within_the_budget(make_anew, decoded):
     sizes = (45, 30, 20)
-    sets = [make().take(np.arange(size)) for size in sizes]
+    sets = [make_anew().take(np.arange(size)) for size in sizes]
     keep_within(55 * 8 * 8 * 3, sets)
     for _ in range(2):
         for images in sets:

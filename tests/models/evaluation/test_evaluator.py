@@ -21,6 +21,7 @@ from jestlab.models.config import ShapesBenchmark, TrainConfig
 from jestlab.models.data import images as image_module
 from jestlab.models.data import shapes
 from jestlab.models.data.benchmarks import load_benchmark
+from jestlab.models.data.files import DERIVED
 from jestlab.models.data.images import decode
 from jestlab.models.data.tars import TarWriter
 from jestlab.models.data.tokenizer import train_tokenizer
@@ -165,25 +166,29 @@ def decoded(monkeypatch):
     return files
 
 
+def keeping_none(config):
+    """The config of a run that decodes images whenever it reads them."""
+    return config.model_copy(update={"runtime": config.runtime.model_copy(update={"decoded_megabytes": 0})})
+
+
 def test_an_image_is_decoded_once_a_pass_and_only_if_needed(
-    folder, config, tokenizer, parameters, decoded, monkeypatch
+    folder, config, tokenizer, parameters, decoded, tmp_path
 ):
     train = load_benchmark(folder, 16).classification["shapes"].train_labels
     drawn = np.unique(np.concatenate([draw(train, 48, 3, seed) for seed in (0, 1)]))
     assert 48 * 3 < len(drawn) < len(train) / 2
     once = 300 + 12 + 40 + len(drawn)
-    Evaluator(config, folder, tokenizer)
-    assert not decoded
-    evaluate = Evaluator(config, folder, tokenizer)
+    folder = shutil.copytree(folder, tmp_path / "benchmark", ignore=shutil.ignore_patterns(DERIVED))
     for _ in range(2):
-        evaluate(parameters)
-        assert len(decoded) == once  # small: kept
+        evaluate = Evaluator(config, folder, tokenizer)
+        kept = [evaluate(parameters) for _ in range(2)]
+        assert len(decoded) == once  # small: for all runs
     decoded.clear()
-    monkeypatch.setattr(evaluation, "KEPT_BYTES", 60 * 16 * 16 * 3)
-    evaluate = Evaluator(config, folder, tokenizer)
+    evaluate = Evaluator(keeping_none(config), folder, tokenizer)
+    assert not decoded
     scores = [evaluate(parameters) for _ in range(2)]
-    assert len(decoded) == 2 * once - 12 - 40  # the two smallest sets are kept
-    assert scores[0] == scores[1]
+    assert len(decoded) == 2 * once
+    assert scores == kept
 
 
 def test_a_damaged_image_is_named(folder, config, tokenizer, parameters, tmp_path):
@@ -193,7 +198,9 @@ def test_a_damaged_image_is_named(folder, config, tokenizer, parameters, tmp_pat
     with TarWriter(pets / "test" / "0.tar") as tar:
         tar.add("s0000000.jpg", b"\xff\xd8 broken")
         tar.add("s0000000.cls", b"1")
-    evaluate = Evaluator(config, tmp_path, tokenizer)
+    with pytest.raises(ValueError, match=r"vtab-pets/test/0\.tar, example 's0000000': not a readable image"):
+        Evaluator(config, tmp_path, tokenizer)
+    evaluate = Evaluator(keeping_none(config), tmp_path, tokenizer)
     with pytest.raises(ValueError, match=r"vtab-pets/test/0\.tar, example 's0000000': not a readable image"):
         evaluate(parameters)
 

@@ -105,7 +105,7 @@ class EmbeddingCache:
         self._images, self._texts = (
             _RowReader(directory / FOLDER / f"{part}.npy") for part in ("images", "texts")
         )
-        self._status = _load(directory / FOLDER / "status.npy")
+        self._status = np.asarray(_load(directory / FOLDER / "status.npy"))
 
     def check(self, data: Data, folder: Path) -> None:
         """Check that every example of a run's data has an embedding.
@@ -172,20 +172,26 @@ class EmbeddingCache:
         )
 
 
+_HELD_BYTES = 2**25  # of a file: a smaller one is read whole
+
+
 class _RowReader:
     """Reads rows of a `.npy` file."""
 
     def __init__(self, path: Path) -> None:
         self._array = _load(path)
+        self._held = np.array(self._array, np.float32) if self._array.nbytes <= _HELD_BYTES else None
         self._row = self._array.itemsize * self._array.shape[1]
         self._file = path.open("rb")
 
     def read(self, index: Index) -> Rows:
         """Read rows as float32.
 
-        All reads are announced first, so that a cold disk fetches many at once, which is five times as fast
-        as one page fault after another.
+        Of a large file, all reads are announced first, so that a cold disk fetches many at once, which is
+        five times as fast as one page fault after another.
         """
+        if self._held is not None:
+            return self._held[index]
         if hasattr(os, "posix_fadvise"):
             descriptor, start = self._file.fileno(), self._array.offset
             for number in index.tolist():

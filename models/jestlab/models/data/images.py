@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import importlib.metadata
 import io
 import logging
 import shutil
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -163,7 +164,6 @@ class LazyImages:
         """
         self.size = size
         self._tars, self._shard, self._keys, self._spans = tars, shard, keys, spans
-        self._keep = False
         self._kept: Pixels | None = None
 
     def __len__(self) -> int:
@@ -184,9 +184,31 @@ class LazyImages:
             self._tars, self._shard[indices], self._keys[indices], self._spans[indices], self.size
         )
 
-    def keep(self) -> None:
-        """Decode only once: keep the pixels of the first full pass for all later ones."""
-        self._keep = True
+    def keep(self, threads: int = 2) -> None:
+        """Have the images decoded once for all runs: their pixels are kept beside the tars.
+
+        They are decoded now unless they were before; raises as `batches` does. Where they cannot be kept,
+        they are decoded each time.
+        """
+        if not len(self):
+            return
+        content = hashlib.sha256(self._shard.tobytes() + self._spans.tobytes()).hexdigest()
+        stats = [(tar.name, tar.stat().st_size, tar.stat().st_mtime_ns) for tar in self._tars]
+        signature = f"{content[:16]}-{hashlib.sha256(repr(stats).encode()).hexdigest()[:16]}"
+
+        def build(partial: Path) -> None:
+            with (partial / _PIXELS).open("wb") as file:
+                for pixels in self.batches(_DECODED_AT_ONCE, threads):
+                    file.write(pixels.tobytes())
+
+        shape = (len(self), self.size, self.size, 3)
+        self._kept = _kept_decoded(
+            self._tars[0].parent,
+            self.size,
+            signature,
+            build,
+            lambda folder: map_array(folder / _PIXELS, np.uint8, shape),
+        )
 
     def batches(self, batch_size: int, threads: int = 2) -> Iterator[Pixels]:
         """Yield all images in order, uint8[k, size, size, 3]; threads decode at most two batches ahead.
@@ -194,18 +216,12 @@ class LazyImages:
         Raises:
             ValueError: A damaged image, or a tar that has become shorter than it was when indexed.
         """
-        if self._kept is not None:
-            for start in range(0, len(self), batch_size):
-                yield self._kept[start : start + batch_size]
-            return
-        whole = np.empty((len(self), self.size, self.size, 3), np.uint8) if self._keep else None
         parts = [range(len(self))[start : start + batch_size] for start in range(0, len(self), batch_size)]
+        if self._kept is not None:
+            yield from (self._kept[part.start : part.stop] for part in parts)
+            return
         with contextlib.closing(compute_ahead(self._decode, parts, threads, _AHEAD)) as batches:
-            for part, batch in zip(parts, batches, strict=True):
-                if whole is not None:
-                    whole[part.start : part.stop] = batch
-                yield batch
-        self._kept = whole
+            yield from batches
 
     def _decode(self, part: range) -> Pixels:
         """Decode some of the images."""
@@ -224,13 +240,13 @@ class LazyImages:
         return pixels
 
 
-def keep_within(budget: int, sets: Iterable[LazyImages]) -> None:
+def keep_within(budget: int, sets: Iterable[LazyImages], threads: int = 2) -> None:
     """Keep the pixels of the smallest sets of images, as many sets as fit into a budget of bytes."""
     for images in sorted(sets, key=lambda images: images.decoded_bytes):
         budget -= images.decoded_bytes
         if budget < 0:
             return
-        images.keep()
+        images.keep(threads)
 
 
 _DECODED_FORMAT = 1
@@ -269,20 +285,49 @@ def ensure_decoded(source: ShardSource, size: int, budget: int) -> DecodedImages
     """
     if len(source) * size * size * 3 > budget:
         return None
+    return _kept_decoded(
+        source.index.folder,
+        size,
+        source.index.signature[:16],
+        lambda partial: _decode_all(source, size, partial),
+        lambda kept: DecodedImages(kept, len(source), size),
+    )
+
+
+Opened = TypeVar("Opened")
+
+
+def _kept_decoded(
+    folder: Path,
+    size: int,
+    signature: str,
+    build: Callable[[Path], None],
+    open_: Callable[[Path], Opened],
+) -> Opened | None:
+    """Open decoded images that are kept beside a folder's tars, as `open_derived` does.
+
+    Args:
+        folder: The folder of tars.
+        size: Side in pixels.
+        signature: Of the images, with sixteen digits at its end that change when the tars do: what was made
+            of earlier tars is removed.
+        build: Decodes the images into a folder.
+        open_: Opens that folder.
+
+    Returns:
+        None if they cannot be kept.
+    """
     decoders = "-".join(importlib.metadata.version(name) for name in ("pillow", "simplejpeg"))
-    signature = source.index.signature[:16]
     name = f"decoded-{_DECODED_FORMAT}-{size}-{decoders}-{signature}"
 
-    def build(partial: Path) -> None:
+    def build_anew(partial: Path) -> None:
         for stale in partial.parent.glob("decoded-*"):
-            if not stale.name.endswith(signature):
+            if not stale.name.endswith(signature[-16:]):
                 shutil.rmtree(stale, ignore_errors=True)
-        _decode_all(source, size, partial)
+        build(partial)
 
     try:
-        return open_derived(
-            source.index.folder, name, build, lambda kept: DecodedImages(kept, len(source), size)
-        )
+        return open_derived(folder, name, build_anew, open_)
     except OSError as error:
         _LOG.warning("%s: decoded images cannot be kept (%s): decoding them each time", name, error)
         return None

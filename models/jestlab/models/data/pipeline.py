@@ -177,16 +177,15 @@ def training_batches(
     index = ShardIndex.load(folder)
     index.check(damaged_share)
     chosen, captions = choose(index, filter, recaption)
-    texts = {"text": (tokenizer, text_length)}
+    tokenizers = {"text": (tokenizer, text_length)}
     if reference_tokenizer is not None:
-        texts["reference_text"] = reference_tokenizer
+        tokenizers["reference_text"] = reference_tokenizer
     source = ShardSource(folder, index)
     load = _Load(
         source=source,
         decoded=ensure_decoded(source, image_size, decoded_bytes),
         chosen=chosen,
-        recaptions=captions,
-        texts=texts,
+        texts=_Texts(source, captions, tokenizers),
         lookups=lookups or {},
         image_size=image_size,
         batch_size=batch_size,
@@ -239,6 +238,44 @@ class _Damage:
         )
 
 
+_TOKENS_AT_MOST = 2**25  # that are remembered: 128 MiB
+
+
+class _Texts:
+    """The captions as tokens: each caption is read and tokenised once, if there are few enough."""
+
+    def __init__(
+        self,
+        source: ShardSource,
+        recaptions: Recaptions | None,
+        tokenizers: Mapping[str, tuple[Tokenizer, int]],
+    ) -> None:
+        self._source, self._recaptions, self._tokenizers = source, recaptions, tokenizers
+        self._known: npt.NDArray[np.bool_] | None = None
+        if len(source) * sum(length for _, length in tokenizers.values()) <= _TOKENS_AT_MOST:
+            self._known = np.zeros(len(source), np.bool_)
+            self._tokens = {
+                name: np.empty((len(source), length), np.int32) for name, (_, length) in tokenizers.items()
+            }
+
+    def __call__(self, index: Ints) -> dict[str, npt.NDArray[np.int32]]:
+        """Return the tokens of examples, int64[k], for each tokenizer: int32[k, L]."""
+        if self._known is None:
+            return self._read(index)
+        new = index[~self._known[index]]
+        if len(new):
+            for name, tokens in self._read(new).items():
+                self._tokens[name][new] = tokens
+            self._known[new] = True  # last: another thread may read them now
+        return {name: tokens[index] for name, tokens in self._tokens.items()}
+
+    def _read(self, index: Ints) -> dict[str, npt.NDArray[np.int32]]:
+        captions = self._source.captions(index)
+        if self._recaptions is not None:
+            self._recaptions.replace(index, captions)
+        return {name: tokenizer(captions, length) for name, (tokenizer, length) in self._tokenizers.items()}
+
+
 @dataclass(frozen=True)
 class _Load:
     """Maps the number of a batch to the batch."""
@@ -246,8 +283,7 @@ class _Load:
     source: ShardSource
     decoded: DecodedImages | None
     chosen: Ints | None
-    recaptions: Recaptions | None
-    texts: Mapping[str, tuple[Tokenizer, int]]
+    texts: _Texts
     lookups: Mapping[str, Lookup]
     image_size: int
     batch_size: int
@@ -257,12 +293,14 @@ class _Load:
 
     def __call__(self, number: int) -> Batch:
         index, images, damaged = self._decoded(number * self.batch_size + self.rows)
-        captions = self.source.captions(index)
-        if self.recaptions is not None:
-            self.recaptions.replace(index, captions)
-        texts = {name: tokenizer(captions, length) for name, (tokenizer, length) in self.texts.items()}
         found = {name: lookup(index) for name, lookup in self.lookups.items()}
-        return {"image": images, "index": index, "damaged": np.array(damaged, np.int64), **texts, **found}
+        return {
+            "image": images,
+            "index": index,
+            "damaged": np.array(damaged, np.int64),
+            **self.texts(index),
+            **found,
+        }
 
     def _examples_at(self, positions: Ints) -> Ints:
         """Return the global numbers of the examples at some positions of the order."""

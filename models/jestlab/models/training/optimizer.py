@@ -38,7 +38,7 @@ def build_optimizer(config: Optimizer, total_steps: int) -> optax.GradientTransf
     """
     return optax.chain(
         optax.identity() if config.clip_norm is None else optax.clip_by_global_norm(config.clip_norm),
-        optax.scale_by_adam(b1=config.beta1, b2=config.beta2),
+        _small_as_one(optax.scale_by_adam(b1=config.beta1, b2=config.beta2)),
         optax.add_decayed_weights(
             config.weight_decay / config.learning_rate,
             mask=lambda parameters: decayed(parameters, config.decay_parameters),
@@ -63,6 +63,29 @@ def decayed(parameters: Parameters, pattern: str) -> Parameters:
     if not any(jax.tree.leaves(mask)):
         raise ValueError(f"optimizer.decay_parameters {pattern!r} matches no parameter's name")
     return mask
+
+
+_SMALL = 2**20  # parameters
+
+
+def _small_as_one(inner: optax.GradientTransformation) -> optax.GradientTransformation:
+    """Let a transformation of single numbers see the parameters of a small model as one array.
+
+    An array of a few hundred numbers costs more to begin with than to compute, and a model has dozens. The
+    gradients are copied for it, which a large model has no memory for.
+    """
+    as_one = optax.flatten(inner)
+
+    def chosen(tree: optax.Params) -> optax.GradientTransformation:
+        return as_one if sum(leaf.size for leaf in jax.tree.leaves(tree)) <= _SMALL else inner
+
+    def update(
+        updates: optax.Updates, state: optax.OptState, params: optax.Params | None = None
+    ) -> tuple[optax.Updates, optax.OptState]:
+        updated: tuple[optax.Updates, optax.OptState] = chosen(updates).update(updates, state, params)
+        return updated
+
+    return optax.GradientTransformation(lambda parameters: chosen(parameters).init(parameters), update)
 
 
 def _scale_temperature(multiplier: float) -> optax.GradientTransformation:

@@ -37,9 +37,11 @@ _IMPORTS = (
     "grain",
     "simplejpeg",
     "sentencepiece",
+    "scipy.linalg",
     "sqlalchemy.dialects.sqlite",
 )
-"""Slow imports of all that trains, embeds or diagnoses. Not PyArrow, which starts a thread."""
+"""Slow imports of all that trains, embeds or diagnoses: JAX imports SciPy's when it loads a kept program. Not
+PyArrow, which starts a thread."""
 
 
 # ---- completing configs with what only the data can tell
