@@ -96,7 +96,8 @@ class _Kept:
     """A function that finds its program at its first call."""
 
     def __init__(self, function: Any, said: Any, donate: tuple[int, ...], folder: Path) -> None:
-        self._function, self._said, self._donate, self._folder = function, said, donate, folder
+        self._function, self._donate, self._folder = function, donate, folder
+        self._said = json.dumps(said, sort_keys=True)
         self._compiled: Callable[..., Any] | None = None
 
     def __call__(self, *arguments: Any) -> Any:

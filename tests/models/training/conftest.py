@@ -3,7 +3,7 @@
 import pytest
 
 from jestlab.models.training import loop
-from jestlab.models.training.step import build_step
+from jestlab.models.training.step import Halves, build_halves, build_step
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -18,6 +18,16 @@ def shared_steps():
             made[key] = build_step(config, reference, devices, steps)
         return made[key]
 
+    def shared_halves(config, reference, device):
+        apart = {"seed", "initialization", "data", "evaluation"}
+        own = (config.model_dump_json(exclude=apart), repr(reference))
+        learns = (config.model_dump_json(exclude={*apart, "selection", "schedule"}), config.batch_size)
+        if own not in made:
+            made[own] = build_halves(config, reference, device)
+            made.setdefault(learns, made[own].learn)
+        return Halves(made[own].choose, made[learns])
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "build_step", shared)
+        patch.setattr(loop, "build_halves", shared_halves)
         yield

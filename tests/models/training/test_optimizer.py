@@ -1,5 +1,6 @@
 """The optimiser against the algebra of the paper's appendix."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -7,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from jestlab.models.config import Optimizer
+from jestlab.models.training import optimizer as module
 from jestlab.models.training.optimizer import build_optimizer, decayed, learning_rate
 
 
@@ -71,7 +73,35 @@ def test_without_a_norm_nothing_is_clipped():
         optimizer = build_optimizer(Optimizer(clip_norm=clip_norm, warmup_percent=0), 10)
         _, state = optimizer.update(gradients, optimizer.init(gradients), gradients)
         [adam] = [part for part in state if isinstance(part, optax.ScaleByAdamState)]
-        np.testing.assert_allclose(adam.mu["img"]["kernel"], 0.1 * expected, rtol=1e-5)
+        [mu] = jax.tree.leaves(adam.mu)
+        np.testing.assert_allclose(mu, 0.1 * expected, rtol=1e-5)
+
+
+def test_a_small_model_is_updated_as_a_large_one(monkeypatch):
+    keys = jax.random.split(jax.random.key(0), 6)
+    trees = [
+        {"img": {"kernel": jax.random.normal(keys[i], (3, 2)), "bias": jax.random.normal(keys[i + 1], (2,))}}
+        for i in (0, 2, 4)
+    ]
+    found = []
+    for small, arrays in ((8, 1), (7, 2)):
+        monkeypatch.setattr(module, "_SMALL", small)
+        optimizer = build_optimizer(Optimizer(warmup_percent=0), 10)
+        state = optimizer.init(trees[0])
+        [adam] = [part for part in state if isinstance(part, optax.ScaleByAdamState)]
+        assert len(jax.tree.leaves(adam.mu)) == arrays
+        for gradients in trees[1:]:
+            updates, state = optimizer.update(gradients, state, trees[0])
+        found.append(updates)
+    for one, two in zip(*map(jax.tree.leaves, found), strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-6)
+
+
+def test_the_length_of_the_schedule_may_be_traced():
+    config = Optimizer(learning_rate=1e-3, warmup_percent=10)
+    steps = jnp.arange(31)
+    traced = jax.jit(lambda total: learning_rate(config, total)(steps))(jnp.int32(30))
+    np.testing.assert_allclose(traced, learning_rate(config, 30)(steps), rtol=1e-6, atol=1e-12)
 
 
 def test_without_warm_up_the_first_step_has_the_peak_rate():

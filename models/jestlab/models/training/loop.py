@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -25,7 +26,14 @@ from jestlab.models.training.checkpoints import Checkpoints
 from jestlab.models.training.diagnose import Composition
 from jestlab.models.training.events import EventWriter
 from jestlab.models.training.reference import TOKENIZER, Reference, prepare
-from jestlab.models.training.step import Metrics, StepFunction, TrainState, build_step, initial_state
+from jestlab.models.training.step import (
+    Metrics,
+    StepFunction,
+    TrainState,
+    build_halves,
+    build_step,
+    initial_state,
+)
 from jestlab.models.training.tracker import NullTracker, Tracker
 from jestlab.models.two_towers import Parameters, TwoTowerModel, initialize
 
@@ -180,16 +188,40 @@ _WATCHED = {
 def _kept_step(
     config: TrainConfig, scorer: TwoTowerModel | None, devices: Devices, steps: int
 ) -> StepFunction:
-    """Build the step, whose program runs that differ in seeds and data alone share."""
+    """Build the step, whose programs runs share that differ in what a program does not depend on.
+
+    On one device a step is two programs, so that runs that choose otherwise, or longer, share the second.
+    """
     same = config.model_copy(
         update={"seed": 0, "initialization": 0, "data": Data(), "evaluation": Evaluation()}
     )
-    step = build_step(same, scorer, devices, steps)
     said = same.model_dump(mode="json")
     del said["selection"]["reference"]  # a name
-    reads = ["step", said, scorer and scorer.config.model_dump(mode="json"), steps]
-    function: StepFunction = kept(step, reads, config.extensions(), devices=devices.count, donate=(0,))
-    return function
+    theirs, own = scorer and scorer.config.model_dump(mode="json"), list(config.extensions())
+    if devices.count > 1 or steps > 1:
+        function: StepFunction = kept(
+            build_step(same, scorer, devices, steps),
+            ["step", said, theirs, steps],
+            own,
+            devices=devices.count,
+            donate=(0,),
+        )
+        return function
+    halves, total = build_halves(same, scorer, devices), np.int32(config.total_steps)
+    choose = halves.choose and kept(halves.choose, ["choose", said, theirs], own)
+    learns = {section: value for section, value in said.items() if section not in ("selection", "schedule")}
+    learn = kept(halves.learn, ["learn", learns, config.batch_size], own, donate=(0,))
+
+    def step(
+        state: TrainState, batch: dict[str, Any], reference: Parameters | None
+    ) -> tuple[TrainState, Metrics]:
+        recent, choice = state.recent, {}
+        if choose is not None:
+            recent, batch, choice = choose(state._replace(optimizer=None), batch, reference)
+        state, metrics = learn(state._replace(recent=None), batch, total)
+        return state._replace(recent=recent), choice | metrics
+
+    return step
 
 
 class _Stepper:

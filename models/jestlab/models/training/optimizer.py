@@ -5,28 +5,39 @@ from __future__ import annotations
 import re
 
 import jax
+import jax.numpy as jnp
 import optax
 
 from jestlab.models.config import Optimizer
 from jestlab.models.two_towers import Parameters
 
 
-def learning_rate(config: Optimizer, total_steps: int) -> optax.Schedule:
-    """Return the schedule: linear warm-up from 0, then cosine to 0 at the last step, or constant."""
-    warmup = min(round(total_steps * config.warmup_percent / 100.0), total_steps - 1)
-    after: optax.Schedule = (
-        optax.cosine_decay_schedule(config.learning_rate, max(total_steps - warmup, 1))
-        if config.decay == "cosine"
-        else optax.constant_schedule(config.learning_rate)
-    )
-    if warmup == 0:
-        return after
-    return optax.join_schedules(
-        [optax.linear_schedule(0.0, config.learning_rate, warmup), after], boundaries=[warmup]
-    )
+def learning_rate(config: Optimizer, total_steps: int | jax.Array) -> optax.Schedule:
+    """Return the schedule: linear warm-up from 0, then cosine to 0 at the last step, or constant.
+
+    As `optax.linear_schedule`, joined with `optax.cosine_decay_schedule`, which take no traced lengths.
+
+    Args:
+        config: The optimiser.
+        total_steps: int32 []; it may be traced.
+    """
+    total = jnp.asarray(total_steps, jnp.float32)
+    warmup = jnp.minimum(jnp.round(total * (config.warmup_percent / 100.0)), total - 1)
+    peak = config.learning_rate
+
+    def rate(count: jax.typing.ArrayLike) -> jax.Array:
+        step = jnp.asarray(count, jnp.float32)
+        rising = peak * step / jnp.maximum(warmup, 1)
+        after: jax.Array | float = peak
+        if config.decay == "cosine":
+            share = jnp.minimum((step - warmup) / jnp.maximum(total - warmup, 1), 1.0)
+            after = peak * 0.5 * (1 + jnp.cos(jnp.pi * share))
+        return jnp.where(step < warmup, rising, after)
+
+    return rate
 
 
-def build_optimizer(config: Optimizer, total_steps: int) -> optax.GradientTransformation:
+def build_optimizer(config: Optimizer, total_steps: int | jax.Array) -> optax.GradientTransformation:
     """Build the optimiser: clipping, Adam, decoupled decay of the chosen parameters, schedule.
 
     As in big_vision the decay is not multiplied by the peak learning rate, only by the schedule's shape: its

@@ -151,6 +151,57 @@ def build_step(
     )
 
 
+class Halves(NamedTuple):
+    """The two halves of a step on one device, each jitted; see `_Step.choose` and `_Step.learn`."""
+
+    choose: Callable[[TrainState, Batch, Parameters | None], tuple[jax.Array, Batch, Metrics]] | None
+    learn: Callable[[TrainState, Batch, jax.Array], tuple[TrainState, Metrics]]
+
+
+def build_halves(config: TrainConfig, reference: TwoTowerModel | None, device: Devices) -> Halves:
+    """Compile the training step of a config as two functions, which are other runs' functions, too.
+
+    How a batch is chosen has nothing to do with how it is learned: runs that choose otherwise learn by the
+    same program, and so do runs of other lengths, since the schedule's is an argument. To compile a small
+    step takes as long as a thousand such steps.
+
+    Args:
+        config: See `build_step`.
+        reference: See `build_step`.
+        device: The one device.
+
+    Returns:
+        `choose(state, batch, reference_parameters) → (recent, sub_batch, choice)`, None without selection,
+        and `learn(state, sub_batch, total_steps) → (state, metrics)`; its old state is donated. The states
+        that they get hold no more than each needs: `choose` no optimiser's, `learn` no `recent`.
+    """
+    step = _Step(config, reference, device)
+
+    def choose(
+        state: TrainState, batch: Batch, reference_parameters: Parameters | None
+    ) -> tuple[jax.Array, Batch, Metrics]:
+        return step.choose(state, batch, reference_parameters)
+
+    def learn(state: TrainState, batch: Batch, total_steps: jax.Array) -> tuple[TrainState, Metrics]:
+        return step.learn(state, batch, total_steps=total_steps)
+
+    everywhere, by_rows = PartitionSpec(), PartitionSpec(AXIS)
+    chosen = jax.shard_map(
+        choose,
+        mesh=device.mesh,
+        in_specs=(everywhere, by_rows, everywhere),
+        out_specs=(everywhere, by_rows, everywhere),
+        check_vma=False,  # one device's share of a metric is all of it
+    )
+    learned = jax.shard_map(
+        learn,
+        mesh=device.mesh,
+        in_specs=(everywhere, by_rows, everywhere),
+        out_specs=(everywhere, everywhere),
+    )
+    return Halves(jax.jit(chosen) if config.selects else None, jax.jit(learned, donate_argnums=0))
+
+
 def chosen_by(selection: Selection) -> tuple[str | Own, str | Own]:
     """Return what selects, and by what criterion: names of what is built in, or code of one's own."""
     rule: str | Own = selection.rule
@@ -171,7 +222,6 @@ class _Step:
         self.model = TwoTowerModel(
             config.model, Execution(remat=config.runtime.remat, scan=config.runtime.scan_layers)
         )
-        self.optimizer = build_optimizer(config.optimizer, config.total_steps)
         self.devices = devices.count
         loss: str | Own = config.loss
         if config.loss not in LOSSES:
@@ -194,32 +244,76 @@ class _Step:
         self, state: TrainState, batch: Batch, reference_parameters: Parameters | None
     ) -> tuple[TrainState, Metrics]:
         choice: Metrics = {}
-        chosen, recent = None, state.recent
-        key = jax.random.fold_in(jax.random.wrap_key_data(state.key), state.step)
-        selection_key, scoring_key, training_key = jax.random.split(key, 3)
         if self.config.selects:
-            if recent is None:
-                raise ValueError("the state belongs to a run without selection")
-            selected = self._select(state, reference_parameters, batch, scoring_key, selection_key)
-            chosen, numbers = self._agreed(selected.indices, batch["index"])
-            choice = self._shares_of_scores(selected, chosen)
-            recent = recent.at[state.step % RECENT_STEPS].set(numbers)
-            batch = take_rows({name: batch[name] for name in ("image", "text")}, chosen, AXIS)
+            recent, batch, choice = self.choose(state, batch, reference_parameters)
+            state = state._replace(recent=recent)
+        return self.learn(state, batch, choice)
+
+    def choose(
+        self, state: TrainState, batch: Batch, reference_parameters: Parameters | None
+    ) -> tuple[jax.Array, Batch, Metrics]:
+        """Choose the sub-batch.
+
+        Args:
+            state: What was learned so far; the optimiser's state is not looked at.
+            batch: The super-batch.
+            reference_parameters: See `build_step`.
+
+        Returns:
+            The state's `recent` after the step; the sub-batch; `selected`, and this device's shares of the
+            other metrics of the choice.
+        """
+        if state.recent is None:
+            raise ValueError("the state belongs to a run without selection")
+        selection_key, scoring_key, _ = self._keys(state)
+        selected = self._select(state, reference_parameters, batch, scoring_key, selection_key)
+        chosen, numbers = self._agreed(selected.indices, batch["index"])
+        recent = state.recent.at[state.step % RECENT_STEPS].set(numbers)
+        sub_batch = take_rows({name: batch[name] for name in ("image", "text")}, chosen, AXIS)
+        return recent, sub_batch, self._shares_of_scores(selected, chosen) | {"selected": chosen}
+
+    def learn(
+        self,
+        state: TrainState,
+        batch: Batch,
+        choice: Metrics | None = None,
+        total_steps: int | jax.Array | None = None,
+    ) -> tuple[TrainState, Metrics]:
+        """Train on a sub-batch.
+
+        Args:
+            state: What was learned so far; `recent` stays as it is.
+            batch: The sub-batch.
+            choice: What `choose` says of the choice, to be summed over devices with the rest.
+            total_steps: The length of the learning rate's schedule, int32 []; None for that of the config.
+        """
+        _, _, training_key = self._keys(state)
         keys = self._patch_keys(training_key, batch["image"].shape[0])
-        shares = self._loss_and_gradients(state.parameters, (batch["image"], batch["text"], keys))
-        (loss, gradients), choice = self._summed((shares, choice))
-        if chosen is not None:
-            choice["selected"] = chosen
-        updates, optimizer_state = self.optimizer.update(gradients, state.optimizer, state.parameters)
-        metrics = choice | {
+        loss, gradients = self._loss_and_gradients(state.parameters, (batch["image"], batch["text"], keys))
+        choice = dict(choice or {})
+        chosen = {name: choice.pop(name) for name in ("selected",) if name in choice}
+        (loss, gradients), choice = self._summed(((loss, gradients), choice))
+        optimizer = build_optimizer(
+            self.config.optimizer, self.config.total_steps if total_steps is None else total_steps
+        )
+        updates, optimizer_state = optimizer.update(gradients, state.optimizer, state.parameters)
+        metrics = {
+            **choice,
+            **chosen,
             "loss": loss,
             "grad_norm": optax.global_norm(gradients),
             "temperature": jnp.exp(state.parameters["t"][0]),
             "bias": state.parameters["b"][0],
         }
         parameters = optax.apply_updates(state.parameters, updates)
-        state = TrainState(state.step + 1, parameters, optimizer_state, state.key, recent)
+        state = TrainState(state.step + 1, parameters, optimizer_state, state.key, state.recent)
         return state, metrics
+
+    def _keys(self, state: TrainState) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Return the step's keys: of selection, of patches to score by, of patches to train on."""
+        key = jax.random.fold_in(jax.random.wrap_key_data(state.key), state.step)
+        selection_key, scoring_key, training_key = jax.random.split(key, 3)
+        return selection_key, scoring_key, training_key
 
     def _select(
         self,
