@@ -1,5 +1,7 @@
 """Compiled functions that the tests of training share."""
 
+from typing import Any
+
 import pytest
 
 from jestlab.models.training import loop
@@ -18,14 +20,17 @@ def shared_steps():
             made[key] = build_step(config, reference, devices, steps)
         return made[key]
 
+    chooses: dict[str, Any] = {}
+    learns: dict[str, Any] = {}
+
     def shared_halves(config, reference, device):
         apart = {"seed", "initialization", "data", "evaluation"}
-        own = (config.model_dump_json(exclude=apart), repr(reference))
-        learns = (config.model_dump_json(exclude={*apart, "selection", "schedule"}), config.batch_size)
-        if own not in made:
-            made[own] = build_halves(config, reference, device)
-            made.setdefault(learns, made[own].learn)
-        return Halves(made[own].choose, made[learns])
+        one = config.model_dump_json(exclude=apart) + repr(reference)
+        other = config.model_dump_json(exclude={*apart, "selection", "schedule"}) + str(config.batch_size)
+        if one not in chooses:
+            chooses[one], learn = build_halves(config, reference, device)
+            learns.setdefault(other, learn)
+        return Halves(chooses[one], learns[other])
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "build_step", shared)

@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ from .style import GREY, ink, label_size, points
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
+    from matplotlib.font_manager import FontProperties
     from matplotlib.text import Text
 
 _DIRECTIONS = 16  # from a point in which its name may be
@@ -76,11 +78,18 @@ class Box(NamedTuple):
 def widest(texts: Iterable[str]) -> float:
     """Return the width of the widest name, inches."""
     from matplotlib.font_manager import FontProperties
-    from matplotlib.textpath import TextPath
 
     font = FontProperties(size=label_size())
-    widths = (TextPath((0, 0), text, prop=font).get_extents().width for text in set(texts) if text.strip())
+    widths = (_points(text, font) for text in set(texts) if text.strip())
     return max(widths, default=0.0) / 72
+
+
+@cache
+def _points(text: str, font: FontProperties) -> float:
+    """Return the width of a text; a figure asks for the same ones many times as it looks for room."""
+    from matplotlib.textpath import TextPath
+
+    return float(TextPath((0, 0), text, prop=font).get_extents().width)
 
 
 @dataclass(frozen=True)

@@ -218,7 +218,7 @@ class Plot:
         with applied(self.sheet):
             return self.draw(self.data, self.sheet.worded(self.texts), self.sheet)
 
-    def save(self, folder: str | Path) -> list[Path]:
+    def save(self, folder: str | Path, made: Sequence[str | Path] = ()) -> list[Path]:
         """Write the figure as PNG, SVG and PDF, each atomically; files that are up to date stay untouched.
 
         Each file carries in its metadata the digest it was drawn from. The same data gives the same bytes. A
@@ -226,6 +226,7 @@ class Plot:
 
         Args:
             folder: Where to write; created if missing.
+            made: Other folders where up-to-date files may exist already, which are then copied.
 
         Returns:
             The paths of the three files, and of the text with the caption, if there is one.
@@ -236,7 +237,7 @@ class Plot:
         """
         paths = [Path(folder) / f"{self.name}{suffix}" for suffix in SUFFIXES]
         if not all(self._current(path) is not None for path in paths):
-            contents = self._drawn(SUFFIXES)
+            contents = self._found(made) or self._drawn(SUFFIXES)
             for path, drawn in zip(paths, contents, strict=True):
                 write_whole(path, drawn)
         if not self.words_beside:
@@ -264,6 +265,15 @@ class Plot:
             if found is not None:
                 return found
         return self._drawn([".png"])[0]
+
+    def _found(self, folders: Sequence[str | Path]) -> list[bytes]:
+        """The files of a folder that has all of them up to date; none if there is no such folder."""
+        for folder in folders:
+            files = [self._current(Path(folder) / f"{self.name}{suffix}") for suffix in SUFFIXES]
+            found = [content for content in files if content is not None]
+            if len(found) == len(files):
+                return found
+        return []
 
     def _current(self, path: Path) -> bytes | None:
         """Content of a file that shows this figure; None if there is none, or it shows another."""

@@ -71,7 +71,7 @@ def build(
         contents = gather(url, experiment, baseline, scope, own)
         options = {"baseline": contents.baseline, "scope": contents.scope}
         sources = Sources(url, contents.history, options)
-        made = _study_files(contents, sources, beside)
+        made = _study_files(contents, sources, beside, folder)
         page = study_page(contents, sources, made)
     _clear(beside, set(made))
     written = [write_whole(beside / name, content) for name, content in made.items()]
@@ -88,12 +88,12 @@ def _table_files(parts: Iterable[TablePart], sources: Sources) -> dict[str, byte
     return made
 
 
-def _study_files(contents: Contents, sources: Sources, beside: Path) -> dict[str, bytes]:
-    """Name → content of every file beside the page of a study."""
+def _study_files(contents: Contents, sources: Sources, beside: Path, folder: Path) -> dict[str, bytes]:
+    """Name → content of every file beside the page of a study; its folder's figures are not drawn again."""
     made = _table_files(contents.tables, sources)
     for plot in contents.plots:
         data = plot.data.to_csv(index=False, lineterminator="\n").encode()
-        files = {path.name: path.read_bytes() for path in plot.save(beside)}  # drawn only if outdated
+        files = {path.name: path.read_bytes() for path in plot.save(beside, [folder])}
         made |= files | {plot.name + SUFFIX: sources.document(data, files).encode()}
     made["study.yaml"] = contents.recipe.spec.encode()
     return made
