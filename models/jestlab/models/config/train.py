@@ -222,7 +222,7 @@ class Runtime(Section):
         loader_threads: Number of threads that read and decode examples.
         damaged_share: Share of the examples read that may be damaged before the run fails.
         decoded_megabytes: Images that are decoded once for all runs, if they take no more than this; a
-            larger set is decoded each time.
+            larger set is decoded each time. Those of the benchmark have as much again.
     """
 
     log_every_steps: PositiveInt = 10

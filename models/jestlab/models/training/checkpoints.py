@@ -152,7 +152,13 @@ class Checkpoints:
                     return dict(ocp.load_checkpointables(self._directory / str(step), _own(wanted)))
             except Exception as error:  # orbax raises many kinds for a damaged file
                 if _digests_path(self._directory, step).exists():
-                    raise
+                    if isinstance(error, OSError | MemoryError):
+                        raise
+                    raise ValueError(
+                        f"checkpoint {self._directory / str(step)} is whole, but holds another state than "
+                        f"this run's, as those of earlier versions may ({type(error).__name__}): remove "
+                        f"{self._directory} to train from the beginning"
+                    ) from error
                 damage = f"{type(error).__name__} on reading it"
         _LOG.warning("checkpoint %d is damaged (%s): going on from the one before it", step, damage)
         return None
