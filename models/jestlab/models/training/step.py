@@ -177,24 +177,16 @@ def build_halves(config: TrainConfig, reference: TwoTowerModel | None, device: D
     """
     step = _Step(config, reference, device)
 
-    def choose(
-        state: TrainState, batch: Batch, reference_parameters: Parameters | None
-    ) -> tuple[jax.Array, Batch, Metrics]:
-        return step.choose(state, batch, reference_parameters)
-
-    def learn(state: TrainState, batch: Batch, total_steps: jax.Array) -> tuple[TrainState, Metrics]:
-        return step.learn(state, batch, total_steps=total_steps)
-
     everywhere, by_rows = PartitionSpec(), PartitionSpec(AXIS)
     chosen = jax.shard_map(
-        choose,
+        step.choose,
         mesh=device.mesh,
         in_specs=(everywhere, by_rows, everywhere),
         out_specs=(everywhere, by_rows, everywhere),
         check_vma=False,  # one device's share of a metric is all of it
     )
     learned = jax.shard_map(
-        learn,
+        step.learn,
         mesh=device.mesh,
         in_specs=(everywhere, by_rows, everywhere),
         out_specs=(everywhere, everywhere),
@@ -243,11 +235,13 @@ class _Step:
     def __call__(
         self, state: TrainState, batch: Batch, reference_parameters: Parameters | None
     ) -> tuple[TrainState, Metrics]:
-        choice: Metrics = {}
-        if self.config.selects:
-            recent, batch, choice = self.choose(state, batch, reference_parameters)
-            state = state._replace(recent=recent)
-        return self.learn(state, batch, choice)
+        total_steps = self.config.total_steps
+        if not self.config.selects:
+            return self.learn(state, batch, total_steps)
+        recent, batch, choice = self.choose(state, batch, reference_parameters)
+        selected = choice.pop("selected")
+        state, metrics = self.learn(state._replace(recent=recent), batch, total_steps, choice)
+        return state, metrics | {"selected": selected}
 
     def choose(
         self, state: TrainState, batch: Batch, reference_parameters: Parameters | None
@@ -276,30 +270,24 @@ class _Step:
         self,
         state: TrainState,
         batch: Batch,
-        choice: Metrics | None = None,
-        total_steps: int | jax.Array | None = None,
+        total_steps: int | jax.Array,
+        shares: Metrics | None = None,
     ) -> tuple[TrainState, Metrics]:
         """Train on a sub-batch.
 
         Args:
             state: What was learned so far; `recent` stays as it is.
             batch: The sub-batch.
-            choice: What `choose` says of the choice, to be summed over devices with the rest.
-            total_steps: The length of the learning rate's schedule, int32 []; None for that of the config.
+            total_steps: The length of the learning rate's schedule, int32 [].
+            shares: This device's shares of further metrics, to be summed with the rest.
         """
         _, _, training_key = self._keys(state)
         keys = self._patch_keys(training_key, batch["image"].shape[0])
-        loss, gradients = self._loss_and_gradients(state.parameters, (batch["image"], batch["text"], keys))
-        choice = dict(choice or {})
-        chosen = {name: choice.pop(name) for name in ("selected",) if name in choice}
-        (loss, gradients), choice = self._summed(((loss, gradients), choice))
-        optimizer = build_optimizer(
-            self.config.optimizer, self.config.total_steps if total_steps is None else total_steps
-        )
+        learned = self._loss_and_gradients(state.parameters, (batch["image"], batch["text"], keys))
+        (loss, gradients), further = self._summed((learned, shares or {}))
+        optimizer = build_optimizer(self.config.optimizer, total_steps)
         updates, optimizer_state = optimizer.update(gradients, state.optimizer, state.parameters)
-        metrics = {
-            **choice,
-            **chosen,
+        metrics = further | {
             "loss": loss,
             "grad_norm": optax.global_norm(gradients),
             "temperature": jnp.exp(state.parameters["t"][0]),
