@@ -123,6 +123,20 @@ def test_kept_values_are_the_same_to_the_bit_and_those_of_their_key(folder):
     assert len(files(folder.parent / "values")) == 4
 
 
+@pytest.mark.parametrize("change", ["flags", "processor"])
+def test_values_that_would_round_otherwise_are_others(folder, monkeypatch, change):
+    """An experiment's folder may be read by machines of several kinds."""
+    times: list[int] = []
+    values_of(1, times)
+    if change == "flags":
+        monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_max_isa=SSE4_2")
+    else:
+        monkeypatch.setattr("numpy.show_config", lambda mode: {"SIMD Extensions": {"found": ["NEON"]}})
+    values_of(1, times)
+    assert times == [1, 1]
+    assert len(files(folder.parent / "values")) == 2
+
+
 @pytest.mark.parametrize("why", ["large", "of one's own", "traced", "damaged"])
 def test_values_that_are_not_kept_are_computed_again(folder, monkeypatch, why):
     times: list[int] = []

@@ -9,7 +9,8 @@ a program that draws some dozens of arrays takes longer to load than two hundred
 
 Both are kept where JAX has a compilation cache, on one CPU device. A file's name is a digest of all that its
 content may depend on: what the caller says, shapes and dtypes, this package's source, the versions of the
-libraries that trace, JAX's settings. With code of one's own no such list is complete, so nothing is kept.
+libraries that trace, JAX's settings; for values also XLA's flags and the processor's instruction sets, by
+which they round. With code of one's own no such list is complete, so nothing is kept.
 
 `jax.export` promises to read programs of older versions of JAX; the name holds the version all the same.
 """
@@ -21,6 +22,7 @@ import functools
 import hashlib
 import json
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -75,7 +77,9 @@ def kept_values(
     cache = None if isinstance(key, jax.core.Tracer) else _cache(own, 1)
     if cache is None:
         return function(key)
-    file = cache / _VALUES / f"{_digest(said, str(key.dtype), jax.random.key_data(key).tolist())}.msgpack"
+    rounding = (os.environ.get("XLA_FLAGS", ""), np.show_config("dicts")["SIMD Extensions"])
+    digest = _digest(said, str(key.dtype), jax.random.key_data(key).tolist(), rounding)
+    file = cache / _VALUES / f"{digest}.msgpack"
     if (content := _read(file)) is not None:
         found: dict[str, Any] = jax.device_put(serialization.msgpack_restore(bytes(content)))
         return found
