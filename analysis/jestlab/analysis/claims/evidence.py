@@ -3,6 +3,7 @@
 A study with a fixed number of seeds is judged by Student's t, of the mean. That takes normal differences and
 one look: who adds seeds because the first did not tell is wrong more often. A study that goes on until its
 claims are decided is judged after every seed by the sign test of `looks`, of the median, which takes neither.
+With a pilot, it is asked only whether the verdict is the one that the pilot had.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ class Evidence:
         low: Lower bound of the mean, or of the median, that goes with that error; infinite or NaN where there
             is none yet.
         high: Upper bound.
-        chance: Probability with which evidence so strong for the more likely side would come up (by this
-            look, or ever) if the other side were right: at most the error where a claim is decided.
+        chance: Probability with which evidence so strong for the more likely side, or the one that is
+            tested, would come up (by this look, or ever) if the other side were right: at most the error
+            where a claim is decided.
         agree: How many of the seeds lie where the claim says.
         forecast: How a claim that is undecided would go on; None for others.
     """
@@ -103,12 +105,19 @@ def one_look(values: Sequence[float], side: Side, within: float, error: float) -
     def below(threshold: float) -> float:
         return min(1.0, 2 * tail(threshold - mean, std, n))
 
-    chance = _chance(side, within, above, below, above, below)
+    chance = min(1.0, *_chances(side, within, above, below, above, below))
     ahead = needed(_margin(mean, side, within), std, n, error) if verdict == "undecided" else None
     return Evidence(verdict, n, low, high, chance, agree, ahead)
 
 
-def any_look(values: Sequence[float], side: Side, within: float, error: float, at_most: int) -> Evidence:
+def any_look(
+    values: Sequence[float],
+    side: Side,
+    within: float,
+    error: float,
+    at_most: int,
+    only: Verdict | None = None,
+) -> Evidence:
     """Judge by the sign test that is taken after every seed; what it has decided first stays.
 
     Args:
@@ -117,18 +126,27 @@ def any_look(values: Sequence[float], side: Side, within: float, error: float, a
         within: How far on the wrong side is as good, or how near is near.
         error: Probability with which the verdict may be wrong, of all looks together.
         at_most: Number of seeds at which the study ends.
+        only: The verdict that is tested, "holds" or "does not hold"; both unless it is said.
     """
-    for n in range(1, len(values) + 1):
-        low, high = looks.interval(values[:n], error)
-        outer = looks.interval(values[:n], error / 2) if side == "near" else None
-        if (verdict := decide(side, low, high, within, outer)) != "undecided":
-            return _looked(values[:n], side, within, verdict, (low, high))
-    found = _looked(values, side, within, "undecided", looks.interval(values, error))
-    return replace(found, forecast=_forecast(values, side, within, error, at_most))
+    for n in range(1, min(len(values), at_most) + 1):
+        low, high = looks.interval(values[:n], error, at_most)
+        outer = looks.interval(values[:n], error / 2, at_most) if side == "near" else None
+        verdict = decide(side, low, high, within, outer)
+        if verdict == only or (only is None and verdict != "undecided"):
+            return _looked(values[:n], side, within, verdict, (low, high), at_most, only)
+    bounds = looks.interval(values, error, at_most)
+    found = _looked(values, side, within, "undecided", bounds, at_most, only)
+    return replace(found, forecast=_forecast(values, side, within, error, at_most, only))
 
 
 def _looked(
-    values: Sequence[float], side: Side, within: float, verdict: Verdict, bounds: tuple[float, float]
+    values: Sequence[float],
+    side: Side,
+    within: float,
+    verdict: Verdict,
+    bounds: tuple[float, float],
+    at_most: int,
+    only: Verdict | None,
 ) -> Evidence:
     """Collect what the differences say, once it is clear what they decide."""
 
@@ -137,9 +155,9 @@ def _looked(
         for value in values:
             against += disagrees(value)
             counts.append(against)
-        return looks.chance(counts)
+        return looks.chance(counts, at_most)
 
-    chance = _chance(
+    holds, fails = _chances(
         side,
         within,
         lambda threshold: ever(lambda value: value <= threshold),
@@ -148,11 +166,12 @@ def _looked(
         lambda threshold: ever(lambda value: value > threshold),
         outer=2.0,
     )
+    chance = {"holds": holds, "does not hold": fails}.get(only or "", min(holds, fails))
     agree = sum(_agrees(value, side, within) for value in values)
-    return Evidence(verdict, len(values), *bounds, chance, agree)
+    return Evidence(verdict, len(values), *bounds, min(1.0, chance), agree)
 
 
-def _chance(
+def _chances(
     side: Side,
     within: float,
     above: Callable[[float], float],
@@ -160,8 +179,8 @@ def _chance(
     at_least: Callable[[float], float],
     at_most: Callable[[float], float],
     outer: float = 1.0,
-) -> float:
-    """Chance of the evidence for the more likely of the two verdicts.
+) -> tuple[float, float]:
+    """Chances of the evidence that a claim holds, and that it does not, if that is wrong.
 
     Args:
         side: Where the claim says that the difference lies.
@@ -171,11 +190,10 @@ def _chance(
     """
     if side == "near":
         near = max(at_least(-within), at_most(within))
-        far = outer * min(above(within), below(-within))
-        return min(1.0, near, far)
+        return near, outer * min(above(within), below(-within))
     ahead, behind = (above, below) if side == "above" else (below, above)
     threshold = -within if side == "above" else within
-    return min(1.0, ahead(threshold), behind(threshold))
+    return ahead(threshold), behind(threshold)
 
 
 def _agrees(value: float, side: Side, within: float) -> bool:
@@ -193,15 +211,19 @@ def _margin(mean: float, side: Side, within: float) -> float:
 
 
 def _forecast(
-    values: Sequence[float], side: Side, within: float, error: float, at_most: int
+    values: Sequence[float], side: Side, within: float, error: float, at_most: int, only: Verdict | None
 ) -> looks.Forecast:
     """Predict how the sign test of a claim goes on: of a "near" by the side that is harder to exclude."""
-    n = len(values)
+    n, one_side = len(values), only is not None
     if side != "near":
         against = n - sum(_agrees(value, side, within) for value in values)
-        return looks.forecast(n, against, error, at_most)
+        if only == "does not hold":
+            against = n - against
+        return looks.forecast(n, against, error, at_most, one_side=one_side)
     above, below = (sum(sign * value > within for value in values) for sign in (1, -1))
-    near = looks.forecast(n, max(above, below), error, at_most)
-    far = looks.forecast(n, n - max(above, below), error / 2, at_most)
+    near = looks.forecast(n, max(above, below), error, at_most, one_side=one_side)
+    far = looks.forecast(n, n - max(above, below), error / 2, at_most, one_side=one_side)
+    if only is not None:
+        return near if only == "holds" else far
     likely = max(near, far, key=lambda each: each.decided)
     return likely._replace(earliest=min(near.earliest, far.earliest))

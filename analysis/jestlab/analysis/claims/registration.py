@@ -3,6 +3,7 @@
 A claim that was found by looking at results is not tested by these results. So a study can be registered
 before its first run: its claims, the error of their family, the number of seeds or when there are enough,
 metrics, score, and the configs of its runs. What is not as it was registered is exploratory, and says why.
+Seeds that it has before are a pilot: they say how the claims are tested, and decide nothing.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..connection import frame, has_view
+from .pilot import Pilot
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -75,6 +77,11 @@ class Registration:
             created_at=datetime.fromisoformat(made) if isinstance(made, str) else made,
         )
 
+    @property
+    def pilot(self) -> Pilot | None:
+        """What the seeds before it said; None if there were none."""
+        return Pilot.parse(self.content.get("pilot"))
+
     def __str__(self) -> str:
         at = f" at commit {self.commit[:8]}" if self.commit else ""
         when = f"{self.created_at:%Y-%m-%d %H:%M} UTC"
@@ -117,13 +124,16 @@ class Changes:
             yield f"{study}: other config: {label}"
 
 
-def content_of(name: str, spec: Mapping[str, Any], runs: Mapping[tuple[str, str], str]) -> dict[str, Any]:
+def content_of(
+    name: str, spec: Mapping[str, Any], runs: Mapping[tuple[str, str], str], pilot: Pilot | None = None
+) -> dict[str, Any]:
     """Collect what is registered of a study.
 
     Args:
         name: Of the study.
         spec: As a store keeps it.
         runs: Study and label → fingerprint of the run with the first seed.
+        pilot: What its first seeds said, if it had some.
     """
     parts = {name: spec} | dict(spec.get("studies") or {})
     return {
@@ -134,6 +144,7 @@ def content_of(name: str, spec: Mapping[str, Any], runs: Mapping[tuple[str, str]
         },
         "runs": {f"{study}/{label}": run for (study, label), run in sorted(runs.items())},
         "code": code_digest(),
+        **({} if pilot is None else {"pilot": pilot.written()}),
     }
 
 

@@ -28,12 +28,12 @@ class Round:
     """What to run next.
 
     Attributes:
-        seeds: How many seeds each label has after it, of those that open claims need; empty at the end.
+        seeds: Which seeds each label has after it, of those that open claims need; empty at the end.
         claims: The claims for whose sake it is run, the most likely decision per hour first.
         left_out: Claims that are open, and for which the budget does not suffice.
     """
 
-    seeds: Mapping[Label, int]
+    seeds: Mapping[Label, range]
     claims: tuple[Judged, ...] = ()
     left_out: tuple[Judged, ...] = ()
 
@@ -53,7 +53,7 @@ def next_round(judged: Sequence[Judged], hours: Hours | None = None) -> Round:
     hours = hours or Hours()
     limits = [until.hours for each in judged if (until := each.judging.until) and until.hours is not None]
     left = min(limits) - hours.spent if limits else math.inf
-    seeds: dict[Label, int] = {}
+    seeds: dict[Label, range] = {}
     chosen: list[Judged] = []
     left_out: list[Judged] = []
     candidates = [each for each in judged if each.is_open and each.labels]
@@ -73,7 +73,8 @@ def next_round(judged: Sequence[Judged], hours: Hours | None = None) -> Round:
             continue
         left -= added
         chosen.append(each)
-        seeds |= {label: target for label, _ in _more(each, target, seeds)}
+        pilot = each.judging.pilot
+        seeds |= {label: range(pilot, pilot + target) for label, _ in _more(each, target, seeds)}
     return Round(seeds, tuple(chosen), tuple(left_out))
 
 
@@ -115,10 +116,10 @@ def ahead(judged: Sequence[Judged], hours: Hours) -> Ahead:
     return Ahead(len(claims), decided, sum(more.values()), taken if hours.of else math.nan)
 
 
-def _more(each: Judged, target: int, seeds: Mapping[Label, int]) -> list[tuple[Label, int]]:
+def _more(each: Judged, target: int, seeds: Mapping[Label, range]) -> list[tuple[Label, int]]:
     """How many seeds each run of a claim lacks for a look at so many, where it lacks any."""
     labels = [(each.experiment, label) for label in each.labels]
-    have = [(label, max(seeds.get(label, 0), each.seeds)) for label in labels]
+    have = [(label, max(len(seeds.get(label, ())), each.seeds)) for label in labels]
     return [(label, target - count) for label, count in have if count < target]
 
 

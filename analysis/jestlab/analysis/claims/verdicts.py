@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..connection import connect, frame
@@ -22,8 +23,9 @@ from .families import Family
 from .hours import Hours
 from .looks import Forecast
 from .measures import Measures, Place
+from .pilot import AT_ONCE, Pilot, Turn, turns
 from .power import Needed
-from .registration import Registration, compare, content_now
+from .registration import Changes, Registration, compare, content_now
 from .stopping import FUTILE, Until
 
 if TYPE_CHECKING:
@@ -56,23 +58,36 @@ class Judging:
         family: The error that they share.
         claims: Number of claims in the family.
         until: When the study has enough seeds; None where their number is fixed, and one look is taken.
+        pilot: How many seeds were a pilot, and decide nothing.
+        only: The verdict that the claim is tested for; both without a pilot.
+        turn: When it is tested, and among how many; None without a pilot.
     """
 
     family: Family = field(default_factory=Family)
     claims: int = 1
     until: Until | None = None
+    pilot: int = 0
+    only: Verdict | None = None
+    turn: Turn | None = None
 
     @property
     def error(self) -> float:
         """Probability with which one claim may be judged wrongly."""
-        return self.family.share(self.claims)
+        return self.family.share(self.claims if self.turn is None else self.turn.at_once)
+
+    @property
+    def most(self) -> int:
+        """How many seeds may be looked at, of a study that goes on until its claims are decided."""
+        assert self.until is not None, "its number of seeds is fixed"
+        return self.until.at_most - self.pilot
 
     def of(self, values: Sequence[float], where: Comparison, within: float) -> Evidence:
         """Judge the differences of a claim, one a seed, in the order of the seeds."""
         side: evidence.Side = "near" if where == "near" else "below" if where == "below" else "above"
         if self.until is None:
             return evidence.one_look(values, side, within, self.error)
-        return evidence.any_look(values, side, within, self.error, self.until.at_most)
+        found = evidence.any_look(values, side, within, self.error, self.most, self.only)
+        return replace(found, verdict="undecided") if self.turn and self.turn.waits else found
 
 
 @dataclass(frozen=True)
@@ -100,6 +115,7 @@ class Judged:
         labels: Of the runs that decide it.
         shown: Label or run → the name that is shown for it.
         spent: Whether the study's budget is spent.
+        is_blocked: Whether claims that are tested before it can none of them be decided any more.
         registered: What was registered before the first run; None if nothing was.
         exploratory: What of the claim is not as it was registered; empty if all is.
         other_code: Whether it is judged by other code than there was when it was registered.
@@ -122,6 +138,7 @@ class Judged:
     labels: tuple[str, ...] = ()
     shown: Mapping[str, str] = field(default_factory=dict)
     spent: bool = False
+    is_blocked: bool = False
     registered: Registration | None = None
     exploratory: str = ""
     other_code: bool = False
@@ -138,7 +155,9 @@ class Judged:
     @property
     def chance(self) -> float:
         """Probability with which any claim of the family would show evidence so strong for the wrong side."""
-        return min(1.0, self.evidence.chance * self.judging.family.error / self.judging.error)
+        turn = self.judging.turn
+        by_itself = self.evidence.chance * self.judging.family.error / self.judging.error
+        return min(1.0, by_itself if turn is None else max(by_itself, turn.chance))
 
     @property
     def reason(self) -> str:
@@ -160,6 +179,11 @@ class Judged:
         return (difference if where == "above" else -difference) > -claim.tolerance
 
     @property
+    def is_decided(self) -> bool:
+        """Whether it is known that it holds, or that it does not."""
+        return self.verdict in ("holds", "does not hold")
+
+    @property
     def is_futile(self) -> bool:
         """Whether more seeds would hardly decide it, up to the most that its study may have."""
         ahead = self.evidence.forecast
@@ -169,9 +193,9 @@ class Judged:
     def is_open(self) -> bool:
         """Whether its study goes on for its sake, as far as the budget allows."""
         until = self.judging.until
-        if until is None or self.verdict not in ("undecided", "not run"):
+        if until is None or self.is_decided or self.is_blocked or self._waits_only:
             return False
-        return self.seeds < until.at_least or (self.seeds < until.at_most and not self.is_futile)
+        return self.seeds < until.at_least or (self.seeds < self.judging.most and not self.is_futile)
 
     @property
     def stopped(self) -> str:
@@ -179,13 +203,23 @@ class Judged:
         until = self.judging.until
         if until is None:
             return f"{self.planned} seeds planned" if self.planned != 1 else "one seed planned"
-        if self.verdict in ("holds", "does not hold"):
+        if self.is_decided:
             return "decided"
         if self.is_open:
             return "budget spent" if self.spent else "goes on"
-        if self.seeds >= until.at_most:
-            return f"{until.at_most} seeds, the most"
-        return f"hopeless (a chance under {FUTILE:.0%} of a decision by {until.at_most} seeds)"
+        if self.is_blocked:
+            return "claims before it cannot be decided"
+        if self._waits_only:
+            return "waits for claims before it"
+        if self.seeds >= self.judging.most:
+            return f"{self.judging.most} seeds, the most"
+        return f"hopeless (a chance under {FUTILE:.0%} of a decision by {self.judging.most} seeds)"
+
+    @property
+    def _waits_only(self) -> bool:
+        """Whether its seeds suffice, and only its turn has not come."""
+        turn = self.judging.turn
+        return turn is not None and turn.waits and self.evidence.chance <= self.judging.error
 
     @property
     def _lacks(self) -> bool:
@@ -199,7 +233,8 @@ class Judged:
             return ""
         leans = f"leans {'towards' if self.leans_towards else 'against'} the claim"
         until = self.judging.until
-        ahead = _ahead(self.evidence.forecast, until) if until is None or self.is_open else ""
+        most = "" if until is None else f" by {self.judging.most} seeds"
+        ahead = _ahead(self.evidence.forecast, most) if until is None or self.is_open else ""
         return "; ".join(filter(None, (leans, ahead)))
 
 
@@ -240,12 +275,17 @@ def load(
     # A study that was launched by itself since is judged by what it has become.
     parts = {name: known.get(name, Study(spec, study.scale)) for name, spec in study.parts.items()}
     judging = Judging(study.family, sum(len(each.claims) for each in (study, *parts.values())))
-    found: list[Judged] = []
+    questions: list[_Question] = []
     for name, part in parts.items():
-        found += _of_study(connection, name, part, judging)
-    found += _of_study(connection, experiment, study, judging, frames)
-    found = _within_budget(connection, experiment, found)
-    return _as_registered(connection, experiment, study, found)
+        questions += _of_study(connection, name, part, judging)
+    questions += _of_study(connection, experiment, study, judging, frames)
+    registered = Registration.load(connection, experiment)
+    if registered is None:
+        found = [each.ask(each.judging) for each in questions]
+    else:
+        changes = compare(registered.content, content_now(connection, experiment, study.spec))
+        found = _as_registered(questions, registered, changes)
+    return _within_budget(connection, experiment, found)
 
 
 def counted(judged: Sequence[Judged]) -> str:
@@ -309,7 +349,7 @@ def judge(
         seed for seed in completed if all((label, seed) in values[measure] for measure, label in weights)
     )
     if judging.until is not None:
-        known = _first(known)
+        known = _without_gap(known, judging.pilot)
     of, other = claim.measures
     by_seed = [
         study.side(claim.of, seed, values[of]) - study.side(claim.other, seed, values[other])
@@ -360,14 +400,15 @@ def judge(
     )
 
 
-def _first(known: Sequence[int]) -> list[int]:
-    """The seeds from 0 on without a gap: looks are taken in the order of the seeds, not of their ends."""
-    return [seed for place, seed in enumerate(known) if seed == place]
+def _without_gap(known: Sequence[int], first: int) -> list[int]:
+    """The seeds from the first on without a gap: looks are taken in their order, not of their ends."""
+    counted = (seed for seed in known if seed >= first)
+    return [seed for place, seed in enumerate(counted, start=first) if seed == place]
 
 
 def _of_study(
     connection: Connection, experiment: str, study: Study, judging: Judging, frames: Frames | None = None
-) -> list[Judged]:
+) -> list[_Question]:
     claims = study.claims
     if not claims:
         return []
@@ -378,7 +419,14 @@ def _of_study(
     asked = list(dict.fromkeys(measure for claim in claims for measure in claim.measures))
     declared = Metrics.of_spec(study.spec, runs["program"].unique())
     measures = Measures.load(connection, experiment, asked, study.scope, frames, declared)
-    return [judge(claim, experiment, study.scale, runs, measures, study.spec, judging) for claim in claims]
+    ask = partial(
+        judge, experiment=experiment, scale=study.scale, runs=runs, measures=measures, spec=study.spec
+    )
+
+    def question(claim: Claim) -> _Question:
+        return _Question(experiment, claim, judging, lambda judging: ask(claim, judging=judging))
+
+    return [question(claim) for claim in claims]
 
 
 def _within_budget(connection: Connection, experiment: str, judged: list[Judged]) -> list[Judged]:
@@ -394,23 +442,64 @@ def _within_budget(connection: Connection, experiment: str, judged: list[Judged]
     ]
 
 
+@dataclass(frozen=True)
+class _Question:
+    """A claim that can be judged in one way or another.
+
+    Attributes:
+        experiment: Whose it is.
+        claim: The claim.
+        judging: How it is judged without a pilot.
+        ask: Judges it.
+    """
+
+    experiment: str
+    claim: Claim
+    judging: Judging
+    ask: Callable[[Judging], Judged]
+
+
 def _as_registered(
-    connection: Connection, experiment: str, study: Study, judged: list[Judged]
+    questions: Sequence[_Question], registered: Registration, changes: Changes
 ) -> list[Judged]:
-    """Say of each claim whether it is as it was registered, if the experiment was."""
-    registered = Registration.load(connection, experiment)
-    if registered is None:
-        return judged
-    changes = compare(registered.content, content_now(connection, experiment, study.spec))
-    return [
-        replace(
-            each,
-            registered=registered,
-            exploratory=changes.of(each.experiment, each.claim.statement, each.labels),
-            other_code=changes.code,
-        )
-        for each in judged
-    ]
+    """Judge the claims of a family that was registered, and say of each whether it is as it was then."""
+
+    def judged(question: _Question, judging: Judging) -> Judged:
+        found = question.ask(judging)
+        exploratory = changes.of(question.experiment, question.claim.statement, found.labels)
+        return replace(found, registered=registered, exploratory=exploratory, other_code=changes.code)
+
+    pilot = registered.pilot
+    if pilot is None:
+        return [judged(each, each.judging) for each in questions]
+    at_first = [_piloted(each, pilot) for each in questions]
+    found = [judged(each, judging) for each, judging in zip(questions, at_first, strict=True)]
+
+    def place(number: int) -> tuple[bool, int]:
+        """Say when a claim is tested: those that are exploratory after the others."""
+        question = questions[number]
+        return bool(found[number].exploratory), pilot.place(question.experiment, question.claim.statement)
+
+    in_order = sorted((n for n, judging in enumerate(at_first) if judging.turn), key=place)
+    its = turns([found[n].evidence.chance for n in in_order], questions[0].judging.family.error)
+    for n, turn in zip(in_order, its, strict=True):
+        found[n] = judged(questions[n], replace(at_first[n], turn=turn))
+    waiting = {n for n, turn in zip(in_order, its, strict=True) if turn.waits}
+    if not any(found[n].is_open for n in in_order if n not in waiting):
+        for n in waiting:
+            found[n] = replace(found[n], is_blocked=True)
+    return found
+
+
+def _piloted(question: _Question, pilot: Pilot) -> Judging:
+    """Say how a claim is judged that has a pilot, before it is known when its turn comes."""
+    judging = question.judging
+    if judging.until is None:
+        return judging
+    only = pilot.verdict(question.experiment, question.claim.statement)
+    shares = judging.family.adjust != "none"
+    turn = Turn(min(AT_ONCE, judging.claims), 0.0, waits=False) if shares else None
+    return replace(judging, pilot=pilot.seeds, only=only, turn=turn)
 
 
 class _Run(NamedTuple):
@@ -487,8 +576,13 @@ def _meaning(claim: Claim, measures: Measures) -> tuple[Metric, str]:
     return metric, ""
 
 
-def _ahead(ahead: Forecast | Needed | None, until: Until | None) -> str:
-    """Say how many seeds would decide an undecided claim, and how surely; empty if that is not known."""
+def _ahead(ahead: Forecast | Needed | None, most: str) -> str:
+    """Say how many seeds would decide an undecided claim, and how surely; empty if that is not known.
+
+    Args:
+        ahead: What is expected.
+        most: " by N seeds", where a study goes on so far.
+    """
     if ahead is None:
         return ""
     if isinstance(ahead, Needed):
@@ -496,7 +590,6 @@ def _ahead(ahead: Forecast | Needed | None, until: Until | None) -> str:
             return "100 seeds would decide it in less than half of all cases"
         likely = "" if ahead.likely is None else f", {ahead.likely} in four of five"
         return f"about {ahead.even} seeds would decide it in half of all cases{likely}"
-    most = "" if until is None else f" by {until.at_most} seeds"
     return f"the chance of a decision{most} is {ahead.decided:.0%}"
 
 
