@@ -13,7 +13,7 @@ Scores in % at smoke, means of 5 seeds, 2026-11-22: reference 62.3; uniform 12.5
 from ml_collections import ConfigDict
 
 from jestlab.experiments import base
-from jestlab.platform.spec import at_scale, claim, curves, figure, grid, pareto, table
+from jestlab.platform.spec import claim, curves, figure, grid, pareto, table
 
 SCALES = base.SCALES
 
@@ -25,7 +25,6 @@ def get_config(scale: str = "smoke") -> ConfigDict:
         question="Does joint selection learn faster the more it filters, and independent selection not?",
         paper="Figure 3, left and middle",
     )
-    study.seeds = at_scale(scale, smoke=5, mini=3, paper=1)  # three left joint vs. independent undecided
     base.guide(study, scale)
     study.runs.uniform = {}
     study.runs.joint = base.selecting("joint")

@@ -13,7 +13,7 @@ and joint in 32 chunks 1.71, 2.86, 3.37 (f = .5, .8, .9); at f = .8 in 16 chunks
 from ml_collections import ConfigDict
 
 from jestlab.experiments import base
-from jestlab.platform.spec import at_scale, claim, learnability
+from jestlab.platform.spec import claim, learnability
 
 SCALES = base.SCALES
 
@@ -25,8 +25,6 @@ def get_config(scale: str = "smoke") -> ConfigDict:
         question="Does joint example selection yield more learnable batches, on par with Gibbs sampling?",
         paper="Figure 2",
     )
-    # As in filtering_ratio, whose models it shares: three seeds left the first claim undecided.
-    study.seeds = at_scale(scale, smoke=5, mini=3, paper=1)
     base.guide(study, scale)
     study.runs.uniform = {}
     study.runs.diagnosis = {
