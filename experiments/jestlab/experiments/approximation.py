@@ -1,17 +1,17 @@
 """Appendix: which approximation should score, and what share of a batch should train with it?
 
-    jestlab launch approximation               # 63 runs, 7 min on two cores
+    jestlab launch approximation               # 63 runs, 9 core-minutes
     jestlab launch approximation --scale mini  # 63 runs, 34.3 PFLOP; not run
     jestlab plan approximation --scale paper   # 21 runs, 51,200 chip-hours of v5e; not run
 
 All at f = 0.5. Runs that approximate more see more examples, so that all learners spend the same FLOPs.
 
-Scores in % at smoke, means of 3 seeds, 2026-11-22: reference 61.8; uniform 13.1; flexi-jest-0.0 28.1;
-flexi-jest-0.25 28.8; flexi-uniform-0.25 11.5; flexi-jest-0.5 29.7; flexi-uniform-0.5 12.2; flexi-jest-0.75
-35.0; flexi-uniform-0.75 16.0; flexi-jest-0.95 26.4; flexi-uniform-0.95 12.6; patch_drop-jest-0.0 29.5;
-patch_drop-jest-0.25 28.2; patch_drop-uniform-0.25 11.6; patch_drop-jest-0.5 26.5; patch_drop-uniform-0.5
-12.0; patch_drop-jest-0.75 28.6; patch_drop-uniform-0.75 14.0; patch_drop-jest-0.95 26.1;
-patch_drop-uniform-0.95 12.5.
+Scores in % at smoke, means of 3 seeds, 2026-11-27: reference 48.8; uniform 10.3; flexi-jest-0.0 19.8;
+flexi-jest-0.25 17.7; flexi-uniform-0.25 8.8; flexi-jest-0.5 17.9; flexi-uniform-0.5 8.5; flexi-jest-0.75
+18.2; flexi-uniform-0.75 8.8; flexi-jest-0.95 15.6; flexi-uniform-0.95 7.8; patch_drop-jest-0.0 19.3;
+patch_drop-jest-0.25 19.7; patch_drop-uniform-0.25 9.2; patch_drop-jest-0.5 19.5; patch_drop-uniform-0.5 9.4;
+patch_drop-jest-0.75 18.9; patch_drop-uniform-0.75 7.9; patch_drop-jest-0.95 16.3; patch_drop-uniform-0.95
+7.6.
 """
 
 from ml_collections import ConfigDict

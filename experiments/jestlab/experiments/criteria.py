@@ -1,16 +1,16 @@
 """Figure 3, right, and the appendix: by which criterion should batches be selected?
 
-    jestlab launch criteria               # 63 runs, 7 min on two cores
+    jestlab launch criteria               # 63 runs, 8 core-minutes
     jestlab launch criteria --scale mini  # 63 runs, 61.4 PFLOP; not run
     jestlab plan criteria --scale paper   # 21 runs, 77,400 chip-hours of v5e; not run
 
 Easy-reference uses the reference's loss alone, hard-learner the learner's alone, learnability both.
 
-Scores in % at smoke, means of 3 seeds, 2026-11-22: reference 61.8; uniform 13.1; learnability-joint 30.0 (f
-= .5), 38.0 (f = .8), 34.4 (f = .9); easy-joint 26.0 (f = .5), 37.0 (f = .8), 36.0 (f = .9); hard-joint 8.1
-(f = .5), 6.5 (f = .8), 5.8 (f = .9); learnability-independent 28.4 (f = .5), 28.4 (f = .8), 24.5 (f = .9);
-easy-independent 26.4 (f = .5), 28.7 (f = .8), 28.2 (f = .9); hard-independent 7.2 (f = .5), 7.8 (f = .8),
-7.1 (f = .9).
+Scores in % at smoke, means of 3 seeds, 2026-11-27: reference 48.8; uniform 10.3; learnability-joint 19.4 (f =
+.5), 26.6 (f = .8), 27.3 (f = .9); easy-joint 19.7 (f = .5), 28.6 (f = .8), 30.0 (f = .9); hard-joint 5.4 (f =
+.5), 4.5 (f = .8), 4.3 (f = .9); learnability-independent 18.9 (f = .5), 21.5 (f = .8), 17.2 (f = .9);
+easy-independent 19.9 (f = .5), 23.3 (f = .8), 22.5 (f = .9); hard-independent 6.7 (f = .5), 5.4 (f = .8), 4.7
+(f = .9).
 """
 
 from ml_collections import ConfigDict

@@ -1,6 +1,6 @@
 """Table 2: JEST++ and SigLIP on LAION-2B, unsafe pairs removed, with B/32 towers at 224 px.
 
-    jestlab launch laion_transfer               # 12 runs, 1 min on two cores
+    jestlab launch laion_transfer               # 12 runs, 2 core-minutes
     jestlab launch laion_transfer --scale mini  # 12 runs, 4.77 PFLOP; not run
     jestlab plan laion_transfer --scale paper   # 4 runs, 2,210 chip-hours of v5e; not run
 
@@ -9,7 +9,7 @@ On a folder written by img2dataset, guided by a published SigLIP checkpoint, wit
     jestlab launch laion_transfer --set 'base.data.train={kind: folder, path: laion/}' \
         --set 'runs.reference={program: weights, path: siglip.npz, tokenizer: sentencepiece.model}'
 
-Scores in % at smoke, means of 3 seeds, 2026-11-22: reference 83.0; SigLIP 17.6; JEST++ 41.1.
+Scores in % at smoke, means of 3 seeds, 2026-11-27: reference 80.3; SigLIP 10.8; JEST++ 32.3.
 """
 
 from ml_collections import ConfigDict

@@ -1,13 +1,13 @@
 """Figure 2: does joint example selection find more learnable batches?
 
-    jestlab launch learnable_batches               # 20 runs, 2 min on two cores
+    jestlab launch learnable_batches               # 12 runs, 3 core-minutes
     jestlab launch learnable_batches --scale mini  # 12 runs, 3.56 PFLOP; not run
     jestlab plan learnable_batches --scale paper   # 4 runs, 2,900 chip-hours of v5e; not run
 
 A trained learner selects from super-batches of its data by every rule; nothing is trained on the result.
 
-Learnability in nats at smoke, means of 5 seeds, 2026-11-22: uniform -1.53; independent 1.52, 2.26, 2.69
-and joint in 32 chunks 1.71, 2.86, 3.37 (f = .5, .8, .9); at f = .8 in 16 chunks 2.84, by Gibbs sampling 2.87.
+Learnability in nats at smoke, means of 3 seeds, 2026-11-27: uniform -1.78; independent 1.36, 2.10, 2.59
+and joint in 32 chunks 1.51, 2.62, 3.21 (f = .5, .8, .9); at f = .8 in 16 chunks 2.60, by Gibbs sampling 2.64.
 """
 
 from ml_collections import ConfigDict

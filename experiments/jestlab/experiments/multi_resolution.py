@@ -1,15 +1,15 @@
 """Figure 4: Flexi-JEST, which scores and partly trains at a lower resolution, against JEST and IID.
 
-    jestlab launch multi_resolution               # 51 runs, 6 min on two cores
+    jestlab launch multi_resolution               # 51 runs, 7 core-minutes
     jestlab launch multi_resolution --scale mini  # 51 runs, 35.8 PFLOP; not run
     jestlab plan multi_resolution --scale paper   # 17 runs, 52,100 chip-hours of v5e; not run
 
 Left: what a step costs. Middle: score against FLOPs. Right: how much to co-train at the lower resolution.
 
-Scores in % at smoke, means of 3 seeds, 2026-11-22: reference 61.8; uniform 13.1; jest 38.0; jest-cached
-38.0; flexi-jest 27.3; flexi-jest-matched 41.0; uniform-matched 22.6; flexi-jest-0.0 28.1; flexi-jest-0.25
-28.8; flexi-uniform-0.25 11.5; flexi-jest-0.5 29.7; flexi-uniform-0.5 12.2; flexi-jest-0.75 35.0;
-flexi-uniform-0.75 16.0; flexi-jest-0.95 26.4; flexi-uniform-0.95 12.6.
+Scores in % at smoke, means of 3 seeds, 2026-11-27: reference 48.8; uniform 10.3; jest 26.6; jest-cached 26.6;
+flexi-jest 17.7; flexi-jest-matched 26.6; uniform-matched 16.6; flexi-jest-0.0 19.8; flexi-jest-0.25 17.7;
+flexi-uniform-0.25 8.8; flexi-jest-0.5 17.9; flexi-uniform-0.5 8.5; flexi-jest-0.75 18.2; flexi-uniform-0.75
+8.8; flexi-jest-0.95 15.6; flexi-uniform-0.95 7.8.
 """
 
 from ml_collections import ConfigDict

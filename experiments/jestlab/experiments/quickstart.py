@@ -4,7 +4,7 @@
     jestlab launch quickstart --scale mini  # 15 runs, 11.0 PFLOP; not run
     jestlab plan quickstart --scale paper   # 5 runs, 12,500 chip-hours of v5e; not run
 
-The web is noisy and holds many near-duplicates; a learner sees 9,600 pairs, chosen from five times as many.
+The web is noisy and holds many near-duplicates; a learner sees 14,400 pairs, chosen from five times as many.
 
 Scores in % at smoke, means of 3 seeds, 2026-11-22: reference 61.8; uniform 13.1; independent 28.4; joint
 38.0.

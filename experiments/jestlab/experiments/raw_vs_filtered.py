@@ -1,13 +1,13 @@
 """Table 3: does JEST++ learn as well from raw data as from filtered data?
 
-    jestlab launch raw_vs_filtered               # 18 runs, 2 min on two cores
+    jestlab launch raw_vs_filtered               # 18 runs, 2 core-minutes
     jestlab launch raw_vs_filtered --scale mini  # 18 runs, 23.5 PFLOP; not run
     jestlab plan raw_vs_filtered --scale paper   # 7 runs, 23,300 chip-hours of v5e; not run
 
 Filtered data is filtered by image–text alignment, as WebLI is. Both kinds are trained on for 4B examples.
 
-Scores in % at smoke, means of 3 seeds, 2026-11-22: reference++B 75.6; IID-filtered 22.6; IID-raw 15.1;
-JEST++filtered 39.2; JEST++raw 41.6.
+Scores in % at smoke, means of 3 seeds, 2026-11-27: reference++B 69.0; IID-filtered 16.8; IID-raw 12.4;
+JEST++filtered 37.3; JEST++raw 37.3.
 """
 
 from ml_collections import ConfigDict

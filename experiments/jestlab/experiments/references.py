@@ -1,14 +1,14 @@
 """Section 4.4: reference models on curated data, from weak to strong curation.
 
-    jestlab launch references               # 39 runs, 6 min on two cores
+    jestlab launch references               # 39 runs, 8 core-minutes
     jestlab launch references --scale mini  # 39 runs, 64.2 PFLOP; not run
     jestlab plan references --scale paper   # 13 runs, 31,300 chip-hours of v5e; not run
 
 The references that the other studies select with: how good are they themselves?
 
-Scores in % at smoke, means of 3 seeds, 2026-11-22: uniform 13.1; weak 29.6; moderate_ita 47.9; moderate_tq
-20.7; strong-0.25B 11.5; strong-0.5B 36.5; strong-1B 61.8; strong-2B 76.2; strong-3B 81.3; strong++1B 63.6;
-strong++2B 71.7; strong++5B 75.6; strong++5B-L 80.2.
+Scores in % at smoke, means of 3 seeds, 2026-11-27: uniform 10.3; weak 22.9; moderate_ita 36.7; moderate_tq
+15.4; strong-0.25B 7.3; strong-0.5B 22.3; strong-1B 48.8; strong-2B 63.4; strong-3B 67.7; strong++1B 49.0;
+strong++2B 61.2; strong++5B 69.0; strong++5B-L 70.0.
 """
 
 from ml_collections import ConfigDict

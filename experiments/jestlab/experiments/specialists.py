@@ -1,12 +1,12 @@
 """Appendix, all benchmarks: does a specialist reference train a generalist learner?
 
-    jestlab launch specialists               # 12 runs, 2 min on two cores
+    jestlab launch specialists               # 12 runs, 3 core-minutes
     jestlab launch specialists --scale mini  # 12 runs, 33.6 PFLOP; not run
     jestlab plan specialists --scale paper   # 4 runs, 34,300 chip-hours of v5e; not run
 
 The curated reference, the learner it guides, and SigLIP on every benchmark (eight at the paper's scale).
 
-Scores in % at smoke, means of 3 seeds, 2026-11-22: reference++B 75.6; SigLIP-B 58.4; JEST++B 41.6.
+Scores in % at smoke, means of 3 seeds, 2026-11-27: reference++B 69.0; SigLIP-B 37.9; JEST++B 37.3.
 """
 
 from ml_collections import ConfigDict
