@@ -79,9 +79,24 @@ def test_claims_that_are_decided_or_hopeless_take_no_more_seeds():
 
 
 def test_a_run_that_several_claims_need_goes_as_far_as_the_farthest():
-    found = next_round([judged([1.0] * 4), judged([1.0, 1.0, -1.0, 1.0, 1.0, 1.0, 1.0], of="c")])
-    assert found.seeds == {("study", "a"): range(5), ("study", "b"): range(8), ("study", "c"): range(8)}
+    found = next_round([judged([1.0] * 3), judged([1.0] * 4, of="c")])
+    assert found.seeds == {("study", "a"): range(4), ("study", "b"): range(5), ("study", "c"): range(5)}
     assert len(found.claims) == 2
+
+
+def test_what_is_clear_is_decided_before_what_is_not_takes_more_seeds():
+    clear, unclear = judged([1.0] * 4), judged([1.0, 1.0, -1.0, 1.0, 1.0, 1.0], of="c")
+    assert next_round([clear, unclear]).seeds == {("study", "a"): range(5), ("study", "b"): range(5)}
+    assert next_round([judged([1.0] * 5), unclear]).seeds["study", "c"] == range(7)
+
+
+def test_where_the_budget_is_too_small_for_what_is_clear_the_others_go_on():
+    until = Until(hours=1.0)
+    clear = judged([1.0] * 4, above="dear", until=until)
+    unclear = judged([1.0, 1.0, -1.0, 1.0, 1.0, 1.0], of="c", until=until)
+    found = next_round([clear, unclear], Hours(0.5, {"a": 0.1, "b": 0.1, "c": 0.1, "dear": 1.0}))
+    assert (found.left_out, found.claims) == ((clear,), (unclear,))
+    assert not found.is_last
 
 
 class TestBudget:

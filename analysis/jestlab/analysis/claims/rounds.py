@@ -1,9 +1,12 @@
 """Which seeds a study that goes on until its claims are decided runs next.
 
-A study is run in rounds. Each takes every open claim some seeds further, half of the way to where it can be
-decided at the earliest, so that a hopeless one is seen before. A run that several claims compare counts
-once. What is next follows from the results in the store alone, so that a launch that was killed, or a second
-one beside the first, goes on with the same runs.
+A study is run in rounds. Each takes open claims some seeds further, half of the way to where they can be
+decided at the earliest, so that a hopeless one is seen before. None goes beyond the number of seeds with
+which some claim can be decided at the earliest: what is clear is decided before what is not takes more. A
+run that several claims compare counts once.
+
+What is next follows from the results in the store alone, so that a launch that was killed, or a second one
+beside the first, goes on with the same runs.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from .hours import Hours
 from .looks import Forecast
@@ -53,29 +57,57 @@ def next_round(judged: Sequence[Judged], hours: Hours | None = None) -> Round:
     hours = hours or Hours()
     limits = [until.hours for each in judged if (until := each.judging.until) and until.hours is not None]
     left = min(limits) - hours.spent if limits else math.inf
-    seeds: dict[Label, range] = {}
-    chosen: list[Judged] = []
+    open_ = [each for each in judged if each.is_open and each.labels and each.seeds < _earliest(each)]
     left_out: list[Judged] = []
-    candidates = [each for each in judged if each.is_open and each.labels]
+    while open_:
+        soonest = min(_earliest(each) for each in open_)
+        nearest = [each for each in open_ if each.seeds < soonest]
+        found = _affordable(nearest, soonest, hours, left)
+        left_out += found.left_out
+        if found.chosen:
+            return Round(found.seeds, tuple(found.chosen), tuple(left_out))
+        open_ = [each for each in open_ if each.seeds >= soonest]  # what is nearest is too dear
+    return Round({}, (), tuple(left_out))
+
+
+class _Affordable(NamedTuple):
+    seeds: dict[Label, range]
+    chosen: list[Judged]
+    left_out: list[Judged]
+
+
+def _affordable(judged: Sequence[Judged], most: int, hours: Hours, left: float) -> _Affordable:
+    """Choose what the hours that are left suffice for.
+
+    Args:
+        judged: Claims.
+        most: The most seeds to which any of them goes.
+        hours: What runs have taken.
+        left: Hours that are left.
+    """
+    found = _Affordable({}, [], [])
+    candidates = list(judged)
 
     def cost(each: Judged, target: int) -> float:
-        return sum(hours.of_label(*label) * more for label, more in _more(each, target, seeds))
+        return sum(hours.of_label(*label) * more for label, more in _more(each, target, found.seeds))
 
     while candidates:
-        costs = [cost(each, _target(each)) for each in candidates]
+        targets = [min(_target(each), most) for each in candidates]
+        costs = [cost(each, target) for each, target in zip(candidates, targets, strict=True)]
         # The most likely decision for each hour that it adds; what costs nothing more comes first.
         best = max(range(len(candidates)), key=lambda i: _promise(candidates[i]) / (costs[i] + _SECOND))
         each = candidates.pop(best)
         # Where the whole way is too dear, one seed more: what not even that fits for says so (`spent`).
-        target = _target(each) if costs[best] <= left else each.seeds + 1
+        target = targets[best] if costs[best] <= left else each.seeds + 1
         if (added := cost(each, target)) > left:
-            left_out.append(each)
+            found.left_out.append(each)
             continue
         left -= added
-        chosen.append(each)
+        found.chosen.append(each)
         pilot = each.judging.pilot
-        seeds |= {label: range(pilot, pilot + target) for label, _ in _more(each, target, seeds)}
-    return Round(seeds, tuple(chosen), tuple(left_out))
+        for label, _ in _more(each, target, found.seeds):
+            found.seeds[label] = range(pilot, pilot + target)
+    return found
 
 
 @dataclass(frozen=True)
@@ -123,14 +155,21 @@ def _more(each: Judged, target: int, seeds: Mapping[Label, range]) -> list[tuple
     return [(label, target - count) for label, count in have if count < target]
 
 
+def _earliest(each: Judged) -> int:
+    """With how many seeds a claim can be decided at the earliest; `at_least` if that is not known."""
+    until = each.judging.until
+    assert until is not None, "it is open"
+    expected = each.evidence.forecast
+    return max(until.at_least, expected.earliest) if isinstance(expected, Forecast) else until.at_least
+
+
 def _target(each: Judged) -> int:
     """With how many seeds a claim is looked at next."""
     until = each.judging.until
     assert until is not None, "it is open"
-    expected = each.evidence.forecast
-    if each.seeds < until.at_least or not isinstance(expected, Forecast):
+    if each.seeds < until.at_least:
         return until.at_least
-    return each.seeds + max(1, (expected.earliest - each.seeds) // 2)
+    return each.seeds + max(1, (_earliest(each) - each.seeds) // 2)
 
 
 def _promise(each: Judged) -> float:
