@@ -157,8 +157,8 @@ class TestForecast:
         found = forecast(seeds, against, level, at_most)
         assert found.decided == pytest.approx(decided.mean(), abs=0.015)
         assert found.expected == pytest.approx(ends.mean(), abs=0.15)
-        for end, share in ((found.low, 0.1), (found.high, 0.9)):
-            sooner, later = np.quantile(ends[decided], [share - 0.01, share + 0.01], method="inverted_cdf")
+        for end, at in ((found.low, 0.1), (found.high, 0.9)):
+            sooner, later = np.quantile(ends[decided], [at - 0.01, at + 0.01], method="inverted_cdf")
             assert sooner <= end <= later
 
     def test_knows_when_nothing_can_be_decided_any_more(self):
