@@ -71,7 +71,7 @@ def undisturbed(tmp_path_factory):
 def test_seeds_are_added_until_each_claim_is_decided_or_hopeless(undisturbed):
     said, (joint, other), counts = undisturbed
     assert (joint["verdict"], joint["stopped"], joint["agree"]) == ("holds", "decided", joint["seeds"])
-    assert joint["seeds"] == counts["joint"] == 7  # the fewest that decide one of two claims
+    assert joint["seeds"] == counts["joint"] == 6  # the fewest that decide one of two claims
     assert other["verdict"] == "undecided"
     assert other["stopped"].startswith("hopeless (a chance under 5% of a decision by 24 seeds)")
     assert counts["lone"] == 3  # the least of every run
@@ -151,7 +151,7 @@ def test_decide_goes_on_from_a_fixed_number_of_seeds(root):
     assert {each["stopped"] for each in claims(root)} == {"2 seeds planned"}
     labs.here("launch", spec, "--decide", root=root)
     assert started_once(root)
-    assert seeds(root)["joint"] == 7
+    assert seeds(root)["joint"] == 6
     assert claims(root)[0]["verdict"] == "holds"
 
 
@@ -164,7 +164,7 @@ def test_a_union_is_one_family_and_its_parts_share_rounds(root, tmp_path):
     done = labs.here("launch", union, "--decide", "--no-reports", root=root)
     assert done.returncode == 0, done.stderr
     joint, _ = claims(root, "both")
-    assert (joint["verdict"], joint["seeds"]) == ("holds", 7)
+    assert (joint["verdict"], joint["seeds"]) == ("holds", 6)
     assert started_once(root)
     (alone,) = claims(root, "first")
     assert (alone["verdict"], alone["seeds"]) == ("holds", 5)  # a family of one
