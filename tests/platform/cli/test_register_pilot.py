@@ -10,6 +10,9 @@ from typing import Any
 import labs_support as labs
 import pytest
 
+from jestlab.analysis.claims.evidence import Verdict
+from jestlab.analysis.claims.pilot import Expected, Pilot
+
 SEEDS = {"until": "decided", "at_least": 2, "at_most": 14}
 CLAIMS = [
     {"statement": "Level is level", "of": "level", "above": "uniform"},
@@ -83,3 +86,24 @@ def test_a_pilot_must_have_run_and_seeds_must_be_left(root):
     short = write_study(root.parent, seeds=SEEDS | {"at_most": 3})
     refused = labs.here("register", short, "--pilot", root=root)
     assert "register it with --decide and an `at_most` above 3" in refused.stderr
+
+
+def test_a_claim_whose_turn_does_not_come_stays_undecided(root, launched, monkeypatch):
+    """With one claim at a time, what is hopeless blocks all after it, and no seeds are spent on them."""
+    monkeypatch.setattr("jestlab.analysis.claims.pilot.AT_ONCE", 1)
+    monkeypatch.setattr("jestlab.analysis.claims.verdicts.AT_ONCE", 1)
+    expected = (
+        ("Level is level", "holds"),
+        ("Joint is better", "holds"),
+        ("Worse is better", "does not hold"),
+    )
+    order = tuple(Expected("toy", statement, verdict) for statement, verdict in expected)
+    monkeypatch.setattr("jestlab.platform.planning.registering.pilot", lambda store, plan: Pilot(3, order))
+    done("register", launched, "--pilot", root=root)
+    said = done("launch", launched, "--no-reports", root=root)
+    level, worse, joint = json.loads(done("table", "claims", "toy", "--json", root=root))["rows"]
+    assert level["verdict"] == joint["verdict"] == worse["verdict"] == "undecided"
+    assert level["stopped"].startswith("hopeless")
+    assert joint["stopped"] == worse["stopped"] == "claims before it cannot be decided"
+    assert joint["agree"] == joint["seeds"] == 2  # those with which every study begins
+    assert "0 of 3 claims decided" in said
