@@ -10,7 +10,6 @@ from typing import Any
 import labs_support as labs
 import pytest
 
-from jestlab.analysis.claims.evidence import Verdict
 from jestlab.analysis.claims.pilot import Expected, Pilot
 
 SEEDS = {"until": "decided", "at_least": 2, "at_most": 14}
@@ -92,12 +91,11 @@ def test_a_claim_whose_turn_does_not_come_stays_undecided(root, launched, monkey
     """With one claim at a time, what is hopeless blocks all after it, and no seeds are spent on them."""
     monkeypatch.setattr("jestlab.analysis.claims.pilot.AT_ONCE", 1)
     monkeypatch.setattr("jestlab.analysis.claims.verdicts.AT_ONCE", 1)
-    expected = (
-        ("Level is level", "holds"),
-        ("Joint is better", "holds"),
-        ("Worse is better", "does not hold"),
+    order = (
+        Expected("toy", "Level is level", "holds"),
+        Expected("toy", "Joint is better", "holds"),
+        Expected("toy", "Worse is better", "does not hold"),
     )
-    order = tuple(Expected("toy", statement, verdict) for statement, verdict in expected)
     monkeypatch.setattr("jestlab.platform.planning.registering.pilot", lambda store, plan: Pilot(3, order))
     done("register", launched, "--pilot", root=root)
     said = done("launch", launched, "--no-reports", root=root)
