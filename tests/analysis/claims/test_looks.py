@@ -63,7 +63,7 @@ def test_the_error_of_all_looks_together_is_at_most_the_level(level, last):
                 after[k + step] = after.get(k + step, 0.0) + probability / 2
         wrong += sum(probability for k, probability in after.items() if k <= allowed[n])
         alive = {k: probability for k, probability in after.items() if k > allowed[n]}
-    assert 0.5 * level < wrong <= level
+    assert 0.6 * level < wrong <= level
 
 
 def test_the_chance_is_that_of_paths_that_show_as_much():
@@ -142,7 +142,7 @@ class TestForecast:
 
     @pytest.mark.parametrize(("seeds", "against"), [(3, 0), (5, 1), (8, 1)])
     def test_is_what_simulated_walks_do(self, seeds, against):
-        level, at_most, count = 0.05 / 8, 24, 20_000
+        level, at_most, count = 0.05 / 8, 27, 20_000
         allowed = most_against(level, at_most)
         generator = np.random.default_rng(1)
         share = generator.beta(against + 0.5, seeds - against + 0.5, size=count)
@@ -157,9 +157,8 @@ class TestForecast:
         found = forecast(seeds, against, level, at_most)
         assert found.decided == pytest.approx(decided.mean(), abs=0.015)
         assert found.expected == pytest.approx(ends.mean(), abs=0.15)
-        for end, at in ((found.low, 0.1), (found.high, 0.9)):
-            sooner, later = np.quantile(ends[decided], [at - 0.01, at + 0.01], method="inverted_cdf")
-            assert sooner <= end <= later
+        assert found.low == np.quantile(ends[decided], 0.1, method="inverted_cdf")
+        assert found.high == np.quantile(ends[decided], 0.9, method="inverted_cdf")
 
     def test_knows_when_nothing_can_be_decided_any_more(self):
         assert forecast(8, 4, 0.05 / 55, 24) == Forecast(0.0, 24.0, 24, 24, 24)

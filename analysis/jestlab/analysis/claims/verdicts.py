@@ -86,8 +86,7 @@ class Judging:
         side: evidence.Side = "near" if where == "near" else "below" if where == "below" else "above"
         if self.until is None:
             return evidence.one_look(values, side, within, self.error)
-        found = evidence.any_look(values, side, within, self.error, self.most, self.only)
-        return replace(found, verdict="undecided") if self.turn and self.turn.waits else found
+        return evidence.any_look(values, side, within, self.error, self.most, self.only)
 
 
 @dataclass(frozen=True)
@@ -483,7 +482,12 @@ def _as_registered(
     in_order = sorted((n for n, judging in enumerate(at_first) if judging.turn), key=place)
     its = turns([found[n].evidence.chance for n in in_order], questions[0].judging.family.error)
     for n, turn in zip(in_order, its, strict=True):
-        found[n] = judged(questions[n], replace(at_first[n], turn=turn))
+        shared, judging = found[n].judging.error, replace(at_first[n], turn=turn)
+        found[n] = replace(found[n], judging=judging)
+        if judging.error != shared:
+            found[n] = judged(questions[n], judging)
+        if turn.waits and found[n].is_decided:
+            found[n] = replace(found[n], verdict="undecided")
     waiting = {n for n, turn in zip(in_order, its, strict=True) if turn.waits}
     if not any(found[n].is_open for n in in_order if n not in waiting):
         for n in waiting:

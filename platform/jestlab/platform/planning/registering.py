@@ -65,15 +65,15 @@ def pilot(store: Store, plan: Plan) -> Pilot:
     return Pilot(seeds, tuple(order))
 
 
-def deciding(plan: Plan, pilot: Pilot | None) -> list[str]:
+def deciding(plan: Plan, pilot: Pilot | None) -> set[str]:
     """Return the fingerprints of the runs none of which may have begun."""
     if pilot is None:
-        return list(plan.fingerprints)
-    return [run.fingerprint for run in _of_claims(plan) if run.seed >= pilot.seeds]
+        return set(plan.fingerprints)
+    return {run.fingerprint for run in _of_claims(plan) if run.seed >= pilot.seeds}
 
 
 def _of_claims(plan: Plan) -> Iterator[PlannedRun]:
-    """List the runs of studies that claim something."""
+    """List the runs of studies that claim something, as often as they appear there."""
     claiming = {each.name for each in (plan.study, *plan.study.studies.values()) if each.claims}
     return (run for run, (study, _) in _places(plan) if study in claiming)
 
