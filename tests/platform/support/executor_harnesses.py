@@ -198,7 +198,7 @@ class VertexHarness(Remote[FakeGoogle]):
 _OBEDIENT = """#!/bin/sh
 while :; do
     if [ -f "$HARNESS/$NAME.lines" ]; then cat "$HARNESS/$NAME.lines"; rm "$HARNESS/$NAME.lines"; fi
-    if [ -f "$HARNESS/$NAME.code" ]; then
+    if [ -s "$HARNESS/$NAME.code" ]; then
         code=$(cat "$HARNESS/$NAME.code")
         if [ "$code" = 137 ]; then kill -9 $$; fi
         exit "$code"

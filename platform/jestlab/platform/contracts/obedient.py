@@ -27,8 +27,8 @@ def obey(folder: Path, name: str) -> int:
             sys.stdout.write(lines.read_text(encoding="utf-8"))
             sys.stdout.flush()
             lines.unlink()
-        if code.exists():
-            number = int(code.read_text())
+        if code.exists() and (text := code.read_text(encoding="utf-8")):  # empty while it is being written
+            number = int(text)
             if number == 137:
                 os.kill(os.getpid(), signal.SIGKILL)
             return number
