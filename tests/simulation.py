@@ -12,6 +12,7 @@ stands what is done by hand: the 95% interval of Student's t, looked at after ev
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import math
 from collections.abc import Callable
@@ -83,9 +84,9 @@ def until_decided(values: Floats, error: float) -> Outcome:
     return _outcome(against <= allowed, n - against <= allowed)
 
 
-def piloted(values: Floats, error: float) -> Outcome:
-    """Judge studies by the sequential sign test after a pilot, claim by claim in its order."""
-    is_held, ends = after_a_pilot(values, error)
+def piloted(values: Floats, error: float, at_once: int = AT_ONCE) -> Outcome:
+    """Judge studies by the sequential sign test after a pilot, so many claims at a time in its order."""
+    is_held, ends = after_a_pilot(values, error, at_once)
     return Outcome(
         wrong=float(is_held.any(axis=1).mean()),
         decided=float((ends <= values.shape[2]).mean()),
@@ -94,12 +95,15 @@ def piloted(values: Floats, error: float) -> Outcome:
     )
 
 
-def after_a_pilot(values: Floats, error: float) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int_]]:
+def after_a_pilot(
+    values: Floats, error: float, at_once: int = AT_ONCE
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int_]]:
     """Judge studies after a pilot.
 
     Args:
         values: Differences, [studies, claims, seeds].
         error: Of each family.
+        at_once: Claims that share the error at a time.
 
     Returns:
         Whether each claim is said to hold, and with how many seeds it is decided, those of the pilot among
@@ -113,7 +117,7 @@ def after_a_pilot(values: Floats, error: float) -> tuple[npt.NDArray[np.bool_], 
         np.take_along_axis(values, order[:, :, None], axis=1) * sides[:, :, None] <= 0, axis=2
     )
     claims, never = values.shape[1:]
-    at_once = min(AT_ONCE, claims)
+    at_once = min(at_once, claims)
     firsts = []  # look at which a claim is decided that shares the error with so many, [studies, claims]
     for sharing in range(1, at_once + 1):
         allowed = np.array(most_against(error / sharing, LAST - FIRST)[1 : never + 1])
@@ -196,6 +200,13 @@ FAMILIES = (1, 8, 55)
 MIXED = np.repeat((2.0, 0.0), (40, 15))[:, None]
 """A family of which some claims can be decided, and some cannot."""
 
+_OF_MIXED = "normal, 15 claims of 55 without a difference"
+
+AT_A_TIME = (4, AT_ONCE, 55)
+"""How many claims of that family share the error at a time after a pilot."""
+
+_GOES_ON_TO = (FIRST + 8, FIRST + 16, LAST)
+
 FIXED = (3, 5, 12)
 """Numbers of seeds, by one look."""
 
@@ -227,7 +238,14 @@ def table(studies: int) -> list[Row]:
             add("normal", 1, f"one look at {seeds}", effect, found)
     for judge in (until_decided, piloted):
         found = simulated(normal, judge, studies=studies // 55, claims=55, effect=MIXED)
-        add("normal, 15 claims of 55 without a difference", 55, judge.__name__, 2.0, found)
+        add(_OF_MIXED, 55, judge.__name__, 2.0, found)
+    for at_once in AT_A_TIME:
+        for seeds in _GOES_ON_TO:
+            found = simulated(
+                normal, functools.partial(piloted, at_once=at_once),
+                studies=studies // 55, claims=55, effect=MIXED, seeds=seeds,
+            )  # fmt: skip
+            add(_OF_MIXED, 55, f"piloted, {at_once} at once, {seeds} seeds", 2.0, found)
     return rows
 
 

@@ -1,16 +1,16 @@
 """Appendix: which approximation should score, and what share of a batch should train with it?
 
-    jestlab launch approximation               # 63 runs, 9 core-minutes
+    jestlab launch approximation               # 63 runs, 7 core-minutes
     jestlab launch approximation --scale mini  # 63 runs, 34.3 PFLOP; not run
     jestlab plan approximation --scale paper   # 21 runs, 51,200 chip-hours of v5e; not run
 
 All at f = 0.5. Runs that approximate more see more examples, so that all learners spend the same FLOPs.
 
 Scores in % at smoke, means of 3 seeds, 2026-11-27: reference 48.8; uniform 10.3; flexi-jest-0.0 19.8;
-flexi-jest-0.25 17.7; flexi-uniform-0.25 8.8; flexi-jest-0.5 17.9; flexi-uniform-0.5 8.5; flexi-jest-0.75
-18.2; flexi-uniform-0.75 8.8; flexi-jest-0.95 15.6; flexi-uniform-0.95 7.8; patch_drop-jest-0.0 19.3;
-patch_drop-jest-0.25 19.7; patch_drop-uniform-0.25 9.2; patch_drop-jest-0.5 19.5; patch_drop-uniform-0.5 9.4;
-patch_drop-jest-0.75 18.9; patch_drop-uniform-0.75 7.9; patch_drop-jest-0.95 16.3; patch_drop-uniform-0.95
+flexi-jest-0.25 17.8; flexi-uniform-0.25 8.8; flexi-jest-0.5 17.8; flexi-uniform-0.5 8.5; flexi-jest-0.75
+18.2; flexi-uniform-0.75 8.8; flexi-jest-0.95 15.4; flexi-uniform-0.95 7.8; patch_drop-jest-0.0 19.3;
+patch_drop-jest-0.25 20.0; patch_drop-uniform-0.25 9.2; patch_drop-jest-0.5 19.7; patch_drop-uniform-0.5 9.4;
+patch_drop-jest-0.75 18.9; patch_drop-uniform-0.75 7.9; patch_drop-jest-0.95 16.7; patch_drop-uniform-0.95
 7.6.
 """
 

@@ -1,13 +1,13 @@
 """Appendix, effective batch size: how small can the sub-batch of a fixed super-batch be?
 
-    jestlab launch batch_size               # 24 runs, 3 core-minutes
+    jestlab launch batch_size               # 24 runs, 2 core-minutes
     jestlab launch batch_size --scale mini  # 24 runs, 21.7 PFLOP; not run
     jestlab plan batch_size --scale paper   # 8 runs, 18,900 chip-hours of v5e; not run
 
 All runs take the same number of steps, so smaller batches see fewer examples.
 
 Scores in % at smoke, means of 3 seeds, 2026-11-27, for batches of 64, 32 and 16: IID 10.3, 7.8, 6.8; JEST++
-26.0, 22.4, 15.5; reference 69.0.
+26.0, 22.3, 15.4; reference 69.0.
 """
 
 from ml_collections import ConfigDict

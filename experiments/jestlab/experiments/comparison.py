@@ -1,13 +1,13 @@
 """Table 1 and Figure 1: JEST++ and Flexi-JEST++ at 4B examples against SigLIP at 40B.
 
-    jestlab launch comparison               # 27 runs, 7 core-minutes
+    jestlab launch comparison               # 27 runs, 5 core-minutes
     jestlab launch comparison --scale mini  # 27 runs, 138 PFLOP; not run
     jestlab plan comparison --scale paper   # 9 runs, 157,000 chip-hours of v5e; not run
 
 Each size is compared with SigLIP of that size; the paper's published rows are shown beside this study's.
 
 Scores in % at smoke, means of 3 seeds, 2026-11-27: reference++B 69.0; SigLIP-B 37.9; JEST++B 37.3;
-Flexi-JEST++B 25.1; reference++L 70.0; SigLIP-L 43.3; JEST++L 33.3.
+Flexi-JEST++B 25.0; reference++L 70.0; SigLIP-L 43.3; JEST++L 33.3.
 """
 
 from ml_collections import ConfigDict

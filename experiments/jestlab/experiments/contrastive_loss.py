@@ -1,14 +1,14 @@
 """Appendix, contrastive loss: does JEST also work with the softmax loss?
 
-    jestlab launch contrastive_loss               # 36 runs, 5 core-minutes
+    jestlab launch contrastive_loss               # 36 runs, 4 core-minutes
     jestlab launch contrastive_loss --scale mini  # 36 runs, 31.4 PFLOP; not run
     jestlab plan contrastive_loss --scale paper   # 12 runs, 37,200 chip-hours of v5e; not run
 
 Reference, learner and scores use the softmax loss of CLIP, against the sigmoid loss of SigLIP.
 
 Scores in % at smoke, means of 3 seeds, 2026-11-27: reference 48.8; softmax-reference 51.2; uniform 10.3;
-joint 19.4 (f = .5), 26.6 (f = .8), 27.3 (f = .9); softmax-uniform 10.9; softmax-joint 26.7 (f = .5), 30.9 (f
-= .8), 32.4 (f = .9).
+joint 19.4 (f = .5), 26.6 (f = .8), 27.5 (f = .9); softmax-uniform 10.9; softmax-joint 26.7 (f = .5), 30.9 (f
+= .8), 32.6 (f = .9).
 """
 
 from ml_collections import ConfigDict

@@ -1,15 +1,15 @@
 """Figure 3, right, and the appendix: by which criterion should batches be selected?
 
-    jestlab launch criteria               # 63 runs, 8 core-minutes
+    jestlab launch criteria               # 63 runs, 5 core-minutes
     jestlab launch criteria --scale mini  # 63 runs, 61.4 PFLOP; not run
     jestlab plan criteria --scale paper   # 21 runs, 77,400 chip-hours of v5e; not run
 
 Easy-reference uses the reference's loss alone, hard-learner the learner's alone, learnability both.
 
 Scores in % at smoke, means of 3 seeds, 2026-11-27: reference 48.8; uniform 10.3; learnability-joint 19.4 (f =
-.5), 26.6 (f = .8), 27.3 (f = .9); easy-joint 19.7 (f = .5), 28.6 (f = .8), 30.0 (f = .9); hard-joint 5.4 (f =
-.5), 4.5 (f = .8), 4.3 (f = .9); learnability-independent 18.9 (f = .5), 21.5 (f = .8), 17.2 (f = .9);
-easy-independent 19.9 (f = .5), 23.3 (f = .8), 22.5 (f = .9); hard-independent 6.7 (f = .5), 5.4 (f = .8), 4.7
+.5), 26.6 (f = .8), 27.5 (f = .9); easy-joint 19.7 (f = .5), 28.7 (f = .8), 30.0 (f = .9); hard-joint 5.4 (f =
+.5), 4.5 (f = .8), 4.3 (f = .9); learnability-independent 18.9 (f = .5), 21.5 (f = .8), 17.7 (f = .9);
+easy-independent 19.9 (f = .5), 23.3 (f = .8), 22.4 (f = .9); hard-independent 6.8 (f = .5), 5.5 (f = .8), 4.5
 (f = .9).
 """
 

@@ -1,13 +1,13 @@
 """Figure 5, left: which curation makes the best guide?
 
-    jestlab launch curation               # 39 runs, 4 core-minutes
+    jestlab launch curation               # 39 runs, 3 core-minutes
     jestlab launch curation --scale mini  # 39 runs, 24.3 PFLOP; not run
     jestlab plan curation --scale paper   # 13 runs, 32,700 chip-hours of v5e; not run
 
 The best model need not be the best guide: the paper's weakly curated reference scores best, guides worst.
 
 Scores in % at smoke, means of 3 seeds, 2026-11-27: uniform 10.3; weak 22.9; jest-weak 16.4; moderate_ita
-36.7; jest-moderate_ita 21.5; moderate_tq 15.4; jest-moderate_tq 12.9; strong 48.8; jest-strong 26.6.
+36.7; jest-moderate_ita 21.4; moderate_tq 15.4; jest-moderate_tq 12.9; strong 48.8; jest-strong 26.6.
 """
 
 from ml_collections import ConfigDict

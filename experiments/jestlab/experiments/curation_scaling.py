@@ -1,15 +1,15 @@
 """Figure 5, right: does a reference guide better after longer training, or with more curated data?
 
-    jestlab launch curation_scaling               # 66 runs, 7 core-minutes
+    jestlab launch curation_scaling               # 66 runs, 5 core-minutes
     jestlab launch curation_scaling --scale mini  # 66 runs, 46.7 PFLOP; not run
     jestlab plan curation_scaling --scale paper   # 22 runs, 43,600 chip-hours of v5e; not run
 
 The reference sees 250M to 3B examples of the small curated set, or 1B and 2B of the larger one.
 
-Scores in % at smoke, means of 3 seeds, 2026-11-27: uniform 10.3; strong-0.25B 7.3; jest-strong-0.25B 9.3;
-strong-0.5B 22.3; jest-strong-0.5B 21.2; strong-1B 48.8; jest-strong-1B 26.6; strong-2B 63.4; jest-strong-2B
+Scores in % at smoke, means of 3 seeds, 2026-11-27: uniform 10.3; strong-0.25B 7.3; jest-strong-0.25B 9.2;
+strong-0.5B 22.3; jest-strong-0.5B 21.1; strong-1B 48.8; jest-strong-1B 26.6; strong-2B 63.4; jest-strong-2B
 26.2; strong-3B 67.7; jest-strong-3B 25.5; strong++-1B 49.0; jest-strong++-1B 26.1; strong++-2B 61.2;
-jest-strong++-2B 25.6.
+jest-strong++-2B 25.4.
 """
 
 from ml_collections import ConfigDict

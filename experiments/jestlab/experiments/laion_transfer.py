@@ -1,6 +1,6 @@
 """Table 2: JEST++ and SigLIP on LAION-2B, unsafe pairs removed, with B/32 towers at 224 px.
 
-    jestlab launch laion_transfer               # 12 runs, 2 core-minutes
+    jestlab launch laion_transfer               # 12 runs, 1 core-minute
     jestlab launch laion_transfer --scale mini  # 12 runs, 4.77 PFLOP; not run
     jestlab plan laion_transfer --scale paper   # 4 runs, 2,210 chip-hours of v5e; not run
 

@@ -1,6 +1,6 @@
 """Figure 2: does joint example selection find more learnable batches?
 
-    jestlab launch learnable_batches               # 12 runs, 3 core-minutes
+    jestlab launch learnable_batches               # 12 runs, 2 core-minutes
     jestlab launch learnable_batches --scale mini  # 12 runs, 3.56 PFLOP; not run
     jestlab plan learnable_batches --scale paper   # 4 runs, 2,900 chip-hours of v5e; not run
 

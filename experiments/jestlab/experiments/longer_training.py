@@ -1,13 +1,13 @@
 """Appendix, longer training: does JEST keep improving?
 
-    jestlab launch longer_training               # 33 runs, 7 core-minutes
+    jestlab launch longer_training               # 33 runs, 5 core-minutes
     jestlab launch longer_training --scale mini  # 33 runs, 70.1 PFLOP; not run
     jestlab plan longer_training --scale paper   # 11 runs, 81,900 chip-hours of v5e; not run
 
 JEST at 5B, Flexi-JEST at 13B, JEST++ and Flexi-JEST++ at 4B and at 10B, against SigLIP at 40B.
 
 Scores in % at smoke, means of 3 seeds, 2026-11-27: reference 48.8; reference++B 69.0; SigLIP-B 37.9; JEST-5B
-42.7; Flexi-JEST-13B 50.6; JEST++4B 37.3; Flexi-JEST++4B 25.1; JEST++10B 60.1; Flexi-JEST++10B 48.0.
+42.6; Flexi-JEST-13B 50.5; JEST++4B 37.3; Flexi-JEST++4B 25.0; JEST++10B 60.2; Flexi-JEST++10B 48.0.
 """
 
 from ml_collections import ConfigDict

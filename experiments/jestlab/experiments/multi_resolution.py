@@ -1,15 +1,15 @@
 """Figure 4: Flexi-JEST, which scores and partly trains at a lower resolution, against JEST and IID.
 
-    jestlab launch multi_resolution               # 51 runs, 7 core-minutes
+    jestlab launch multi_resolution               # 51 runs, 5 core-minutes
     jestlab launch multi_resolution --scale mini  # 51 runs, 35.8 PFLOP; not run
     jestlab plan multi_resolution --scale paper   # 17 runs, 52,100 chip-hours of v5e; not run
 
 Left: what a step costs. Middle: score against FLOPs. Right: how much to co-train at the lower resolution.
 
 Scores in % at smoke, means of 3 seeds, 2026-11-27: reference 48.8; uniform 10.3; jest 26.6; jest-cached 26.6;
-flexi-jest 17.7; flexi-jest-matched 26.6; uniform-matched 16.6; flexi-jest-0.0 19.8; flexi-jest-0.25 17.7;
-flexi-uniform-0.25 8.8; flexi-jest-0.5 17.9; flexi-uniform-0.5 8.5; flexi-jest-0.75 18.2; flexi-uniform-0.75
-8.8; flexi-jest-0.95 15.6; flexi-uniform-0.95 7.8.
+flexi-jest 17.6; flexi-jest-matched 26.6; uniform-matched 16.6; flexi-jest-0.0 19.8; flexi-jest-0.25 17.8;
+flexi-uniform-0.25 8.8; flexi-jest-0.5 17.8; flexi-uniform-0.5 8.5; flexi-jest-0.75 18.2; flexi-uniform-0.75
+8.8; flexi-jest-0.95 15.4; flexi-uniform-0.95 7.8.
 """
 
 from ml_collections import ConfigDict

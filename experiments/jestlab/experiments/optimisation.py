@@ -1,14 +1,14 @@
 """Appendix, optimisation robustness: does strong filtering need a lower β2 of Adam?
 
-    jestlab launch optimisation               # 30 runs, 5 core-minutes
+    jestlab launch optimisation               # 30 runs, 3 core-minutes
     jestlab launch optimisation --scale mini  # 30 runs, 29.5 PFLOP; not run
     jestlab plan optimisation --scale paper   # 10 runs, 36,400 chip-hours of v5e; not run
 
 Adam's default β2 = .999 against .95, at every filtering ratio, counting spikes of the loss.
 
 Scores in % at smoke, means of 3 seeds, 2026-11-27: reference 48.8; uniform 10.3 (β2 = .95), 10.6 (β2 = .999);
-joint 19.4 (β2 = .95 f = .5), 26.6 (β2 = .95 f = .8), 27.3 (β2 = .95 f = .9), 20.3 (β2 = .999 f = .5), 28.7
-(β2 = .999 f = .8), 28.8 (β2 = .999 f = .9).
+joint 19.4 (β2 = .95 f = .5), 26.6 (β2 = .95 f = .8), 27.5 (β2 = .95 f = .9), 20.3 (β2 = .999 f = .5), 28.5
+(β2 = .999 f = .8), 28.7 (β2 = .999 f = .9).
 """
 
 from ml_collections import ConfigDict

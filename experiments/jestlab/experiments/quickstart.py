@@ -6,8 +6,8 @@
 
 The web is noisy and holds many near-duplicates; a learner sees 14,400 pairs, chosen from five times as many.
 
-Scores in % at smoke, means of 3 seeds, 2026-11-22: reference 61.8; uniform 13.1; independent 28.4; joint
-38.0.
+Scores in % at smoke, means of 3 seeds, 2026-11-27: reference 48.8; uniform 10.3; independent 21.5; joint
+26.6.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Section 4.4: reference models on curated data, from weak to strong curation.
 
-    jestlab launch references               # 39 runs, 8 core-minutes
+    jestlab launch references               # 39 runs, 5 core-minutes
     jestlab launch references --scale mini  # 39 runs, 64.2 PFLOP; not run
     jestlab plan references --scale paper   # 13 runs, 31,300 chip-hours of v5e; not run
 

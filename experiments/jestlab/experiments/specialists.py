@@ -1,6 +1,6 @@
 """Appendix, all benchmarks: does a specialist reference train a generalist learner?
 
-    jestlab launch specialists               # 12 runs, 3 core-minutes
+    jestlab launch specialists               # 12 runs, 2 core-minutes
     jestlab launch specialists --scale mini  # 12 runs, 33.6 PFLOP; not run
     jestlab plan specialists --scale paper   # 4 runs, 34,300 chip-hours of v5e; not run
 

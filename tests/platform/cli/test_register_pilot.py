@@ -105,3 +105,16 @@ def test_a_claim_whose_turn_does_not_come_stays_undecided(root, launched, monkey
     assert joint["stopped"] == worse["stopped"] == "claims before it cannot be decided"
     assert joint["agree"] == joint["seeds"] == 2  # those with which every study begins
     assert "0 of 3 claims decided" in said
+
+
+def test_claims_that_share_no_error_keep_the_verdict_that_they_are_tested_for(root):
+    done("launch", write_study(root.parent), "--no-reports", root=root)
+    alone = write_study(root.parent, seeds=SEEDS, family="none")
+    said = done("register", alone, "--pilot", root=root).splitlines()
+    assert said[1] == "Seeds 0 to 2 are its pilot. Each is tested for one verdict:"
+    done("launch", alone, "--no-reports", root=root)
+    [*_, joint] = json.loads(done("table", "claims", "toy", "--json", root=root))["rows"]
+    assert (joint["verdict"], joint["only"], joint["seeds"]) == ("holds", "holds", 5)
+    shown = " ".join(done("table", "claims", "toy", root=root).split())
+    assert "each claim is tested for the verdict that the pilot leaned to" in shown
+    assert "8 at a time" not in shown

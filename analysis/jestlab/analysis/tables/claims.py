@@ -187,6 +187,12 @@ def _rules(judged: Sequence[Judged]) -> list[str]:
             else f"one claim: the chance that its verdict is wrong is at most {wrong:.0%}"
         )
     if alone := sum(each.judging.family.adjust == "none" for each in judged):
+        pilots = {each.judging.pilot for each in judged if each.judging.pilot and each.judging.turn is None}
+        notes += [
+            f"after a pilot of {pilot} seeds, which decide nothing: each claim is tested for the verdict "
+            "that the pilot leaned to"
+            for pilot in sorted(pilots)
+        ]
         notes.append(
             f"family: none: each verdict by itself is wrong with a chance of at most {wrong:.0%}; of {alone} "
             f"claims some verdict is with {1 - (1 - wrong) ** alone:.2f}, were they independent"

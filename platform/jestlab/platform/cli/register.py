@@ -61,12 +61,14 @@ def register_command(study: Study, author: str | None, *, pilot: bool, as_json: 
         )  # fmt: skip
         store.close_whole()
     digest = digest_of(content)
-    error = "each by itself" if study.family.adjust == "none" else "together"
+    alone = study.family.adjust == "none"
+    error = "each by itself" if alone else "together"
     said = [
         f"{study.name} {'is registered' if new else 'was registered as it is'}: {counted(claims, 'claim')}, "
         f"an error of {study.family.error:.0%} {error}; digest {digest[:12]}"
     ]
     if its is not None:
-        said.append(f"Seeds 0 to {its.seeds - 1} are its pilot. Tested in this order, {AT_ONCE} at a time:")
+        how = "Each is tested for one verdict" if alone else f"Tested in this order, {AT_ONCE} at a time"
+        said.append(f"Seeds 0 to {its.seeds - 1} are its pilot. {how}:")
         said += [f"{each.verdict:<13}  {each.study}: {each.statement}" for each in its.order]
     show(as_json, {"study": study.name, "new": new, "digest": digest, "commit": commit, **content}, said)
