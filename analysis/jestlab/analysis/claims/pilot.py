@@ -32,8 +32,8 @@ AT_ONCE = 8
 """Claims that share the error at a time.
 
 With fewer each has more of it, but as many that cannot be decided block all after them. Of 55 claims, 40 of
-which differ by two standard deviations and 15 not at all, 8 at once decide 26 by 8 seeds and 40 by 21; 4 at
-once 17 and 36, 55 at once none and 40 (`python -m tests.simulation`, normal differences).
+which differ by two standard deviations and 15 not at all, 8 at once decide 26.5 by 8 seeds and 39.6 by 21;
+4 at once 16.6 and 36.4, 55 at once none and 39.8 (`python -m tests.simulation`, normal differences).
 """
 
 

@@ -163,6 +163,13 @@ def agree(row: Record) -> str:
     return f"{row['agree']} of {row['seeds']}" if row["seeds"] else show.MISSING
 
 
+def _after_a_pilot(seeds: int) -> str:
+    return (
+        f"after a pilot of {seeds} seeds, which decide nothing: each claim is tested for the verdict that "
+        "the pilot leaned to"
+    )
+
+
 def _rules(judged: Sequence[Judged]) -> list[str]:
     """Notes on how the claims are judged, of each way that occurs."""
     notes = [
@@ -172,8 +179,7 @@ def _rules(judged: Sequence[Judged]) -> list[str]:
     wrong = judged[0].judging.family.error
     for pilot, claims in sorted({(its.pilot, its.claims) for each in judged if (its := each.judging).turn}):
         notes.append(
-            f"family of {claims} claims after a pilot of {pilot} seeds, which decide nothing: each claim is "
-            "tested for the verdict that the pilot leaned to, the clearest first, "
+            f"family of {claims} claims {_after_a_pilot(pilot)}, the clearest first, "
             f"{min(AT_ONCE, claims)} at a time; the chance that any verdict is wrong is at most {wrong:.0%}"
         )
     together = {
@@ -188,11 +194,7 @@ def _rules(judged: Sequence[Judged]) -> list[str]:
         )
     if alone := sum(each.judging.family.adjust == "none" for each in judged):
         pilots = {each.judging.pilot for each in judged if each.judging.pilot and each.judging.turn is None}
-        notes += [
-            f"after a pilot of {pilot} seeds, which decide nothing: each claim is tested for the verdict "
-            "that the pilot leaned to"
-            for pilot in sorted(pilots)
-        ]
+        notes += map(_after_a_pilot, sorted(pilots))
         notes.append(
             f"family: none: each verdict by itself is wrong with a chance of at most {wrong:.0%}; of {alone} "
             f"claims some verdict is with {1 - (1 - wrong) ** alone:.2f}, were they independent"
