@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
@@ -227,6 +227,7 @@ def write_all(lab: Lab, study: Study) -> Written:
     from jestlab.analysis import frames
     from jestlab.analysis.own import CodeFailed
     from jestlab.analysis.report import build
+    from jestlab.platform.pictures import pictures
 
     results = cache(lambda: frames.read(lab.store_url, study.name))  # once for all of them, if one needs it
     folder = lab.reports / study.name
@@ -239,7 +240,7 @@ def write_all(lab: Lab, study: Study) -> Written:
         seen[name] += 1
         name = name if seen[name] == 1 else f"{name}-{seen[name]}"
         try:
-            written.files += _write_report(lab.store_url, study, results, report, folder, name, own)
+            written.files += _write_report(lab, study, results, report, folder, name, own)
         except CodeFailed as error:
             written.notes.append(f"{name} failed: {error}")
             written.failed = True
@@ -247,7 +248,9 @@ def write_all(lab: Lab, study: Study) -> Written:
             written.notes.append(f"no {name} yet: {error}")
     try:
         if asked or study.studies:
-            written.files += build(lab.store_url, study.name, folder, own=own)
+            written.files += build(
+                lab.store_url, study.name, folder, own=own, pictures=partial(pictures, lab)
+            )
     except ValueError as error:
         written.notes.append(f"no page yet: {error}")
     return written
@@ -278,7 +281,7 @@ def _name(report: Report) -> str:
 
 
 def _write_report(
-    url: str,
+    lab: Lab,
     study: Study,
     results: Callable[[], Frames],
     report: Report,
@@ -288,8 +291,9 @@ def _write_report(
 ) -> list[Path]:
     """The files of one report; ValueError if the store cannot fill it yet."""
     from jestlab.analysis import figures
+    from jestlab.platform.pictures import pictures
 
-    results = _shown(results, report)
+    results, url = _shown(results, report), lab.store_url
     if isinstance(report, TableReport):
         table = _table(url, study.name, results, report, own)
         return [
@@ -300,7 +304,8 @@ def _write_report(
     plain = study.figure.sheet if study.figure else figures.Sheet()
     sheet = report.figure.sheet.over(plain) if report.figure else plain
     loader = own if isinstance(report, OwnFigureReport) else None
-    request = figures.Request(url, study.name, results=results, sheet=sheet, own=loader, **options)
+    options |= {"own": loader, "pictures": partial(pictures, lab)}
+    request = figures.Request(url, study.name, results=results, sheet=sheet, **options)
     plot = figures.draw(report.kind, request)
     return replace(plot, name=name).save(folder)
 
@@ -375,7 +380,10 @@ def write_page(
     (folder / PAGE_BUILD_FILE).unlink(missing_ok=True)
     if (before := _read(folder / BUILD_FILE)) is not None:  # which files are ours has to be known later
         replace(before, made_from="").write(folder)
-    return build(lab.store_url, experiment, folder, baseline, scope, Loader(lab.store_url))
+    from jestlab.platform.pictures import pictures
+
+    own = Loader(lab.store_url)
+    return build(lab.store_url, experiment, folder, baseline, scope, own, partial(pictures, lab))
 
 
 # ---- build keys

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jestlab.analysis.costs import SCOPES
@@ -190,6 +191,8 @@ class Results:
         _check_one_of("scale", scale, ("linear", "log"))
         metrics = tuple(_names(metric) or ())
         with one_line_errors():
+            from jestlab.platform.pictures import pictures
+
             own = self._own("figure", kind, options, [*figures.KINDS])
             sheet = Sheet.parse(
                 {
@@ -204,6 +207,7 @@ class Results:
                 metrics=metrics, smooth=smooth, scale=scale, highlight=tuple(_names(highlight) or ()),
                 group=group, source=source, score=None if score is None else tuple(_names(score) or ()),
                 sheet=sheet, options=own.options if own else {}, own=own.loader if own else None,
+                pictures=partial(pictures, self._lab),
             )  # fmt: skip
             return figures.draw(own.name if own else kind, request).figure()
 

@@ -13,7 +13,8 @@ from tests.models.support import own_code
 from jestlab.models.config import Code, Data
 from jestlab.models.data.curation import count_examples, metadata_columns
 from jestlab.models.data.datasets import MADE, ensure_web
-from jestlab.models.data.readers import path_digest, write_shards
+from jestlab.models.data.packing import write_shards
+from jestlab.models.data.readers import path_digest
 from jestlab.models.data.shards import ShardIndex
 
 PIXELS = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
@@ -80,7 +81,7 @@ def test_what_is_read_counts_by_its_content(tmp_path):
     ("examples", "message"),
     [
         ([], "reader r yields no examples"),
-        ([3], "reader r: example 0 has no 'image': a reader yields mappings"),
+        ([3], "reader r: example 0 has no 'image': an example is a mapping"),
         ([{"image": PIXELS, "caption": "x"}, {"image": PIXELS}], "example 1 has no 'caption'"),
         ([{"image": PIXELS, "caption": 3}], "example 0 has a caption that is a int, not a str"),
         ([{"image": "a.jpg", "caption": "x"}], "example 0 has an image that is a str: must be bytes"),

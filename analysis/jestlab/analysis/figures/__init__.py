@@ -30,6 +30,7 @@ from .plot import Plot, Texts
 from .published import published_scores
 from .recorded import recorded
 from .references import against_reference
+from .selected import Pictures, selected
 from .step_costs import method_costs, step_costs
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ __all__ = [
     "pareto",
     "published_scores",
     "recorded",
+    "selected",
     "speedup",
     "step_costs",
 ]
@@ -94,6 +96,7 @@ class Request:
         results: Reads the experiment, if several requests share it; None to read it here.
         options: Arguments of a figure of one's own.
         own: Imports the code of one; None where none may be executed.
+        pictures: Reads what runs selected, which no store holds; None where that cannot be read.
     """
 
     url: str
@@ -120,6 +123,7 @@ class Request:
     results: Callable[[], Frames] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     own: Loader | None = None
+    pictures: Pictures | None = None
 
     @cached_property
     def frames(self) -> Frames:
@@ -186,10 +190,11 @@ KINDS: dict[str, Callable[[Request], Plot]] = {
         r.published, r.frames if r.experiment else None, r.baseline, r.group, source=r.source
     ),
     "against": _against,
+    "selected": lambda r: selected(r.frames, r.pictures),
 }
 """Kind → function that makes the figure."""
 
-_ON_DEMAND = ("learnability_matrix", "gibbs_comparison", "published", "against")
+_ON_DEMAND = ("learnability_matrix", "gibbs_comparison", "published", "against", "selected")
 """Kinds that repeat part of another, or need more options to say anything about the experiment."""
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ..claims import parts_of
 from ..costs import Scope
+from ..figures.selected import Pictures
 from ..files import write_whole
 from ..own import Loader
 from ..provenance import SUFFIX, Sources
@@ -29,6 +30,7 @@ def build(
     baseline: str | None = None,
     scope: Scope | None = None,
     own: Loader | None = None,
+    pictures: Pictures | None = None,
 ) -> list[Path]:
     """Write the report of an experiment; each file is written atomically.
 
@@ -45,6 +47,7 @@ def build(
         scope: What counts as FLOPs; None for that of the study's reports, else scoring. The studies of a
             union set both.
         own: Imports the figures and tables of one's own that specs ask for; None where none may be executed.
+        pictures: Reads what runs selected, which no store holds; None where that cannot be read.
 
     Returns:
         The files, the page first.
@@ -63,12 +66,12 @@ def build(
                 f"{experiment} is a union, whose studies say what they compare with: give --baseline and "
                 "--scope to one of them"
             )
-        union = gather_union(url, experiment, own)
+        union = gather_union(url, experiment, own, pictures)
         sources = Sources(url, union.history, {})
         made = _table_files(union.tables, sources)
         page = union_page(union, sources, made, lambda section, still: _study_image(folder, section, still))
     else:
-        contents = gather(url, experiment, baseline, scope, own)
+        contents = gather(url, experiment, baseline, scope, own, pictures)
         options = {"baseline": contents.baseline, "scope": contents.scope}
         sources = Sources(url, contents.history, options)
         made = _study_files(contents, sources, beside, folder)

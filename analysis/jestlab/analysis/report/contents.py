@@ -16,6 +16,7 @@ from ..costs import Scope
 from ..curves import score_curves
 from ..efforts import WORDS, known
 from ..figures import Plot, Request, charts, draw, learnability, learning_curves, pareto
+from ..figures.selected import Pictures
 from ..frames import Frames
 from ..frames import read as read_frames
 from ..own import Loader, stem_of
@@ -135,6 +136,7 @@ def gather(
     baseline: str | None = None,
     scope: Scope | None = None,
     own: Loader | None = None,
+    pictures: Pictures | None = None,
 ) -> Contents:
     """Collect everything that the page of a study says, from one moment of the store.
 
@@ -145,6 +147,7 @@ def gather(
             non-reference run.
         scope: What counts as FLOPs; None for that of the study's reports, else scoring.
         own: Imports the figures and tables of one's own that the spec asks for.
+        pictures: Reads what runs selected; None where that cannot be read.
 
     Raises:
         FileNotFoundError: If the URL names a SQLite file that does not exist.
@@ -181,7 +184,7 @@ def gather(
         }:
             told = "; ".join(f"{row} ({why})" for row, why in retracted.items())
             said = replace(said, sentence=f"Some results are retracted: {told}. {said.sentence}")
-    extra = requested(url, history, frames, compared, scope, own=own)
+    extra = requested(url, history, frames, compared, scope, own=own, pictures=pictures)
     stills = extra.stills
     if all(still.name != "learnability" for still in stills):
         with contextlib.suppress(ValueError):  # no run of `diagnose` has completed
@@ -357,6 +360,7 @@ def requested(
     scope: Scope,
     everything: bool = False,
     own: Loader | None = None,
+    pictures: Pictures | None = None,
 ) -> Requested:
     """Make the tables and figures that a study's spec asks for.
 
@@ -368,6 +372,7 @@ def requested(
         scope: What counts as FLOPs in the page.
         everything: Whether to include those that the page of every study has, except for claims.
         own: Imports the figures and tables of one's own.
+        pictures: Reads what runs selected; None where that cannot be read.
     """
     tables: list[TablePart] = []
     stills: list[StillPart] = []
@@ -397,7 +402,7 @@ def requested(
             if is_table:
                 tables.append(TablePart(part, heading, _table(url, history, shown, name, options, own)))
             else:
-                plot = _plot(url, history, shown, name, options, own)
+                plot = _plot(url, history, shown, name, options, own, pictures)
                 stills.append(StillPart(heading, replace(plot, name=part)))
         except ValueError as error:
             gaps[heading] = str(error)
@@ -425,12 +430,14 @@ def _plot(
     kind: str,
     options: Mapping[str, Any],
     own: Loader | None,
+    pictures: Pictures | None,
 ) -> Plot:
     known: dict[str, Any] = {key: value for key, value in options.items() if key in _OPTIONS}
     known |= {key: tuple(value) for key, value in known.items() if isinstance(value, list)}
     results = None if frames is None else lambda: frames
     sheet = _sheet(history, options)
-    return draw(kind, Request(url, history.experiment, results=results, sheet=sheet, own=own, **known))
+    known |= {"results": results, "sheet": sheet, "own": own, "pictures": pictures}
+    return draw(kind, Request(url, history.experiment, **known))
 
 
 def _sheet(history: History, report: Mapping[str, Any]) -> Sheet:

@@ -13,6 +13,7 @@ from ..claims.verdicts import Judged, counted
 from ..claims.verdicts import load as load_verdicts
 from ..connection import connect
 from ..figures import Plot
+from ..figures.selected import Pictures
 from ..frames import Frames
 from ..frames import read as read_frames
 from ..own import Loader
@@ -107,13 +108,16 @@ class UnionContents:
         return self.claims.table.caption if self.claims else ""
 
 
-def gather_union(url: str, experiment: str, own: Loader | None = None) -> UnionContents:
+def gather_union(
+    url: str, experiment: str, own: Loader | None = None, pictures: Pictures | None = None
+) -> UnionContents:
     """Collect everything that the page of a union says, from one moment of the store.
 
     Args:
         url: SQLAlchemy URL of the store.
         experiment: Name of the union's experiment.
         own: Imports the figures and tables of one's own that the specs ask for.
+        pictures: Reads what runs selected; None where that cannot be read.
 
     Raises:
         FileNotFoundError: If the URL names a SQLite file that does not exist.
@@ -127,7 +131,9 @@ def gather_union(url: str, experiment: str, own: Loader | None = None) -> UnionC
         judged = load_verdicts(connection, experiment, known)
         read = {name: found for name in parts if (found := _read(connection, name)) is not None}
     sections = [
-        _section(url, *read[name], known[name], spec, own) if name in read else _not_launched(name, spec)
+        _section(url, *read[name], known[name], spec, own, pictures)
+        if name in read
+        else _not_launched(name, spec)
         for name, spec in parts.items()
     ]
     by_study = {name: tuple(each for each in judged if each.experiment == name) for name in parts}
@@ -165,16 +171,20 @@ def _section(
     study: Study,
     as_launched: Mapping[str, Any],
     own: Loader | None,
+    pictures: Pictures | None,
 ) -> Section:
     """A study with all that its spec asks for."""
     name = history.experiment
     baseline = None if frames is None else frames.baseline(study_baseline(study, frames))
+    reports = requested(
+        url, history, frames, baseline, study.scope, everything=True, own=own, pictures=pictures
+    )
     return Section(
         name=name,
         question=history.question,
         paper=history.paper,
         unfinished=unfinished(history),
-        reports=requested(url, history, frames, baseline, study.scope, everything=True, own=own),
+        reports=reports,
         changed=_science(study.spec) != _science(as_launched),
     )
 

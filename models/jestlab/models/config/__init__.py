@@ -31,6 +31,7 @@ from jestlab.models.config.towers import (
 )
 from jestlab.models.config.train import (
     Approximation,
+    Augmentation,
     Evaluation,
     Optimizer,
     Runtime,
@@ -46,6 +47,7 @@ __all__ = [
     "SHAPES_GENERATOR",
     "SIZES",
     "Approximation",
+    "Augmentation",
     "BenchmarkFolder",
     "Code",
     "Data",

@@ -97,6 +97,19 @@ class Approximation(Section):
     share: Fraction = 0.0
 
 
+class Augmentation(Section):
+    """Random changes of the images that are trained on and scored; the benchmark's stay as they are.
+
+    Attributes:
+        flip: Chance of an image to be mirrored, left and right exchanged.
+        crop: Smallest side of the random square that is cut out of an image and enlarged to the whole, as a
+            share of the image's; 1 for no crops.
+    """
+
+    flip: Fraction = 0.0
+    crop: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+
+
 class Optimizer(Section):
     """Adam with decoupled weight decay, clipping, linear warm-up and cosine decay (paper, appendix).
 
@@ -258,6 +271,7 @@ class TrainConfig(Extended):
 
     model: TwoTowers = TwoTowers()
     data: Data = Data()
+    augmentation: Augmentation = Augmentation()
     loss: LossName = "sigmoid"
     loss_options: Options = NO_OPTIONS
     selection: Selection = Selection()

@@ -20,6 +20,7 @@ from jestlab.models.config import (
 )
 from jestlab.models.data import readers, shapes
 from jestlab.models.data.files import build_once, derived_path, file_sha256, shard_files, write_whole
+from jestlab.models.data.packing import write_shards
 from jestlab.models.data.shards import ShardIndex
 
 
@@ -51,7 +52,7 @@ def ensure_web(
             raise ValueError(f"{settings.path}: changed since the run was planned: launch again")
 
         def read(partial: Path) -> None:
-            readers.write_shards(partial, readers.examples(settings), settings.function)
+            write_shards(partial, readers.examples(settings), f"reader {settings.function}")
             ShardIndex.load(partial)
 
         return build_once(cache / web_name(settings, seed, code), read)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from jestlab.models.data.augmentation import Augmenter
 from jestlab.models.data.curation import Recaptions, choose
 from jestlab.models.data.images import DecodedImages, Pixels, ensure_decoded, read_images
 from jestlab.models.data.shards import ShardIndex, ShardSource
@@ -126,6 +127,8 @@ def training_batches(
     text_length: int,
     batch_size: int,
     seed: int,
+    flip: float = 0.0,
+    crop: float = 1.0,
     reference_tokenizer: tuple[Tokenizer, int] | None = None,
     lookups: Mapping[str, Lookup] | None = None,
     rows: slice | None = None,
@@ -152,7 +155,8 @@ def training_batches(
         image_size: Side in pixels.
         text_length: L, tokens.
         batch_size: B, of the batch that all processes load together.
-        seed: Of the order; independent of all other random draws.
+        seed: Of the order and of what is done to the images; independent of all other random draws.
+        flip: See `Augmenter`, as `crop`.
         reference_tokenizer: Tokenizer and length of a reference model that reads other tokens.
         lookups: Functions for further arrays of a batch, by name; each gets the batch's example numbers.
         rows: The rows of each batch that are loaded here; all by default. B is their number below.
@@ -181,6 +185,8 @@ def training_batches(
     if reference_tokenizer is not None:
         tokenizers["reference_text"] = reference_tokenizer
     source = ShardSource(folder, index)
+    rows_here = np.arange(batch_size)[rows or slice(None)]
+    changes = flip > 0.0 or crop < 1.0
     load = _Load(
         source=source,
         decoded=ensure_decoded(source, image_size, decoded_bytes),
@@ -189,8 +195,9 @@ def training_batches(
         lookups=lookups or {},
         image_size=image_size,
         batch_size=batch_size,
-        rows=np.arange(batch_size)[rows or slice(None)],
+        rows=rows_here,
         seed=seed,
+        augment=Augmenter(flip, crop, batch_size, rows_here, seed) if changes else None,
         damage=_Damage(index, len(index) if chosen is None else len(chosen), damaged_share),
     )
     # Grain knows the numbers of batches alone: each is loaded whole, since per example it costs as much as
@@ -289,10 +296,13 @@ class _Load:
     batch_size: int
     rows: Ints
     seed: int
+    augment: Augmenter | None
     damage: _Damage
 
     def __call__(self, number: int) -> Batch:
         index, images, damaged = self._decoded(number * self.batch_size + self.rows)
+        if self.augment is not None:
+            self.augment(number, images)
         found = {name: lookup(index) for name, lookup in self.lookups.items()}
         return {
             "image": images,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from PIL import Image
 
 from jestlab.models.config import NoiseRates, ShapesBenchmark, ShapesWeb
 from jestlab.models.config.data import SYNTHETIC_CAPTION
+from jestlab.models.data.packing import Target, write_classification, write_retrieval
 from jestlab.models.data.tars import TarWriter
 from jestlab.models.data.world import (
     BACKGROUNDS,
@@ -315,7 +316,7 @@ def make_benchmark(folder: Path, settings: ShapesBenchmark) -> None:
         raise ValueError(
             f"retrieval_examples {settings.retrieval_examples} is above the {SCENES} scenes there are"
         )
-    classification = folder / "shapes_classification"
+    splits = {}
     for split, count in (
         ("train", TRAIN_EXAMPLES_PER_CLASS * len(CLASSES)),
         ("test", settings.classification_examples),
@@ -323,17 +324,14 @@ def make_benchmark(folder: Path, settings: ShapesBenchmark) -> None:
         rng = _rng(settings, split)
         label = np.arange(count) % len(CLASSES)
         scenes = Scenes.of(label, rng.integers(0, _SCENES_PER_CLASS, count))
-        _write_split(classification / split, _render(scenes, rng, settings), "cls", label.tolist())
-    (classification / "classnames.txt").write_text("\n".join(CLASSES) + "\n")
-    (classification / "zeroshot_classification_templates.txt").write_text("\n".join(PROMPTS) + "\n")
+        splits[split] = _encoded(_render(scenes, rng, settings), label.tolist())
+    write_classification(folder / "shapes_classification", splits, CLASSES, PROMPTS)
 
-    retrieval = folder / "shapes_retrieval"
     rng = _rng(settings, "retrieval")
     scenes = Scenes.of(*np.divmod(rng.permutation(SCENES)[: settings.retrieval_examples], _SCENES_PER_CLASS))
     images = _render(scenes, rng, settings)
     captions = ["\n".join(pair) for pair in describe_twice(scenes, rng)]
-    _write_split(retrieval / "test", images, "txt", captions)
-    (retrieval / "dataset_type.txt").write_text("retrieval\n")
+    write_retrieval(folder / "shapes_retrieval", _encoded(images, captions))
 
 
 def _rng(settings: ShapesBenchmark, part: str) -> np.random.Generator:
@@ -346,11 +344,7 @@ def _render(scenes: Scenes, rng: np.random.Generator, settings: ShapesBenchmark)
     return render(scenes, Jitter.draw(rng, len(scenes)), settings.image_size)
 
 
-def _write_split(folder: Path, images: Pixels, extension: str, targets: list[int] | list[str]) -> None:
-    """Write `0.tar` and `nshards.txt` of one split, with keys as CLIP_benchmark's exporter writes them."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with TarWriter(folder / "0.tar") as tar:
-        for i, (pixels, target) in enumerate(zip(images, targets, strict=True)):
-            tar.add(f"s{i:07d}.{extension}", str(target).encode())
-            tar.add(f"s{i:07d}.jpg", encode_jpeg(pixels))
-    (folder / "nshards.txt").write_text("1\n")
+def _encoded(images: Pixels, targets: list[int] | list[str]) -> Iterator[Target]:
+    """Yield pictures as files of a test set."""
+    for pixels, target in zip(images, targets, strict=True):
+        yield encode_jpeg(pixels), "jpg", str(target)

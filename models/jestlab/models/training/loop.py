@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jestlab.models.config import Data, Evaluation, TrainConfig
+from jestlab.models.config import Augmentation, Data, Evaluation, TrainConfig
 from jestlab.models.data import datasets
 from jestlab.models.data.files import write_whole
 from jestlab.models.data.pipeline import training_batches
@@ -22,6 +22,7 @@ from jestlab.models.devices import Devices
 from jestlab.models.evaluation import Evaluator
 from jestlab.models.kept import kept
 from jestlab.models.processes import all_say, any_says, initialize_processes, is_first
+from jestlab.models.training.batches import SuperBatch, record
 from jestlab.models.training.checkpoints import Checkpoints
 from jestlab.models.training.diagnose import Composition
 from jestlab.models.training.events import EventWriter
@@ -88,6 +89,8 @@ def train(
         text_length=config.model.text.length,
         batch_size=config.super_batch_size,
         seed=config.seed,
+        flip=config.augmentation.flip,
+        crop=config.augmentation.crop,
         reference_tokenizer=scorer.tokenizer,
         lookups=scorer.lookups,
         rows=devices.rows(config.super_batch_size),
@@ -130,6 +133,10 @@ def train(
             if not marks.at(step):
                 continue
 
+            if is_first() and marks.records(step):
+                with clock.stopped():
+                    here = devices.rows(config.super_batch_size)
+                    record(directory, step, _super_batch(metrics, loaded[-1]["index"], here))
             seen, flops = step * b, step * b * flops_per_example
             values, trained = stepper.finite(metrics, step), clock.trained
             due = {name: values.pop(name) for name in _WHEN_DUE if name in values}
@@ -193,7 +200,13 @@ def _kept_step(
     On one device a step is two programs, so that runs that choose otherwise, or longer, share the second.
     """
     same = config.model_copy(
-        update={"seed": 0, "initialization": 0, "data": Data(), "evaluation": Evaluation()}
+        update={
+            "seed": 0,
+            "initialization": 0,
+            "data": Data(),
+            "augmentation": Augmentation(),
+            "evaluation": Evaluation(),
+        }
     )
     said = same.model_dump(mode="json")
     del said["selection"]["reference"]  # a name
@@ -222,6 +235,24 @@ def _kept_step(
         return state._replace(recent=recent), choice | metrics
 
     return step
+
+
+def _super_batch(metrics: Metrics, examples: np.ndarray, rows: slice) -> SuperBatch:
+    """Return what a step chose from, as far as this process loaded it.
+
+    Args:
+        metrics: Of the step.
+        examples: int64 [k], global numbers of the candidates.
+        rows: Which rows of the super-batch they are.
+    """
+    if "scores" not in metrics:
+        return SuperBatch(
+            examples, np.full(len(examples), np.nan, np.float32), np.arange(len(examples), dtype=np.int32)
+        )
+    parts = sorted(metrics["scores"].addressable_shards, key=lambda part: part.index[-1].start or 0)
+    chosen = np.asarray(metrics["selected"].addressable_data(0)) - (rows.start or 0)
+    here = chosen[(chosen >= 0) & (chosen < len(examples))]
+    return SuperBatch(examples, np.concatenate([np.asarray(part.data) for part in parts]), here)
 
 
 class _Stepper:
@@ -300,6 +331,10 @@ class _Marks:
         self._config = config
         self._evaluations = {math.ceil(self._total * i / points) for i in range(1, points + 1)}
 
+    def records(self, step: int) -> bool:
+        """Return whether the super-batch of a step is recorded: the first one, and those of evaluations."""
+        return step == 1 or self.evaluates(step)
+
     def logs(self, step: int) -> bool:
         """Return whether metrics are logged after a step."""
         return step % self._log == 0 or step == self._total
@@ -318,7 +353,7 @@ class _Marks:
 
     def at(self, step: int) -> bool:
         """Return whether any of these, or a diagnosis, happens after a step."""
-        is_marked = self.logs(step) or self.evaluates(step) or self.saves(step)
+        is_marked = self.logs(step) or self.records(step) or self.saves(step)
         return is_marked or bool(self._config.diagnoses(step))
 
     def may_stop(self, step: int) -> bool:

@@ -122,8 +122,8 @@ def build_step(
         selection `score_selected` and `score_super_batch`, the means of the pairs' own scores,
         `effective_sample_size`, among how many candidates the first of a chunk was effectively a choice, mean
         over chunks (a rule of one's own may not tell), with diagnostics `score_sub_batch`, the score of the
-        sub-batch as a whole, which holds at steps where they are due; and `selected`, int32 [b], the
-        positions in the super-batch that were trained on.
+        sub-batch as a whole, which holds at steps where they are due; `selected`, int32 [b], the positions
+        in the super-batch that were trained on, as drawn; and `scores`, float32 [B], each pair's own score.
 
     Raises:
         ValueError: `runtime.microbatches` does not divide what a device trains on, or
@@ -140,15 +140,18 @@ def build_step(
             )
 
     everywhere, by_rows = PartitionSpec(), PartitionSpec(*[None] * (steps > 1), AXIS)
-    return jax.jit(
-        jax.shard_map(
-            function,
-            mesh=devices.mesh,
-            in_specs=(everywhere, by_rows, everywhere),
-            out_specs=(everywhere, everywhere),
-        ),
-        donate_argnums=0,
+    mapped = jax.shard_map(
+        function,
+        mesh=devices.mesh,
+        in_specs=(everywhere, by_rows, everywhere),
+        out_specs=(everywhere, (everywhere, by_rows)),
     )
+
+    def joined(state: TrainState, batch: Batch, reference: Parameters | None) -> tuple[TrainState, Metrics]:
+        state, (metrics, of_rows) = mapped(state, batch, reference)
+        return state, metrics | of_rows
+
+    return jax.jit(joined, donate_argnums=0)
 
 
 class Halves(NamedTuple):
@@ -182,16 +185,23 @@ def build_halves(config: TrainConfig, reference: TwoTowerModel | None, device: D
         step.choose,
         mesh=device.mesh,
         in_specs=(everywhere, by_rows, everywhere),
-        out_specs=(everywhere, by_rows, everywhere),
+        out_specs=(everywhere, by_rows, everywhere, by_rows),
         check_vma=False,  # one device's share of a metric is all of it
     )
+
+    def choose(
+        state: TrainState, batch: Batch, reference: Parameters | None
+    ) -> tuple[jax.Array, Batch, Metrics]:
+        recent, sub_batch, choice, of_rows = chosen(state, batch, reference)
+        return recent, sub_batch, choice | of_rows
+
     learned = jax.shard_map(
         step.learn,
         mesh=device.mesh,
         in_specs=(everywhere, by_rows, everywhere),
         out_specs=(everywhere, everywhere),
     )
-    return Halves(jax.jit(chosen) if config.selects else None, jax.jit(learned, donate_argnums=0))
+    return Halves(jax.jit(choose) if config.selects else None, jax.jit(learned, donate_argnums=0))
 
 
 def chosen_by(selection: Selection) -> tuple[str | Own, str | Own]:
@@ -234,18 +244,19 @@ class _Step:
 
     def __call__(
         self, state: TrainState, batch: Batch, reference_parameters: Parameters | None
-    ) -> tuple[TrainState, Metrics]:
+    ) -> tuple[TrainState, tuple[Metrics, Metrics]]:
         total_steps = self.config.total_steps
         if not self.config.selects:
-            return self.learn(state, batch, total_steps)
-        recent, batch, choice = self.choose(state, batch, reference_parameters)
+            state, metrics = self.learn(state, batch, total_steps)
+            return state, (metrics, {})
+        recent, batch, choice, of_rows = self.choose(state, batch, reference_parameters)
         selected = choice.pop("selected")
         state, metrics = self.learn(state._replace(recent=recent), batch, total_steps, choice)
-        return state, metrics | {"selected": selected}
+        return state, (metrics | {"selected": selected}, of_rows)
 
     def choose(
         self, state: TrainState, batch: Batch, reference_parameters: Parameters | None
-    ) -> tuple[jax.Array, Batch, Metrics]:
+    ) -> tuple[jax.Array, Batch, Metrics, Metrics]:
         """Choose the sub-batch.
 
         Args:
@@ -255,7 +266,7 @@ class _Step:
 
         Returns:
             The state's `recent` after the step; the sub-batch; `selected`, and this device's shares of the
-            other metrics of the choice.
+            other metrics of the choice; and `scores` of this device's rows.
         """
         if state.recent is None:
             raise ValueError("the state belongs to a run without selection")
@@ -264,7 +275,8 @@ class _Step:
         chosen, numbers = self._agreed(selected.indices, batch["index"])
         recent = state.recent.at[state.step % RECENT_STEPS].set(numbers)
         sub_batch = take_rows({name: batch[name] for name in ("image", "text")}, chosen, AXIS)
-        return recent, sub_batch, self._shares_of_scores(selected, chosen) | {"selected": chosen}
+        shares = self._shares_of_scores(selected, chosen) | {"selected": chosen}
+        return recent, sub_batch, shares, {"scores": selected.own}
 
     def learn(
         self,

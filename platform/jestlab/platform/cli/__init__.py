@@ -35,8 +35,9 @@ VERBS = {
     "table": "Print the tables of experiments and of the paper.",
     "plot": "Draw learning curves, Pareto plots and other figures.",
     "report": "Write an experiment as one HTML page.",
+    "show-batch": "Look at what a run selected and rejected.",
     "published": "Import, list, export and check published results.",
-    "data": "Make and inspect image-text shards.",
+    "data": "Make, fetch and inspect image-text shards.",
     "db": "Upgrade, check, back up and restore the results store.",
     "weights": "Inspect, import and export weights.",
     "note": "Add notes to experiments and runs, and list them.",
@@ -81,8 +82,9 @@ class _Verbs(click.Group):
         """Import the command of a verb; None for an unknown verb."""
         if cmd_name not in VERBS:
             return None
-        module = importlib.import_module(f"jestlab.platform.cli.{_MODULE_OF.get(cmd_name, cmd_name)}")
-        command: click.Command = getattr(module, f"{cmd_name}_command")
+        python_name = cmd_name.replace("-", "_")
+        module = importlib.import_module(f"jestlab.platform.cli.{_MODULE_OF.get(cmd_name, python_name)}")
+        command: click.Command = getattr(module, f"{python_name}_command")
         return with_headings(command)
 
     def resolve_command(

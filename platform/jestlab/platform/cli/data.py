@@ -1,4 +1,4 @@
-"""`jestlab data`: make the synthetic web and its benchmark; inspect any folder of shards."""
+"""`jestlab data`: make or fetch a web and its benchmarks; inspect any folder of shards."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ from jestlab.models.config import ShapesBenchmark, ShapesWeb
 from jestlab.models.data import shapes
 from jestlab.models.data.curation import load_metadata, metadata_columns, select
 from jestlab.models.data.files import build_once
+from jestlab.models.data.icons import make as made
+from jestlab.models.data.icons.packages import download
+from jestlab.models.data.icons.sets import icon_sets
 from jestlab.models.data.shards import ShardSource
 from jestlab.platform.cli.help import Verbs
 from jestlab.platform.cli.options import examples, json_option
@@ -27,6 +30,7 @@ from jestlab.platform.launch.logs import one_line
 _EPILOG = examples(
     "data make shapes web/ --examples 24576 --seed 0",
     "data make benchmark bench/",
+    "data fetch icons",
     'data inspect web/ --filter "similarity > 0.25 and aesthetic > 4.3"',
 )
 _SAMPLES = 8  # captions shown by inspect
@@ -76,6 +80,40 @@ def make_benchmark(folder: Path, seed: int | None, image_size: int | None, as_js
     given = {"seed": seed, "image_size": image_size}
     settings = ShapesBenchmark(**{name: value for name, value in given.items() if value is not None})
     _make(folder, lambda partial: shapes.make_benchmark(partial, settings))
+    _report(folder, as_json)
+
+
+@data_command.group("fetch", cls=Verbs, epilog=_EPILOG)
+def fetch() -> None:
+    """Download public pictures, and make shards and benchmarks of them."""
+
+
+@fetch.command("icons", epilog=_EPILOG)
+@click.argument("folder", type=_Folder, metavar="[DIR]", default=Path("icons"))
+@json_option()
+def fetch_icons(folder: Path, as_json: bool) -> None:
+    """Fetch 46,000 icons with their names, for `jestlab launch icons`, into the folder DIR  [default: icons].
+
+    \b
+    Made of 36 packages that npm has (41 MB), each of which allows redistribution:
+      DIR/curated/       emoji of three styles, with clean names
+      DIR/web/           emoji of other styles among logos, tokens, flags, files, interface icons
+      DIR/validation/    benchmark of a style that is in neither, to tune on
+      DIR/test/          benchmark of another one
+      DIR/licenses.json  who made each set, and under which licence
+      DIR/packages/      what was downloaded
+
+    Interrupted, it goes on where it was when called again.
+    """
+    sets = icon_sets()
+    if made.is_made(folder, sets):
+        say(f"{folder}: the icons are there already", err=True)
+    else:
+        with _progress("Downloading", len(sets)) as advance:
+            download(sets, made.packages_folder(folder), lambda one: advance(1))
+        icons = made.Icons(folder, sets)
+        with _progress("Drawing icons", len(icons)) as advance:
+            icons.make(advance)
     _report(folder, as_json)
 
 

@@ -6,6 +6,7 @@ NumPy, pandas and Matplotlib are imported when a verb runs: `--help` is not to w
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -163,7 +164,7 @@ _PLOTS = examples(
 KINDS = (
     "curves", "pareto", "speedup", "step_costs", "filtering_ratio", "approximation_share", "batch_size",
     "loss_comparison", "against_reference", "optimiser_spikes", "learnability", "learnability_matrix",
-    "gibbs_comparison", "published", "against",
+    "gibbs_comparison", "published", "against", "selected",
 )  # fmt: skip
 
 
@@ -234,6 +235,7 @@ def plot_command(
     published            published methods, with comparable runs of EXPERIMENT,
                          if given
     against              score against any key of the config (--x, --by, --split)
+    selected             pictures of what each run trained on, over training
     file.py:function     a figure of your own (--option); also module:function,
                          an entry point of jestlab.figures, or what a report of
                          EXPERIMENT is called
@@ -244,6 +246,7 @@ def plot_command(
     """
     from jestlab.analysis import figures  # here, because NumPy takes longer to import than --help may
     from jestlab.platform.own_results import asked
+    from jestlab.platform.pictures import pictures
 
     if experiment is None and kind != "published":
         raise UserError("missing EXPERIMENT: only --kind published needs none")
@@ -262,6 +265,7 @@ def plot_command(
     if own is not None:
         kind = own.name
         options |= {"own": own.loader, "options": own.options}
+    options["pictures"] = partial(pictures, lab)
     request = figures.Request(lab.store_url, experiment or "", **options)
     plots = figures.all_possible(request) if kind == "all" else [figures.draw(kind, request)]
     folder = output or lab.reports / (experiment or kind)

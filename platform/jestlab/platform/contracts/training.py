@@ -162,14 +162,14 @@ def check_reader(reader: Callable[..., Iterable[Mapping[str, Any]]], **options: 
     Raises:
         AssertionError: It is no reader; the message says why.
     """
-    from jestlab.models.data import readers
+    from jestlab.models.data.packing import write_shards
     from jestlab.models.data.shards import ShardIndex
 
     with tempfile.TemporaryDirectory(prefix="jestlab-") as folder:
         first, again = (Path(folder) / name for name in ("first", "again"))
         for place in (first, again):
             try:
-                readers.write_shards(place, itertools.islice(reader(**options), 1_000), "it")
+                write_shards(place, itertools.islice(reader(**options), 1_000), "the reader")
             except ValueError as error:
                 raise AssertionError(str(error)) from error
         index = ShardIndex.load(first)

@@ -47,6 +47,7 @@ def run_train(config: TrainConfig, context: RunContext) -> None:
     if not finished:
         raise Interrupted
     context.artifact("checkpoints", context.directory / "checkpoints")
+    context.artifact("batches", context.directory / "batches")
 
 
 def run_embed(config: EmbedConfig, context: RunContext) -> None:

@@ -299,6 +299,12 @@ class LearnabilityReport(_Printed):
     run: str | None = None
 
 
+class SelectedReport(_Printed):
+    """Pictures of what each run selected at the beginning, after a quarter of its steps, and at the end."""
+
+    kind: Literal["selected"]
+
+
 class OwnFigureReport(_CostComparison, _Printed):
     """A figure of one's own, such as `- {"mine.py:scatter": {options: {x: width}}}`.
 
@@ -322,6 +328,7 @@ _AnyReport = (
     | SpikesReport
     | PublishedReport
     | LearnabilityReport
+    | SelectedReport
 )
 Report = Annotated[_AnyReport, Field(discriminator="kind")] | OwnFigureReport
 

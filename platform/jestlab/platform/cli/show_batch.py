@@ -1,0 +1,121 @@
+"""`jestlab show-batch`: look at what a run selected and rejected, with captions and scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+
+from jestlab.platform import pictures
+from jestlab.platform.cli import naming
+from jestlab.platform.cli.options import examples, json_option, lab_options
+from jestlab.platform.cli.output import Block, print_json, say, table
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.launch.logs import one_line
+
+if TYPE_CHECKING:
+    from jestlab.analysis.figures.selected import ShownExample
+
+_EPILOG = f"""{naming.HELP}
+
+{examples("show-batch quickstart/joint/1", "show-batch quickstart/joint/1 --step 45 -o batch.png")}"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("name", metavar="RUN")
+@click.option("--step", type=click.IntRange(min=1), help="Step of the super-batch  [default: the last]")
+@click.option("--examples", "size", type=click.IntRange(min=1, max=200), default=12, show_default=True,
+              help="How many of the selected, and of the rejected, to show.")  # fmt: skip
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE.png",
+              help="Where to write the picture  [default: in the lab's reports]")  # fmt: skip
+@json_option()
+@lab_options
+def show_batch_command(
+    name: str, *, step: int | None, size: int, output: Path | None, as_json: bool, lab: Lab
+) -> None:
+    """Show what a RUN selected and rejected in one step: pictures, captions, scores, kinds.
+
+    A run records the super-batches of its first step and of its evaluations. The examples are read from the
+    data that it was trained on, which have to be on this machine.
+    """
+    from jestlab.analysis.figures.selected import super_batch
+
+    with closing(naming.existing_store(lab)) as store:
+        named = naming.run(store, name)
+        run = pictures.RecordedRun(lab, store, named.row)
+    step = run.steps[-1] if step is None else step
+    batch = run.batch(step)
+    selected, rejected = pictures.few(batch, size)
+    shown = [*run.shown(step, selected, True), *run.shown(step, rejected, False)]
+    counted = pictures.count(run, step)
+    means = [
+        float(np.mean(batch.scores[part])) if len(part) else None for part in (batch.selected, batch.rejected)
+    ]
+    summary: dict[str, Any] = {
+        "run": named.title,
+        "step": step,
+        "recorded_steps": run.steps,
+        "candidates": len(batch.examples),
+        "selected": len(batch.selected),
+        "mean_score_selected": _number(means[0]),
+        "mean_score_rejected": _number(means[1]),
+        "shares": pictures.plain(counted),
+    }
+    path = output or pictures.picture_path(lab, named.experiment or "runs", named.row, step)
+    heading = f"{named.title}, step {step:,}: {summary['selected']:,} of {summary['candidates']:,} candidates"
+    caption = (
+        "Selected: as they were drawn. Rejected: spread evenly. Below each picture its caption and score."
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(super_batch(path.stem, shown, heading, caption).png())
+    summary["picture"] = str(path)
+    if as_json:
+        rows = [
+            {"selected": one.selected, "score": _number(one.score), "caption": one.caption} for one in shown
+        ]
+        print_json(summary | {"examples": rows}, indent=2)
+    else:
+        say(_lines(heading, summary, shown, counted))
+
+
+def _lines(
+    heading: str,
+    summary: dict[str, Any],
+    shown: Sequence[ShownExample],
+    counted: Sequence[pictures.Counted],
+) -> Iterator[Block]:
+    yield heading
+    yield ""
+    rows = [
+        ("selected" if one.selected else "rejected", _in_words(one.score), one_line(one.caption))
+        for one in shown
+    ]
+    yield table(("", "score", "caption"), rows, right=(1,))
+    if counted:
+        yield ""
+        told = [
+            (one.column, one_line(one.value), f"{one.selected:.1%}", f"{one.candidates:.1%}")
+            for one in counted
+            if one.selected or one.candidates >= 0.01
+        ]
+        yield table(("column", "value", "of selected", "of candidates"), told, right=(2, 3))
+    yield ""
+    yield f"mean score: selected {_in_words(summary['mean_score_selected'])}, rejected " + _in_words(
+        summary["mean_score_rejected"]
+    )
+    yield f"recorded steps: {', '.join(map(str, summary['recorded_steps']))}"
+    yield f"picture: {summary['picture']}"
+
+
+def _number(value: float | None) -> float | None:
+    """Return a number as JSON can hold it."""
+    return None if value is None or np.isnan(value) else value
+
+
+def _in_words(value: float | None) -> str:
+    number = _number(value)
+    return "–" if number is None else f"{number:.3f}"

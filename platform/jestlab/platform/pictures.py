@@ -1,0 +1,198 @@
+"""Look at what runs selected: pictures, captions and scores of super-batches that they recorded."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jestlab.models.config import ELSEWHERE, TrainConfig
+from jestlab.models.data import datasets
+from jestlab.models.data.curation import metadata_of
+from jestlab.models.data.images import decode
+from jestlab.models.data.shards import ShardSource
+from jestlab.models.training import batches
+from jestlab.platform.errors import UserError, one_line_errors
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.store.records import RunRow
+from jestlab.platform.store.store import Store
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from jestlab.analysis.figures.selected import ShownExample
+
+SIDE = 48
+"""Side of the pictures, in pixels."""
+
+
+class RecordedRun:
+    """A training run with the super-batches that it recorded, and the data that they are of."""
+
+    def __init__(self, lab: Lab, store: Store, row: RunRow) -> None:
+        """Find what a run recorded.
+
+        Raises:
+            UserError: The run is no training run, or recorded nothing, or its data are not on this machine.
+        """
+        self.row = row
+        self._directory = lab.inside(row.directory)
+        self.steps = batches.recorded(self._directory)
+        record = store.run(row.fingerprint)
+        if record.program != "train":
+            raise UserError(f"{row.label} is a run of {record.program}: only training selects examples")
+        if not self.steps:
+            raise UserError(
+                f"{row.label} has recorded no super-batch in {self._directory}: it began with an older "
+                "jestlab, has taken no step yet, or ran on another machine"
+            )
+        self.config = TrainConfig.model_validate(record.config, context=ELSEWHERE)
+        try:
+            web = datasets.ensure_web(
+                self.config.data.train, self.config.web_seed, lab.data, self.config.code
+            )
+        except (OSError, ValueError) as error:
+            raise UserError(f"the pictures of {row.label} cannot be shown: {error}") from None
+        self.source = ShardSource(web)
+
+    def nearest(self, step: float) -> int:
+        """Return the recorded step that is nearest to a step."""
+        return min(self.steps, key=lambda known: (abs(known - step), known))
+
+    def batch(self, step: int) -> batches.SuperBatch:
+        """Read the super-batch of a recorded step; raises UserError if there is none, or it is damaged."""
+        if step not in self.steps:
+            known = ", ".join(map(str, self.steps))
+            raise UserError(f"{self.row.label} recorded no super-batch at step {step}, but at: {known}")
+        try:
+            return batches.load(self._directory, step)
+        except (OSError, ValueError) as error:
+            raise UserError(str(error)) from None
+
+    def columns(self) -> tuple[str, ...]:
+        """Return the metadata columns that the run counted what it selected by."""
+        return self.config.runtime.diagnostics.columns
+
+    def shown(self, step: int, positions: npt.NDArray[np.int64], selected: bool) -> list[ShownExample]:
+        """Read pictures, captions and scores of some candidates of a recorded step."""
+        from jestlab.analysis.figures.selected import ShownExample
+
+        batch = self.batch(step)
+        examples = batch.examples[positions]
+        files, captions = self.source.images(examples), self.source.captions(examples)
+        return [
+            ShownExample(
+                self.row.label, step, selected, float(batch.scores[position]), caption, _thumbnail(file)
+            )
+            for position, file, caption in zip(positions, files, captions, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
+class Counted:
+    """How often a value of a metadata column is among the selected, and among all candidates, as shares."""
+
+    column: str
+    value: str
+    selected: float
+    candidates: float
+
+
+def count(run: RecordedRun, step: int) -> list[Counted]:
+    """Count what was selected at a recorded step by the metadata columns of the run's diagnostics."""
+    batch = run.batch(step)
+    found = []
+    for column, values in metadata_of(run.source, batch.examples, run.columns()).items():
+        texts = np.array(["missing" if value is None else str(value) for value in values], object)
+        if (texts == "missing").all():
+            continue
+        chosen = texts[batch.selected]
+        for value in sorted(set(texts), key=lambda text: (-np.mean(chosen == text), text)):
+            found.append(
+                Counted(column, value, float(np.mean(chosen == value)), float(np.mean(texts == value)))
+            )
+    return found
+
+
+def few(batch: batches.SuperBatch, size: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Choose some of the selected, as they were drawn, and some of the rejected, spread evenly.
+
+    Returns:
+        int64 [≤ size] each: positions in the super-batch.
+    """
+    return tuple(  # type: ignore[return-value]
+        positions[np.linspace(0, len(positions) - 1, min(size, len(positions))).astype(np.int64)].astype(
+            np.int64
+        )
+        for positions in (batch.selected, batch.rejected)
+    )
+
+
+def pictures(lab: Lab, experiment: str, labels: Sequence[str], size: int) -> list[ShownExample]:
+    """Read some of what each label's first seed selected: first, after a quarter of its steps, and last.
+
+    Labels whose runs recorded nothing, or whose data are elsewhere, are left out.
+
+    Args:
+        lab: With the runs.
+        experiment: Name of the experiment.
+        labels: Of its runs.
+        size: How many pictures of each step.
+
+    Raises:
+        ValueError: There is nothing to show; says why, in one line.
+    """
+    shown: list[ShownExample] = []
+    why = f"no run of {experiment!r} has recorded what it selected"
+    with one_line_errors(), closing(Store.open(lab.store_url, create=False)) as store:
+        first: dict[str, RunRow] = {}
+        for row in store.runs(experiment):
+            first.setdefault(row.label, row)
+        for label in labels:
+            try:
+                run = RecordedRun(lab, store, first[label])
+            except UserError as error:
+                why = str(error)
+                continue
+            total = run.config.total_steps
+            for step in dict.fromkeys(map(run.nearest, (1, total / 4, total))):
+                chosen, _ = few(run.batch(step), size)
+                shown += run.shown(step, chosen, True)
+    if not shown:
+        raise ValueError(why)
+    return shown
+
+
+def _thumbnail(file: bytes) -> bytes:
+    """Return a small PNG of an image file; a grey one if it is damaged."""
+    from PIL import Image
+
+    try:
+        pixels = decode(file, SIDE)
+    except ValueError:
+        pixels = np.full((SIDE, SIDE, 3), 128, np.uint8)
+    content = io.BytesIO()
+    Image.fromarray(pixels).save(content, "PNG")
+    return content.getvalue()
+
+
+def picture_path(lab: Lab, experiment: str, row: RunRow, step: int) -> Path:
+    """Return where the picture of a step is written, unless the user says."""
+    name = f"{row.label}-{row.seed}-step-{step}.png".replace("/", "_").replace(" ", "_")
+    return lab.reports / experiment / "batches" / name
+
+
+def plain(counted: Sequence[Counted]) -> dict[str, dict[str, Any]]:
+    """Return counts as plain data: column → value → shares."""
+    found: dict[str, dict[str, Any]] = {}
+    for one in counted:
+        found.setdefault(one.column, {})[one.value] = {
+            "selected": one.selected,
+            "candidates": one.candidates,
+        }
+    return found
