@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax._src import compiler, distributed
+from jax.experimental.multihost_utils import process_allgather
 from jax.sharding import PartitionSpec
 from tests.models.support import collectives, own_code, structured
 
@@ -116,7 +117,9 @@ def steps(config: TrainConfig, count: int = STEPS, devices: Devices | None = Non
     for number in range(count):
         batch = {name: x[rows] for name, x in batch_of(config, number).items()}
         state, metrics = step(state, devices.split(batch), reference if config.needs_reference else None)
-        history.append({name: np.asarray(value).tolist() for name, value in metrics.items()})
+        # Scores are split by rows over the processes.
+        gathered = {name: process_allgather(value, tiled=True) for name, value in metrics.items()}
+        history.append({name: np.asarray(value).tolist() for name, value in gathered.items()})
     parameters = jax.tree.map(lambda x: np.asarray(x.addressable_data(0)), state.parameters)
     return history, parameters
 

@@ -16,6 +16,7 @@ from tests.models.support.processes import start
 from tests.models.support.steps_on_devices import STEPS_OF_A_RUN, prepare
 
 from jestlab.models.devices import Devices
+from jestlab.models.training import batches
 
 pytestmark = pytest.mark.timeout(3_600)  # a dozen processes, each with its own compiler
 LONGEST_SECONDS = 1_000
@@ -117,6 +118,18 @@ def test_a_run_does_not_depend_on_the_devices(runs, place):
     assert ours["scores"].keys() == alone["scores"].keys()
     for step, expected in alone["scores"].items():
         assert ours["scores"][step] == pytest.approx(expected, abs=0.07)
+
+
+@pytest.mark.parametrize("place", list(PLACES))
+def test_the_first_process_records_the_rows_that_it_loaded(runs, shared, place):
+    """Of all that a step chose from, in the order of the whole super-batch."""
+    alone = batches.load(shared / "one device" / "joint", 1)
+    assert len(alone.examples) == 32 and len(alone.selected) == 16
+    found = batches.load(shared / place / "joint", 1)
+    rows = 32 // PLACES[place][0]
+    assert np.array_equal(found.examples, alone.examples[:rows])
+    np.testing.assert_allclose(found.scores, alone.scores[:rows], rtol=1e-4, atol=1e-5)
+    assert found.selected.tolist() == [at for at in alone.selected.tolist() if at < rows]
 
 
 def records(folder):

@@ -12,7 +12,7 @@ from tests.models.support import own_code
 
 from jestlab.models.config import TrainConfig
 from jestlab.models.evaluation import Evaluator
-from jestlab.models.training import loop
+from jestlab.models.training import batches, loop
 from jestlab.models.training.loop import train
 from jestlab.models.training.reference import Reference
 from jestlab.models.training.tracker import NullTracker
@@ -181,6 +181,31 @@ def test_a_stopped_run_goes_on_bit_for_bit(lab, tiny, selecting, stop_after):
     assert min(second.metrics) > stop_after
     assert first.metrics | second.metrics == selecting.metrics
     assert first.scores | second.scores == selecting.scores
+
+
+def test_super_batches_of_the_first_step_and_of_evaluations_are_recorded(lab, tiny, uniform, selecting):
+    folder = lab.root / "joint"
+    assert batches.recorded(folder) == [1, 4, 8, 12]
+    last = batches.load(folder, 12)
+    assert (len(set(last.examples)), len(set(last.selected))) == (32, 16)
+    logged = selecting.metrics[12]
+    assert np.mean(last.scores) == pytest.approx(logged["score_super_batch"], rel=1e-5)
+    assert np.mean(last.scores[last.selected]) == pytest.approx(logged["score_selected"], rel=1e-5)
+    everything = batches.load(lab.root / "uniform", 12)
+    assert everything.selected.tolist() == list(range(16))
+    assert np.isnan(everything.scores).all()
+
+
+@pytest.mark.parametrize("stop_after", [2, 6])
+def test_a_stopped_run_records_what_the_uninterrupted_one_does(lab, tiny, selecting, stop_after):
+    name = f"records-{stop_after}"
+    lab(name, joint(tiny), tracker=Recorder(stop_after), reference=lab.reference)
+    lab(name, joint(tiny), reference=lab.reference)
+    for step in (1, 4, 8, 12):
+        for found, expected in zip(
+            batches.load(lab.root / name, step), batches.load(lab.root / "joint", step), strict=True
+        ):
+            assert np.array_equal(found, expected)
 
 
 def test_a_run_killed_after_its_last_log_repeats_from_the_checkpoint(lab, tiny):

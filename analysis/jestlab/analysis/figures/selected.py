@@ -150,10 +150,10 @@ def _draw_super_batch(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     width = sheet.width or 1.3 * WIDTH
     sides = [data[data["selected"] == is_selected] for is_selected in (True, False)]
     sides = [side for side in sides if len(side)]
-    half = width / len(sides)
-    each = (half - 0.2) / _ACROSS
+    half, across = width / len(sides), 2 * _ACROSS // len(sides)
+    each = (half - 0.2) / across
     text = points(_TEXT)
-    lines = max(math.ceil(len(side) / _ACROSS) for side in sides)
+    lines = max(math.ceil(len(side) / across) for side in sides)
     high, above = lines * (each + text), points(_ABOVE)
     figure, base = canvas(texts, width, high + above, 0.1)
     total = figure.get_figheight()
@@ -162,7 +162,7 @@ def _draw_super_batch(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
         start = 0.1 + place * half
         figure.text(start / width, (base + high + 0.3 * above) / total, name, size=points(8), weight="bold")
         for number, row in enumerate(side.itertuples()):
-            line, column = divmod(number, _ACROSS)
+            line, column = divmod(number, across)
             bottom = base + high - (line + 1) * (each + text) + text
             axes = add_axes(figure, start + column * each, bottom, each - 0.06, each - 0.06)
             _draw_picture(axes, row)
@@ -173,6 +173,7 @@ def _draw_picture(axes: Axes, row: Any) -> None:
     """Draw a picture with its caption and score."""
     axes.imshow(_pixels(row.picture), interpolation="none")
     axes.set(xticks=[], yticks=[])
+    axes.spines[:].set_visible(False)
     caption = row.caption if len(row.caption) <= _CAPTION else row.caption[: _CAPTION - 1] + "…"
     # A caption is anybody's text: dollar signs are no mathematics.
     words = caption.replace("$", r"\$") + ("" if math.isnan(row.score) else f"\n{row.score:.2f}")

@@ -68,7 +68,7 @@ def _checked(example: Any) -> tuple[str, bytes, str, dict[str, Any]]:
     if not isinstance(caption, str):
         raise ValueError(f"has a caption that is a {type(caption).__name__}, not a str")
     metadata = {str(key): _plain(value) for key, value in example.items() if key not in _FIXED}
-    return *_encoded(example["image"]), caption, metadata
+    return *encoded(example["image"]), caption, metadata
 
 
 def _batched(examples: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], ...]]:
@@ -77,8 +77,12 @@ def _batched(examples: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[st
         yield batch
 
 
-def _encoded(image: Any) -> tuple[str, bytes]:
-    """Return the suffix and the bytes of an image file; pixels become PNG, which loses nothing."""
+def encoded(image: Any) -> tuple[str, bytes]:
+    """Return the suffix and the bytes of an image file; pixels become PNG, which loses nothing.
+
+    Raises:
+        ValueError: It is no image; the message says what it is, after "has".
+    """
     if isinstance(image, bytes):
         for suffix, magic in _FORMATS.items():
             if image.startswith(magic):

@@ -1,45 +1,42 @@
-"""`jestlab data`: make or fetch a web and its benchmarks; inspect any folder of shards."""
+"""`jestlab data`: make, fetch or pack shards and benchmarks, and look at any."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import click
-import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from jestlab.models.config import ShapesBenchmark, ShapesWeb
 from jestlab.models.data import shapes
-from jestlab.models.data.curation import load_metadata, metadata_columns, select
+from jestlab.models.data.captioned import Captioned
 from jestlab.models.data.files import build_once
 from jestlab.models.data.icons import make as made
 from jestlab.models.data.icons.packages import download
 from jestlab.models.data.icons.sets import icon_sets
-from jestlab.models.data.shards import ShardSource
+from jestlab.platform.cli import inspecting
 from jestlab.platform.cli.help import Verbs
 from jestlab.platform.cli.options import examples, json_option
-from jestlab.platform.cli.output import Block, counted, print_json, say, show, table
+from jestlab.platform.cli.output import print_json, say, show
 from jestlab.platform.errors import UserError
-from jestlab.platform.launch.logs import one_line
 
 _EPILOG = examples(
     "data make shapes web/ --examples 24576 --seed 0",
     "data make benchmark bench/",
     "data fetch icons",
+    "data pack photos/ flickr/ --captions captions.csv",
     'data inspect web/ --filter "similarity > 0.25 and aesthetic > 4.3"',
 )
-_SAMPLES = 8  # captions shown by inspect
+_NAMED = 3  # damaged images that are named
 _Folder = click.Path(file_okay=False, path_type=Path)
 
 
 @click.group(cls=Verbs, epilog=_EPILOG)
 def data_command() -> None:
-    """Make and inspect image-text shards."""
+    """Make, fetch, pack and inspect image-text shards and benchmarks."""
 
 
 @data_command.group("make", cls=Verbs, epilog=_EPILOG)
@@ -99,7 +96,7 @@ def fetch_icons(folder: Path, as_json: bool) -> None:
       DIR/curated/       emoji of three styles, with clean names
       DIR/web/           emoji of other styles among logos, tokens, flags, files, interface icons
       DIR/validation/    benchmark of a style that is in neither, to tune on
-      DIR/test/          benchmark of another one
+      DIR/benchmark/     benchmark of another one
       DIR/licenses.json  who made each set, and under which licence
       DIR/packages/      what was downloaded
 
@@ -117,71 +114,87 @@ def fetch_icons(folder: Path, as_json: bool) -> None:
     _report(folder, as_json)
 
 
+@data_command.command("pack", epilog=_EPILOG)
+@click.argument("images", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="IMAGES")
+@click.argument("folder", type=_Folder, metavar="DIR")
+@click.option("--captions", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=True,
+              metavar="FILE.csv", help="What each image shows.")  # fmt: skip
+@click.option("--benchmark", type=click.Choice(["retrieval", "zero_shot"]),
+              help="Write a benchmark's dataset in place of shards.")  # fmt: skip
+@click.option("--template", "templates", multiple=True, default=["{c}", "a photo of a {c}"],
+              show_default=True,
+              help="Prompt of --benchmark zero_shot, with {c} in the place of the class.")  # fmt: skip
+@click.option("--skip-damaged", is_flag=True, help="Leave out images that cannot be read.")
+@json_option()
+def pack(
+    images: Path,
+    folder: Path,
+    captions: Path,
+    benchmark: str | None,
+    templates: tuple[str, ...],
+    skip_damaged: bool,
+    as_json: bool,
+) -> None:
+    """Pack a folder of IMAGES and a file of captions as shards, to train on, or as a benchmark's dataset.
+
+    \b
+    The file is CSV with a header. Its columns:
+      file     path of the image within IMAGES; also: image, filename, filepath, path
+      caption  for shards and --benchmark retrieval, where rows of the same image
+               are all its captions; also: text, title
+      label    name of the class, for --benchmark zero_shot; also: class
+      split    test or train, for --benchmark zero_shot; few-shot probes learn
+               from train  [default: test]
+    Others are metadata of the shards, for data.filter.
+
+    DIR appears when it is complete. Train on shards with data.train={kind: folder, path: DIR}. A benchmark is
+    a folder of datasets: with DIR in bench/mine, it is data.benchmark={kind: folder, path: bench}.
+    """
+    _refuse_existing(folder)
+    pairs = Captioned(images, captions, skip_damaged)
+    with _progress("Packing", len(pairs.rows)) as advance:
+        pairs.advance = advance
+        if benchmark is None:
+            _make(folder, pairs.write_shards)
+        elif benchmark == "retrieval":
+            _make(folder, pairs.write_retrieval)
+        else:
+            _make(folder, lambda partial: pairs.write_classification(partial, templates))
+    for damaged in pairs.damaged[:_NAMED]:
+        say(f"left out: {damaged}", err=True)
+    if (more := len(pairs.damaged) - _NAMED) > 0:
+        say(f"left out: {more:,} more", err=True)
+    _report(folder, as_json)
+
+
 @data_command.command("inspect", epilog=_EPILOG)
 @click.argument("folder", type=_Folder, metavar="DIR")
 @click.option("--filter", "expression", help="Show what this filter over the metadata keeps.")
 @json_option()
 def inspect(folder: Path, expression: str | None, as_json: bool) -> None:
-    """Count the pairs in DIR, also by kind of noise; list damaged ones; show some captions."""
-    summary = _summary(folder, expression)
+    """Show what DIR holds: shards, a benchmark, or folders of either.
+
+    Of shards: pairs, columns of metadata, licences, kinds of noise, what is damaged, some captions.
+    """
+    summary = inspecting.summary(folder, expression)
     if as_json:
         print_json(summary, indent=2)
     else:
-        say(_lines(summary))
-
-
-def _lines(summary: dict[str, Any]) -> Iterator[Block]:
-    examples, is_filtered = summary["examples"], "filter" in summary
-    yield f"{summary['folder']}: {examples:,} examples in {counted(summary['shards'], 'tar shard')}"
-    for reason, count in summary["damaged"].items():
-        yield f"  left out: {count:,} × {reason}"
-    if "noise" in summary:
-        rows = []
-        for kind, counts in summary["noise"].items():
-            row = [kind, f"{counts['examples']:,}", f"{counts['examples'] / examples:.1%}"]
-            if is_filtered:
-                row += [f"{counts['kept']:,}", f"{counts['kept'] / counts['examples']:.1%}"]
-            rows.append(row)
-        headers = ("noise", "pairs", "share", *(("kept", "of kind") if is_filtered else ()))
-        yield table(headers, rows, right=(1, 2, 3, 4))
-    if is_filtered:
-        yield f"the filter keeps {summary['kept']:,} ({summary['kept'] / examples:.1%})"
-    yield "captions kept:" if is_filtered else "captions:"
-    for caption in summary["captions"]:
-        yield f"  {one_line(caption)}"
-
-
-def _summary(folder: Path, expression: str | None) -> dict[str, Any]:
-    """Collect what `inspect` shows, as plain data."""
-    source = ShardSource(folder)
-    kept = select(folder, expression)
-    summary: dict[str, Any] = {
-        "folder": str(folder),
-        "shards": len(source.index.tars),
-        "examples": len(source),
-        "damaged": source.index.damaged,
-    }
-    if expression is not None:
-        summary |= {"filter": expression, "kept": len(kept)}
-    if "noise" in metadata_columns(folder):
-        noise = load_metadata(folder, ["noise"])["noise"]
-        before, after = Counter(map(str, noise)), Counter(str(noise[i]) for i in kept)
-        summary["noise"] = {
-            kind: {"examples": count} | ({} if expression is None else {"kept": after[kind]})
-            for kind, count in before.most_common()
-        }
-    spread = kept[np.linspace(0, len(kept) - 1, min(_SAMPLES, len(kept))).astype(np.int64)]
-    summary["captions"] = source.captions(spread)
-    return summary
+        say(inspecting.lines(summary))
 
 
 def _make(folder: Path, build: Callable[[Path], None]) -> None:
     """Build a new folder, which appears only when it is complete."""
+    _refuse_existing(folder)
+    build_once(folder, build)
+
+
+def _refuse_existing(folder: Path) -> None:
+    """Raise UserError if a folder to be made exists; an empty one is removed."""
     if folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
     if folder.exists():
         raise UserError(f"{folder} exists already: name a new folder, or remove this one")
-    build_once(folder, build)
 
 
 @contextmanager
@@ -196,10 +209,6 @@ def _progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
 
 def _report(folder: Path, as_json: bool) -> None:
     """Print what was made."""
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    size = sum(path.stat().st_size for path in files)
-    show(
-        as_json,
-        {"folder": str(folder), "files": len(files), "bytes": size},
-        f"{folder}: {counted(len(files), 'file')}, {size / 1e6:.1f} MB",
-    )
+    files = sum(path.is_file() for path in folder.rglob("*"))
+    summary = inspecting.summary(folder)
+    show(as_json, summary | {"files": files}, inspecting.lines(summary))

@@ -257,7 +257,7 @@ def _shown_runs(study: Study) -> Iterator[tuple[Path, str]]:
     """Yield the names and labels of runs in reports and claims, each with its place."""
     for index, report in enumerate(study.reports):
         option = "run" if isinstance(report, LearnabilityReport) else "baseline"
-        named: dict[Path, str | None] = {(option,): getattr(report, option)}
+        named: dict[Path, str | None] = {(option,): getattr(report, option, None)}
         of_runs = report.rows_of_runs if isinstance(report, TableReport) else getattr(report, "runs", None)
         option = "rows" if isinstance(report, TableReport) else "runs"
         named |= {(option, str(i)): name for i, name in enumerate(of_runs or ())}

@@ -300,9 +300,14 @@ class LearnabilityReport(_Printed):
 
 
 class SelectedReport(_Printed):
-    """Pictures of what each run selected at the beginning, after a quarter of its steps, and at the end."""
+    """Pictures of what each run selected at the beginning, after a quarter of its steps, and at the end.
+
+    Attributes:
+        runs: Names or labels of the runs that are shown; null for all but references.
+    """
 
     kind: Literal["selected"]
+    runs: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
 
 
 class OwnFigureReport(_CostComparison, _Printed):

@@ -59,10 +59,17 @@ def draw_all(
     Yields:
         Those that show something, in order, each with its PNG file.
     """
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(os.cpu_count(), context) as pool:
-        drawn = pool.map(draw, icons, itertools.repeat(size), chunksize=_PART)
-        for icon, png in zip(icons, drawn, strict=True):
-            progress(1)
-            if png is not None:
-                yield icon, png
+    for icon, png in zip(icons, _pictures(icons, size), strict=True):
+        progress(1)
+        if png is not None:
+            yield icon, png
+
+
+def _pictures(icons: Sequence[Icon], size: int) -> Iterator[bytes | None]:
+    """Draw icons in this process if they are few, else in one for each core: resvg holds the interpreter."""
+    sizes = itertools.repeat(size)
+    if len(icons) <= _PART:
+        yield from map(draw, icons, sizes)
+        return
+    with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn")) as pool:
+        yield from pool.map(draw, icons, sizes, chunksize=_PART)

@@ -1,9 +1,9 @@
-"""Make the icons' data: curated pairs and a web as shards, validation and test as benchmarks.
+"""Make the icons' data: curated pairs and a web as shards, and two benchmarks.
 
     curated/     pairs of three emoji styles, with their names as captions, one for each idea
     web/         pairs of all kinds, captioned as on web pages; skin tones are near-duplicates
     validation/  benchmark of an emoji style that is in neither: what is tuned is tuned on it
-    test/        benchmark of another one, for claims
+    benchmark/   benchmark of another one, for claims
     licenses.json, packages/
 
 Each folder appears when it is complete. The same packages give the same bytes on every machine, with the
@@ -31,7 +31,7 @@ from jestlab.models.data.shards import ShardIndex
 IMAGE_SIZE = 64
 """Side of the pictures, in pixels."""
 
-PARTS: tuple[Part, ...] = ("curated", "web", "validation", "test")
+PARTS: tuple[Part, ...] = ("curated", "web", "validation", "benchmark")
 """The folders that are made."""
 
 _LICENSES = "licenses.json"
@@ -158,7 +158,8 @@ class Icons:
         groups = self._packages[name].groups
         icons = sorted(self._icons[part], key=lambda icon: _hash(name, icon.name))
         pictures = [(icon.name, png) for icon, png in draw_all(icons, IMAGE_SIZE, progress)]
-        retrieved = pictures[:_RETRIEVED]
+        # Flags have names of countries, which no curated style holds.
+        retrieved = [pair for pair in pictures if groups.get(pair[0]) != "flags"][:_RETRIEVED]
         write_retrieval(
             folder / f"{name}_retrieval", ((png, "png", captions.clean(of)) for of, png in retrieved)
         )

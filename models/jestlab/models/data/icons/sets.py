@@ -7,7 +7,7 @@ import functools
 from importlib import resources
 from typing import Any, Literal, NamedTuple
 
-Part = Literal["curated", "validation", "test", "web"]
+Part = Literal["curated", "validation", "benchmark", "web"]
 
 
 class IconSet(NamedTuple):

