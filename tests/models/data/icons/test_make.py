@@ -61,7 +61,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_shards_hold_pairs_with_metadata(made: Path) -> None:
     web = ShardSource(made / "web")
     rows = load_metadata(made / "web", ["set", "kind", "name", "skin_tone", "name_quality", "license"])
-    assert set(rows["set"]) == {"other", "firm"}
+    assert set(rows["set"]) == {"core", "other", "firm"}, "what is curated is on the web, too"
     toned = {str(name) for name, tone in zip(rows["name"], rows["skin_tone"], strict=True) if tone}
     assert toned == {"artist-dark-skin-tone", "artist-light-skin-tone"}, "near-duplicates are in the web"
     assert "white" not in rows["name"], "what nobody sees is left out"

@@ -1,7 +1,8 @@
 """Make the icons' data: curated pairs and a web as shards, and two benchmarks.
 
-    curated/     pairs of three emoji styles, with their names as captions, one for each idea
-    web/         pairs of all kinds, captioned as on web pages; skin tones are near-duplicates
+    curated/     pairs of three emoji styles, with their names as captions, without skin tones
+    web/         pairs of all kinds, those three styles too, captioned as on web pages; skin tones and
+                 redrawn ideas are near-duplicates
     validation/  benchmark of an emoji style that is in neither: what is tuned is tuned on it
     benchmark/   benchmark of another one, for claims
     licenses.json, packages/
@@ -33,6 +34,14 @@ IMAGE_SIZE = 64
 
 PARTS: tuple[Part, ...] = ("curated", "web", "validation", "benchmark")
 """The folders that are made."""
+
+_HELD_BY: dict[Part, tuple[Part, ...]] = {
+    "curated": ("curated",),
+    "web": ("curated", "web"),  # the curated pictures are on the web, too, with worse captions
+    "validation": ("validation",),
+    "benchmark": ("benchmark",),
+}
+"""Part → the sets that it holds."""
 
 _LICENSES = "licenses.json"
 _PACKAGES = "packages"
@@ -93,7 +102,7 @@ class Icons:
             part: [
                 icon
                 for one in sets
-                if one.part == part
+                if one.part in _HELD_BY[part]
                 for icon in self._packages[one.name].icons
                 if part == "web" or not self._has_tone(icon)
             ]

@@ -60,7 +60,7 @@ def download(sets: Sequence[IconSet], folder: Path, done: Callable[[IconSet], No
 def _download(npm: str, one: IconSet, folder: Path) -> IconSet:
     """Download one package."""
     with tempfile.TemporaryDirectory(dir=folder, prefix=".part-") as place:
-        command = [npm, "pack", one.package, "--pack-destination", place, "--ignore-scripts"]
+        command = [npm, "pack", one.package, "--ignore-scripts"]
         try:
             ended = subprocess.run(
                 command, cwd=place, capture_output=True, text=True, timeout=_SECONDS, check=False
@@ -81,7 +81,7 @@ def _download(npm: str, one: IconSet, folder: Path) -> IconSet:
     return one
 
 
-_AGAIN = "what was fetched so far is kept: see to it, and call this again"
+_AGAIN = "mend that and call this again: what was fetched so far is kept"
 
 
 def _reason(stderr: str) -> str:
