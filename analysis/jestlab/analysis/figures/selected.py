@@ -174,7 +174,7 @@ def _draw_picture(axes: Axes, row: Any) -> None:
     axes.imshow(_pixels(row.picture), interpolation="none")
     axes.set(xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
-    caption = row.caption if len(row.caption) <= _CAPTION else row.caption[: _CAPTION - 1] + "…"
+    caption = row.caption if len(row.caption) <= _CAPTION else row.caption[: _CAPTION - 1].rstrip() + "…"
     # A caption is anybody's text: dollar signs are no mathematics.
     words = caption.replace("$", r"\$") + ("" if math.isnan(row.score) else f"\n{row.score:.2f}")
     axes.set_xlabel(words, size=points(5.5), labelpad=1.5, linespacing=1.05)

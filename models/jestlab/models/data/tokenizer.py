@@ -89,7 +89,10 @@ def ensure_tokenizer(folder: Path, vocabulary_size: int) -> Tokenizer:
     if path.exists():
         return Tokenizer(path.read_bytes())
     captions = source.captions(np.arange(min(len(source), _TRAINING_CAPTIONS)))
-    tokenizer = train_tokenizer(captions, vocabulary_size)
+    try:
+        tokenizer = train_tokenizer(captions, vocabulary_size)
+    except ValueError as error:
+        raise ValueError(f"model.text.vocabulary_size: {error} (captions of {folder})") from None
     write_whole(path, tokenizer.model)
     return tokenizer
 

@@ -105,7 +105,11 @@ def _with_digests(data: Data, contents: Contents, parts: Sequence[str]) -> Data:
             if contents.passes_over(path, "folder"):
                 continue
             if not path.is_dir():
-                raise UserError(f"data.{part}.path: no folder {path}: expected image–text tar shards")
+                what = "image–text tar shards" if part == "train" else "a benchmark's datasets"
+                raise UserError(
+                    f"data.{part}.path: no folder {path}: expected {what}, which `jestlab data fetch` "
+                    "downloads, and `jestlab data pack` makes of your own files"
+                )
             found[part] = folder.model_copy(update={"digest": contents.digest(path)})
     if isinstance(data.train, OwnReader) and data.train.path is not None and data.train.path_digest is None:
         path = Path(data.train.path)

@@ -1,0 +1,98 @@
+"""Pictures of what runs selected: over training in the page, and of one super-batch."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from jestlab.analysis import frames
+from jestlab.analysis.figures import Request, draw
+from jestlab.analysis.figures.selected import PICTURES, ShownExample, selected, super_batch
+from jestlab.analysis.report import build
+
+
+def png(colour: tuple[int, int, int]) -> bytes:
+    file = io.BytesIO()
+    Image.new("RGB", (12, 12), colour).save(file, "PNG")
+    return file.getvalue()
+
+
+COLOURS = {("uniform", 1): (255, 0, 0), ("uniform", 4): (0, 0, 255), ("joint", 1): (0, 160, 0)}
+
+
+def pictures(experiment, labels, size):
+    """Pictures of one colour for each run and step."""
+    assert experiment == "study"
+    return [
+        ShownExample(label, step, True, 0.5, f"{label} {step}", png(colour))
+        for (label, step), colour in COLOURS.items()
+        if label in labels
+        for _ in range(size)
+    ]
+
+
+def pixels(content: bytes) -> np.ndarray:
+    with Image.open(io.BytesIO(content)) as image:
+        return np.asarray(image.convert("RGB")).astype(int)
+
+
+def share(shown: np.ndarray, colour: tuple[int, int, int]) -> float:
+    return float((np.abs(shown - colour).max(axis=-1) <= 8).mean())
+
+
+def test_each_run_has_a_row_and_each_step_its_pictures(study):
+    plot = selected(frames.read(study.url, "study"), pictures)
+    assert len(plot.data) == 3 * PICTURES
+    assert set(plot.data["label"]) == {"uniform", "joint"}, "references select nothing"
+    shown = pixels(plot.png())
+    assert all(share(shown, colour) > 0.05 for colour in COLOURS.values())
+    # The two steps of the one run are beside each other, those of the other run in another row.
+    rows = {
+        key: np.flatnonzero((np.abs(shown - colour).max(axis=-1) <= 8).any(axis=1))
+        for key, colour in COLOURS.items()
+    }
+    assert set(rows["uniform", 1]) == set(rows["uniform", 4])
+    assert not set(rows["uniform", 1]) & set(rows["joint", 1])
+    titles = {axes.get_title() for axes in plot.figure().axes}
+    assert titles == {"step 1", "step 4"}
+
+
+def test_without_pictures_it_says_why(study):
+    with pytest.raises(ValueError, match="pictures are read from a lab"):
+        draw("selected", Request(study.url, "study"))
+
+    def nothing(experiment, labels, size):
+        raise ValueError("no run has recorded what it selected")
+
+    with pytest.raises(ValueError, match="no run has recorded"):
+        draw("selected", Request(study.url, "study", pictures=nothing))
+
+
+def test_the_page_shows_it_where_the_spec_asks_for_it(new_store, stored_run, tmp_path):
+    runs = [stored_run("uniform", [0.1, 0.2]), stored_run("joint", [0.2, 0.3])]
+    store = new_store().add(*runs, experiment="study", spec={"reports": [{"kind": "selected"}]})
+    page, *beside = build(store.url, "study", tmp_path / "a", pictures=pictures)
+    assert 'id="selected"' in page.read_text()
+    assert "selected.png" in {path.name for path in beside}
+    page, *beside = build(store.url, "study", tmp_path / "b")
+    assert "pictures are read from a lab" in page.read_text()
+    assert "selected.png" not in {path.name for path in beside}
+
+
+def test_one_super_batch_has_captions_and_scores():
+    shown = [
+        ShownExample("joint", 5, True, 1.25, "a $5 dog in a very long caption", png((255, 0, 0))),
+        ShownExample("joint", 5, False, math.nan, "cat", png((0, 0, 255))),
+    ]
+    plot = super_batch("b", shown, "joint, step 5", "Below each its caption.")
+    figure = plot.figure()
+    labels = [axes.get_xlabel() for axes in figure.axes]
+    assert labels == ["a \\$5 dog in a…\n1.25", "cat"]
+    assert {"selected", "rejected"} <= {text.get_text() for text in figure.texts}
+    assert plot.png() == super_batch("b", shown, "joint, step 5", "Below each its caption.").png()
+    assert json.loads(plot.data["caption"].to_json()) == {"0": shown[0].caption, "1": "cat"}
