@@ -86,15 +86,15 @@ def get_config(scale: str = "smoke") -> ConfigDict:
 
 def _base(scale: str) -> dict[str, Any]:
     """Return the config that all runs share."""
-    tower = at_scale(scale, smoke={"width": 96, "heads": 3}, mini={"width": 192, "heads": 3})
-    tower |= {"mlp_dim": 4 * tower["width"], "pooling": "mean"}
+    width = at_scale(scale, smoke=96, mini=192)
+    tower = {"width": width, "heads": 3, "mlp_dim": 4 * width, "pooling": "mean"}
     return {
         "model": {
             "vision": tower
             | {"image_size": 32, "patch_size": 8, "depth": 3}
             | at_scale(scale, smoke={}, mini={"image_size": 64, "depth": 6}),
             "text": tower | {"length": 16, "vocabulary_size": 2_048, "depth": 2},
-            "embedding_dim": tower["width"],
+            "embedding_dim": width,
             "compute_dtype": at_scale(scale, smoke="float32", mini="bfloat16"),
         },
         "data": {
