@@ -42,8 +42,13 @@ FLEXI = {"score": True, "share": 0.5}
 
 @pytest.mark.parametrize(
     "sections",
-    [{}, {"selection": JEST}, {"selection": JEST, "approximation": FLEXI}],
-    ids=["uniform", "JEST", "Flexi-JEST"],
+    [
+        {},
+        {"selection": JEST},
+        {"selection": JEST, "runtime": {"reuse_scoring": True}},
+        {"selection": JEST, "approximation": FLEXI},
+    ],
+    ids=["uniform", "JEST", "JEST, scoring reused", "Flexi-JEST"],
 )
 def test_a_step_costs_what_xla_counts(sections):
     config = TrainConfig.model_validate({"schedule": {"batch_size": 8}, **sections})

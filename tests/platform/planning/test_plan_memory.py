@@ -71,8 +71,14 @@ def estimated(*given: Any) -> Memory:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "parts",
-    [(QUICKSTART,), (QUICKSTART, CACHED), (LARGER,), (LARGER, {"runtime.microbatches": 4})],
-    ids=["quickstart", "quickstart, joint", "larger", "larger, in microbatches"],
+    [
+        (QUICKSTART,),
+        (QUICKSTART, CACHED),
+        (LARGER,),
+        (LARGER, {"runtime.microbatches": 4}),
+        (LARGER, CACHED, {"runtime.reuse_scoring": True}),
+    ],
+    ids=["quickstart", "quickstart, joint", "larger", "larger, in microbatches", "scoring reused"],
 )
 def test_the_estimate_is_what_xla_allocates_within_a_third(parts):
     its = config(*parts)

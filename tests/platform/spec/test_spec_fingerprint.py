@@ -181,8 +181,11 @@ def test_names_notes_runtime_and_resources_are_not_part_of_it():
         base={"runtime": OTHER_RUNTIME},
         reports=["curves"],
     )
-    assert set(OTHER_RUNTIME) == set(Runtime.model_fields)
+    # Scoring cannot be reused in microbatches.
+    reusing = fingerprints({"reference": {}, "joint": JOINT}, base={"runtime.reuse_scoring": True})
+    assert {*OTHER_RUNTIME, "reuse_scoring"} == set(Runtime.model_fields)
     assert (one["reference"], one["joint"]) == (two["ref"], two["jest++"])
+    assert one == reusing
 
 
 def test_the_fingerprint_of_a_dependency_counts():

@@ -39,6 +39,7 @@ class Step:
         scored_dims: E of each model whose embeddings the rule looks at, cached ones included.
         own_rule: FLOPs of choosing from one super-batch, beyond the candidates' own scores, by a rule that is
             not one of `products.RULES`: `rule` is "independent" then.
+        reuses: Whether the pass that scores the sub-batch is its forward pass in training, too.
     """
 
     full: Forward
@@ -54,6 +55,7 @@ class Step:
     sweeps: int = 1
     scored_dims: tuple[int, ...] = ()
     own_rule: float = 0.0
+    reuses: bool = False
 
     def __post_init__(self) -> None:
         _check_ratio(self.super_batch_size / self.batch_size)
@@ -74,7 +76,8 @@ class Step:
 
         Args:
             convention: "counted": what the code executes, but for what it computes again to save memory, and
-                for the diagnostics of some steps. The sub-batch passes the towers again after it was scored.
+                for the diagnostics of some steps. The sub-batch passes the towers again after it was scored,
+                unless it `reuses` that pass.
                 "paper": the pass of scoring is kept for the gradient where it was a full one, so that scoring
                 costs F(B/b − 1) beyond training: C_JEST = F(2 + B/b), C_Flexi = 3F((1−λ) + λA) + A·F·B/b.
                 Of JEST with a part trained on approximately, which the paper does not price, the pass is
@@ -95,9 +98,11 @@ class Step:
             scoring=scoring,
             reference_scoring=self.reference.total * ratio if self.reference is not None else 0.0,
         )
+        kept = self.full.total * (1 - share) if self.scoring == "full" else 0.0
         if convention == "paper":
-            kept = self.full.total * (1 - share) if self.scoring == "full" else 0.0
             return replace(cost, scoring=scoring - kept)
+        if self.reuses:
+            cost = replace(cost, scoring=scoring - kept)
         return replace(cost, loss=self._loss, selection=self._selection)
 
     def relative(self, convention: Convention = "counted", scope: Scope = "reference_scoring") -> float:

@@ -119,8 +119,8 @@ def _by_the_paper(finals: Finals, configs: Configs) -> pd.Series[float]:
 
 
 def _kept_share(configs: Configs, label: str) -> float:
-    """Return the share of a run's candidates whose scoring pass is reused for the gradient."""
-    if configs.get(label, "approximation.score"):
+    """Return the share of a run's candidates whose pass the paper's formula reuses, and the run did not."""
+    if configs.get(label, "approximation.score") or configs.get(label, "runtime.reuse_scoring"):
         return 0.0
     trained_fully = 1.0 - float(configs.get(label, "approximation.share") or 0.0)
     return trained_fully * (1.0 - float(configs.get(label, "selection.filtering_ratio") or 0.0))

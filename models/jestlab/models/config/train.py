@@ -228,6 +228,9 @@ class Runtime(Section):
         steps_per_dispatch: Number of steps between round trips of the host; a divisor of log_every_steps.
         microbatches: Number of parts that the sub-batch is trained on in, one after the other, so that the
             activations of one part alone take memory.
+        reuse_scoring: Whether the gradient uses what the learner computed when it scored the super-batch, in
+            place of another forward pass: an example costs F(2 + B/b), not F(3 + B/b), and activations of
+            the whole super-batch take memory. Without effect where the approximation scores or trains.
         remat: What the backward pass computes again instead of keeping it in memory: "dots" keeps matrix
             products alone, "all" keeps nothing.
         scan_layers: Whether one compiled block serves all layers, which is faster to compile.
@@ -244,6 +247,7 @@ class Runtime(Section):
     keep_best: bool = True
     steps_per_dispatch: PositiveInt = 1
     microbatches: PositiveInt = 1
+    reuse_scoring: bool = False
     remat: Literal["none", "dots", "all"] = "none"
     scan_layers: bool = False
     selection_kernel: Literal["auto", "blocks", "fused"] = "auto"
@@ -320,6 +324,11 @@ class TrainConfig(Extended):
         return self.selects and "learner" in self._scores_with
 
     @property
+    def reuses_scoring(self) -> bool:
+        """Whether the pass that scores is kept for the gradient: if so asked, and if it is the same pass."""
+        return self.runtime.reuse_scoring and self.scores_learner and not self._approximates
+
+    @property
     def _scores_with(self) -> Sequence[str]:
         """The models that the criterion looks at, as far as that is known."""
         if self.selection.criterion == "easy_reference":
@@ -360,6 +369,13 @@ class TrainConfig(Extended):
         if self.selection.rule == "joint" and self.selection.chunks > b:
             size = "schedule.batch_size" if self.schedule.super_batch_size is None else "the batch size b ="
             raise ValueError(f"selection.chunks {self.selection.chunks} is above {size} {b}")
+        if self.runtime.reuse_scoring and self.runtime.microbatches > 1:
+            raise ValueError(
+                "runtime.reuse_scoring keeps the activations of all rows at once, and runtime.microbatches "
+                f"{self.runtime.microbatches} those of a part: set one of them alone"
+            )
+        if self.reuses_scoring and (self.model.vision.is_own or self.model.text.is_own):
+            raise ValueError("runtime.reuse_scoring needs the built-in towers: drop it, or the architecture")
         image_size, patch_size = self.model.vision.image_size, self.approximate_patch_size
         if self._approximates and self.model.vision.is_own:
             raise ValueError("approximation needs the built-in image tower: drop it, or the architecture")

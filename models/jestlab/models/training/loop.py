@@ -197,7 +197,8 @@ def _kept_step(
 ) -> StepFunction:
     """Build the step, whose programs runs share that differ in what a program does not depend on.
 
-    On one device a step is two programs, so that runs that choose otherwise, or longer, share the second.
+    On one device a step is two programs, so that runs that choose otherwise, or longer, share the second;
+    unless the second needs what the first has computed.
     """
     same = config.model_copy(
         update={
@@ -211,7 +212,7 @@ def _kept_step(
     said = same.model_dump(mode="json")
     del said["selection"]["reference"]  # a name
     theirs, own = scorer and scorer.config.model_dump(mode="json"), list(config.extensions())
-    if devices.count > 1 or steps > 1:
+    if devices.count > 1 or steps > 1 or config.reuses_scoring:
         function: StepFunction = kept(
             build_step(same, scorer, devices, steps),
             ["step", said, theirs, steps],

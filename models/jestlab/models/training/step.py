@@ -7,8 +7,8 @@ may start another one first on each device, and on CPU they then deadlock (seen 
 
 Departures from the print:
 
-* The scoring pass is not reused for the gradient (the print recomputes it too, while the paper's cost formula
-  F(2 + B/b) assumes reuse), so a step costs F(3 + B/b).
+* The scoring pass is not reused for the gradient, unless `runtime.reuse_scoring` says so (the print
+  recomputes it too, while the paper's cost formula F(2 + B/b) assumes reuse), so a step costs F(3 + B/b).
 * With B = b nothing is scored or selected: every rule would choose all.
 * Selection's own departures are listed in `selection.select`.
 * The print splits the sub-batch in halves, `[::2]` and `[1::2]`. Here any share λ is spread evenly over the
@@ -41,6 +41,7 @@ from jestlab.models.selection.fused import best_sums
 from jestlab.models.selection.sampling import Candidates
 from jestlab.models.selection.scores import CRITERIA
 from jestlab.models.training.optimizer import build_optimizer
+from jestlab.models.training.reused import KeptPass
 from jestlab.models.transformer import Execution
 from jestlab.models.two_towers import (
     FULL,
@@ -126,8 +127,8 @@ def build_step(
         in the super-batch that were trained on, as drawn; and `scores`, float32 [B], each pair's own score.
 
     Raises:
-        ValueError: `runtime.microbatches` does not divide what a device trains on, or
-            `runtime.selection_kernel` is not for this backend.
+        ValueError: `runtime.microbatches` does not divide what a device trains on, `runtime.reuse_scoring` is
+            asked of several devices, or `runtime.selection_kernel` is not for this backend.
     """
     devices = devices or Devices(jax.devices()[:1])
     step = _Step(config, reference, devices)
@@ -240,6 +241,12 @@ class _Step:
                 f"runtime.microbatches {self.microbatches} does not divide the {each} examples that a device "
                 f"trains on, {approximate} of them approximately"
             )
+        self.reuses = config.reuses_scoring
+        if self.reuses and devices.count > 1:
+            raise ValueError(
+                f"runtime.reuse_scoring is for one device, and there are {devices.count}: the rows that are "
+                "chosen, and what was kept of them, may be on any: set it to false"
+            )
         self.full, self.approximate = spread(each // self.microbatches, approximate // self.microbatches)
 
     def __call__(
@@ -249,13 +256,32 @@ class _Step:
         if not self.config.selects:
             state, metrics = self.learn(state, batch, total_steps)
             return state, (metrics, {})
-        recent, batch, choice, of_rows = self.choose(state, batch, reference_parameters)
+        kept = learner_z = None
+        if self.reuses:
+            kept = KeptPass(
+                lambda p, rows: self._mixed(p, (*rows, None)),
+                self._varying(state.parameters),
+                (batch["image"], batch["text"]),
+            )
+            image, text = kept.outputs
+            learner_z = Embeddings(image, text, *temperature_and_bias(state.parameters))
+        recent, sub_batch, choice, of_rows = self.choose(state, batch, reference_parameters, learner_z)
         selected = choice.pop("selected")
-        state, metrics = self.learn(state._replace(recent=recent), batch, total_steps, choice)
+        state = state._replace(recent=recent)
+        if kept is None:
+            state, metrics = self.learn(state, sub_batch, total_steps, choice)
+        else:
+            state, metrics = self._update(
+                state, self._learned_from(kept, state, selected), total_steps, choice
+            )
         return state, (metrics | {"selected": selected}, of_rows)
 
     def choose(
-        self, state: TrainState, batch: Batch, reference_parameters: Parameters | None
+        self,
+        state: TrainState,
+        batch: Batch,
+        reference_parameters: Parameters | None,
+        learner_z: Embeddings | None = None,
     ) -> tuple[jax.Array, Batch, Metrics, Metrics]:
         """Choose the sub-batch.
 
@@ -263,6 +289,7 @@ class _Step:
             state: What was learned so far; the optimiser's state is not looked at.
             batch: The super-batch.
             reference_parameters: See `build_step`.
+            learner_z: The learner's embeddings of the super-batch; None: they are computed, if they score.
 
         Returns:
             The state's `recent` after the step; the sub-batch; `selected`, and this device's shares of the
@@ -271,7 +298,12 @@ class _Step:
         if state.recent is None:
             raise ValueError("the state belongs to a run without selection")
         selection_key, scoring_key, _ = self._keys(state)
-        selected = self._select(state, reference_parameters, batch, scoring_key, selection_key)
+        if learner_z is None and self.config.scores_learner:
+            keys = self._patch_keys(scoring_key, batch["image"].shape[0])
+            learner_z = self._embed(
+                self.model, state.parameters, batch["image"], batch["text"], self.scoring_view, keys
+            )
+        selected = self._select(state, learner_z, reference_parameters, batch, selection_key)
         chosen, numbers = self._agreed(selected.indices, batch["index"])
         recent = state.recent.at[state.step % RECENT_STEPS].set(numbers)
         sub_batch = take_rows({name: batch[name] for name in ("image", "text")}, chosen, AXIS)
@@ -296,6 +328,16 @@ class _Step:
         _, _, training_key = self._keys(state)
         keys = self._patch_keys(training_key, batch["image"].shape[0])
         learned = self._loss_and_gradients(state.parameters, (batch["image"], batch["text"], keys))
+        return self._update(state, learned, total_steps, shares)
+
+    def _update(
+        self,
+        state: TrainState,
+        learned: tuple[jax.Array, Parameters],
+        total_steps: int | jax.Array,
+        shares: Metrics | None,
+    ) -> tuple[TrainState, Metrics]:
+        """Sum this device's shares of loss and gradients with the others', and update the parameters."""
         (loss, gradients), further = self._summed((learned, shares or {}))
         optimizer = build_optimizer(self.config.optimizer, total_steps)
         updates, optimizer_state = optimizer.update(gradients, state.optimizer, state.parameters)
@@ -318,18 +360,12 @@ class _Step:
     def _select(
         self,
         state: TrainState,
+        learner_z: Embeddings | None,
         reference_parameters: Parameters | None,
         batch: Batch,
-        scoring_key: jax.Array,
         key: jax.Array,
     ) -> Selected:
-        learner_z = reference_z = None
-        parameters = state.parameters
-        if self.config.scores_learner:
-            keys = self._patch_keys(scoring_key, batch["image"].shape[0])
-            learner_z = self._embed(
-                self.model, parameters, batch["image"], batch["text"], self.scoring_view, keys
-            )
+        reference_z = None
         if self.config.needs_reference:
             reference_z = self._reference_embeddings(reference_parameters, batch)
         settings = self.config.selection
@@ -414,7 +450,7 @@ class _Step:
         included (GradCache, Gao et al., 2021): embed without keeping activations, differentiate the loss with
         respect to the embeddings, then embed each part again to carry that on to the parameters.
         """
-        parameters = jax.lax.pcast(parameters, AXIS, to="varying")  # as each device has a gradient of its own
+        parameters = self._varying(parameters)
         if self.microbatches == 1:
             loss, gradients = jax.value_and_grad(
                 lambda p: self.loss(Embeddings(*self._mixed(p, rows), *temperature_and_bias(p)))
@@ -423,13 +459,10 @@ class _Step:
 
         parts = jax.tree.map(lambda x: x.reshape(self.microbatches, -1, *x.shape[1:]), rows)
         image, text = jax.lax.map(lambda part: self._mixed(parameters, part), parts)
-        scalars = {name: parameters[name] for name in ("t", "b")}
-        loss, (image_gradient, text_gradient, scalar_gradients) = jax.value_and_grad(
-            lambda image, text, p: self.loss(
-                Embeddings(_joined(image), _joined(text), *temperature_and_bias(p))
-            ),
-            argnums=(0, 1, 2),
-        )(image, text, scalars)
+        loss, (image_gradient, text_gradient, scalar_gradients) = self._loss_of(
+            parameters, _joined(image), _joined(text)
+        )
+        cotangents = tuple(z.reshape(image.shape) for z in (image_gradient, text_gradient))
 
         def accumulate(total: Parameters, part: Any) -> tuple[Parameters, None]:
             rows, cotangents = part
@@ -439,9 +472,35 @@ class _Step:
         gradients, _ = jax.lax.scan(
             accumulate,
             jax.tree.map(jnp.zeros_like, parameters) | scalar_gradients,
-            (parts, (image_gradient, text_gradient)),
+            (parts, cotangents),
         )
         return loss, gradients
+
+    def _learned_from(
+        self, kept: KeptPass, state: TrainState, chosen: jax.Array
+    ) -> tuple[jax.Array, Parameters]:
+        """Compute loss and gradients of the chosen rows from the pass that scored them."""
+        image, text = (z[chosen] for z in kept.outputs)
+        loss, (*cotangents, scalar_gradients) = self._loss_of(self._varying(state.parameters), image, text)
+        gradients = kept.gradient(chosen, tuple(cotangents))
+        # The towers depend on neither t nor b.
+        return loss, gradients | scalar_gradients
+
+    def _loss_of(
+        self, parameters: Parameters, image: jax.Array, text: jax.Array
+    ) -> tuple[jax.Array, tuple[jax.Array, jax.Array, Parameters]]:
+        """Compute the loss of embeddings, and its gradients with respect to them and to t and b."""
+        scalars = {name: parameters[name] for name in ("t", "b")}
+        found: tuple[jax.Array, tuple[jax.Array, jax.Array, Parameters]] = jax.value_and_grad(
+            lambda image, text, p: self.loss(Embeddings(image, text, *temperature_and_bias(p))),
+            argnums=(0, 1, 2),
+        )(image, text, scalars)
+        return found
+
+    def _varying(self, parameters: Parameters) -> Parameters:
+        """Return the parameters as each device has a gradient of its own of."""
+        varying: Parameters = jax.lax.pcast(parameters, AXIS, to="varying")
+        return varying
 
     def _summed(self, shares: Any) -> Any:
         """Sum over devices, in one message."""

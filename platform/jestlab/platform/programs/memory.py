@@ -141,13 +141,14 @@ def of_training(config: TrainConfig, needs: Mapping[str, Config], chips: int = 0
         return None
     state, gradient = 3 * count * _FLOAT, 2 * count * _FLOAT
     rows = b / config.runtime.microbatches
+    kept = super_batch if config.reuses_scoring else rows
     undone = not (compiler.rematerializes or config.runtime.scan_layers)
     remat = "none" if undone else config.runtime.remat
     share = config.approximate_size / config.batch_size
     seen = [_approximated(towers, config), towers] if share else [towers]
     shares = (share, 1 - share) if share else (1.0,)
     training = sum(
-        tower.trained(part * rows, remat, compiler)
+        tower.trained(part * kept, remat, compiler)
         for part, pair in zip(shares, seen, strict=True)
         for tower in pair
     )

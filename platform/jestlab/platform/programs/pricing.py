@@ -144,13 +144,15 @@ def step_of(config: TrainConfig, reference: TwoTowers | None) -> Step:
         chunks=config.selection.chunks,
         sweeps=config.selection.sweeps,
         scored_dims=tuple(dims),
+        reuses=config.reuses_scoring,
     )
 
 
 def cost(config: TrainConfig, reference: TwoTowers | None, examples: float) -> Cost:
     """Compute the FLOPs of training on a number of examples, by what they are spent on, as counted.
 
-    The sub-batch's forward pass counts again after its scoring. `reference` is as for `step_of`.
+    The sub-batch's forward pass counts again after its scoring, unless that is reused. `reference` is as for
+    `step_of`.
     """
     return step_of(config, reference).cost() * examples
 
