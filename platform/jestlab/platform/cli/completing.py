@@ -183,8 +183,9 @@ def _values(option: str, command: click.Command | None, store: _Store) -> Iterab
 
 _GROUPS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("published",): ("import", "list", "export", "remove", "lint"),
-    ("data",): ("make", "inspect"),
+    ("data",): ("make", "fetch", "pack", "inspect"),
     ("data", "make"): ("shapes", "benchmark"),
+    ("data", "fetch"): ("icons",),
     ("db",): ("upgrade", "check", "backup", "restore"),
     ("weights",): ("inspect", "import", "export"),
 }
@@ -283,6 +284,7 @@ _ARGUMENTS: dict[tuple[str, ...], tuple[_Kind, ...]] = {
     ("table",): (_tables, _experiments),
     ("plot",): (_experiments,),
     ("report",): (_experiments,),
+    ("show-batch",): (_runs,),
     ("note",): (_subjects,),
     ("tag",): (_subjects, _tags),
     ("accept",): (_experiments,),
@@ -298,6 +300,8 @@ _ARGUMENTS: dict[tuple[str, ...], tuple[_Kind, ...]] = {
     ("published", "lint"): (_files,),
     ("db", "backup"): (_files,),
     ("db", "restore"): (_files,),
+    ("data", "fetch", "icons"): (_folders,),
+    ("data", "pack"): (_folders, _folders),
     ("data", "inspect"): (_folders,),
 }
 

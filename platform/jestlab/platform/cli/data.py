@@ -89,12 +89,13 @@ def fetch() -> None:
 @click.argument("folder", type=_Folder, metavar="[DIR]", default=Path("icons"))
 @json_option()
 def fetch_icons(folder: Path, as_json: bool) -> None:
-    """Fetch 46,000 icons with their names, for `jestlab launch icons`, into the folder DIR  [default: icons].
+    """Fetch 47,000 icons with their names, for `jestlab launch icons`, into the folder DIR  [default: icons].
 
     \b
     Made of 36 packages that npm has (41 MB), each of which allows redistribution:
       DIR/curated/       emoji of three styles, with clean names
-      DIR/web/           emoji of other styles among logos, tokens, flags, files, interface icons
+      DIR/web/           these and other emoji, among logos, tokens, flags, files
+                         and interface icons
       DIR/validation/    benchmark of a style that is in neither, to tune on
       DIR/benchmark/     benchmark of another one
       DIR/licenses.json  who made each set, and under which licence
@@ -139,7 +140,8 @@ def pack(
 
     \b
     The file is CSV with a header. Its columns:
-      file     path of the image within IMAGES; also: image, filename, filepath, path
+      file     path of the image within IMAGES; also: image, filename, filepath,
+               path
       caption  for shards and --benchmark retrieval, where rows of the same image
                are all its captions; also: text, title
       label    name of the class, for --benchmark zero_shot; also: class
