@@ -53,6 +53,7 @@ bench: install  ## measure speeds, print tables
 	$(BIN)/python tests/benchmarks/bench_kubernetes.py
 	$(BIN)/python tests/benchmarks/bench_launch.py
 	$(BIN)/python tests/benchmarks/bench_pareto.py
+	$(BIN)/python tests/benchmarks/bench_reuse.py
 	$(BIN)/python tests/benchmarks/bench_run.py
 	$(BIN)/python tests/benchmarks/bench_selection.py
 	$(BIN)/python tests/benchmarks/bench_store.py

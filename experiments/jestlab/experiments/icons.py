@@ -49,7 +49,7 @@ def get_config(scale: str = "smoke") -> ConfigDict:
     study.runs["easy-reference"] = {
         "selection": {"rule": "joint", "criterion": "easy_reference", "reference": "cache"}
     }
-    study.seeds = at_scale(scale, smoke=5, mini=3)
+    study.seeds = at_scale(scale, smoke=4, mini=3)
     study.score = list(SCORE)
     study.claims = [
         claim(
