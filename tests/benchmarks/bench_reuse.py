@@ -9,11 +9,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
-from bench_jest import interleaved
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.benchmarks.bench_jest import interleaved
 
 from jestlab.models.config import TrainConfig
 from jestlab.models.devices import Devices

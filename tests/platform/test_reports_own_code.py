@@ -102,7 +102,7 @@ def test_what_fails_is_told_by_file_and_line_and_tried_again(lab, spec):
     [
         ("mine.py:scater", "reports.0.kind: no 'scater' in .*mine.py: did you mean 'scatter'"),
         ("gone.py:scatter", "reports.0.kind: .*gone.py: no such file"),
-        ("scater", "reports.0.kind: no report 'scater': known: .*; of your own: path/to/file.py:function"),
+        ("dots", "reports.0.kind: no report 'dots': known: .*; of your own: path/to/file.py:function"),
         ({"mine.py:scatter": {"size": 2}}, "mine.py:scatter has no such option: .*options"),
         (
             {"mine.py:scatter": {"options": {"sise": 2}}},

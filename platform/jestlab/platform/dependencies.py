@@ -13,6 +13,7 @@ LAUNCHING = {
     "jinja2": "reports",
     "matplotlib": "figures",
     "pandas": "tables",
+    "resvg-py": "icons",
     "tabulate": "queries",
     "xmanager": "launches",
 }
@@ -47,7 +48,7 @@ def check_client(executor: str) -> None:
 
 def of_module(module: str | None) -> str | None:
     """Say in one line what a module that could not be imported is for; None if it is none of `LAUNCHING`."""
-    package = (module or "").partition(".")[0]
+    package = (module or "").partition(".")[0].replace("_", "-")
     if (purpose := LAUNCHING.get(package)) is None:
         return None
     return (

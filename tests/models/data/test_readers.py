@@ -95,4 +95,4 @@ def test_what_is_read_counts_by_its_content(tmp_path):
 )
 def test_what_is_no_example_is_told_with_its_number(tmp_path: Path, examples, message):
     with pytest.raises(ValueError, match=message):
-        write_shards(tmp_path, examples, "r")
+        write_shards(tmp_path, examples, "reader r")
