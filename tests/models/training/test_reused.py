@@ -101,9 +101,9 @@ def test_gradients_are_equal_to_a_hundred_thousandth():
         cfg = config(reuse, optimizer={"beta1": 0.0, "clip_norm": None, "warmup_percent": 0.0})
         leaves = jax.tree.leaves(step_of(cfg)[1])
         moments.append([np.asarray(leaf, np.float64) for leaf in leaves if leaf.size > 1])
-    norm = max(np.linalg.norm(leaf) for leaf in moments[0])
+    norm = max(float(np.linalg.norm(leaf)) for leaf in moments[0])
     assert norm > 0
-    for plain, reused in zip(*moments, strict=True):
+    for plain, reused in zip(moments[0], moments[1], strict=True):
         np.testing.assert_allclose(reused, plain, rtol=0, atol=1e-5 * norm)
 
 

@@ -10,6 +10,7 @@ from jestlab.models.config import (
     WeightsConfig,
 )
 from jestlab.models.data.files import write_whole
+from jestlab.models.training import batches
 from jestlab.models.training.checkpoints import save_parameters
 from jestlab.models.training.diagnose import diagnose
 from jestlab.models.training.embed import embed
@@ -47,7 +48,9 @@ def run_train(config: TrainConfig, context: RunContext) -> None:
     if not finished:
         raise Interrupted
     context.artifact("checkpoints", context.directory / "checkpoints")
-    context.artifact("batches", context.directory / "batches")
+    recorded = context.directory / batches.FOLDER
+    if recorded.is_dir():  # not where an older jestlab had trained to the end
+        context.artifact("batches", recorded)
 
 
 def run_embed(config: EmbedConfig, context: RunContext) -> None:

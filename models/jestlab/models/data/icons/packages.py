@@ -86,14 +86,10 @@ _AGAIN = "mend that and call this again: what was fetched so far is kept"
 
 def _reason(stderr: str) -> str:
     """Return what npm says went wrong, in one line, without its advice on logs."""
-    said = [line.removeprefix("npm error").strip() for line in stderr.splitlines() if "npm error" in line]
-    told = [line for line in said if line and not line.startswith(("A complete log", "code "))]
-    codes = [line.removeprefix("code ") for line in said if line.startswith("code ")]
-    return (
-        " ".join([*codes[:1], *told[:2]]) or stderr.strip().splitlines()[-1:][0]
-        if stderr.strip()
-        else ("it said nothing")
-    )
+    lines = [line.removeprefix("npm error").strip() for line in stderr.splitlines() if "npm error" in line]
+    codes = [line.removeprefix("code ") for line in lines if line.startswith("code ")]
+    told = [line for line in lines if line and not line.startswith(("A complete log", "code "))]
+    return " ".join([*codes[:1], *told[:2]]) or " ".join(stderr.split()) or "it said nothing"
 
 
 def checksum(path: Path) -> str:
