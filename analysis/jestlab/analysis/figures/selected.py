@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import math
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -25,7 +26,7 @@ PICTURES = 24
 _COLUMNS = 6  # of a step's pictures
 _LEFT, _ABOVE, _BETWEEN = 0.95, 0.2, 0.08  # inches
 _MOST = 12  # labels
-_CAPTION = 15  # characters
+_LABEL, _CAPTION = 16, 15  # characters
 _TEXT = 0.26  # room for a caption and a score below a picture, inches
 _ACROSS = 4  # pictures of the selected, and of the rejected, beside each other
 
@@ -138,10 +139,8 @@ def _draw_over_training(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figur
             axes.set_axis_off()
             axes.set_title(f"step {step:,}", size=points(6.5), color=GREY, pad=2)
             if column == 0:
-                axes.text(
-                    -0.03, 0.5, of_label["text"].iloc[0], transform=axes.transAxes, ha="right", va="center",
-                    size=points(7.5), wrap=True,
-                )  # fmt: skip
+                name = textwrap.fill(of_label["text"].iloc[0], _LABEL)
+                axes.text(-0.03, 0.5, name, transform=axes.transAxes, ha="right", va="center", size=points(7))
     return figure
 
 
