@@ -49,7 +49,10 @@ NOT_RUN: dict[tuple[str, str], str] = {
     ("paper.md", "jestlab launch paper"): "takes an hour and a half",
     ("deciding.md", "jestlab launch filtering_ratio --decide"): "takes a quarter of an hour",
     ("icons.md", "jestlab data fetch icons"): "downloads 41 MB, and trains for half an hour",
-    ("icons.md", "jestlab show-batch 'icons/joint filtering_ratio=0.9/0' --step 60"): "needs the launch before",
+    (
+        "icons.md",
+        "jestlab show-batch 'icons/joint filtering_ratio=0.9/0' --step 60",
+    ): "needs the launch before",
 }
 """Page, first line of a block of code in it → why it is not run here."""
 
