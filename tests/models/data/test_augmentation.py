@@ -9,7 +9,8 @@ from PIL import Image
 from jestlab.models.config import TrainConfig
 from jestlab.models.data.augmentation import Augmenter
 from jestlab.models.data.pipeline import training_batches
-from jestlab.models.data.tokenizer import ensure_tokenizer
+from jestlab.models.data.tokenizer import ensure_tokenizer, train_tokenizer
+from jestlab.models.training.reference import Reference, prepare
 
 ALL = np.arange(64)
 
@@ -90,3 +91,12 @@ def test_augmentation_is_part_of_a_runs_identity():
     assert TrainConfig.model_validate({"augmentation": {"flip": 0.5}}).identity() != plain
     with pytest.raises(ValueError, match="crop"):
         TrainConfig.model_validate({"augmentation": {"crop": 0.0}})
+
+
+def test_cached_embeddings_do_not_go_with_changed_images(tmp_path):
+    """They are of the images as they are."""
+    sections = {"selection": {"rule": "joint", "reference": "cache"}, "augmentation": {"flip": 0.5}}
+    config = TrainConfig.model_validate(sections)
+    tokenizer = train_tokenizer(["a dog", "a cat"], 64)
+    with pytest.raises(ValueError, match=r"^augmentation: .* name the reference itself"):
+        prepare(config, tmp_path, tokenizer, Reference(tmp_path, None))

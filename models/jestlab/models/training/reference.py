@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jestlab.models.config import Data, TrainConfig, TwoTowers
+from jestlab.models.config import Augmentation, Data, TrainConfig, TwoTowers
 from jestlab.models.data.embeddings import EmbeddingCache
 from jestlab.models.data.pipeline import Lookup
 from jestlab.models.data.tokenizer import Tokenizer
@@ -53,12 +53,18 @@ def prepare(config: TrainConfig, web: Path, tokenizer: Tokenizer, reference: Ref
     """Load what a run needs of its reference; an empty scorer if it scores without one.
 
     Raises:
-        ValueError: There is none though the selection needs one, or as `load`.
+        ValueError: There is none though the selection needs one, its embeddings are cached and the images are
+            augmented, or as `load`.
     """
     if not config.needs_reference:
         return Scorer()
     if reference is None:
         raise ValueError("selection.reference: not a finished run")
+    if reference.model is None and config.augmentation != Augmentation():
+        raise ValueError(
+            "augmentation: the reference's cached embeddings are of the images as they are, and the learner "
+            "would see them changed: name the reference itself in selection.reference, not its cache"
+        )
     return load(reference, config.data, web, config.model, tokenizer)
 
 
