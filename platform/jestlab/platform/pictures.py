@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from jestlab.models.config import ELSEWHERE, TrainConfig
 from jestlab.models.data import datasets
-from jestlab.models.data.curation import metadata_of
+from jestlab.models.data.curation import shares_by_value
 from jestlab.models.data.images import decode
 from jestlab.models.data.shards import ShardSource
 from jestlab.models.training import batches
@@ -74,49 +72,32 @@ class RecordedRun:
         except (OSError, ValueError) as error:
             raise UserError(str(error)) from None
 
-    def columns(self) -> tuple[str, ...]:
-        """Return the metadata columns that the run counted what it selected by."""
-        return self.config.runtime.diagnostics.columns
+    def shares(self, batch: batches.SuperBatch) -> dict[str, dict[str, dict[str, float]]]:
+        """Count a super-batch by the columns of the run's diagnostics: column → value → share of the
+        `selected`, and of all `candidates`; the values that were selected most come first.
+        """
+        parts = {"selected": batch.examples[batch.selected], "candidates": batch.examples}
+        counted = shares_by_value(self.source, self.config.runtime.diagnostics.columns, parts)
+        return {
+            column: dict(sorted(values.items(), key=lambda item: (-item[1]["selected"], item[0])))
+            for column, values in counted.items()
+        }
 
-    def shown(self, step: int, positions: npt.NDArray[np.int64], selected: bool) -> list[ShownExample]:
-        """Read pictures, captions and scores of some candidates of a recorded step."""
+    def shown(
+        self, step: int, batch: batches.SuperBatch, positions: npt.NDArray[np.int64]
+    ) -> list[ShownExample]:
+        """Read pictures, captions and scores of some candidates of a step's super-batch."""
         from jestlab.analysis.figures.selected import ShownExample
 
-        batch = self.batch(step)
         examples = batch.examples[positions]
         files, captions = self.source.images(examples), self.source.captions(examples)
+        chosen = np.isin(positions, batch.selected).tolist()
         return [
-            ShownExample(
-                self.row.label, step, selected, float(batch.scores[position]), caption, _thumbnail(file)
+            ShownExample(self.row.label, step, is_chosen, float(score), caption, _thumbnail(file))
+            for is_chosen, score, caption, file in zip(
+                chosen, batch.scores[positions], captions, files, strict=True
             )
-            for position, file, caption in zip(positions, files, captions, strict=True)
         ]
-
-
-@dataclass(frozen=True)
-class Counted:
-    """How often a value of a metadata column is among the selected, and among all candidates, as shares."""
-
-    column: str
-    value: str
-    selected: float
-    candidates: float
-
-
-def count(run: RecordedRun, step: int) -> list[Counted]:
-    """Count what was selected at a recorded step by the metadata columns of the run's diagnostics."""
-    batch = run.batch(step)
-    found = []
-    for column, values in metadata_of(run.source, batch.examples, run.columns()).items():
-        texts = np.array(["missing" if value is None else str(value) for value in values], object)
-        if (texts == "missing").all():
-            continue
-        chosen = texts[batch.selected]
-        for value in sorted(set(texts), key=lambda text: (-np.mean(chosen == text), text)):
-            found.append(
-                Counted(column, value, float(np.mean(chosen == value)), float(np.mean(texts == value)))
-            )
-    return found
 
 
 def few(batch: batches.SuperBatch, size: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -133,7 +114,7 @@ def few(batch: batches.SuperBatch, size: int) -> tuple[npt.NDArray[np.int64], np
     )
 
 
-def pictures(lab: Lab, experiment: str, labels: Sequence[str], size: int) -> list[ShownExample]:
+def pictures(lab: Lab, experiment: str, labels: tuple[str, ...], size: int) -> list[ShownExample]:
     """Read some of what each label's first seed selected: first, after a quarter of its steps, and last.
 
     Labels whose runs recorded nothing, or whose data are elsewhere, are left out.
@@ -161,8 +142,8 @@ def pictures(lab: Lab, experiment: str, labels: Sequence[str], size: int) -> lis
                 continue
             total = run.config.total_steps
             for step in dict.fromkeys(map(run.nearest, (1, total / 4, total))):
-                chosen, _ = few(run.batch(step), size)
-                shown += run.shown(step, chosen, True)
+                batch = run.batch(step)
+                shown += run.shown(step, batch, few(batch, size)[0])
     if not shown:
         raise ValueError(why)
     return shown
@@ -185,14 +166,3 @@ def picture_path(lab: Lab, experiment: str, row: RunRow, step: int) -> Path:
     """Return where the picture of a step is written, unless the user says."""
     name = f"{row.label}-{row.seed}-step-{step}.png".replace("/", "_").replace(" ", "_")
     return lab.reports / experiment / "batches" / name
-
-
-def plain(counted: Sequence[Counted]) -> dict[str, dict[str, Any]]:
-    """Return counts as plain data: column → value → shares."""
-    found: dict[str, dict[str, Any]] = {}
-    for one in counted:
-        found.setdefault(one.column, {})[one.value] = {
-            "selected": one.selected,
-            "candidates": one.candidates,
-        }
-    return found

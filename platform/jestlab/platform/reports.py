@@ -49,6 +49,7 @@ from jestlab.platform.store.tables import (
 from jestlab.platform.store.trust import is_trusted
 
 if TYPE_CHECKING:
+    from jestlab.analysis.figures.selected import Pictures
     from jestlab.analysis.frames import Frames
     from jestlab.analysis.tables.core import Table
 
@@ -232,6 +233,7 @@ def write_all(lab: Lab, study: Study) -> Written:
     results = cache(lambda: frames.read(lab.store_url, study.name))  # once for all of them, if one needs it
     folder = lab.reports / study.name
     own = Loader(lab.store_url)
+    seen_by_runs = cache(partial(pictures, lab))  # for the figure, and again for the page
     written = Written()
     seen: Counter[str] = Counter()
     asked = _reports(study)
@@ -240,7 +242,9 @@ def write_all(lab: Lab, study: Study) -> Written:
         seen[name] += 1
         name = name if seen[name] == 1 else f"{name}-{seen[name]}"
         try:
-            written.files += _write_report(lab, study, results, report, folder, name, own)
+            written.files += _write_report(
+                lab.store_url, study, results, report, folder, name, own, seen_by_runs
+            )
         except CodeFailed as error:
             written.notes.append(f"{name} failed: {error}")
             written.failed = True
@@ -248,9 +252,7 @@ def write_all(lab: Lab, study: Study) -> Written:
             written.notes.append(f"no {name} yet: {error}")
     try:
         if asked or study.studies:
-            written.files += build(
-                lab.store_url, study.name, folder, own=own, pictures=partial(pictures, lab)
-            )
+            written.files += build(lab.store_url, study.name, folder, own=own, pictures=seen_by_runs)
     except ValueError as error:
         written.notes.append(f"no page yet: {error}")
     return written
@@ -281,19 +283,19 @@ def _name(report: Report) -> str:
 
 
 def _write_report(
-    lab: Lab,
+    url: str,
     study: Study,
     results: Callable[[], Frames],
     report: Report,
     folder: Path,
     name: str,
     own: Loader,
+    pictures: Pictures,
 ) -> list[Path]:
     """The files of one report; ValueError if the store cannot fill it yet."""
     from jestlab.analysis import figures
-    from jestlab.platform.pictures import pictures
 
-    results, url = _shown(results, report), lab.store_url
+    results = _shown(results, report)
     if isinstance(report, TableReport):
         table = _table(url, study.name, results, report, own)
         return [
@@ -304,7 +306,7 @@ def _write_report(
     plain = study.figure.sheet if study.figure else figures.Sheet()
     sheet = report.figure.sheet.over(plain) if report.figure else plain
     loader = own if isinstance(report, OwnFigureReport) else None
-    options |= {"own": loader, "pictures": partial(pictures, lab)}
+    options |= {"own": loader, "pictures": pictures}
     request = figures.Request(url, study.name, results=results, sheet=sheet, **options)
     plot = figures.draw(report.kind, request)
     return replace(plot, name=name).save(folder)

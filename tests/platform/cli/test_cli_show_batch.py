@@ -135,11 +135,11 @@ def test_what_is_not_there_is_told(
 
 
 def test_the_figure_shows_what_runs_selected_and_leaves_out_those_that_recorded_nothing(lab: Lab) -> None:
-    shown = pictures(lab, "shown", ["uniform", "joint"], 4)
+    shown = pictures(lab, "shown", ("uniform", "joint"), 4)
     assert {(one.label, one.step) for one in shown} == {("joint", 1), ("joint", 5)}
     assert len(shown) == 8 and all(one.selected for one in shown)
     with pytest.raises(ValueError, match="uniform has recorded no super-batch"):
-        pictures(lab, "shown", ["uniform"], 4)
+        pictures(lab, "shown", ("uniform",), 4)
 
 
 def test_a_damaged_record_is_told(lab: Lab) -> None:

@@ -54,7 +54,7 @@ class ShownExample(NamedTuple):
 class Pictures(Protocol):
     """Reads what runs selected."""
 
-    def __call__(self, experiment: str, labels: Sequence[str], size: int) -> list[ShownExample]:
+    def __call__(self, experiment: str, labels: tuple[str, ...], size: int) -> list[ShownExample]:
         """Read some of what runs selected, at a few steps of each; ValueError says why there is nothing."""
 
 
@@ -75,7 +75,7 @@ def selected(frames: Frames, pictures: Pictures | None) -> Plot:
     if pictures is None:
         raise ValueError("pictures are read from a lab, which is not known here: jestlab plot does")
     labels = frames.competitors
-    data = _frame(pictures(frames.experiment, labels[:_MOST], PICTURES))
+    data = _frame(pictures(frames.experiment, tuple(labels[:_MOST]), PICTURES))
     data["text"] = data["label"].map(frames.shown)
     more = f" Shown: the first {_MOST} of {len(labels)} labels." if len(labels) > _MOST else ""
     caption = f"Of each run's first seed, {PICTURES} of the examples that it trained on in a step.{more}"
@@ -84,9 +84,7 @@ def selected(frames: Frames, pictures: Pictures | None) -> Plot:
 
 def super_batch(name: str, shown: Sequence[ShownExample], heading: str, caption: str) -> Plot:
     """Show some of the selected and of the rejected of one super-batch, with captions and scores."""
-    data = _frame(shown)
-    data["text"] = data["label"]
-    return Plot(name, data, Texts(heading, caption, "", ""), _draw_super_batch)
+    return Plot(name, _frame(shown), Texts(heading, caption, "", ""), _draw_super_batch)
 
 
 def _frame(shown: Sequence[ShownExample]) -> pd.DataFrame:

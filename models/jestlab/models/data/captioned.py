@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,12 @@ SPLIT_COLUMN = "split"
 _SPLITS = ("test", "train")
 _SIDE = 8  # pixels; to see that an image is whole
 
-Advance = Callable[[int], None]
+Progress = Callable[[int], None]
+"""Called with the number of rows that were just done with."""
+
+
+def _silent(rows: int) -> None:
+    """Tell nobody."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +48,6 @@ class Captioned:
 
     Attributes:
         rows: They.
-        advance: Called with the number of rows whose image was just read.
         damaged: What was left out, and why.
     """
 
@@ -61,7 +66,6 @@ class Captioned:
         if not images.is_dir():
             raise FileNotFoundError(f"{images}: no such folder of images")
         self._captions, self._skip = captions, skip_damaged
-        self.advance: Advance = lambda rows: None
         table = _read(captions)
         self._names = tuple(table.column_names)
         self._file = file = self._one_of(FILE_COLUMNS)
@@ -78,50 +82,46 @@ class Captioned:
             raise ValueError(f"{missing[0].where}{also}: no image {missing[0].path}")
         self.damaged: list[str] = []
 
-    def write_shards(self, folder: Path) -> None:
+    def write_shards(self, folder: Path, progress: Progress = _silent) -> None:
         """Write all pairs as shards; columns but the caption's are metadata, `file` the image's path.
 
         Raises:
             ValueError: There is no column of captions, a caption is missing, or an image is damaged.
         """
-        caption = self._one_of(CAPTION_COLUMNS)
+        column = self._one_of(CAPTION_COLUMNS)
 
         def examples() -> Iterator[dict[str, Any]]:
-            for row, content in self._read_images():
-                text = row.columns[caption]
-                if text is None or not str(text).strip():
-                    raise ValueError(f"{row.where}: has no {caption}")
-                apart = (caption, self._file)
-                others = {name: value for name, value in row.columns.items() if name not in apart}
-                yield {"image": content, "caption": str(text), "file": row.columns[self._file], **others}
+            for row, content in self._read_images(self.rows, progress):
+                others = {key: row.columns[key] for key in self._names if key not in (column, self._file)}
+                caption = _text(row, column)
+                yield {"image": content, "caption": caption, "file": row.columns[self._file], **others}
 
         write_shards(folder, examples(), str(self._captions))
 
-    def write_retrieval(self, folder: Path) -> None:
+    def write_retrieval(self, folder: Path, progress: Progress = _silent) -> None:
         """Write a retrieval dataset: the captions of rows with the same image are all its captions.
 
         Raises:
             ValueError: As `write_shards`.
         """
-        caption = self._one_of(CAPTION_COLUMNS)
-        captions: dict[Path, list[str]] = {}
+        column = self._one_of(CAPTION_COLUMNS)
+        first: dict[Path, Row] = {}
+        captions: dict[Path, list[str]] = defaultdict(list)
         for row in self.rows:
-            text = " ".join(str(row.columns[caption] or "").split())
-            if not text:
-                raise ValueError(f"{row.where}: has no {caption}")
-            captions.setdefault(row.path, []).append(text)
+            first.setdefault(row.path, row)
+            captions[row.path].append(" ".join(_text(row, column).split()))
 
         def targets() -> Iterator[Target]:
-            seen = set()
-            for row, content in self._read_images():
-                if row.path not in seen:
-                    seen.add(row.path)
-                    suffix, image = encoded(content)
-                    yield image, suffix, "\n".join(captions[row.path])
+            for row, content in self._read_images(first.values(), progress):
+                progress(len(captions[row.path]) - 1)
+                suffix, image = encoded(content)
+                yield image, suffix, "\n".join(captions[row.path])
 
         write_retrieval(folder, targets())
 
-    def write_classification(self, folder: Path, templates: Sequence[str]) -> None:
+    def write_classification(
+        self, folder: Path, templates: Sequence[str], progress: Progress = _silent
+    ) -> None:
         """Write a classification dataset by the rows' labels, in the splits that they name, else all to test.
 
         Args:
@@ -136,12 +136,10 @@ class Captioned:
             if "{c}" not in template:
                 raise ValueError(f"template {template!r}: no {{c}}, where the class's name goes")
         label = self._one_of(LABEL_COLUMNS)
-        if unnamed := next((row for row in self.rows if row.columns[label] in (None, "")), None):
-            raise ValueError(f"{unnamed.where}: has no {label}")
-        classes = sorted({str(row.columns[label]) for row in self.rows})
+        classes = sorted({_text(row, label) for row in self.rows})
         number = {name: str(at) for at, name in enumerate(classes)}
         splits: dict[str, list[Target]] = {split: [] for split in _SPLITS}
-        for row, content in self._read_images():
+        for row, content in self._read_images(self.rows, progress):
             split = str(row.columns.get(SPLIT_COLUMN) or "test")
             if split not in splits:
                 raise ValueError(f"{row.where}: split {split!r} is none of {', '.join(_SPLITS)}")
@@ -151,11 +149,11 @@ class Captioned:
             raise ValueError(f"{self._captions}: no row is of the split 'test'")
         write_classification(folder, {split: of for split, of in splits.items() if of}, classes, templates)
 
-    def _read_images(self) -> Iterator[tuple[Row, bytes]]:
+    def _read_images(self, rows: Collection[Row], progress: Progress) -> Iterator[tuple[Row, bytes]]:
         """Yield rows with the bytes of their images."""
-        for row in self.rows:
+        for row in rows:
             content = row.path.read_bytes()
-            self.advance(1)
+            progress(1)
             try:
                 decode(content, _SIDE)
                 encoded(content)
@@ -166,7 +164,7 @@ class Captioned:
                 self.damaged.append(said)
                 continue
             yield row, content
-        if len(self.damaged) == len(self.rows):
+        if len(self.damaged) == len(rows):
             raise ValueError(f"{self._captions}: every image is damaged: {self.damaged[0]}")
 
     def _one_of(self, names: Sequence[str]) -> str:
@@ -176,6 +174,14 @@ class Captioned:
                 return name
         known = ", ".join(map(repr, self._names))
         raise ValueError(f"{self._captions}: has no column {' or '.join(map(repr, names))}: it has {known}")
+
+
+def _text(row: Row, column: str) -> str:
+    """Return a text of a row; raises ValueError if it is empty."""
+    text = str(row.columns[column] or "")
+    if not text.strip():
+        raise ValueError(f"{row.where}: has no {column}")
+    return text
 
 
 def _in_words(error: ValueError) -> str:

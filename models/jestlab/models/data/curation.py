@@ -6,7 +6,8 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _SHARDS_AT_ONCE = 4
 _LOG_SECONDS = 10.0
+_MOST_VALUES = 64  # of a column that are told apart
 _LOG = logging.getLogger(__name__)
 
 Part = TypeVar("Part")
@@ -254,6 +256,37 @@ def metadata_of(
             for name in known if number >= 0 else ():
                 cells[name][place] = found[name][number]
     return cells
+
+
+def shares_by_value(
+    source: ShardSource, columns: Sequence[str], examples: Mapping[str, npt.NDArray[np.int64]]
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Count examples by the values of metadata columns, as shares.
+
+    Args:
+        source: The folder.
+        columns: Their names.
+        examples: What some examples are called → their global numbers, int64[k].
+
+    Returns:
+        Column → value → called → share. Of a column with many values the most frequent are told apart, the
+        others are `others`; a value that is not there is `missing`, and a column that nothing has is left
+        out.
+    """
+    ends = np.cumsum([len(numbers) for numbers in examples.values()])[:-1]
+    found = {}
+    for column, values in metadata_of(source, np.concatenate([*examples.values()]), columns).items():
+        if all(value is None for value in values):
+            continue
+        texts = np.array(["missing" if value is None else str(value) for value in values], object)
+        frequent = [text for text, _ in Counter(texts).most_common(_MOST_VALUES)]
+        texts[~np.isin(texts, frequent)] = "others"
+        parts = dict(zip(examples, np.split(texts, ends), strict=True))
+        found[column] = {
+            value: {called: float(np.mean(part == value)) for called, part in parts.items()}
+            for value in dict.fromkeys(texts)
+        }
+    return found
 
 
 def metadata_columns(folder: Path) -> list[str]:

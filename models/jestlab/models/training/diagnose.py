@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,7 +34,7 @@ import numpy.typing as npt
 
 from jestlab.models.config import DiagnoseConfig, TwoTowers
 from jestlab.models.data import datasets
-from jestlab.models.data.curation import metadata_of
+from jestlab.models.data.curation import shares_by_value
 from jestlab.models.data.pipeline import Batch, training_batches
 from jestlab.models.data.shards import ShardSource
 from jestlab.models.data.tokenizer import Tokenizer
@@ -49,7 +49,6 @@ from jestlab.models.training.tracker import Tracker
 from jestlab.models.two_towers import Embeddings, Parameters, TwoTowerModel, embed, temperature_and_bias
 
 _LOG = logging.getLogger(__name__)
-_MOST_VALUES = 64  # of a column that are told apart
 _MOST_EXAMPLES = 1_024  # of a sub-batch whose metadata are read: shares to within 1.6 points
 
 Ints = npt.NDArray[np.int64]
@@ -66,23 +65,17 @@ def shares(
         examples: What they are called → their global numbers, in any number of parts.
 
     Returns:
-        `selected/<called>/<column>/<value>`. Of a column with many values the most frequent are told apart,
-        the others are `others`; a value that is not there is `missing`, and a column that nothing has is left
-        out.
+        `selected/<called>/<column>/<value>`, with values as `curation.shares_by_value` has them.
     """
-    numbers = {called: np.concatenate([*parts]) for called, parts in examples.items()}
-    ends = np.cumsum([len(of_one) for of_one in numbers.values()])[:-1]
-    found = {}
-    for column, values in metadata_of(source, np.concatenate([*numbers.values()]), columns).items():
-        if all(value is None for value in values):
-            continue
-        texts = np.array(["missing" if value is None else str(value) for value in values], object)
-        frequent = [text for text, _ in Counter(texts).most_common(_MOST_VALUES)]
-        texts[~np.isin(texts, frequent)] = "others"
-        for called, of_one in zip(numbers, np.split(texts, ends), strict=True):
-            for value in dict.fromkeys(texts):
-                found[f"selected/{called}/{column}/{value}"] = float(np.mean(of_one == value))
-    return found
+    counted = shares_by_value(
+        source, columns, {called: np.concatenate([*parts]) for called, parts in examples.items()}
+    )
+    return {
+        f"selected/{called}/{column}/{value}": share
+        for column, values in counted.items()
+        for value, by_called in values.items()
+        for called, share in by_called.items()
+    }
 
 
 class Composition:

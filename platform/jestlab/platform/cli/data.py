@@ -155,13 +155,12 @@ def pack(
     _refuse_existing(folder)
     pairs = Captioned(images, captions, skip_damaged)
     with _progress("Packing", len(pairs.rows)) as advance:
-        pairs.advance = advance
         if benchmark is None:
-            _make(folder, pairs.write_shards)
+            _make(folder, lambda partial: pairs.write_shards(partial, advance))
         elif benchmark == "retrieval":
-            _make(folder, pairs.write_retrieval)
+            _make(folder, lambda partial: pairs.write_retrieval(partial, advance))
         else:
-            _make(folder, lambda partial: pairs.write_classification(partial, templates))
+            _make(folder, lambda partial: pairs.write_classification(partial, templates, advance))
     for damaged in pairs.damaged[:_NAMED]:
         say(f"left out: {damaged}", err=True)
     if (more := len(pairs.damaged) - _NAMED) > 0:

@@ -33,12 +33,13 @@ def summary(folder: Path, expression: str | None = None) -> dict[str, Any]:
         FileNotFoundError: It holds nothing of the kind.
         ValueError: A bad filter, or damaged data.
     """
-    if (folder / "test" / "nshards.txt").exists():
-        found = [entry for entry in datasets_in(folder.parent) if entry[0].name == folder.name]
-        return {"folder": str(folder), "bytes": _bytes(folder), "datasets": [_dataset(*one) for one in found]}
     if any(folder.glob("*.tar")) or not folder.is_dir():
         return _shards(folder, expression)
-    if found := list(datasets_in(folder)):
+    if (folder / "test" / "nshards.txt").exists():
+        found = [entry for entry in datasets_in(folder.parent) if entry[0].name == folder.name]
+    else:
+        found = list(datasets_in(folder))
+    if found:
         return {"folder": str(folder), "bytes": _bytes(folder), "datasets": [_dataset(*one) for one in found]}
     parts = [path for path in sorted(folder.iterdir()) if path.is_dir() and _is_data(path)]
     if not parts:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
+from jestlab.analysis.files import write_whole
 from jestlab.platform import pictures
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.options import examples, json_option, lab_options
-from jestlab.platform.cli.output import Block, print_json, say, table
+from jestlab.platform.cli.output import Block, print_json, say, table, writing
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.logs import one_line
 
@@ -49,9 +50,7 @@ def show_batch_command(
         run = pictures.RecordedRun(lab, store, named.row)
     step = run.steps[-1] if step is None else step
     batch = run.batch(step)
-    selected, rejected = pictures.few(batch, size)
-    shown = [*run.shown(step, selected, True), *run.shown(step, rejected, False)]
-    counted = pictures.count(run, step)
+    shown = run.shown(step, batch, np.concatenate(pictures.few(batch, size)))
     means = [
         float(np.mean(batch.scores[part])) if len(part) else None for part in (batch.selected, batch.rejected)
     ]
@@ -63,15 +62,15 @@ def show_batch_command(
         "selected": len(batch.selected),
         "mean_score_selected": _number(means[0]),
         "mean_score_rejected": _number(means[1]),
-        "shares": pictures.plain(counted),
+        "shares": run.shares(batch),
     }
     path = output or pictures.picture_path(lab, named.experiment or "runs", named.row, step)
     heading = f"{named.title}, step {step:,}: {summary['selected']:,} of {summary['candidates']:,} candidates"
     caption = (
         "Selected: as they were drawn. Rejected: spread evenly. Below each picture its caption and score."
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(super_batch(path.stem, shown, heading, caption).png())
+    with writing(path):
+        write_whole(path, super_batch(path.stem, shown, heading, caption).png())
     summary["picture"] = str(path)
     if as_json:
         rows = [
@@ -79,15 +78,10 @@ def show_batch_command(
         ]
         print_json(summary | {"examples": rows}, indent=2)
     else:
-        say(_lines(heading, summary, shown, counted))
+        say(_lines(heading, summary, shown))
 
 
-def _lines(
-    heading: str,
-    summary: dict[str, Any],
-    shown: Sequence[ShownExample],
-    counted: Sequence[pictures.Counted],
-) -> Iterator[Block]:
+def _lines(heading: str, summary: dict[str, Any], shown: Sequence[ShownExample]) -> Iterator[Block]:
     yield heading
     yield ""
     rows = [
@@ -95,12 +89,13 @@ def _lines(
         for one in shown
     ]
     yield table(("", "score", "caption"), rows, right=(1,))
-    if counted:
+    if summary["shares"]:
         yield ""
         told = [
-            (one.column, one_line(one.value), f"{one.selected:.1%}", f"{one.candidates:.1%}")
-            for one in counted
-            if one.selected or one.candidates >= 0.01
+            (column, one_line(value), f"{share['selected']:.1%}", f"{share['candidates']:.1%}")
+            for column, values in summary["shares"].items()
+            for value, share in values.items()
+            if share["selected"] or share["candidates"] >= 0.01
         ]
         yield table(("column", "value", "of selected", "of candidates"), told, right=(2, 3))
     yield ""
