@@ -10,7 +10,8 @@ a program that draws some dozens of arrays takes longer to load than two hundred
 Both are kept where JAX has a compilation cache, on one CPU device. A file's name is a digest of all that its
 content may depend on: what the caller says, shapes and dtypes, this package's source, the versions of the
 libraries that trace, JAX's settings; for values also XLA's flags and the processor's instruction sets, by
-which they round. With code of one's own no such list is complete, so nothing is kept.
+which they round. With code of one's own no such list is complete, so nothing is kept; methods that come with
+this package are part of its source.
 
 `jax.export` promises to read programs of older versions of JAX; the name holds the version all the same.
 """
@@ -38,6 +39,7 @@ from jax import export
 
 from jestlab.models.config import Extension
 from jestlab.models.data.files import write_whole
+from jestlab.models.extensions import is_of_jestlab, reference_of
 
 _LOG = logging.getLogger(__name__)
 
@@ -93,7 +95,8 @@ def _cache(own: Iterable[Extension], devices: int) -> Path | None:
     """Return the folder of JAX's cache; None if nothing is kept of what is computed on so many devices."""
     folder = jax.config.values["jax_compilation_cache_dir"]
     alone = devices == 1 and jax.process_count() == 1 and jax.default_backend() == "cpu"
-    return Path(folder) if folder and alone and not any(own) else None
+    is_ours = all(is_of_jestlab(reference_of(each.kind, each.name)) for each in own)
+    return Path(folder) if folder and alone and is_ours else None
 
 
 class _Kept:

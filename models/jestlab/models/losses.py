@@ -21,14 +21,23 @@ directions are meant, and are here.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jestlab.models.two_towers import Embeddings
 
-Loss = Callable[[Embeddings], jax.Array]
+Loss = Callable[..., jax.Array]
+"""Of the embeddings of a batch, and maybe of the reference's of the same pairs, as `reference`; a number."""
+
+
+def takes_reference(loss: Loss) -> bool:
+    """Return whether a loss of one's own looks at the reference's embeddings, too."""
+    inner = getattr(loss, "function", loss)  # of an `Own`
+    return "reference" in inspect.signature(inner).parameters
 
 
 def pairwise_sigmoid_loss(z: Embeddings) -> jax.Array:
@@ -129,7 +138,7 @@ def ring_softmax_loss(z: Embeddings, axis: str) -> jax.Array:
     return share
 
 
-def gathered_loss(z: Embeddings, loss: Loss, axis: str) -> jax.Array:
+def gathered_loss(z: Embeddings, loss: Loss, axis: str, reference: Embeddings | None = None) -> jax.Array:
     """Compute a device's share of any loss of a split batch; called under `jax.shard_map`.
 
     Every device gathers the whole batch and computes the whole loss, of which each counts a P-th: the shares
@@ -140,11 +149,18 @@ def gathered_loss(z: Embeddings, loss: Loss, axis: str) -> jax.Array:
         z: Embeddings of this device's n / P pairs; t and b the same everywhere.
         loss: Of the embeddings of all n pairs, float32 [].
         axis: Name of the mesh's axis.
+        reference: The reference's embeddings of this device's pairs, if the loss looks at them.
     """
-    both = jax.lax.all_gather(jnp.concatenate([z.image, z.text], axis=1), axis, tiled=True)  # one message
-    image, text = jnp.split(both, [z.image.shape[1]], axis=1)
-    whole = z._replace(image=image, text=text)
-    share: jax.Array = loss(whole) / jax.lax.axis_size(axis)
+    models = [z] if reference is None else [z, reference]
+    rows = [array for model in models for array in (model.image, model.text)]
+    everyones = jax.lax.all_gather(jnp.concatenate(rows, axis=1), axis, tiled=True)  # one message
+    whole = jnp.split(everyones, np.cumsum([array.shape[1] for array in rows])[:-1], axis=1)
+    z = z._replace(image=whole[0], text=whole[1])
+    if reference is None:
+        found = loss(z)
+    else:
+        found = loss(z, reference=reference._replace(image=whole[2], text=whole[3]))
+    share: jax.Array = found / jax.lax.axis_size(axis)
     return share
 
 
@@ -152,8 +168,7 @@ def loss_function(kind: str | Loss, devices: int, axis: str) -> Loss:
     """Return the function for a device's share of the loss of a split batch; on one device, the whole loss.
 
     Args:
-        kind: "sigmoid" or "softmax", or the function of a loss of one's own: of the embeddings of a whole
-            batch, float32 [].
+        kind: "sigmoid" or "softmax", or the function of a loss of one's own, of a whole batch: see `Loss`.
         devices: P.
         axis: Name of the mesh's axis.
 

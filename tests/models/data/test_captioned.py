@@ -11,7 +11,7 @@ from PIL import Image
 
 from jestlab.models.data.benchmarks import load_benchmark
 from jestlab.models.data.captioned import Captioned
-from jestlab.models.data.curation import load_metadata
+from jestlab.models.data.metadata import load_metadata
 from jestlab.models.data.shards import ShardSource
 
 

@@ -14,7 +14,8 @@ import pytest
 
 from jestlab.models.config import Data
 from jestlab.models.data import curation
-from jestlab.models.data.curation import load_metadata, metadata_columns, metadata_of, recaptions, select
+from jestlab.models.data.curation import recaptions, select
+from jestlab.models.data.metadata import load_metadata, metadata_columns, metadata_of
 from jestlab.models.data.shards import ShardSource
 from jestlab.models.data.tars import TarWriter
 
@@ -223,7 +224,7 @@ def test_synthetic_captions_are_kept_and_follow_the_metadata(tmp_path, monkeypat
     folder = recaptioned_web(tmp_path / "web")
     first = recaptions(folder, "similarity < 0.3")
     with monkeypatch.context() as patch:
-        patch.setattr(curation, "_metadata", None)  # a second time nothing is read
+        patch.setattr(curation, "read_table", None)  # a second time nothing is read
         assert recaptions(folder, "similarity < 0.3").numbers.tolist() == first.numbers.tolist()
     assert recaptions(folder, "similarity < 0").numbers.tolist() == []
     path = folder / "00001.parquet"

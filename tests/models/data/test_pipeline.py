@@ -11,9 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from jestlab.models.data import pipeline
-from jestlab.models.data.curation import load_metadata, select
+from jestlab.models.data.curation import select
 from jestlab.models.data.images import decode
-from jestlab.models.data.pipeline import training_batches
+from jestlab.models.data.metadata import load_metadata
+from jestlab.models.data.pipeline import Later, training_batches
 from jestlab.models.data.shapes import encode_jpeg
 from jestlab.models.data.shards import ShardSource
 from jestlab.models.data.tars import TarWriter
@@ -260,3 +261,26 @@ def test_recaption_without_any_synthetic_caption(own_web, tokenizer):
         pq.write_table(table.append_column("synthetic_caption", nothing), path)
     with pytest.raises(ValueError, match=r"none of the 700 examples .* has a synthetic caption"):
         batches(own_web, tokenizer, recaption="similarity > -2")
+
+
+def test_later_batches_of_another_size_go_on_in_the_same_order(web, tokenizer):
+    changes = {"later": Later(3, 20, slice(None)), "flip": 0.5, "crop": 0.5}
+    iterator = batches(web, tokenizer, **changes)
+    found = take(iterator, 8)
+    assert [len(batch["index"]) for batch in found] == [64] * 3 + [20] * 5
+    assert np.array_equal(order(found), order(take(batches(web, tokenizer), 5))[: 3 * 64 + 5 * 20])
+    for taken in (2, 3, 5):
+        resumed = batches(web, tokenizer, **changes)
+        take(resumed, taken)
+        again = batches(web, tokenizer, **changes)
+        again.set_state(resumed.get_state())
+        for ours, theirs in zip(take(again, 8 - taken), found[taken:], strict=True):
+            assert all(np.array_equal(ours[name], theirs[name]) for name in theirs)
+
+
+def test_a_process_loads_its_rows_of_later_batches(web, tokenizer):
+    whole = take(batches(web, tokenizer, later=Later(1, 20, slice(None))), 3)
+    part = take(batches(web, tokenizer, rows=slice(32, 64), later=Later(1, 20, slice(10, 20))), 3)
+    assert np.array_equal(part[0]["index"], whole[0]["index"][32:])
+    for ours, theirs in zip(part[1:], whole[1:], strict=True):
+        assert np.array_equal(ours["index"], theirs["index"][10:])

@@ -11,8 +11,9 @@ from PIL import Image
 from tests.models.support import own_code
 
 from jestlab.models.config import Code, Data
-from jestlab.models.data.curation import count_examples, metadata_columns
+from jestlab.models.data.curation import count_examples
 from jestlab.models.data.datasets import MADE, ensure_web
+from jestlab.models.data.metadata import metadata_columns
 from jestlab.models.data.packing import write_shards
 from jestlab.models.data.readers import path_digest
 from jestlab.models.data.shards import ShardIndex

@@ -14,8 +14,9 @@ import pytest
 
 from jestlab.models.config import SHAPES_COLUMNS, Data, NoiseRates, ShapesWeb
 from jestlab.models.data import shapes
-from jestlab.models.data.curation import load_metadata, metadata_columns, select
+from jestlab.models.data.curation import select
 from jestlab.models.data.images import decode
+from jestlab.models.data.metadata import load_metadata, metadata_columns
 from jestlab.models.data.shapes import NOISE_KINDS
 from jestlab.models.data.shards import ShardSource
 from jestlab.models.data.world import (

@@ -32,6 +32,17 @@ def halves(
     return jnp.concatenate([first.indices, second.indices])
 
 
+def most_named(
+    key: jax.Array, batch: SuperBatch, concepts: jax.Array, *, batch_size: int, gain: float
+) -> jax.Array:
+    """Draw by scores, but half of the candidates, with the fewest concepts, only if need be."""
+    counts = jnp.sum(concepts >= 0, axis=1)
+    fewest = counts < jnp.median(counts)
+    state = batch.unconditioned()
+    scores = jnp.where(batch.candidates.local(fewest), -1e3, state.scores)
+    return batch.draw(state._replace(scores=scores), key, batch_size, gain).indices
+
+
 def _flops_of_halves(*, batch_size: int, super_batch_size: int, embedding_dims: Any, **_: Any) -> float:
     return float(4 * super_batch_size * (batch_size // 2) * sum(embedding_dims))
 

@@ -70,6 +70,14 @@ CONFIGS: dict[str, Any] = {
         "selection": JOINT | {"rule": OWN_RULE, "criterion": f"{own_code.MODULE}:clipped"},
         "runtime": {"diagnostics": {"every_steps": 2}},
     },
+    "concepts": {"selection": {"rule": "concept_diversity", "concepts": ["label"], "filtering_ratio": 0.5}},
+    "both": {
+        "loss": "distilled",
+        "selection": JOINT | {"rule": f"{own_code.MODULE}:most_named", "concepts": ["label"]},
+        "approximation": {"score": True, "share": 0.5},
+        "runtime": {"microbatches": 2},
+    },
+    "compared": {"loss": "drrho", "selection": {"reference": "r"}},
 }
 STEPS = 3
 STEPS_OF_A_RUN = 12
@@ -86,7 +94,11 @@ def batch_of(config: TrainConfig, step: int) -> dict[str, np.ndarray]:
         "image": rng.integers(0, 256, (B, size, size, 3), np.uint8),
         "text": rng.integers(0, 80, (B, config.model.text.length), np.int32),
         "index": rng.integers(0, 1_000, B, np.uint32),
-    }
+    } | (
+        {"concepts": np.sort(rng.integers(-1, 9, (B, 3), np.int32), axis=1)[:, ::-1].copy()}
+        if config.selection.concepts
+        else {}
+    )
 
 
 def messages_of(name: str, rule: str) -> list[tuple[str, str, bool]]:
@@ -306,6 +318,8 @@ def main() -> None:
         if jax.local_device_count() == 8:
             results["messages"] = messages_of("softmax", "independent") + messages_of("flexi", "joint")
             results["messages"] += messages_of("own", OWN_RULE)
+            results["messages"] += messages_of("concepts", "concept_diversity")
+            results["messages"] += messages_of("both", CONFIGS["both"]["selection"]["rule"])
     if jax.process_index() == 0:
         out.write_text(json.dumps({"devices": jax.device_count(), "results": results}))
 

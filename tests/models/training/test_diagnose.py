@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from jestlab.models.config import DiagnoseConfig, EmbedConfig, TrainConfig
-from jestlab.models.data.curation import load_metadata
 from jestlab.models.data.datasets import ensure_web
 from jestlab.models.data.images import decode
+from jestlab.models.data.metadata import load_metadata
 from jestlab.models.data.pipeline import examples_at
 from jestlab.models.data.shards import ShardIndex, ShardSource
 from jestlab.models.data.tokenizer import Tokenizer, ensure_tokenizer

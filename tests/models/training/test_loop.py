@@ -293,9 +293,9 @@ def test_seconds_of_training_leave_out_all_else_and_go_on_after_a_stop(lab, tiny
     monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=lambda: now[0]))
     step, evaluate = loop._Stepper.__call__, Evaluator.__call__
 
-    def timed_step(self, state, batches):
-        now[0] += 100.0 if self.compiles(len(batches)) else 1.0
-        return step(self, state, batches)
+    def timed_step(self, state, batches, selects):
+        now[0] += 100.0 if self.compiles(len(batches), selects) else 1.0
+        return step(self, state, batches, selects)
 
     def timed_evaluation(self, parameters):
         now[0] += 10.0
@@ -314,3 +314,94 @@ def test_seconds_of_training_leave_out_all_else_and_go_on_after_a_stop(lab, tiny
         path.rename(path.with_name("damaged"))
     _, older = lab("timed-parts", config(tiny))
     assert np.isnan(older.seconds[12])
+
+
+def early(tiny, **overrides):
+    return config(
+        tiny,
+        selection__rule="joint",
+        selection__reference="reference",
+        selection__filtering_ratio=0.5,
+        selection__chunks=4,
+        selection__until=0.5,
+        **overrides,
+    )
+
+
+@pytest.fixture(scope="module")
+def selecting_early(lab, tiny):
+    """What a run that selects in the first half of its steps reports."""
+    done, seen = lab("early", early(tiny), reference=lab.reference)
+    assert done
+    return seen
+
+
+def test_a_run_that_selects_early_alone_reads_uniformly_after_that(lab, tiny, selecting, selecting_early):
+    assert early(tiny).selecting_steps == 6
+    # The same as the run that selects to its end, as long as it selects.
+    for step in (2, 4, 6):
+        assert selecting_early.metrics[step] == pytest.approx(selecting.metrics[step])
+    assert all("score_selected" not in selecting_early.metrics[step] for step in (8, 10, 12))
+    found = [batches.load(lab.root / "early", step) for step in (1, 4, 8, 12)]
+    assert [len(one.examples) for one in found] == [32, 32, 16, 16]
+    assert [len(one.selected) for one in found] == [16] * 4
+
+
+def test_a_run_that_selects_early_alone_costs_less_after_that(lab, tiny):
+    tracker = Recorder()
+    train(
+        early(tiny),
+        directory=lab.root / "early-priced",
+        data_cache=lab.data_cache,
+        flops_per_example=10.0,
+        later_flops_per_example=3.0,
+        tracker=tracker,
+        reference=lab.reference,
+    )
+    found = {step: metrics["flops_total"] for step, metrics in tracker.metrics.items() if step % 2 == 0}
+    assert found == {s: 16 * (10.0 * min(s, 6) + 3.0 * max(0, s - 6)) for s in (2, 4, 6, 8, 10, 12)}
+
+
+@pytest.mark.parametrize("stop_after", [4, 6, 8])
+def test_a_run_that_selects_early_alone_resumes_exactly(lab, tiny, selecting_early, stop_after):
+    name = f"early-stopped-{stop_after}"
+    done, first = lab(name, early(tiny), reference=lab.reference, tracker=Recorder(stop_after))
+    assert not done
+    done, second = lab(name, early(tiny), reference=lab.reference)
+    assert done
+    assert first.scores | second.scores == selecting_early.scores
+
+
+def test_several_steps_in_one_call_stop_where_selection_does(lab, tiny):
+    runs = []
+    for size in (1, 2):
+        cfg = early(tiny, runtime__steps_per_dispatch=size, runtime__log_every_steps=4)
+        cfg = cfg.model_copy(update={"selection": cfg.selection.model_copy(update={"until": 0.6})})
+        assert cfg.selecting_steps == 7  # of 12, which 2 do not divide
+        runs.append(lab(f"early-by-{size}", cfg, reference=lab.reference)[1].scores)
+    assert runs[0].keys() == runs[1].keys()
+    for step in runs[0]:
+        assert runs[1][step] == pytest.approx(runs[0][step], abs=0.05)
+
+
+def test_a_run_chooses_by_concepts_without_any_model_that_scores(lab, tiny):
+    cfg = config(
+        tiny,
+        selection__rule="concept_diversity",
+        selection__concepts=["label", "background"],
+        selection__filtering_ratio=0.75,
+    )
+    assert not cfg.scores_learner and not cfg.needs_reference
+    done, seen = lab("concepts", cfg)
+    assert done
+    assert not [name for metrics in seen.metrics.values() for name in metrics if name.startswith("score_")]
+    first = batches.load(lab.root / "concepts", 1)
+    assert len(first.examples) == 64 and len(first.selected) == 16
+    assert np.isnan(first.scores).all()
+
+
+def test_a_loss_compares_with_a_reference_of_uniform_batches(lab, tiny):
+    cfg = config(tiny, loss="distilled", selection__reference="reference")
+    assert cfg.needs_reference and not cfg.selects
+    done, seen = lab("distilled", cfg, reference=lab.reference)
+    assert done and all(np.isfinite(seen.metrics[step]["loss"]) for step in (2, 12))

@@ -165,7 +165,7 @@ def test_selected_positions_are_what_is_trained_on(one, joint):
 def test_a_selection_without_its_reference_is_refused(one):
     cfg = config(selection=JOINT)
     state = initial_state(cfg, initialize(cfg.model, jax.random.key(0)), jax.random.key(0))
-    with pytest.raises(ValueError, match="selection needs a reference, but none was given"):
+    with pytest.raises(ValueError, match="a reference is needed, but none was given"):
         build_step(cfg, None, one)(one.replicate(state), one.split(batch_of(cfg, 0)), None)
 
 

@@ -44,6 +44,13 @@ from .cost import (
     matching_examples,
     planned_flops,
 )
+from .methods import (
+    LOSSES,
+    clip_loss_scores_flops,
+    compared_loss_flops,
+    deduplication_flops,
+    norm_similarity_flops,
+)
 from .products import (
     RULES,
     Forward,
@@ -72,6 +79,7 @@ __all__ = [
     "CONVENTIONS",
     "COUNTED",
     "EXECUTED",
+    "LOSSES",
     "RULES",
     "SCOPES",
     "Convention",
@@ -83,10 +91,14 @@ __all__ = [
     "break_even_runs",
     "check_scope",
     "chip_hours",
+    "clip_loss_scores_flops",
+    "compared_loss_flops",
+    "deduplication_flops",
     "encoder_forward",
     "head_flops",
     "loss_flops",
     "matching_examples",
+    "norm_similarity_flops",
     "paper_flexi",
     "paper_iid",
     "paper_jest",

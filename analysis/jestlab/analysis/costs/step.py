@@ -31,8 +31,10 @@ class Step:
         approximate: A·F, its approximate forward pass; None where it has none.
         approximate_share: λ, as the batch has it: a whole number of examples over b.
         scoring: How the learner scores the super-batch; None where it does not.
-        reference: The reference's forward pass on one example; None where no reference scores, or its
-            embeddings are cached.
+        reference: The reference's forward pass on one example; None where there is none, or its embeddings
+            are cached.
+        reference_scores: Whether the reference scores the super-batch.
+        compares: Whether the loss looks at the reference, so that it embeds the sub-batch if nothing else.
         rule: What chooses: one of `products.RULES`.
         chunks: N, of the rule "joint".
         sweeps: Of the rule "gibbs".
@@ -40,6 +42,10 @@ class Step:
         own_rule: FLOPs of choosing from one super-batch, beyond the candidates' own scores, by a rule that is
             not one of `products.RULES`: `rule` is "independent" then.
         reuses: Whether the pass that scores the sub-batch is its forward pass in training, too.
+        own_loss: FLOPs of the loss of one sub-batch, forward and backward; None for those of the built-in
+            losses.
+        selecting_share: Share of the steps in which the sub-batch is chosen. In the others it is read: they
+            have no super-batch.
     """
 
     full: Forward
@@ -56,8 +62,14 @@ class Step:
     scored_dims: tuple[int, ...] = ()
     own_rule: float = 0.0
     reuses: bool = False
+    reference_scores: bool = True
+    compares: bool = False
+    own_loss: float | None = None
+    selecting_share: float = 1.0
 
     def __post_init__(self) -> None:
+        if not 0 <= self.selecting_share <= 1:
+            raise ValueError(f"selecting_share must be in [0, 1], got {self.selecting_share:g}")
         _check_ratio(self.super_batch_size / self.batch_size)
         if not 0 <= self.approximate_share <= 1:
             raise ValueError(
@@ -71,8 +83,30 @@ class Step:
         """The same learner's step under uniform sampling, without any approximation."""
         return Step(self.full, self.batch_size, self.batch_size, self.embedding_dim)
 
+    @property
+    def selecting(self) -> Step:
+        """The step where the sub-batch is chosen."""
+        return replace(self, selecting_share=1.0)
+
+    @property
+    def reading(self) -> Step:
+        """The step where the sub-batch is read as it is: what is left without scoring and choosing."""
+        return replace(
+            self,
+            super_batch_size=self.batch_size,
+            scoring=None,
+            rule="uniform",
+            scored_dims=(),
+            own_rule=0.0,
+            reuses=False,
+            reference_scores=False,
+            selecting_share=1.0,
+        )
+
     def cost(self, convention: Convention = "counted") -> Cost:
         """Count the FLOPs of one example that the learner trains on; a step has `batch_size` times that.
+
+        Of steps that select and others this is the mean.
 
         Args:
             convention: "counted": what the code executes, but for what it computes again to save memory, and
@@ -88,15 +122,19 @@ class Step:
         """
         if convention not in CONVENTIONS:
             raise ValueError(f"unknown convention {convention!r}: choose one of {', '.join(CONVENTIONS)}")
+        if self.selecting_share < 1:
+            share = self.selecting_share
+            return self.selecting.cost(convention) * share + self.reading.cost(convention) * (1 - share)
         approximate = self.approximate or self.full
         share = self.approximate_share
         ratio = self.super_batch_size / self.batch_size
+        reference = self.reference.total if self.reference is not None else 0.0
         scoring = {None: 0.0, "full": self.full.total, "approximate": approximate.total}[self.scoring] * ratio
         cost = Cost(
             image_tower=_TRAINING_OVER_FORWARD * (self.full.image * (1 - share) + approximate.image * share),
             text_tower=_TRAINING_OVER_FORWARD * (self.full.text * (1 - share) + approximate.text * share),
             scoring=scoring,
-            reference_scoring=self.reference.total * ratio if self.reference is not None else 0.0,
+            reference_scoring=reference * (ratio if self.reference_scores else self.compares),
         )
         kept = self.full.total * (1 - share) if self.scoring == "full" else 0.0
         if convention == "paper":
@@ -116,7 +154,8 @@ class Step:
 
     @property
     def _loss(self) -> float:
-        return loss_flops(batch_size=self.batch_size, embedding_dim=self.embedding_dim) / self.batch_size
+        b, own = self.batch_size, self.own_loss
+        return (loss_flops(batch_size=b, embedding_dim=self.embedding_dim) if own is None else own) / b
 
     @property
     def _selection(self) -> float:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
 from pydantic.fields import FieldInfo
 
+from jestlab.models import extensions
 from jestlab.models.extensions import Kind, check_name
 from jestlab.models.extensions.references import without_folder
 
@@ -65,6 +66,16 @@ class Code(Section):
 
     digest: str
     uses: tuple[str, ...] | None = None
+
+
+def uses(code: Mapping[str, Code], kind: Kind, name: str) -> tuple[str, ...] | None:
+    """Return what the code of a name takes of what jestlab gives it: as planned, or by its source.
+
+    Returns:
+        Names out of `extensions.GIVEN`; None if that is not known.
+    """
+    planned = code.get(name)
+    return planned.uses if planned is not None else extensions.uses(kind, name)
 
 
 class Extension(NamedTuple):

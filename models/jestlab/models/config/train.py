@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, field_validator, model_validator
 
-from jestlab.models.config.code import NO_OPTIONS, Extended, Extension, Options, Section, known, names_code
+from jestlab.models.config.code import (
+    NO_OPTIONS,
+    Code,
+    Extended,
+    Extension,
+    Options,
+    Section,
+    known,
+    names_code,
+    uses,
+)
 from jestlab.models.config.data import Data
 from jestlab.models.config.towers import Fraction, RunName, Seed, TwoTowers
 
@@ -38,8 +48,12 @@ class Selection(Section):
         chunks: The number of chunks N of rule "joint".
         gain: Factor by which scores are multiplied before sampling (`softmax_score_gain`).
         sweeps: Number of sweeps of rule "gibbs", of b draws each, each as costly as joint selection.
-        reference: The run that guides the selection: one that trains towers or imports weights, or one of
-            `embed`, which caches its embeddings.
+        concepts: Columns of metadata whose values are the concepts of an example, for rules that look at
+            concepts; a column may hold one value or a list.
+        until: The share of the training steps in which batches are chosen; after them examples are read
+            uniformly, b at a time.
+        reference: The run that guides the selection, and a loss that looks at a reference: one that trains
+            towers or imports weights, or one of `embed`, which caches its embeddings.
     """
 
     rule: RuleName = "uniform"
@@ -51,12 +65,27 @@ class Selection(Section):
     chunks: PositiveInt = 16
     gain: PositiveFloat = 100.0
     sweeps: PositiveInt = 4
+    concepts: tuple[str, ...] = ()
+    until: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     reference: RunName | None = None
 
-    @property
-    def needs_reference(self) -> bool:
-        """Whether the scores contain the loss of a reference model."""
-        if self.rule == "uniform" or self.criterion == "hard_learner":
+    def scores(self, code: Mapping[str, Code]) -> bool:
+        """Return whether the rule looks at scores: not the uniform one, nor one that knows concepts alone."""
+        if self.rule in RULES:
+            return self.rule != "uniform"
+        takes = uses(code, "rule", self.rule)
+        return takes is None or "batch" in takes
+
+    def looks_at_concepts(self, code: Mapping[str, Code]) -> bool:
+        """Return whether the rule looks at the concepts of examples."""
+        if self.rule in RULES or not self.concepts:
+            return False
+        takes = uses(code, "rule", self.rule)
+        return takes is None or "concepts" in takes
+
+    def needs_reference(self, code: Mapping[str, Code]) -> bool:
+        """Return whether the scores contain the loss of a reference model."""
+        if not self.scores(code) or self.criterion == "hard_learner":
             return False
         return self.criterion in CRITERIA or self.reference is not None
 
@@ -69,7 +98,7 @@ class Selection(Section):
 
     @model_validator(mode="after")
     def _reference(self) -> Selection:
-        if self.needs_reference and self.reference is None:
+        if self.reference is None and self.needs_reference({}):
             raise ValueError(
                 f"rule {self.rule!r} by {self.criterion!r} needs a reference: set selection.reference"
             )
@@ -314,14 +343,32 @@ class TrainConfig(Extended):
         return self.super_batch_size > self.batch_size
 
     @property
-    def needs_reference(self) -> bool:
+    def scores_reference(self) -> bool:
         """Whether a reference model scores the super-batch."""
-        return self.selects and self.selection.needs_reference
+        return self.selects and self.selection.needs_reference(self.code)
 
     @property
     def scores_learner(self) -> bool:
         """Whether the learner scores the super-batch."""
-        return self.selects and "learner" in self._scores_with
+        return self.selects and self.selection.scores(self.code) and "learner" in self._scores_with
+
+    @property
+    def compares_with_reference(self) -> bool:
+        """Whether the loss looks at the reference, too; taken for true where that is not known."""
+        if self.loss in LOSSES or self.selection.reference is None:
+            return False
+        takes = uses(self.code, "loss", self.loss)
+        return takes is None or "reference" in takes
+
+    @property
+    def needs_reference(self) -> bool:
+        """Whether a reference model scores the super-batch, or is part of the loss."""
+        return self.scores_reference or self.compares_with_reference
+
+    @property
+    def selecting_steps(self) -> int:
+        """The number of steps in which batches are chosen, the first of all; 0 if nothing is selected."""
+        return round(self.selection.until * self.total_steps) if self.selects else 0
 
     @property
     def reuses_scoring(self) -> bool:
@@ -333,8 +380,10 @@ class TrainConfig(Extended):
         """The models that the criterion looks at, as far as that is known."""
         if self.selection.criterion == "easy_reference":
             return ("reference",)
-        code = self.code.get(self.selection.criterion)
-        return ("learner", "reference") if code is None or code.uses is None else code.uses
+        if self.selection.criterion in CRITERIA:
+            return ("learner", "reference") if self.selection.criterion == "learnability" else ("learner",)
+        takes = uses(self.code, "criterion", self.selection.criterion)
+        return ("learner", "reference") if takes is None else takes
 
     @property
     def scoring_loss(self) -> str:
@@ -356,7 +405,8 @@ class TrainConfig(Extended):
         every = self.runtime.diagnostics.every_steps
         if every is None or not self.selects:
             return False
-        return (step % every == 0) | (step == self.total_steps)
+        last = self.selecting_steps
+        return ((step % every == 0) & (step < last)) | (step == last)
 
     @property
     def web_seed(self) -> int:
@@ -369,6 +419,11 @@ class TrainConfig(Extended):
         if self.selection.rule == "joint" and self.selection.chunks > b:
             size = "schedule.batch_size" if self.schedule.super_batch_size is None else "the batch size b ="
             raise ValueError(f"selection.chunks {self.selection.chunks} is above {size} {b}")
+        if self.selects and not self.selecting_steps:
+            raise ValueError(
+                f"selection.until {self.selection.until:g} of {self.total_steps} steps is none: raise it, or "
+                "set selection.rule to uniform"
+            )
         if self.runtime.reuse_scoring and self.runtime.microbatches > 1:
             raise ValueError(
                 "runtime.reuse_scoring keeps the activations of all rows at once, and runtime.microbatches "
@@ -422,15 +477,21 @@ class TrainConfig(Extended):
         return self.identified(identity | {"data": self.data.identity(self.web_seed)}, self.extensions())
 
     def _inert_in_selection(self) -> set[str]:
+        with_reference = set() if self.needs_reference else {"reference"}
         if not self.selects:
-            return set(Selection.model_fields)
+            return set(Selection.model_fields) - {"reference"} | with_reference
         rule = self.selection.rule
         inert = {name for name, only in (("chunks", "joint"), ("sweeps", "gibbs")) if rule != only}
+        inert |= with_reference
         if rule == "greedy":
             inert |= {"gain"}
+        if not self.selection.looks_at_concepts(self.code):
+            inert |= {"concepts"}
+        if not self.selection.scores(self.code):
+            inert |= {"gain", "loss", "criterion", "criterion_options"}
         if self.selection.loss == (self.loss if self.loss in LOSSES else "sigmoid"):
             inert |= {"loss"}
-        return inert if self.needs_reference else inert | {"reference"}
+        return inert
 
     def _inert_in_approximation(self) -> set[str]:
         if not self._approximates:

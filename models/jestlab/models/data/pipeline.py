@@ -10,9 +10,9 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -110,6 +110,21 @@ Ints = npt.NDArray[np.int64]
 Lookup = Callable[[Ints], npt.NDArray[Any]]
 """Global example numbers, int64[B], to an array [B, ...] of what is known of them."""
 
+
+class Later(NamedTuple):
+    """How batches are from one of them on.
+
+    Attributes:
+        first: Number of the first such batch, counted from 0.
+        batch_size: Of the batch that all processes load together.
+        rows: The rows of each batch that are loaded here.
+    """
+
+    first: int
+    batch_size: int
+    rows: slice
+
+
 _BATCHES_AHEAD = 4
 _FOR_EVER = 2**40  # batches
 _MOST_TRIES = 100  # examples tried in one row of a batch
@@ -132,6 +147,7 @@ def training_batches(
     reference_tokenizer: tuple[Tokenizer, int] | None = None,
     lookups: Mapping[str, Lookup] | None = None,
     rows: slice | None = None,
+    later: Later | None = None,
     threads: int = 1,
     damaged_share: float = 0.01,
     decoded_bytes: int = 0,
@@ -160,6 +176,7 @@ def training_batches(
         reference_tokenizer: Tokenizer and length of a reference model that reads other tokens.
         lookups: Functions for further arrays of a batch, by name; each gets the batch's example numbers.
         rows: The rows of each batch that are loaded here; all by default. B is their number below.
+        later: From which batch on their size is another one. The order of the examples stays the same.
         threads: How many batches are loaded at once.
         damaged_share: Largest share of the examples that may be damaged: of all when the index is made, and
             of those read when they are decoded, beyond three standard deviations of chance.
@@ -187,7 +204,7 @@ def training_batches(
     source = ShardSource(folder, index)
     rows_here = np.arange(batch_size)[rows or slice(None)]
     changes = flip > 0.0 or crop < 1.0
-    load = _Load(
+    first = _Load(
         source=source,
         decoded=ensure_decoded(source, image_size, decoded_bytes),
         chosen=chosen,
@@ -200,6 +217,7 @@ def training_batches(
         augment=Augmenter(flip, crop, batch_size, rows_here, seed) if changes else None,
         damage=_Damage(index, len(index) if chosen is None else len(chosen), damaged_share),
     )
+    load = first if later is None else _Sizes(first, first.later(later))
     # Grain knows the numbers of batches alone: each is loaded whole, since per example it costs as much as
     # decoding, and its own shuffle would add 13 µs.
     options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=max(_BATCHES_AHEAD, threads))
@@ -284,6 +302,17 @@ class _Texts:
 
 
 @dataclass(frozen=True)
+class _Sizes:
+    """Maps the number of a batch to the batch, of one size and later of another."""
+
+    before: _Load
+    after: _Load
+
+    def __call__(self, number: int) -> Batch:
+        return (self.before if number < self.after.first else self.after)(number)
+
+
+@dataclass(frozen=True)
 class _Load:
     """Maps the number of a batch to the batch."""
 
@@ -298,9 +327,22 @@ class _Load:
     seed: int
     augment: Augmenter | None
     damage: _Damage
+    first: int = 0  # number of its first batch
+    start: int = 0  # position of that in the order
+
+    def later(self, later: Later) -> _Load:
+        """Return what loads from a batch on that this one still could."""
+        rows = np.arange(later.batch_size)[later.rows]
+        augment = self.augment and replace(self.augment, batch_size=later.batch_size, rows=rows)
+        start = later.first * self.batch_size
+        return replace(
+            self, batch_size=later.batch_size, rows=rows, augment=augment, first=later.first, start=start
+        )
 
     def __call__(self, number: int) -> Batch:
-        index, images, damaged = self._decoded(number * self.batch_size + self.rows)
+        index, images, damaged = self._decoded(
+            self.start + (number - self.first) * self.batch_size + self.rows
+        )
         if self.augment is not None:
             self.augment(number, images)
         found = {name: lookup(index) for name, lookup in self.lookups.items()}

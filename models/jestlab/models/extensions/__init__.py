@@ -10,17 +10,29 @@ kinds.py       what can be added, and the entry points of each kind
 own.py         a function of one's own with its options, as the training step calls it
 """
 
-from jestlab.models.extensions.content import digest
-from jestlab.models.extensions.kinds import GROUPS, Kind, check_name, installed, load, reference_of
+from jestlab.models.extensions.content import digest, is_of_jestlab
+from jestlab.models.extensions.kinds import (
+    GIVEN,
+    GROUPS,
+    Kind,
+    check_name,
+    installed,
+    load,
+    reference_of,
+    uses,
+)
 from jestlab.models.extensions.own import Own
 
 __all__ = [
+    "GIVEN",
     "GROUPS",
     "Kind",
     "Own",
     "check_name",
     "digest",
     "installed",
+    "is_of_jestlab",
     "load",
     "reference_of",
+    "uses",
 ]

@@ -39,11 +39,18 @@ def digest(reference: str) -> str:
     root = root_of(reference, file)
     top = root / file.relative_to(root).parts[0]  # of a module in a package, the package
     within = root if reference.rpartition(":")[0].endswith(".py") else top
+    if is_of_jestlab(reference):
+        within = file.parent  # of what else it imports jestlab itself keeps account, by versions of configs
     files = Imports([root]).followed([file], lambda found: found.is_relative_to(within), _MOST_FILES)
     state = hashlib.sha256(_hashed(file).encode())
     for other in sorted(files[1:], key=lambda path: os.path.relpath(path, file.parent)):
         state.update(f"\n{os.path.relpath(other, file.parent)} {_hashed(other)}".encode())
     return state.hexdigest()[:16]
+
+
+def is_of_jestlab(reference: str) -> bool:
+    """Return whether a reference is to code that comes with jestlab."""
+    return reference.startswith("jestlab.")
 
 
 def _hashed(file: Path) -> str:

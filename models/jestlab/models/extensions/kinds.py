@@ -15,6 +15,16 @@ Kind = Literal["rule", "criterion", "loss", "evaluation", "reader", "tower", "fi
 
 _PLURALS = {"criterion": "criteria", "loss": "losses"}
 
+GIVEN: dict[Kind, tuple[str, ...]] = {
+    "rule": ("key", "batch", "concepts", "batch_size", "gain"),
+    "criterion": ("learner", "reference"),
+    "loss": ("z", "reference"),
+    "evaluation": ("model",),
+    "reader": ("path",),
+    "tower": ("config",),
+}
+"""What jestlab itself gives to code of each kind, besides its options, as far as the code takes it."""
+
 GROUPS: dict[Kind, str] = {kind: f"jestlab.{_PLURALS.get(kind, kind + 's')}" for kind in get_args(Kind)}
 """Kind → the group of entry points in which installed packages offer such code."""
 
@@ -55,6 +65,15 @@ def reference_of(kind: Kind, name: str) -> str:
     if name not in installed(kind):
         raise ValueError(f"no installed package offers {name!r} as an entry point of {GROUPS[kind]}")
     return installed(kind)[name]
+
+
+def uses(kind: Kind, name: str) -> tuple[str, ...] | None:
+    """Return which of `GIVEN` the code of a name takes, by its source; None if that cannot be read here."""
+    try:
+        parameters = references.parameters_of(reference_of(kind, name))
+    except ValueError:
+        return None
+    return None if parameters is None else tuple(each for each in GIVEN[kind] if each in parameters)
 
 
 def load(kind: Kind, name: str) -> Any:

@@ -70,6 +70,32 @@ def parsed(source: Path) -> ast.Module:
         raise ValueError(f"{source}:{line}: {getattr(error, 'msg', error)}") from None
 
 
+def parameters_of(name: str) -> dict[str, bool] | None:
+    """Read the parameters of a function from its source: name → whether it has a default; `**` for any.
+
+    Returns:
+        None where they cannot be read: a class, a function made by another, a name that is imported.
+    """
+    file = file_of(name)
+    function = name.rpartition(":")[2]
+    if file is None or "." in function:
+        return None
+    defined = [
+        node
+        for node in parsed(file).body
+        if isinstance(node, ast.FunctionDef) and node.name == function and not node.decorator_list
+    ]
+    if len(defined) != 1:
+        return None
+    given = defined[0].args
+    plain = [*given.posonlyargs, *given.args]
+    found = {arg.arg: i >= len(plain) - len(given.defaults) for i, arg in enumerate(plain)}
+    found |= {
+        arg.arg: default is not None for arg, default in zip(given.kwonlyargs, given.kw_defaults, strict=True)
+    }
+    return found | ({"**": True} if given.kwarg else {})
+
+
 def load(name: str) -> Any:
     """Import what a reference names; the folder of a file becomes importable, as with `python file.py`."""
     match = _FILE.fullmatch(name)

@@ -7,6 +7,6 @@ sampling.py  draws without replacement from candidates that are split over devic
 """
 
 from jestlab.models.selection.scores import Criterion
-from jestlab.models.selection.select import RULES, Selected, State, SuperBatch, select
+from jestlab.models.selection.select import RULES, Selected, State, SuperBatch, by_concepts, select
 
-__all__ = ["RULES", "Criterion", "Selected", "State", "SuperBatch", "select"]
+__all__ = ["RULES", "Criterion", "Selected", "State", "SuperBatch", "by_concepts", "select"]

@@ -58,7 +58,11 @@ OwnRule = Callable[..., "jax.Array | Selected"]
 same on every device. `batch` is the `SuperBatch`, which draws, conditions and fetches on any number of
 devices; further keyword arguments are its options. One that returns a `Selected` also says among how many
 candidates it chose. Attribute `flops(batch_size, super_batch_size, embedding_dims, **options)`, if it has
-one, counts its FLOPs for a super-batch."""
+one, counts its FLOPs for a super-batch.
+
+One that takes `concepts` gets int32 [B, K], the numbers of the concepts of every candidate on any device,
+then −1. Without `batch`, as `rule(key, concepts, *, batch_size, …)`, it looks at no scores, and nothing is
+scored for it."""
 
 Noise = Callable[[jax.Array, int], jax.Array]
 """Key and B → float32 [B]."""
@@ -100,6 +104,7 @@ def select(
     axis: str | None = None,
     trace: bool | jax.Array = False,
     sums: Sums = BLOCKS,
+    concepts: jax.Array | None = None,
 ) -> Selected:
     """Choose what to train on.
 
@@ -126,6 +131,7 @@ def select(
         trace: Whether to follow the sub-batch's score from draw to draw. This costs as much as one more chunk
             (with one chunk, as much as joint selection). An array decides it step by step.
         sums: How to sum over pairs; all ways agree up to rounding.
+        concepts: For a rule that takes them: see `OwnRule`.
 
     Returns:
         The choice. It is identical for any number of devices, up to the effect of rounding on near ties.
@@ -159,6 +165,7 @@ def select(
         sweeps=sweeps,
         axis=axis,
         sums=sums,
+        concepts=concepts,
     )
     return selected
 
@@ -180,11 +187,12 @@ def _select(
     sweeps: int,
     axis: str | None,
     sums: Sums,
+    concepts: jax.Array | None,
 ) -> Selected:
     models = tuple(Embeddings(*(x.astype(jnp.float32) for x in z)) for z in models)
     batch = SuperBatch(Candidates(models[0].image.shape[0], axis), models, scores_by(loss, criterion, sums))
     if not isinstance(rule, str):
-        return by_function(key, batch, rule, batch_size=batch_size, gain=gain, trace=trace)
+        return by_function(key, batch, rule, batch_size=batch_size, gain=gain, trace=trace, concepts=concepts)
     if rule == "gibbs":
         return by_gibbs(key, batch, batch_size=batch_size, sweeps=sweeps, gain=gain, trace=trace)
     number, factor, noise = {
@@ -362,22 +370,18 @@ def by_function(
     batch_size: int,
     gain: float | jax.Array,
     trace: Trace = None,
+    concepts: jax.Array | None = None,
 ) -> Selected:
     """Select by a rule of one's own; arguments are those of `select`.
 
     Raises:
         ValueError: It does not return b indices.
     """
-    found = rule(key, batch, batch_size=batch_size, gain=gain)
+    besides = {} if concepts is None else {"concepts": concepts}
+    found = rule(key, batch, **besides, batch_size=batch_size, gain=gain)
     start = batch.unconditioned()
     untraced = start.scores[:0]
-    indices = jnp.asarray(found.indices if isinstance(found, Selected) else found)
-    if indices.shape != (batch_size,) or not jnp.issubdtype(indices.dtype, jnp.integer):
-        raise ValueError(
-            f"a rule must return {batch_size} whole numbers, the indices of its sub-batch; this one returns "
-            f"{indices.dtype} {list(indices.shape)}"
-        )
-    indices = indices.astype(jnp.int32)
+    indices = _indices(found.indices if isinstance(found, Selected) else found, batch_size)
     score = untraced
     if trace is not None:
         # As in `in_chunks`: the indices come out of the message, so that nothing else is sent meanwhile.
@@ -392,6 +396,39 @@ def by_function(
     return Selected(
         indices, start.scores, found.effective if isinstance(found, Selected) else untraced, score
     )
+
+
+def by_concepts(key: jax.Array, concepts: jax.Array, rule: OwnRule, *, batch_size: int) -> Selected:
+    """Select by a rule of one's own that looks at concepts alone, without any score.
+
+    Args:
+        key: PRNG key; under `jax.shard_map` the same on every device.
+        concepts: int32 [B, K]: see `OwnRule`.
+        rule: The rule.
+        batch_size: b.
+
+    Returns:
+        The choice; everything else about it is empty.
+
+    Raises:
+        ValueError: It does not return b indices, or b > B.
+    """
+    if batch_size > len(concepts):
+        raise ValueError(f"cannot draw a sub-batch of {batch_size} from a super-batch of {len(concepts)}")
+    nothing = jnp.zeros(0, jnp.float32)
+    found = rule(key, concepts=concepts, batch_size=batch_size)
+    return Selected(_indices(found, batch_size), nothing, nothing, nothing)
+
+
+def _indices(found: object, batch_size: int) -> jax.Array:
+    """Return what a rule of one's own has chosen as int32 [b]; ValueError if it is something else."""
+    indices = jnp.asarray(found)
+    if indices.shape != (batch_size,) or not jnp.issubdtype(indices.dtype, jnp.integer):
+        raise ValueError(
+            f"a rule must return {batch_size} whole numbers, the indices of its sub-batch; this one returns "
+            f"{indices.dtype} {list(indices.shape)}"
+        )
+    return indices.astype(jnp.int32)
 
 
 def _check_finite(found: Terms) -> None:

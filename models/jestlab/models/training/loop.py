@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import math
 import time
@@ -15,8 +16,9 @@ import numpy as np
 
 from jestlab.models.config import Augmentation, Data, Evaluation, TrainConfig
 from jestlab.models.data import datasets
+from jestlab.models.data.concepts import concepts
 from jestlab.models.data.files import write_whole
-from jestlab.models.data.pipeline import training_batches
+from jestlab.models.data.pipeline import Later, training_batches
 from jestlab.models.data.tokenizer import ensure_tokenizer
 from jestlab.models.devices import Devices
 from jestlab.models.evaluation import Evaluator
@@ -49,6 +51,7 @@ def train(
     flops_per_example: float,
     tracker: Tracker,
     reference: Reference | None = None,
+    later_flops_per_example: float | None = None,
 ) -> bool:
     """Train, evaluate and checkpoint to the end of the schedule, from the newest checkpoint if there is one.
 
@@ -60,7 +63,8 @@ def train(
         data_cache: Folder of the data that are made from settings, shared by all runs.
         flops_per_example: Cost of one example seen, for `flops_total`.
         tracker: Receives metrics and scores.
-        reference: The finished reference run, if the selection scores with one.
+        reference: The finished reference run, if selection or loss looks at one.
+        later_flops_per_example: Cost of one example seen after `selection.until`; None for the same.
 
     Returns:
         True when the schedule is done, False when the tracker asked to stop; a checkpoint was saved then.
@@ -80,6 +84,12 @@ def train(
     if is_first():
         write_whole(directory / TOKENIZER, tokenizer.model)  # for runs that score with this one
     scorer = prepare(config, web, tokenizer, reference)
+    lookups = dict(scorer.lookups or {})
+    if config.selects and config.selection.looks_at_concepts(config.code):
+        lookups["concepts"] = concepts(web, config.selection.concepts).of
+    later = None
+    if config.selects and config.selecting_steps < config.total_steps:
+        later = Later(config.selecting_steps, config.batch_size, devices.rows(config.batch_size))
     batches = training_batches(
         web,
         filter=config.data.filter,
@@ -92,8 +102,9 @@ def train(
         flip=config.augmentation.flip,
         crop=config.augmentation.crop,
         reference_tokenizer=scorer.tokenizer,
-        lookups=scorer.lookups,
+        lookups=lookups,
         rows=devices.rows(config.super_batch_size),
+        later=later,
         threads=config.runtime.loader_threads,
         damaged_share=config.runtime.damaged_share,
         decoded_bytes=config.runtime.decoded_megabytes * 10**6,
@@ -107,6 +118,7 @@ def train(
     fresh = initial_state(config, initialize(config.model, model_key), selection_key)
     state = checkpoints.restore(devices.replicate(fresh), batches)
     step, total, b = int(state.step), config.total_steps, config.batch_size
+    spent = _Spent(flops_per_example, later_flops_per_example, later and later.first * b)
     marks = _Marks(config)
     composition = None
     if is_first() and config.selects and config.runtime.diagnostics.every_steps:
@@ -127,17 +139,18 @@ def train(
             size = marks.steps_from(step)
             with clock.waiting():
                 loaded = [next(batches) for _ in range(size)]
-            with clock.compiling() if stepper.compiles(size) else contextlib.nullcontext():
-                state, metrics = stepper(state, loaded)
+            selects = step < config.selecting_steps
+            with clock.compiling() if stepper.compiles(size, selects) else contextlib.nullcontext():
+                state, metrics = stepper(state, loaded, selects)
             step += size
             if not marks.at(step):
                 continue
 
             if is_first() and marks.records(step):
                 with clock.stopped():
-                    here = devices.rows(config.super_batch_size)
+                    here = devices.rows(config.super_batch_size if selects else b)
                     record(directory, step, _super_batch(metrics, loaded[-1]["index"], here))
-            seen, flops = step * b, step * b * flops_per_example
+            seen, flops = step * b, spent(step * b)
             values, trained = stepper.finite(metrics, step), clock.trained
             due = {name: values.pop(name) for name in _WHEN_DUE if name in values}
             logged: dict[str, float] = {}
@@ -198,7 +211,7 @@ def _kept_step(
     """Build the step, whose programs runs share that differ in what a program does not depend on.
 
     On one device a step is two programs, so that runs that choose otherwise, or longer, share the second;
-    unless the second needs what the first has computed.
+    unless the second needs what the first has computed, or a reference.
     """
     same = config.model_copy(
         update={
@@ -212,7 +225,7 @@ def _kept_step(
     said = same.model_dump(mode="json")
     del said["selection"]["reference"]  # a name
     theirs, own = scorer and scorer.config.model_dump(mode="json"), list(config.extensions())
-    if devices.count > 1 or steps > 1 or config.reuses_scoring:
+    if devices.count > 1 or steps > 1 or config.reuses_scoring or config.compares_with_reference:
         function: StepFunction = kept(
             build_step(same, scorer, devices, steps),
             ["step", said, theirs, steps],
@@ -246,14 +259,28 @@ def _super_batch(metrics: Metrics, examples: np.ndarray, rows: slice) -> SuperBa
         examples: int64 [k], global numbers of the candidates.
         rows: Which rows of the super-batch they are.
     """
-    if "scores" not in metrics:
-        return SuperBatch(
-            examples, np.full(len(examples), np.nan, np.float32), np.arange(len(examples), dtype=np.int32)
-        )
-    parts = sorted(metrics["scores"].addressable_shards, key=lambda part: part.index[-1].start or 0)
-    chosen = np.asarray(metrics["selected"].addressable_data(0)) - (rows.start or 0)
-    here = chosen[(chosen >= 0) & (chosen < len(examples))]
-    return SuperBatch(examples, np.concatenate([np.asarray(part.data) for part in parts]), here)
+    scores, here = np.full(len(examples), np.nan, np.float32), np.arange(len(examples), dtype=np.int32)
+    if "scores" in metrics:
+        parts = sorted(metrics["scores"].addressable_shards, key=lambda part: part.index[-1].start or 0)
+        scores = np.concatenate([np.asarray(part.data) for part in parts])
+    if "selected" in metrics:
+        chosen = np.asarray(metrics["selected"].addressable_data(0)) - (rows.start or 0)
+        here = chosen[(chosen >= 0) & (chosen < len(examples))]
+    return SuperBatch(examples, scores, here)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Spent:
+    """What training has cost, from the number of examples seen."""
+
+    per_example: float
+    later: float | None
+    until: int | None
+
+    def __call__(self, seen: int) -> float:
+        if self.until is None or self.later is None or seen <= self.until:
+            return seen * self.per_example
+        return self.until * self.per_example + (seen - self.until) * self.later
 
 
 class _Stepper:
@@ -269,16 +296,32 @@ class _Stepper:
         self._devices = devices
         self._reference = reference
         sizes = {1, config.runtime.steps_per_dispatch}
-        self._functions = {n: _kept_step(config, scorer, devices, n) for n in sizes}
+        uniform = config.selection.model_copy(update={"rule": "uniform"})
+        of_phases = {True: config} if config.selecting_steps else {}
+        if config.selecting_steps < config.total_steps:
+            of_phases[False] = config.model_copy(update={"selection": uniform})
+        self._functions = {
+            (n, selects): _kept_step(phase, scorer, devices, n)
+            for selects, phase in of_phases.items()
+            for n in sizes
+        }
         self._watched: list[dict[str, jax.Array]] = []
-        self._compiled: set[int] = set()
+        self._compiled: set[tuple[int, bool]] = set()
 
-    def compiles(self, steps: int) -> bool:
-        """Return whether a call for so many steps will compile its function first."""
-        return steps not in self._compiled
+    def compiles(self, steps: int, selects: bool) -> bool:
+        """Return whether a call for so many steps, selecting or not, will compile its function first."""
+        return (steps, selects) not in self._compiled
 
-    def __call__(self, state: TrainState, batches: list[dict[str, np.ndarray]]) -> tuple[TrainState, Metrics]:
-        """Take one step per batch; returns at once while the devices go on computing."""
+    def __call__(
+        self, state: TrainState, batches: list[dict[str, np.ndarray]], selects: bool
+    ) -> tuple[TrainState, Metrics]:
+        """Take one step per batch; returns at once while the devices go on computing.
+
+        Args:
+            state: What was learned so far.
+            batches: Super-batches, or what is trained on as it is.
+            selects: Whether sub-batches are selected.
+        """
         names = [name for name in batches[0] if name not in _OF_THE_HOST]
         if state.recent is not None:
             names.append("index")
@@ -289,8 +332,9 @@ class _Stepper:
         else:
             stacked = {name: np.stack([batch[name] for batch in batches]) for name in names}
             arrays = self._devices.split(stacked, axis=1)
-        state, metrics = self._functions[len(batches)](state, arrays, self._reference)
-        self._compiled.add(len(batches))
+        program = (len(batches), selects)
+        state, metrics = self._functions[program](state, arrays, self._reference)
+        self._compiled.add(program)
         self._watched.append({name: metrics[name] for name in _WATCHED if name in metrics})
         return state, metrics if len(batches) == 1 else {name: value[-1] for name, value in metrics.items()}
 
@@ -308,7 +352,9 @@ class _Stepper:
         watched, self._watched = self._watched, []
         found = []
         for name, what in _WATCHED.items():
-            values = np.concatenate([np.zeros(0), *(np.atleast_1d(m[name]) for m in watched if name in m)])
+            # Calls without a metric count as steps all the same.
+            taken = [np.atleast_1d(m.get(name, np.zeros_like(m["loss"]))) for m in watched]
+            values = np.concatenate([np.zeros(0), *taken])
             for place in np.flatnonzero(~np.isfinite(values))[:1].tolist():
                 where = step - len(values) + 1 + place
                 found.append((where, f"{name} is {values[place]} at step {where}: {what}"))
@@ -363,7 +409,9 @@ class _Marks:
 
     def steps_from(self, step: int) -> int:
         """Return how many steps to take in one call."""
-        whole = step % self._size == 0 and not any(self.at(s) for s in range(step + 1, step + self._size))
+        inner = range(step + 1, step + self._size)
+        whole = step % self._size == 0 and self._config.selecting_steps not in inner
+        whole = whole and not any(self.at(s) for s in inner)
         return self._size if whole else 1
 
 

@@ -35,8 +35,8 @@ from jestlab.models.config import Selection, TrainConfig
 from jestlab.models.config.train import LOSSES
 from jestlab.models.devices import AXIS, Devices, take_rows
 from jestlab.models.extensions import Own
-from jestlab.models.losses import loss_function
-from jestlab.models.selection import RULES, Selected, select
+from jestlab.models.losses import loss_function, takes_reference
+from jestlab.models.selection import RULES, Selected, by_concepts, select
 from jestlab.models.selection.fused import best_sums
 from jestlab.models.selection.sampling import Candidates
 from jestlab.models.selection.scores import CRITERIA
@@ -57,7 +57,11 @@ from jestlab.models.two_towers import (
 Batch = dict[str, jax.Array]
 """`image` uint8 [B, h, w, 3], `text` int32 [B, L]; for a reference that reads otherwise `reference_text`
 int32 [B, L']; for a cached one `reference_image_embedding` and `reference_text_embedding` float32 [B, E];
-with selection `index` uint32 [B], the examples' global numbers."""
+with selection `index` uint32 [B], the examples' global numbers; for a rule that looks at concepts `concepts`
+int32 [B, K], the numbers of each example's concepts, then −1."""
+
+_EMBEDDED = ("reference_image_embedding", "reference_text_embedding")
+_OF_REFERENCE = ("reference_text", *_EMBEDDED)
 
 RECENT_STEPS = 16
 """Number of steps whose sub-batches a state remembers: that of step s is in row s mod this number."""
@@ -125,6 +129,7 @@ def build_step(
         over chunks (a rule of one's own may not tell), with diagnostics `score_sub_batch`, the score of the
         sub-batch as a whole, which holds at steps where they are due; `selected`, int32 [b], the positions
         in the super-batch that were trained on, as drawn; and `scores`, float32 [B], each pair's own score.
+        A rule that looks at concepts alone has `selected` and no scores.
 
     Raises:
         ValueError: `runtime.microbatches` does not divide what a device trains on, `runtime.reuse_scoring` is
@@ -227,8 +232,10 @@ class _Step:
         )
         self.devices = devices.count
         loss: str | Own = config.loss
+        self.compares = False
         if config.loss not in LOSSES:
             loss = Own.load("loss", config.loss, config.loss_options)
+            self.compares = takes_reference(loss)
         self.loss = loss_function(loss, devices.count, AXIS)
         self.rule, self.criterion = chosen_by(config.selection)
         self.view = approximate_view(config)
@@ -248,13 +255,15 @@ class _Step:
                 "chosen, and what was kept of them, may be on any: set it to false"
             )
         self.full, self.approximate = spread(each // self.microbatches, approximate // self.microbatches)
+        self.order = np.concatenate([self.full, self.approximate])
 
     def __call__(
         self, state: TrainState, batch: Batch, reference_parameters: Parameters | None
     ) -> tuple[TrainState, tuple[Metrics, Metrics]]:
         total_steps = self.config.total_steps
         if not self.config.selects:
-            state, metrics = self.learn(state, batch, total_steps)
+            reference = self._reference_embeddings(reference_parameters, batch) if self.compares else None
+            state, metrics = self.learn(state, batch, total_steps, reference=reference)
             return state, (metrics, {})
         kept = learner_z = None
         if self.reuses:
@@ -268,11 +277,12 @@ class _Step:
         recent, sub_batch, choice, of_rows = self.choose(state, batch, reference_parameters, learner_z)
         selected = choice.pop("selected")
         state = state._replace(recent=recent)
+        reference = self._reference_embeddings(reference_parameters, sub_batch) if self.compares else None
         if kept is None:
-            state, metrics = self.learn(state, sub_batch, total_steps, choice)
+            state, metrics = self.learn(state, sub_batch, total_steps, choice, reference)
         else:
             state, metrics = self._update(
-                state, self._learned_from(kept, state, selected), total_steps, choice
+                state, self._learned_from(kept, state, selected, reference), total_steps, choice
             )
         return state, (metrics | {"selected": selected}, of_rows)
 
@@ -292,7 +302,8 @@ class _Step:
             learner_z: The learner's embeddings of the super-batch; None: they are computed, if they score.
 
         Returns:
-            The state's `recent` after the step; the sub-batch; `selected`, and this device's shares of the
+            The state's `recent` after the step; the sub-batch, with the reference's embeddings of it if it
+            was scored by them and the loss looks at them, too; `selected`, and this device's shares of the
             other metrics of the choice; and `scores` of this device's rows.
         """
         if state.recent is None:
@@ -303,10 +314,20 @@ class _Step:
             learner_z = self._embed(
                 self.model, state.parameters, batch["image"], batch["text"], self.scoring_view, keys
             )
-        selected = self._select(state, learner_z, reference_parameters, batch, selection_key)
+        reference_z = None
+        if self.config.scores_reference:
+            reference_z = self._reference_embeddings(reference_parameters, batch)
+        selected = self._select(state, learner_z, reference_z, batch, selection_key)
         chosen, numbers = self._agreed(selected.indices, batch["index"])
         recent = state.recent.at[state.step % RECENT_STEPS].set(numbers)
-        sub_batch = take_rows({name: batch[name] for name in ("image", "text")}, chosen, AXIS)
+        rows = {name: batch[name] for name in ("image", "text")}
+        if self.compares:
+            rows |= {name: batch[name] for name in _OF_REFERENCE if name in batch}
+            if reference_z is not None:
+                rows |= dict(zip(_EMBEDDED, (reference_z.image, reference_z.text), strict=True))
+        sub_batch = take_rows(rows, chosen, AXIS)
+        if not len(selected.own):
+            return recent, sub_batch, {"selected": chosen}, {}
         shares = self._shares_of_scores(selected, chosen) | {"selected": chosen}
         return recent, sub_batch, shares, {"scores": selected.own}
 
@@ -316,6 +337,7 @@ class _Step:
         batch: Batch,
         total_steps: int | jax.Array,
         shares: Metrics | None = None,
+        reference: Embeddings | None = None,
     ) -> tuple[TrainState, Metrics]:
         """Train on a sub-batch.
 
@@ -324,10 +346,13 @@ class _Step:
             batch: The sub-batch.
             total_steps: The length of the learning rate's schedule, int32 [].
             shares: This device's shares of further metrics, to be summed with the rest.
+            reference: The reference's embeddings of the sub-batch, if the loss looks at them.
         """
         _, _, training_key = self._keys(state)
         keys = self._patch_keys(training_key, batch["image"].shape[0])
-        learned = self._loss_and_gradients(state.parameters, (batch["image"], batch["text"], keys))
+        learned = self._loss_and_gradients(
+            state.parameters, (batch["image"], batch["text"], keys), self._as_mixed(reference)
+        )
         return self._update(state, learned, total_steps, shares)
 
     def _update(
@@ -361,14 +386,22 @@ class _Step:
         self,
         state: TrainState,
         learner_z: Embeddings | None,
-        reference_parameters: Parameters | None,
+        reference_z: Embeddings | None,
         batch: Batch,
         key: jax.Array,
     ) -> Selected:
-        reference_z = None
-        if self.config.needs_reference:
-            reference_z = self._reference_embeddings(reference_parameters, batch)
         settings = self.config.selection
+        concepts = None
+        if "concepts" in batch:
+            concepts = self._everyones(batch["concepts"])
+            # No other message is sent before this one is here.
+            learner_z, reference_z, concepts = jax.lax.optimization_barrier(
+                (learner_z, reference_z, concepts)
+            )
+        if not settings.scores(self.config.code):
+            if concepts is None or isinstance(self.rule, str):
+                raise ValueError(f"rule {settings.rule} looks at concepts, and there are none")
+            return by_concepts(key, concepts, self.rule, batch_size=self.config.batch_size)
         return jax.lax.stop_gradient(
             select(
                 key,
@@ -384,8 +417,17 @@ class _Step:
                 axis=AXIS,
                 trace=self.config.diagnoses(state.step + 1),
                 sums=self.sums,
+                concepts=concepts,
             )
         )
+
+    def _everyones(self, rows: jax.Array) -> jax.Array:
+        """Return the rows of all devices, int32 [B, …] for int32 [R, …], the same on each, in one message."""
+        count = rows.shape[0]
+        whole = jnp.zeros((count * self.devices, *rows.shape[1:]), rows.dtype)
+        mine = jax.lax.dynamic_update_slice_in_dim(whole, rows, jax.lax.axis_index(AXIS) * count, 0)
+        everyones: jax.Array = jax.lax.psum(mine, AXIS)
+        return everyones
 
     def _agreed(self, chosen: jax.Array, numbers: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Agree on the choice among all devices: positions int32 [b] and global numbers uint32 [b].
@@ -414,10 +456,11 @@ class _Step:
         return shares
 
     def _reference_embeddings(self, parameters: Parameters | None, batch: Batch) -> Embeddings:
+        """Embed a batch by the reference; what of it is embedded already is taken as it is."""
         if parameters is None:
-            raise ValueError("selection needs a reference, but none was given")
-        if self.reference is None:
-            image, text = batch["reference_image_embedding"], batch["reference_text_embedding"]
+            raise ValueError("a reference is needed, but none was given")
+        if self.reference is None or _EMBEDDED[0] in batch:
+            image, text = (batch[name] for name in _EMBEDDED)
             return Embeddings(image, text, *temperature_and_bias(parameters))
         text = batch.get("reference_text", batch["text"])
         return self._embed(self.reference, parameters, batch["image"], text, FULL, None)
@@ -442,7 +485,10 @@ class _Step:
         return Embeddings(image, text, *temperature_and_bias(parameters))
 
     def _loss_and_gradients(
-        self, parameters: Parameters, rows: tuple[jax.Array, jax.Array, jax.Array | None]
+        self,
+        parameters: Parameters,
+        rows: tuple[jax.Array, jax.Array, jax.Array | None],
+        reference: Embeddings | None = None,
     ) -> tuple[jax.Array, Parameters]:
         """Compute this device's shares of both: summed over devices, they are the sub-batch's.
 
@@ -453,14 +499,16 @@ class _Step:
         parameters = self._varying(parameters)
         if self.microbatches == 1:
             loss, gradients = jax.value_and_grad(
-                lambda p: self.loss(Embeddings(*self._mixed(p, rows), *temperature_and_bias(p)))
+                lambda p: self._compared(
+                    Embeddings(*self._mixed(p, rows), *temperature_and_bias(p)), reference
+                )
             )(parameters)
             return loss, gradients
 
         parts = jax.tree.map(lambda x: x.reshape(self.microbatches, -1, *x.shape[1:]), rows)
         image, text = jax.lax.map(lambda part: self._mixed(parameters, part), parts)
         loss, (image_gradient, text_gradient, scalar_gradients) = self._loss_of(
-            parameters, _joined(image), _joined(text)
+            parameters, _joined(image), _joined(text), reference
         )
         cotangents = tuple(z.reshape(image.shape) for z in (image_gradient, text_gradient))
 
@@ -477,25 +525,43 @@ class _Step:
         return loss, gradients
 
     def _learned_from(
-        self, kept: KeptPass, state: TrainState, chosen: jax.Array
+        self, kept: KeptPass, state: TrainState, chosen: jax.Array, reference: Embeddings | None
     ) -> tuple[jax.Array, Parameters]:
         """Compute loss and gradients of the chosen rows from the pass that scored them."""
         image, text = (z[chosen] for z in kept.outputs)
-        loss, (*cotangents, scalar_gradients) = self._loss_of(self._varying(state.parameters), image, text)
+        loss, (*cotangents, scalar_gradients) = self._loss_of(
+            self._varying(state.parameters), image, text, reference
+        )
         gradients = kept.gradient(chosen, tuple(cotangents))
         # The towers depend on neither t nor b.
         return loss, gradients | scalar_gradients
 
     def _loss_of(
-        self, parameters: Parameters, image: jax.Array, text: jax.Array
+        self, parameters: Parameters, image: jax.Array, text: jax.Array, reference: Embeddings | None
     ) -> tuple[jax.Array, tuple[jax.Array, jax.Array, Parameters]]:
         """Compute the loss of embeddings, and its gradients with respect to them and to t and b."""
         scalars = {name: parameters[name] for name in ("t", "b")}
         found: tuple[jax.Array, tuple[jax.Array, jax.Array, Parameters]] = jax.value_and_grad(
-            lambda image, text, p: self.loss(Embeddings(image, text, *temperature_and_bias(p))),
+            lambda image, text, p: self._compared(
+                Embeddings(image, text, *temperature_and_bias(p)), reference
+            ),
             argnums=(0, 1, 2),
         )(image, text, scalars)
         return found
+
+    def _compared(self, z: Embeddings, reference: Embeddings | None) -> jax.Array:
+        """Compute the loss, by the reference's embeddings, too, if it looks at them."""
+        return self.loss(z) if reference is None else self.loss(z, reference=reference)
+
+    def _as_mixed(self, reference: Embeddings | None) -> Embeddings | None:
+        """Return the reference's embeddings in the order in which `_mixed` has the learner's."""
+        if reference is None or not len(self.approximate):
+            return reference
+
+        def ordered(z: jax.Array) -> jax.Array:
+            return _joined(z.reshape(self.microbatches, -1, *z.shape[1:])[:, self.order])
+
+        return reference._replace(image=ordered(reference.image), text=ordered(reference.text))
 
     def _varying(self, parameters: Parameters) -> Parameters:
         """Return the parameters as each device has a gradient of its own of."""
@@ -528,8 +594,9 @@ class _Step:
         views = ((self.full, FULL), (self.approximate, self.view))
         parts = [(positions, view) for positions, view in views if len(positions)]
         image = jnp.concatenate([seen(positions, view) for positions, view in parts])
-        order = np.concatenate([positions for positions, _ in parts])
-        text: Any = self.model.apply({"params": parameters}, tokens[order], method=TwoTowerModel.embed_texts)
+        text: Any = self.model.apply(
+            {"params": parameters}, tokens[self.order], method=TwoTowerModel.embed_texts
+        )
         return image, jnp.asarray(text)
 
     def _patch_keys(self, key: jax.Array, rows: int) -> jax.Array | None:

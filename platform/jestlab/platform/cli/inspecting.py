@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from jestlab.models.data.benchmarks import classification, datasets_in, retrieval
-from jestlab.models.data.curation import load_metadata, metadata_columns, select
+from jestlab.models.data.curation import select
 from jestlab.models.data.files import shard_files
+from jestlab.models.data.metadata import load_metadata, metadata_columns
 from jestlab.models.data.shards import ShardSource
 from jestlab.platform.cli.output import Block, counted, table
 from jestlab.platform.launch.logs import one_line

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import itertools
 import math
 import tempfile
@@ -16,7 +17,8 @@ import numpy as np
 
 from jestlab.models.config import TextTower, VisionTower
 from jestlab.models.evaluated import EvaluatedModel, scores_of
-from jestlab.models.selection import Criterion, select
+from jestlab.models.losses import takes_reference
+from jestlab.models.selection import Criterion, by_concepts, select
 from jestlab.models.two_towers import Embeddings
 
 _PAIRS = 48  # of the super-batches that rules are tried on
@@ -65,8 +67,10 @@ def check_criterion(criterion: Callable[..., Any], **options: Any) -> None:
 def check_rule(rule: Callable[..., Any], **options: Any) -> None:
     """Check a selection rule: `rule(key, batch, *, batch_size, gain, …)` → b distinct indices.
 
-    Checked: for sub-batches of 1, 12, 47 and all of 48 pairs, by either loss, it returns that many distinct
-    indices of the super-batch, and the same ones for the same key. Its `flops`, if it has them, are a number.
+    One that takes `concepts` gets them, of up to four a candidate; one that does not take `batch` gets no
+    scores. Checked: for sub-batches of 1, 12, 47 and all of 48 pairs, by either loss, it returns that many
+    distinct indices of the super-batch, and the same ones for the same key. Its `flops`, if it has them, are
+    a number.
 
     Args:
         rule: The function.
@@ -77,9 +81,18 @@ def check_rule(rule: Callable[..., Any], **options: Any) -> None:
     """
     bound = functools.partial(rule, **options)
     learner, reference = _pairs(_PAIRS, 16, 0), _pairs(_PAIRS, 8, 1)
+    takes = inspect.signature(rule).parameters
+    tags = np.sort(np.random.default_rng(1).integers(-1, 12, (_PAIRS, 4)), axis=1)[:, ::-1]
+    concepts = jnp.asarray(tags, jnp.int32)
     chosen_by = functools.partial(select, jax.random.key(3), learner, reference, rule=bound, gain=10.0)
+    if "concepts" in takes:
+        chosen_by = functools.partial(chosen_by, concepts=concepts)
     for loss, b in itertools.product(("sigmoid", "softmax"), _SUB_BATCHES):
-        chosen = [np.asarray(_called(chosen_by, "rule", batch_size=b, loss=loss).indices) for _ in range(2)]
+        if "batch" in takes:
+            choose = functools.partial(chosen_by, batch_size=b, loss=loss)
+        else:
+            choose = functools.partial(by_concepts, jax.random.key(3), concepts, bound, batch_size=b)
+        chosen = [np.asarray(_called(choose, "rule").indices) for _ in range(2)]
         first, again = chosen
         assert len(set(first.tolist())) == b, (
             f"a rule must choose {b} distinct examples: this one chose {len(set(first.tolist()))}"
@@ -95,11 +108,12 @@ def check_rule(rule: Callable[..., Any], **options: Any) -> None:
         )
 
 
-def check_loss(loss: Callable[..., Any], **options: Any) -> None:
+def check_loss(loss: Callable[..., Any], /, **options: Any) -> None:
     """Check a contrastive loss: a function of the `Embeddings` of a batch → float32 [].
 
-    Checked: it is one finite number with finite gradients that are not all zero; the order of the pairs does
-    not matter; it is lower where pairs match than where they are shuffled.
+    One that takes `reference` gets the embeddings of a reference by which the pairs match. Checked: it is one
+    finite number with finite gradients that are not all zero; the order of the pairs does not matter; it is
+    lower where pairs match than where they are shuffled.
 
     Args:
         loss: The function.
@@ -108,7 +122,15 @@ def check_loss(loss: Callable[..., Any], **options: Any) -> None:
     Raises:
         AssertionError: It is no such loss; the message says why.
     """
-    bound = functools.partial(loss, **options)
+    theirs = _pairs(32, 8, 3)
+    compares = takes_reference(loss)
+
+    def bound(z: Embeddings, order: Any = slice(None)) -> Any:
+        if not compares:
+            return loss(z, **options)
+        reference = theirs._replace(image=theirs.image[order], text=theirs.image[order])
+        return loss(z, reference=reference, **options)
+
     z = _pairs(32, 16, 2)
     value, gradient = _called(jax.jit(jax.value_and_grad(bound)), "loss", z)
     assert value.dtype == jnp.float32, f"a loss must be float32, not {value.dtype}"
@@ -117,7 +139,7 @@ def check_loss(loss: Callable[..., Any], **options: Any) -> None:
     assert all(bool(jnp.isfinite(leaf).all()) for leaf in leaves), "the gradient of a loss must be finite"
     assert any(bool((leaf != 0).any()) for leaf in leaves), "the gradient of the loss is zero: nothing trains"
     order = np.random.default_rng(0).permutation(32)
-    moved = float(bound(z._replace(image=z.image[order], text=z.text[order])))
+    moved = float(bound(z._replace(image=z.image[order], text=z.text[order]), order))
     assert np.isclose(moved, float(value), rtol=1e-4), (
         f"a loss must not depend on the order of the pairs: {float(value):g} became {moved:g}"
     )

@@ -36,12 +36,13 @@ def run_train(config: TrainConfig, context: RunContext) -> None:
     check_criteria(config)
     role = pricing.TRAIN_REFERENCE
     reference = _reference(context.needs[role], role) if config.needs_reference else None
-    per_example = pricing.cost(config, reference.model if reference else None, examples=1.0)
+    step = pricing.step_of(config, reference.model if reference else None)
     finished = train(
         config,
         directory=context.directory,
         data_cache=context.cache,
-        flops_per_example=per_example.total(),
+        flops_per_example=step.selecting.cost().total(),
+        later_flops_per_example=step.reading.cost().total(),
         tracker=context,
         reference=reference,
     )

@@ -71,7 +71,7 @@ def _check_columns(data: Data, folder: Path, contents: Contents) -> None:
 def _check_counted(
     config: TrainConfig | EmbedConfig | DiagnoseConfig, folder: Path | None, contents: Contents
 ) -> None:
-    """Raise UserError if the selected are to be counted by columns that metadata lack.
+    """Raise UserError if the selected are to be counted, or chosen, by columns that metadata lack.
 
     The columns that are meant where none are given may be missing: few data have them.
     """
@@ -83,10 +83,14 @@ def _check_counted(
         place, columns = "columns", config.columns if "columns" in config.model_fields_set else ()
     else:
         return
-    known = SHAPES_COLUMNS if folder is None or not columns else contents.columns(folder)
-    if missing := missing_column(columns, known):
-        where = "the synthetic web" if folder is None else str(folder)
-        raise UserError(f"{place}: {where} has no metadata {missing}")
+    asked = {place: columns}
+    if isinstance(config, TrainConfig) and config.selects and config.selection.looks_at_concepts(config.code):
+        asked["selection.concepts"] = config.selection.concepts
+    known = SHAPES_COLUMNS if folder is None or not any(asked.values()) else contents.columns(folder)
+    for place, columns in asked.items():
+        if missing := missing_column(columns, known):
+            where = "the synthetic web" if folder is None else str(folder)
+            raise UserError(f"{place}: {where} has no metadata {missing}")
 
 
 def _check_size(config: TrainConfig | EmbedConfig | DiagnoseConfig, count: int | None, what: str) -> None:

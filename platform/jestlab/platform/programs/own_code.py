@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +13,13 @@ from jestlab.models.extensions import references
 from jestlab.platform.errors import UserError, dotted
 from jestlab.platform.programs.program import Contents
 
-_GIVEN = {
-    "rule": ("key", "batch", "batch_size", "gain"),
-    "criterion": ("learner", "reference"),
-    "loss": ("z",),
-    "evaluation": ("model",),
-    "reader": ("path",),
-    "tower": ("config",),
-}
-"""What jestlab itself gives to code of each kind, besides its options."""
-
 
 def described(config: Extended, contents: Contents) -> dict[str, Code]:
     """Return the code that a config names, as it is now.
 
     Raises:
-        UserError: There is no such code, it does not take its options, or a criterion that looks at the
-            reference has none. The field is named.
+        UserError: There is no such code, it does not take its options, or it looks at what the run does not
+            have, such as a reference. The field is named.
     """
     found: dict[str, Code] = {}
     for extension in config.extensions():
@@ -40,11 +29,9 @@ def described(config: Extended, contents: Contents) -> dict[str, Code]:
             if file.suffix == ".py" and contents.passes_over(file, "file of code"):
                 continue
             references.check(reference)
-            parameters = parameters_of(reference)
-            uses = None
-            if extension.kind == "criterion" and parameters is not None:
-                uses = tuple(name for name in ("learner", "reference") if name in parameters)
-            _check_reference(config, extension, uses)
+            parameters = references.parameters_of(reference)
+            uses = extensions.uses(extension.kind, extension.name)
+            _check_inputs(config, extension, uses)
             if parameters is not None:
                 _check_options(extension, parameters)
             found[extension.name] = Code(digest=extensions.digest(reference), uses=uses)
@@ -103,26 +90,32 @@ def files_of(config: Mapping[str, Any]) -> Iterator[Path]:
             yield file
 
 
-def _check_reference(config: Any, extension: Extension, uses: Iterable[str] | None) -> None:
-    """Raise ValueError if a criterion looks at the reference and there is none, or at no model."""
-    if extension.kind != "criterion" or uses is None:
+def _check_inputs(config: Any, extension: Extension, uses: Collection[str] | None) -> None:
+    """Raise ValueError if code looks at a reference or at concepts that the run has not, or at nothing."""
+    if uses is None:
         return
-    heads = extension.path[:-1]
-    section = getattr(config, heads[0]) if heads else config
-    where = dotted((*heads, "reference"))
-    if "reference" in uses and section.reference is None:
-        raise ValueError(f"{extension.name} looks at the reference: set {where}")
-    if not uses:
+    name, kind = extension.name, extension.kind
+    section = getattr(config, "selection", config)
+    where = "selection.reference" if section is not config else "reference"
+    if kind in ("criterion", "loss") and "reference" in uses and section.reference is None:
+        raise ValueError(f"{name} looks at the reference: set {where}")
+    if kind == "criterion" and not uses:
         raise ValueError(
-            f"{extension.name} takes neither `learner` nor `reference`: a "
+            f"{name} takes neither `learner` nor `reference`: a "
             "criterion is a function of the losses of one or both"
         )
+    if kind == "rule" and "concepts" in uses and not section.concepts:
+        raise ValueError(
+            f"{name} looks at concepts: set selection.concepts to the columns of metadata that hold them"
+        )
+    if kind == "rule" and not {"batch", "concepts"} & set(uses):
+        raise ValueError(f"{name} takes neither `batch` nor `concepts`: a rule chooses by one or both")
 
 
 def _check_options(extension: Extension, parameters: Mapping[str, bool]) -> None:
     """Raise ValueError if a function does not take an option, or an option that it needs is not given."""
     place = dotted((*extension.path[:-1], _OPTIONS_OF.get(extension.path[-1], "options")))
-    given = _GIVEN.get(extension.kind, ())
+    given = extensions.GIVEN[extension.kind]
     own = {name: has_default for name, has_default in parameters.items() if name not in given}
     check_options(extension.name, own, extension.options, place)
 
@@ -132,7 +125,7 @@ def check_options(name: str, parameters: Mapping[str, bool], options: Iterable[s
 
     Args:
         name: Of the function.
-        parameters: Those that jestlab does not give, as of `parameters_of`.
+        parameters: Those that jestlab does not give, as of `references.parameters_of`.
         options: Names of the options.
         place: Where options are given, in words.
     """
@@ -148,29 +141,3 @@ def check_options(name: str, parameters: Mapping[str, bool], options: Iterable[s
 
 
 _OPTIONS_OF = {"rule": "rule_options", "criterion": "criterion_options", "loss": "loss_options"}
-
-
-def parameters_of(reference: str) -> dict[str, bool] | None:
-    """Read the parameters of a function from its source: name → whether it has a default; `**` for any.
-
-    Returns:
-        None where they cannot be read: a class, a function made by another, a name that is imported.
-    """
-    file = references.file_of(reference)
-    name = reference.rpartition(":")[2]
-    if file is None or "." in name:
-        return None
-    defined = [
-        node
-        for node in references.parsed(file).body
-        if isinstance(node, ast.FunctionDef) and node.name == name and not node.decorator_list
-    ]
-    if len(defined) != 1:
-        return None
-    given = defined[0].args
-    plain = [*given.posonlyargs, *given.args]
-    found = {arg.arg: i >= len(plain) - len(given.defaults) for i, arg in enumerate(plain)}
-    found |= {
-        arg.arg: default is not None for arg, default in zip(given.kwonlyargs, given.kw_defaults, strict=True)
-    }
-    return found | ({"**": True} if given.kwarg else {})

@@ -22,6 +22,7 @@ from jestlab.models.config import (
     VisionTower,
     WeightsConfig,
 )
+from jestlab.models.config.train import LOSSES
 from jestlab.platform.errors import UserError
 from jestlab.platform.programs.program import Config, Price
 
@@ -100,6 +101,23 @@ def _own_rule(config: TrainConfig, dims: Sequence[int]) -> float:
     return _counted("selection.rule", selection.rule, count, **options)
 
 
+def _own_loss(config: TrainConfig, reference: TwoTowers | None) -> float | None:
+    """Compute the FLOPs of a loss that is not built in; None if it tells none."""
+    if config.loss in LOSSES:
+        return None
+    try:
+        count = costs.LOSSES.get(config.loss) or getattr(extensions.load("loss", config.loss), "flops", None)
+    except ValueError as error:
+        raise UserError(f"loss: {error}") from None
+    if not callable(count):
+        return None
+    sizes = {"batch_size": config.batch_size, "embedding_dim": config.model.embedding_dim}
+    if config.compares_with_reference:
+        sizes["reference_dim"] = (reference or config.model).embedding_dim
+    options = {} if config.loss in costs.LOSSES else config.loss_options
+    return _counted("loss", config.loss, count, **sizes, **options)
+
+
 def _counted(place: str, name: str, count: Callable[..., Any], *args: Any, **kwargs: Any) -> float:
     """Call the `flops` of code of one's own; UserError, which names the place, if it fails."""
     try:
@@ -127,7 +145,7 @@ def step_of(config: TrainConfig, reference: TwoTowers | None) -> Step:
     dims = []
     if config.scores_learner:
         dims.append(config.model.embedding_dim)
-    if config.needs_reference:
+    if config.scores_reference:
         dims.append((reference or config.model).embedding_dim)
     is_own = config.selects and config.selection.rule not in RULES
     return costs.Step(
@@ -139,12 +157,16 @@ def step_of(config: TrainConfig, reference: TwoTowers | None) -> Step:
         approximate_share=config.approximate_size / config.batch_size,
         scoring=scoring,
         reference=forward(reference) if reference and config.needs_reference else None,
+        reference_scores=config.scores_reference,
+        compares=config.compares_with_reference,
+        own_loss=_own_loss(config, reference),
         rule="independent" if is_own else config.selection.rule,
         own_rule=_own_rule(config, dims) if is_own else 0.0,
         chunks=config.selection.chunks,
         sweeps=config.selection.sweeps,
         scored_dims=tuple(dims),
         reuses=config.reuses_scoring,
+        selecting_share=config.selecting_steps / config.total_steps if config.selects else 1.0,
     )
 
 

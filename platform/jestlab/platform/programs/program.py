@@ -149,7 +149,7 @@ class Contents:
     def columns(self, folder: Path) -> list[str]:
         """Return the names of the metadata columns of a folder of shards."""
         if folder not in self._columns:
-            from jestlab.models.data.curation import metadata_columns  # imports NumPy
+            from jestlab.models.data.metadata import metadata_columns  # imports NumPy
 
             self._columns[folder] = metadata_columns(folder)
         return self._columns[folder]

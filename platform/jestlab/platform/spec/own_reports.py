@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from jestlab.models import extensions
 from jestlab.models.extensions import references
 from jestlab.platform.errors import SpecError, within
-from jestlab.platform.programs.own_code import check_options, parameters_of
+from jestlab.platform.programs.own_code import check_options
 from jestlab.platform.spec.config_tree import STUDIES
 from jestlab.platform.spec.reports import REPORTS, TableName, own_code
 from jestlab.platform.spec.schema import Study
@@ -53,7 +53,7 @@ def check_code(kind: Kind, name: str, options: Mapping[str, Any], place: str) ->
     """
     reference = extensions.reference_of(kind, name)
     references.check(reference)
-    if (parameters := parameters_of(reference)) is not None:
+    if (parameters := references.parameters_of(reference)) is not None:
         check_options(name, dict([*parameters.items()][1:]), options, place)  # the first gets the results
 
 

@@ -14,11 +14,11 @@ from tests.models.support.icon_packages import icon_set, of_names
 
 from jestlab.models.data import datasets
 from jestlab.models.data.benchmarks import load_benchmark
-from jestlab.models.data.curation import load_metadata
 from jestlab.models.data.icons import captions
 from jestlab.models.data.icons.make import Icons, is_made, packages_folder
 from jestlab.models.data.icons.sets import IconSet
 from jestlab.models.data.images import decode
+from jestlab.models.data.metadata import load_metadata
 from jestlab.models.data.shards import ShardSource
 
 FOOD = [f"dish-{i}" for i in range(40)]

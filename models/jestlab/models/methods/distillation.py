@@ -1,0 +1,53 @@
+"""Softmax distillation beside a contrastive loss (Udandarao et al., 2025, arXiv:2411.18674).
+
+    L = L_contrastive(θ) + λ L_dist,
+    L_dist = −1/(2b) Σ_i Σ_j [ p*_ij log p_ij + q*_ij log q_ij ]
+
+where p_ij = softmax_j(s_ij) over the texts j of a batch, q_ij = softmax_j(s_ji) over its images, both by the
+learner, and p*, q* are the same by the reference, each model by its own temperature. Under uniform selection
+this is the paper's Softmax-KD, under joint selection by the same reference ACED in its variant ACIDistill,
+which selects one batch for both terms.
+
+Letters: b batch, s_ij = t z^im_i · z^txt_j, λ weight of the distillation.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from jestlab.models.losses import loss_function
+from jestlab.models.two_towers import Embeddings
+
+
+def distilled(
+    z: Embeddings, reference: Embeddings, *, weight: float = 1.0, loss: str = "sigmoid"
+) -> jax.Array:
+    """Compute the contrastive loss plus the weighted distillation from the reference, float32 [].
+
+    Args:
+        z: The learner's embeddings of b pairs.
+        reference: The reference's of the same pairs, at any width; no gradient reaches them.
+        weight: λ.
+        loss: The contrastive loss, "sigmoid" or "softmax".
+
+    Raises:
+        ValueError: An unknown loss.
+    """
+    contrastive = loss_function(loss, 1, "")(z)
+    return contrastive + weight * distillation_loss(z, reference)
+
+
+def distillation_loss(z: Embeddings, reference: Embeddings) -> jax.Array:
+    """Compute L_dist, the cross-entropy of the learner's matching from the reference's, float32 []."""
+    logits, targets = _logits(z), jax.lax.stop_gradient(_logits(reference))
+    crossed = [
+        -jnp.sum(jax.nn.softmax(targets, axis) * jax.nn.log_softmax(logits, axis), axis) for axis in (1, 0)
+    ]
+    return 0.5 * (crossed[0].mean() + crossed[1].mean())
+
+
+def _logits(z: Embeddings) -> jax.Array:
+    """Return s, float32 [b, b]; rows are images. The bias cancels in every softmax."""
+    products = jnp.dot(z.image, z.text.T, precision="highest", preferred_element_type=jnp.float32)
+    return z.temperature * products
