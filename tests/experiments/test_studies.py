@@ -14,7 +14,7 @@ from jestlab.platform.registry import study_names
 from jestlab.platform.spec import load
 from jestlab.platform.spec.load import study_module
 
-NOT_OF_THE_PAPER = {"icons"}
+NOT_OF_THE_PAPER = {"frontier", "icons"}
 PLACES = [(name, scale) for name in study_names() for scale in study_module(name).SCALES]
 
 

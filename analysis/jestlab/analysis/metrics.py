@@ -190,6 +190,7 @@ OF_PROGRAM: dict[str, dict[str, Metric]] = {
         **_SELECTED,
     },
     "embed": dict.fromkeys(("examples_embedded", "examples_damaged", "examples_per_second"), Metric()),
+    "score": {},
     "weights": {},
     "diagnose": {"learnability*": Metric(), **_SELECTED},
 }

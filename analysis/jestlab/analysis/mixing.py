@@ -22,7 +22,7 @@ ABSENT = "not there"
 JESTLAB = "jestlab"
 """The item of jestlab's own code, which runs of its own programs are made by."""
 
-OWN_PROGRAMS = frozenset({"train", "embed", "diagnose", "weights"})
+OWN_PROGRAMS = frozenset({"train", "embed", "score", "diagnose", "weights"})
 """jestlab's own programs: what they compute depends on jestlab's code."""
 
 _MOST_FILES = 4  # that are listed

@@ -14,9 +14,9 @@ import pytest
 
 from jestlab.models.config import Data
 from jestlab.models.data import curation
-from jestlab.models.data.curation import recaptions, select
+from jestlab.models.data.curation import recaptions, repeated, select
 from jestlab.models.data.metadata import load_metadata, metadata_columns, metadata_of
-from jestlab.models.data.shards import ShardSource
+from jestlab.models.data.shards import ShardIndex, ShardSource
 from jestlab.models.data.tars import TarWriter
 
 FILTER = "similarity > 0.25 and noise != 'blank'"
@@ -271,3 +271,35 @@ def test_many_shards_keep_their_order(tmp_path):
     folder = shards(tmp_path / "web", [pa.table({"similarity": row}) for row in values])
     assert select(folder, "similarity > 0.5").tolist() == np.flatnonzero(values.ravel() > 0.5).tolist()
     assert load_metadata(folder, ["similarity"])["similarity"] == values.ravel().tolist()
+
+
+def test_columns_beside_the_metadata_are_read_like_them(web):
+    cells = load_metadata(web, ["similarity"])["similarity"]
+    n = len(cells)
+    marks = np.arange(n, dtype=np.float32)
+    marks[::7] = np.nan  # as of examples that nobody has scored
+    own = select(web, "mark >= 10", {"mark": marks})
+    assert own.tolist() == [i for i in range(10, n) if i % 7]
+    both = select(web, "mark < 300 and similarity > 0.3", {"mark": marks, "unused": marks})
+    expected = [i for i in range(300) if i % 7 and cells[i] is not None and cells[i] > 0.3]
+    assert both.tolist() == expected
+    hidden = select(web, "similarity = 1", {"similarity": np.ones(n, np.float32)})
+    assert len(hidden) == n  # a column of a name that metadata have, too, is the one that counts
+    with pytest.raises(ValueError, match="no metadata column 'mrak'"):
+        select(web, "mrak > 1 and mark > 1", {"mark": marks})
+
+
+def test_examples_are_repeated_as_often_as_a_column_says(web):
+    index = ShardIndex.load(web)
+    counts = np.zeros(len(index), np.float32)
+    counts[[3, 5, 9]], counts[11] = (2, 1, 3), np.nan
+    assert repeated(index, None, "n", {"n": counts}).tolist() == [3, 3, 5, 9, 9, 9]
+    assert repeated(index, np.array([4, 5, 9, 11]), "n", {"n": counts}).tolist() == [5, 9, 9, 9]
+    with pytest.raises(ValueError, match="none of the 2 examples is ever read"):
+        repeated(index, np.array([0, 11]), "n", {"n": counts})
+    for bad in (-1.0, 0.5, np.inf):
+        counts[0] = bad
+        with pytest.raises(ValueError, match="not all whole numbers from 0 on"):
+            repeated(index, None, "n", {"n": counts})
+    with pytest.raises(ValueError, match="not a column of numbers"):
+        repeated(index, None, "caption")

@@ -42,14 +42,14 @@ LOSSES: dict[str, Callable[..., int]] = {"distilled": compared_loss_flops, "drrh
 
 
 def clip_loss_scores_flops(*, examples: int, embedding_dim: int, batch_size: int, repeats: int) -> int:
-    """Count the FLOPs of negCLIPLoss: every example meets the others of its batch, in each of K divisions.
+    """Count the FLOPs of negCLIPLoss: every example meets those of its batch both ways, in K divisions.
 
     Returns:
-        2 K n b E; the last batch of a division is filled up and counts as whole.
+        4 K n b E; the last batch of a division is filled up and counts as whole.
     """
     size = min(batch_size, examples)
     batches = -(-examples // size)
-    return FLOPS_PER_MULTIPLY_ACCUMULATE * repeats * batches * size**2 * embedding_dim
+    return 2 * FLOPS_PER_MULTIPLY_ACCUMULATE * repeats * batches * size**2 * embedding_dim
 
 
 def norm_similarity_flops(*, examples: int, targets: int, embedding_dim: int) -> int:

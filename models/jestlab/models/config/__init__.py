@@ -17,7 +17,7 @@ from jestlab.models.config.data import (
     ShapesWeb,
     ShardFolder,
 )
-from jestlab.models.config.programs import DiagnoseConfig, EmbedConfig, WeightsConfig
+from jestlab.models.config.programs import DiagnoseConfig, EmbedConfig, ScoreConfig, WeightsConfig
 from jestlab.models.config.towers import (
     IMAGE_SIZES,
     SIZES,
@@ -64,6 +64,7 @@ __all__ = [
     "RunName",
     "Runtime",
     "Schedule",
+    "ScoreConfig",
     "Section",
     "Seed",
     "Selection",

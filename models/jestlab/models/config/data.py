@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PositiveInt, ValidationInfo, field_validator, model_validator
 
 from jestlab.models.config.code import NO_OPTIONS, Extension, Options, Section, known, names_code
-from jestlab.models.config.towers import Fraction, LocalPath, Seed
+from jestlab.models.config.towers import Fraction, LocalPath, RunName, Seed
 from jestlab.models.data.filters import Filter, missing_column
 
 
@@ -53,6 +53,12 @@ SHAPES_COLUMNS = (
     *(SYNTHETIC_CAPTION, "noise", "label", "size", "position", "background"),
 )
 """Columns of the synthetic web's metadata, for filters."""
+
+
+SCORES = ("clip_score", "negcliploss", "semdedup", "normsim")
+
+SCORE_COLUMNS = (*SCORES, *(f"{name}_rank" for name in SCORES), "soft_cap")
+"""Columns that a run of `score` may make."""
 
 
 class ShapesWeb(Section):
@@ -149,27 +155,38 @@ class Data(Section):
 
     Attributes:
         train: What is trained on.
+        scores: The run of `score` whose columns the filter and `repeat` can read beside the metadata; one of
+            a name that metadata have, too, is the one that counts.
         filter: Condition over the metadata that examples have to satisfy to be read, such as
             "similarity > 0.3 and aesthetic > 5"; null for all examples.
         recaption: Condition over the metadata: examples that satisfy it are read with their
             `synthetic_caption` as caption, or left out if they have none; null for no examples.
+        repeat: Column that says how many times an example is read in an epoch, 0 for never; null for once.
         benchmark: What is evaluated on.
     """
 
     train: ShapesWeb | ShardFolder | OwnReader = Field(default=ShapesWeb(), discriminator="kind")
+    scores: RunName | None = None
     filter: str | None = None
     recaption: str | None = None
+    repeat: str | None = None
     benchmark: ShapesBenchmark | BenchmarkFolder = Field(default=ShapesBenchmark(), discriminator="kind")
 
-    @field_validator("filter", "recaption")
+    @field_validator("filter", "recaption", "repeat")
     @classmethod
     def _reads(cls, text: str | None, given: ValidationInfo) -> str | None:
         """Reject a filter that is invalid, or not valid for these data, before anything runs."""
         if text is not None:
-            columns = Filter.parse(text).columns
+            known: tuple[str, ...] = SHAPES_COLUMNS
+            if given.field_name == "repeat":
+                columns = [text]
+            else:
+                columns = Filter.parse(text).columns
             if given.field_name == "recaption":
                 columns = [*columns, SYNTHETIC_CAPTION]
-            missing = missing_column(columns, SHAPES_COLUMNS)
+            elif given.data.get("scores") is not None:
+                known = (*known, *SCORE_COLUMNS)
+            missing = missing_column(columns, known)
             if missing and isinstance(given.data.get("train"), ShapesWeb):
                 raise ValueError(f"no {missing}")
         return text
@@ -185,6 +202,11 @@ class Data(Section):
         if isinstance(self.train, OwnReader):
             yield Extension((*path, "train", "function"), "reader", self.train.function, self.train.options)
 
+    @property
+    def reads_scores(self) -> bool:
+        """Whether a filter or the repetitions may depend on scores."""
+        return self.scores is not None and (self.filter is not None or self.repeat is not None)
+
     def web_seed(self, seed: int) -> int:
         """Return the seed of the synthetic web: its own, or that of the run that reads it."""
         own = self.train.seed if isinstance(self.train, ShapesWeb) else None
@@ -192,7 +214,8 @@ class Data(Section):
 
     def identity(self, web_seed: int) -> dict[str, Any]:
         """Return what identifies the data: content, not location; for a made web its settings and seed."""
-        identity = self.model_dump(mode="json", exclude_defaults=True)
+        inert = set() if self.reads_scores else {"scores"}
+        identity = self.model_dump(mode="json", exclude_defaults=True, exclude=inert)
         for part in ("train", "benchmark"):
             folder = identity.get(part)
             if folder and isinstance(getattr(self, part), ShardFolder | OwnReader | BenchmarkFolder):

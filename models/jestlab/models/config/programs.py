@@ -8,9 +8,10 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, field_validator, model_validator
 
 from jestlab.models.config.code import NO_OPTIONS, Extended, Extension, Options, Section
-from jestlab.models.config.data import Data, ShapesWeb
+from jestlab.models.config.data import SCORES, Data, ShapesWeb
 from jestlab.models.config.towers import Fraction, LocalPath, RunName, Seed, TwoTowers
 from jestlab.models.config.train import CRITERIA, LOSSES, CriterionName, LossName
+from jestlab.models.data.filters import missing_column
 
 
 class EmbedRuntime(Section):
@@ -53,6 +54,11 @@ class EmbedConfig(Extended):
     seed: Seed = 0
 
     @property
+    def read(self) -> Data:
+        """The data as they are read here: each example once."""
+        return self.data if self.data.repeat is None else self.data.model_copy(update={"repeat": None})
+
+    @property
     def web_seed(self) -> int:
         """The seed of the synthetic web: its own, or the run's."""
         return self.data.web_seed(self.seed)
@@ -65,9 +71,103 @@ class EmbedConfig(Extended):
         """Return what decides the result: the training data and the precision. The benchmark has no effect,
         and the seed only through the web that is made from it."""
         identity = self.model_dump(mode="json", exclude_defaults=True, exclude={"runtime", "seed"})
-        data = self.data.identity(self.web_seed)
+        data = self.read.identity(self.web_seed)
         data.pop("benchmark", None)
         return self.identified(identity | {"data": data}, self.extensions())
+
+
+class NegClipLoss(Section):
+    """How `negcliploss` is computed: the cosine of a pair, less what is alike to it in random batches.
+
+    Attributes:
+        batch_size: Number of pairs that meet each other.
+        repeats: Number of random divisions into batches that it is averaged over.
+        temperature: Temperature of the softmax over a batch; null for the reference's own.
+    """
+
+    batch_size: PositiveInt = 32_768
+    repeats: PositiveInt = 10
+    temperature: PositiveFloat | None = None
+
+
+class NormSim(Section):
+    """How `normsim` is computed: how alike an image is to those of the target set.
+
+    Attributes:
+        norm: Norm over the target set; "inf" is the largest cosine.
+    """
+
+    norm: Literal[2, "inf"] = "inf"
+
+
+class SemDeDup(Section):
+    """How `semdedup` is computed: how alike an image is to one of its cluster that comes before it.
+
+    Attributes:
+        clusters: Number of clusters; null for the root of the number of examples.
+        iterations: Number of iterations of k-means.
+    """
+
+    clusters: PositiveInt | None = None
+    iterations: PositiveInt = 20
+
+
+class SoftCap(Section):
+    """How `soft_cap` is drawn: how often each example comes up, for `data.repeat`.
+
+    Attributes:
+        of: The column of scores to draw by.
+        size: Number of draws in all; null for the number of examples.
+        penalty: By how much a score falls each time its example is drawn.
+        batch_size: Number of draws, without replacement, between penalties.
+        gain: Factor by which scores are multiplied before sampling.
+    """
+
+    of: str = "negcliploss"
+    size: PositiveInt | None = None
+    penalty: PositiveFloat = 0.15
+    batch_size: PositiveInt = 1_000
+    gain: PositiveFloat = 100.0
+
+
+class ScoreConfig(Section):
+    """One scoring of a data set, from a reference's cached embeddings: columns that `data.filter` can read.
+
+    `clip_score`, `negcliploss`, `semdedup`; with a target set `normsim`, with `soft_cap` how often an example
+    is drawn. Beside each score, `<name>_rank` is the share of the examples whose score is lower.
+
+    Attributes:
+        embeddings: The run of `embed` whose data are scored.
+        target: The run of `embed` of a target set, by the same reference.
+        negcliploss: How negCLIPLoss is computed.
+        normsim: How NormSim is computed.
+        semdedup: How SemDeDup is computed.
+        soft_cap: How soft-capped sampling draws; null for no such column.
+        seed: Replicate: of batches, first centroids and draws. Set `seeds` of the study instead.
+    """
+
+    version: ClassVar[int] = 1
+
+    embeddings: RunName
+    target: RunName | None = None
+    negcliploss: NegClipLoss = NegClipLoss()
+    normsim: NormSim = NormSim()
+    semdedup: SemDeDup = SemDeDup()
+    soft_cap: SoftCap | None = None
+    seed: Seed = 0
+
+    def identity(self) -> dict[str, Any]:
+        """Return what decides the result: not how NormSim is computed where there is no target set."""
+        inert = {"normsim"} if self.target is None else set()
+        return self.model_dump(mode="json", exclude_defaults=True, exclude=inert)
+
+    @model_validator(mode="after")
+    def _draws(self) -> ScoreConfig:
+        scores = [name for name in SCORES if name != "normsim" or self.target is not None]
+        columns = [*scores, *(f"{name}_rank" for name in scores)]
+        if self.soft_cap is not None and (missing := missing_column([self.soft_cap.of], columns)):
+            raise ValueError(f"soft_cap.of: no {missing}")
+        return self
 
 
 FilteringRatio = Annotated[float, Field(ge=0.0, lt=1.0)]

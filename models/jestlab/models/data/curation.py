@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,14 @@ import numpy.typing as npt
 from jestlab.models.config.data import SYNTHETIC_CAPTION
 from jestlab.models.data.files import map_array, open_derived, shard_files
 from jestlab.models.data.filters import Filter
-from jestlab.models.data.metadata import by_shard, metadata_of, parquet_of, read_table, rows_of
+from jestlab.models.data.metadata import (
+    by_shard,
+    load_metadata,
+    metadata_of,
+    parquet_of,
+    read_table,
+    rows_of,
+)
 from jestlab.models.data.shards import ShardIndex, ShardSource
 
 if TYPE_CHECKING:
@@ -26,7 +33,11 @@ _MOST_VALUES = 64  # of a column that are told apart
 _LOG = logging.getLogger(__name__)
 
 
-def select(folder: Path, expression: str | None) -> npt.NDArray[np.int64]:
+Columns = Mapping[str, npt.NDArray[Any]]
+"""Columns beside the metadata, [n] by global example number; NaN where they know nothing."""
+
+
+def select(folder: Path, expression: str | None, columns: Columns | None = None) -> npt.NDArray[np.int64]:
     """Find the examples whose metadata satisfy a filter.
 
     Metadata come from the parquet beside each tar, or from the `.json` members of a tar without one. As in
@@ -36,6 +47,7 @@ def select(folder: Path, expression: str | None) -> npt.NDArray[np.int64]:
         folder: A folder of shards.
         expression: In the language of `filters`: "aesthetic > 5 and noise not in ('blank', 'vague')". None:
             every example.
+        columns: What the filter can read beside the metadata.
 
     Returns:
         int64[k], global example numbers, ascending.
@@ -49,8 +61,12 @@ def select(folder: Path, expression: str | None) -> npt.NDArray[np.int64]:
         return np.arange(len(index), dtype=np.int64)
     condition = Filter.parse(expression)
     source = ShardSource(folder, index)
+    beside = {name: values for name, values in (columns or {}).items() if name in condition.columns}
 
     def chosen(shard: int) -> npt.NDArray[np.int64]:
+        if beside:
+            table = _with_columns(source, shard, condition.columns, beside)
+            return np.asarray(_satisfying(condition, table)[_NUMBER].to_numpy(), np.int64)
         table = _satisfying(condition, read_table(source, shard, condition.columns))
         return index.examples(shard)[rows_of(index, shard, table) >= 0]
 
@@ -159,7 +175,7 @@ def recaptions(folder: Path, expression: str) -> Recaptions:
 
 
 def choose(
-    index: ShardIndex, filter: str | None, recaption: str | None
+    index: ShardIndex, filter: str | None, recaption: str | None, columns: Columns | None = None
 ) -> tuple[npt.NDArray[np.int64] | None, Recaptions | None]:
     """Choose the examples that a run reads, and the captions that it reads them with.
 
@@ -167,6 +183,7 @@ def choose(
         index: Of the folder.
         filter: See `select`.
         recaption: See `recaptions`; None: no example is re-captioned.
+        columns: See `select`.
 
     Returns:
         int64[k], ascending, without those that need a synthetic caption and have none; None for all. And the
@@ -175,7 +192,7 @@ def choose(
     Raises:
         ValueError: As in `select` and `recaptions`, or nothing is left.
     """
-    chosen = None if filter is None else select(index.folder, filter)
+    chosen = None if filter is None else select(index.folder, filter, columns)
     if recaption is None:
         return chosen, None
     captions = recaptions(index.folder, recaption)
@@ -249,6 +266,60 @@ def count_examples(folder: Path, filter: str | None) -> int | None:
     if len(index) > _MOST_COUNTED or not all(parquet_of(index, shard).exists() for shard in shards):
         return None
     return len(select(folder, filter))
+
+
+def repeated(
+    index: ShardIndex, chosen: npt.NDArray[np.int64] | None, column: str, columns: Columns | None = None
+) -> npt.NDArray[np.int64]:
+    """Repeat chosen examples as often as a column says.
+
+    Args:
+        index: Of the folder.
+        chosen: int64[k]; None for all.
+        column: Of the metadata or of `columns`: whole numbers from 0 on. One that is missing counts as 0.
+        columns: See `select`.
+
+    Returns:
+        int64[r], ascending, each example as often as it is read in an epoch.
+
+    Raises:
+        ValueError: An unknown column, one of other values, or nothing is left.
+    """
+    if columns and column in columns:
+        counts = np.asarray(columns[column], np.float64)
+    else:
+        cells = load_metadata(index.folder, [column])[column]
+        try:
+            counts = np.array([np.nan if cell is None else cell for cell in cells], np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(f"repeat {column!r}: not a column of numbers in {index.folder}") from None
+    counts = np.nan_to_num(counts, nan=0.0)
+    if np.any((counts < 0) | (counts != np.floor(counts)) | ~np.isfinite(counts)):
+        raise ValueError(f"repeat {column!r}: its values are not all whole numbers from 0 on")
+    examples = np.arange(len(index)) if chosen is None else chosen
+    found = np.repeat(examples, counts[examples].astype(np.int64))
+    if not len(found):
+        raise ValueError(f"repeat {column!r}: none of the {len(examples)} examples is ever read")
+    return found
+
+
+_NUMBER = "\0number"
+"""A column that no metadata have: the examples' global numbers."""
+
+
+def _with_columns(source: ShardSource, shard: int, names: Sequence[str], beside: Columns) -> pa.Table:
+    """Return columns of a tar's metadata and such as are beside them, in the order of its examples."""
+    import pyarrow as pa
+
+    index = source.index
+    examples = index.examples(shard)
+    found = {_NUMBER: pa.array(examples)}
+    found |= {name: pa.array(np.asarray(values[examples])) for name, values in beside.items()}
+    if own := [name for name in names if name not in beside]:
+        table = read_table(source, shard, own)
+        rows = rows_of(index, shard, table)
+        found |= {name: table[name].take(pa.array(rows, mask=rows < 0)) for name in own}
+    return pa.table(found)
 
 
 def _satisfying(condition: Filter, table: pa.Table) -> pa.Table:

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from jestlab.models.config import Data
 from jestlab.models.data import datasets
-from jestlab.models.data.curation import choose
+from jestlab.models.data.curation import Columns, choose
 from jestlab.models.data.files import write_whole
 from jestlab.models.data.shards import ShardIndex
 
@@ -107,12 +107,13 @@ class EmbeddingCache:
         )
         self._status = np.asarray(_load(directory / FOLDER / "status.npy"))
 
-    def check(self, data: Data, folder: Path) -> None:
+    def check(self, data: Data, folder: Path, columns: Columns | None = None) -> None:
         """Check that every example of a run's data has an embedding.
 
         Args:
             data: The run's.
             folder: The folder of their shards.
+            columns: What the data's filter can read beside the metadata.
 
         Raises:
             ValueError: The embeddings are of other data, of captions that were chosen differently, or lack an
@@ -129,13 +130,17 @@ class EmbeddingCache:
                 f"{self._directory}: embeddings of captions by recaption {mine.recaption!r}, the run reads "
                 f"them by {data.recaption!r}: set data.recaption alike"
             )
-        chosen, _ = choose(ShardIndex.load(folder), data.filter, data.recaption)
+        chosen, _ = choose(ShardIndex.load(folder), data.filter, data.recaption, columns)
         wanted = np.arange(mine.examples) if chosen is None else chosen
         absent = wanted[self._status[wanted] == _ABSENT]
         if len(absent):
             raise ValueError(
                 f"{self._complaint(int(absent[0]))} ({len(absent)} of the run's examples are missing)"
             )
+
+    def embedded(self) -> Index:
+        """Return the numbers of all examples that have an embedding, int64 [k], ascending."""
+        return np.flatnonzero(self._status == _EMBEDDED)
 
     def images(self, index: Index) -> Rows:
         """Read the image embeddings, float32[B, E], of examples, int64[B], in any order.

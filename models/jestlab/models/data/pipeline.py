@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from jestlab.models.data.augmentation import Augmenter
-from jestlab.models.data.curation import Recaptions, choose
+from jestlab.models.data.curation import Columns, Recaptions, choose, repeated
 from jestlab.models.data.images import DecodedImages, Pixels, ensure_decoded, read_images
 from jestlab.models.data.shards import ShardIndex, ShardSource
 from jestlab.models.data.tokenizer import Tokenizer
@@ -137,6 +137,8 @@ def training_batches(
     *,
     filter: str | None,
     recaption: str | None = None,
+    repeat: str | None = None,
+    columns: Columns | None = None,
     tokenizer: Tokenizer,
     image_size: int,
     text_length: int,
@@ -167,6 +169,8 @@ def training_batches(
         filter: Metadata filter of `curation.select`, or None.
         recaption: Condition on the metadata: examples that satisfy it are read with their synthetic caption,
             and left out where they have none (`curation.recaptions`).
+        repeat: Column that says how often an example is read in an epoch (`curation.repeated`); None: once.
+        columns: What `filter` and `repeat` can read beside the metadata.
         tokenizer: For the captions.
         image_size: Side in pixels.
         text_length: L, tokens.
@@ -197,7 +201,9 @@ def training_batches(
 
     index = ShardIndex.load(folder)
     index.check(damaged_share)
-    chosen, captions = choose(index, filter, recaption)
+    chosen, captions = choose(index, filter, recaption, columns)
+    if repeat is not None:
+        chosen = repeated(index, chosen, repeat, columns)
     tokenizers = {"text": (tokenizer, text_length)}
     if reference_tokenizer is not None:
         tokenizers["reference_text"] = reference_tokenizer

@@ -34,12 +34,13 @@ import numpy.typing as npt
 
 from jestlab.models.config import DiagnoseConfig, TwoTowers
 from jestlab.models.data import datasets
-from jestlab.models.data.curation import shares_by_value
+from jestlab.models.data.curation import Columns, shares_by_value
 from jestlab.models.data.pipeline import Batch, training_batches
 from jestlab.models.data.shards import ShardSource
 from jestlab.models.data.tokenizer import Tokenizer
 from jestlab.models.devices import Devices
 from jestlab.models.extensions import Own
+from jestlab.models.scoring.columns import columns_of
 from jestlab.models.selection import Selected, select
 from jestlab.models.selection.scores import CRITERIA, score_matrix
 from jestlab.models.training.checkpoints import load_parameters
@@ -134,6 +135,7 @@ def diagnose(
     tracker: Tracker,
     learner: tuple[TwoTowers, Path],
     reference: Reference | None = None,
+    scores: Path | None = None,
 ) -> bool:
     """Select from super-batches of real data by every rule, and log what came of it when all are done.
 
@@ -145,6 +147,7 @@ def diagnose(
         tracker: Receives progress, by super-batches, and the metrics named above.
         learner: Architecture and folder of the finished run: `checkpoints/`, `tokenizer.model`.
         reference: The finished reference run, if the criterion scores with one.
+        scores: Folder of the finished run whose scores the data's filter reads.
 
     Returns:
         True when all is logged, False when the tracker asked to stop.
@@ -158,7 +161,8 @@ def diagnose(
     chosen: dict[str, list[Ints]] = defaultdict(list)
     matrix: Series = {}
     tracker.progress(0, config.draws)
-    batches = _super_batches(config, web, learner, reference if config.needs_reference else None)
+    columns = columns_of(scores, config.data, web) if scores is not None else None
+    batches = _super_batches(config, web, learner, reference if config.needs_reference else None, columns)
     for draw in range(config.draws):
         if tracker.stop_requested():
             return False
@@ -197,12 +201,18 @@ class _SuperBatch(NamedTuple):
 
 
 def _super_batches(
-    config: DiagnoseConfig, web: Path, learner: tuple[TwoTowers, Path], reference: Reference | None
+    config: DiagnoseConfig,
+    web: Path,
+    learner: tuple[TwoTowers, Path],
+    reference: Reference | None,
+    columns: Columns | None,
 ) -> Iterator[_SuperBatch]:
     """Yield super-batches of the largest size endlessly, in the order of the examples."""
     towers, folder = learner
     tokenizer = Tokenizer((folder / TOKENIZER).read_bytes())
-    scorer = Scorer() if reference is None else load(reference, config.data, web, towers, tokenizer)
+    scorer = Scorer()
+    if reference is not None:
+        scorer = load(reference, config.data, web, towers, tokenizer, columns)
     embedder = _Embedder(
         TwoTowerModel(towers), load_parameters(folder / "checkpoints", towers), scorer, config.scores_learner
     )
@@ -210,6 +220,8 @@ def _super_batches(
         web,
         filter=config.data.filter,
         recaption=config.data.recaption,
+        repeat=config.data.repeat,
+        columns=columns,
         tokenizer=tokenizer,
         image_size=towers.vision.image_size,
         text_length=towers.text.length,

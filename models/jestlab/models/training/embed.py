@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from jestlab.models.config import EmbedConfig, TwoTowers
 from jestlab.models.data import datasets
-from jestlab.models.data.curation import choose
+from jestlab.models.data.curation import Columns, choose
 from jestlab.models.data.embeddings import About, EmbeddingWriter, content_digest
 from jestlab.models.data.images import ensure_decoded, read_images
 from jestlab.models.data.shards import ShardIndex, ShardSource
@@ -26,6 +26,7 @@ from jestlab.models.data.tokenizer import Tokenizer
 from jestlab.models.devices import Devices
 from jestlab.models.kept import kept
 from jestlab.models.processes import any_says, first_says, initialize_processes, is_first
+from jestlab.models.scoring.columns import columns_of
 from jestlab.models.training.checkpoints import load_parameters
 from jestlab.models.training.reference import TOKENIZER
 from jestlab.models.training.tracker import NullTracker, Tracker
@@ -43,6 +44,7 @@ def embed(
     data_cache: Path,
     tracker: Tracker,
     reference: tuple[TwoTowers, Path],
+    scores: Path | None = None,
 ) -> bool:
     """Embed every example of the data, resuming from the last save if there is one.
 
@@ -57,6 +59,7 @@ def embed(
         tracker: Receives progress and the metrics `examples_embedded`, `examples_damaged` and
             `examples_per_second`, by batches.
         reference: Architecture and folder of the finished reference run: `checkpoints/`, `tokenizer.model`.
+        scores: Folder of the finished run whose scores the data's filter reads.
 
     Returns:
         True when all is embedded, False when the tracker asked to stop; what was embedded is saved then.
@@ -73,7 +76,12 @@ def embed(
     web = datasets.ensure_web(config.data.train, config.web_seed, data_cache, config.code)
     forward = _Forward(towers, load_parameters(theirs / "checkpoints", towers), config.runtime.batch_size)
     reader = _Reader(
-        config, web, Tokenizer((theirs / TOKENIZER).read_bytes()), towers, forward.devices.rows(forward.size)
+        config,
+        web,
+        Tokenizer((theirs / TOKENIZER).read_bytes()),
+        towers,
+        forward.devices.rows(forward.size),
+        columns_of(scores, config.data, web) if scores is not None else None,
     )
     what = About(
         digest=content_digest(config.data, web),
@@ -152,11 +160,17 @@ class _Reader:
     """
 
     def __init__(
-        self, config: EmbedConfig, folder: Path, tokenizer: Tokenizer, towers: TwoTowers, rows: slice
+        self,
+        config: EmbedConfig,
+        folder: Path,
+        tokenizer: Tokenizer,
+        towers: TwoTowers,
+        rows: slice,
+        columns: Columns | None,
     ) -> None:
         index = ShardIndex.load(folder)
         index.check(config.runtime.damaged_share)
-        chosen, self._recaptions = choose(index, config.data.filter, config.data.recaption)
+        chosen, self._recaptions = choose(index, config.data.filter, config.data.recaption, columns)
         self.source = ShardSource(folder, index)
         self.indices = np.arange(len(index)) if chosen is None else chosen
         self._tokenizer, self._towers, self._rows = tokenizer, towers, rows

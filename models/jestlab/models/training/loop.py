@@ -24,6 +24,7 @@ from jestlab.models.devices import Devices
 from jestlab.models.evaluation import Evaluator
 from jestlab.models.kept import kept
 from jestlab.models.processes import all_say, any_says, initialize_processes, is_first
+from jestlab.models.scoring.columns import columns_of
 from jestlab.models.training.batches import SuperBatch, record
 from jestlab.models.training.checkpoints import Checkpoints
 from jestlab.models.training.diagnose import Composition
@@ -52,6 +53,7 @@ def train(
     tracker: Tracker,
     reference: Reference | None = None,
     later_flops_per_example: float | None = None,
+    scores: Path | None = None,
 ) -> bool:
     """Train, evaluate and checkpoint to the end of the schedule, from the newest checkpoint if there is one.
 
@@ -65,6 +67,7 @@ def train(
         tracker: Receives metrics and scores.
         reference: The finished reference run, if selection or loss looks at one.
         later_flops_per_example: Cost of one example seen after `selection.until`; None for the same.
+        scores: Folder of the finished run whose scores the data's filter reads.
 
     Returns:
         True when the schedule is done, False when the tracker asked to stop; a checkpoint was saved then.
@@ -83,7 +86,8 @@ def train(
     tokenizer = ensure_tokenizer(web, config.model.text.vocabulary_size)
     if is_first():
         write_whole(directory / TOKENIZER, tokenizer.model)  # for runs that score with this one
-    scorer = prepare(config, web, tokenizer, reference)
+    columns = columns_of(scores, config.data, web) if scores is not None else None
+    scorer = prepare(config, web, tokenizer, reference, columns)
     lookups = dict(scorer.lookups or {})
     if config.selects and config.selection.looks_at_concepts(config.code):
         lookups["concepts"] = concepts(web, config.selection.concepts).of
@@ -94,6 +98,8 @@ def train(
         web,
         filter=config.data.filter,
         recaption=config.data.recaption,
+        repeat=config.data.repeat,
+        columns=columns,
         tokenizer=tokenizer,
         image_size=config.model.vision.image_size,
         text_length=config.model.text.length,
@@ -171,12 +177,14 @@ def train(
             score = None
             if marks.evaluates(step):
                 with clock.stopped(), tracker.phase("evaluation", step):
-                    scores, own = evaluator(state.parameters), evaluator.extra(state.parameters)
-                score = float(np.mean(list(scores.values())))
-                scores |= own
-                tracker.evaluation(step, seen, flops, scores, seconds=trained)
-                events.scalars(step, scores)
-                _LOG.info("step %d/%d  %s", step, total, "  ".join(f"{k} {v:.3f}" for k, v in scores.items()))
+                    measured, own = evaluator(state.parameters), evaluator.extra(state.parameters)
+                score = float(np.mean(list(measured.values())))
+                measured |= own
+                tracker.evaluation(step, seen, flops, measured, seconds=trained)
+                events.scalars(step, measured)
+                _LOG.info(
+                    "step %d/%d  %s", step, total, "  ".join(f"{k} {v:.3f}" for k, v in measured.items())
+                )
             if marks.saves(step):
                 with clock.stopped(), tracker.phase("checkpoint", step):
                     tracker.flush()

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from jestlab.models.config import Augmentation, Data, TrainConfig, TwoTowers
+from jestlab.models.data.curation import Columns
 from jestlab.models.data.embeddings import EmbeddingCache
 from jestlab.models.data.pipeline import Lookup
 from jestlab.models.data.tokenizer import Tokenizer
@@ -49,7 +50,13 @@ class Scorer:
     lookups: Mapping[str, Lookup] | None = None
 
 
-def prepare(config: TrainConfig, web: Path, tokenizer: Tokenizer, reference: Reference | None) -> Scorer:
+def prepare(
+    config: TrainConfig,
+    web: Path,
+    tokenizer: Tokenizer,
+    reference: Reference | None,
+    columns: Columns | None = None,
+) -> Scorer:
     """Load what a run needs of its reference; an empty scorer if it scores without one.
 
     Raises:
@@ -65,10 +72,17 @@ def prepare(config: TrainConfig, web: Path, tokenizer: Tokenizer, reference: Ref
             "augmentation: the reference's cached embeddings are of the images as they are, and the learner "
             "would see them changed: name the reference itself in selection.reference, not its cache"
         )
-    return load(reference, config.data, web, config.model, tokenizer)
+    return load(reference, config.data, web, config.model, tokenizer, columns)
 
 
-def load(reference: Reference, data: Data, web: Path, learner: TwoTowers, tokenizer: Tokenizer) -> Scorer:
+def load(
+    reference: Reference,
+    data: Data,
+    web: Path,
+    learner: TwoTowers,
+    tokenizer: Tokenizer,
+    columns: Columns | None = None,
+) -> Scorer:
     """Load what is needed to score with a reference beside a learner.
 
     Args:
@@ -77,13 +91,14 @@ def load(reference: Reference, data: Data, web: Path, learner: TwoTowers, tokeni
         web: Its folder of shards.
         learner: Architecture of the learner, whose images the reference gets.
         tokenizer: The learner's.
+        columns: What the data's filter can read beside the metadata.
 
     Raises:
         ValueError: It reads images of another size, or its cached embeddings are not of the data.
     """
     if reference.model is None:
         cache = EmbeddingCache(reference.directory)
-        cache.check(data, web)
+        cache.check(data, web, columns)
         parameters = {
             "t": np.log(np.array([cache.about.temperature], np.float32)),
             "b": np.array([cache.about.bias], np.float32),

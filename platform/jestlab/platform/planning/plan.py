@@ -205,11 +205,12 @@ def plan(
 
 @dataclass(frozen=True, slots=True)
 class _Resolved:
-    """What planning finds out about a member."""
+    """What planning finds out about a member; `configs` are of what it needs, as prices ask for them."""
 
     config: Config
     fingerprint: str
     needs: Mapping[str, str]
+    configs: Mapping[str, Config]
     price: Price | None
     memory: Memory | None
 
@@ -232,6 +233,8 @@ def _resolve(
         needed[role] = need
     config = _complete(member, contents)
     configs = {role: need.config for role, need in needed.items()}
+    for role, need in needed.items():
+        configs |= {f"{role}.{theirs}": its for theirs, its in need.configs.items()}
     price = program.price(config, configs)
     if variant.match is not None and member.match is not None and program.extent is not None:
         # The rival itself does not match, so only a dependency of its may wait.
@@ -256,7 +259,7 @@ def _resolve(
         price = program.price(config, configs)
     needs = {role: need.fingerprint for role, need in needed.items()}
     memory = program.memory(config, configs, chips)
-    return _Resolved(config, _fingerprint(member, config, needs), needs, price, memory)
+    return _Resolved(config, _fingerprint(member, config, needs), needs, configs, price, memory)
 
 
 def _waiting(members: Sequence[Member], index: int, config: Config, timings: Timings) -> Waiting:

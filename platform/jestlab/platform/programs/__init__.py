@@ -7,13 +7,13 @@ from pathlib import Path
 
 from jestlab.models.extensions import references
 from jestlab.platform.errors import UserError, nearest
-from jestlab.platform.programs.builtin import DIAGNOSE, EMBED, TRAIN, WEIGHTS
+from jestlab.platform.programs.builtin import DIAGNOSE, EMBED, SCORE, TRAIN, WEIGHTS
 from jestlab.platform.programs.command import COMMAND
 from jestlab.platform.programs.program import Config, Contents, Memory, Price, Program, Where
 
 __all__ = ["BUILTIN", "Config", "Contents", "Memory", "Price", "Program", "Where", "get", "imports_of"]
 
-BUILTIN = {own.name: own for own in (TRAIN, EMBED, WEIGHTS, DIAGNOSE, COMMAND)}
+BUILTIN = {own.name: own for own in (TRAIN, EMBED, SCORE, WEIGHTS, DIAGNOSE, COMMAND)}
 
 
 def get(name: str) -> Program:

@@ -1,4 +1,4 @@
-"""jestlab's own programs: train, embed, weights and diagnose, as plans know them.
+"""jestlab's own programs: train, embed, score, weights and diagnose, as plans know them.
 
 What a worker executes for them is in `execution`, which imports JAX.
 """
@@ -18,6 +18,7 @@ from jestlab.models.config import (
     DiagnoseConfig,
     EmbedConfig,
     OwnReader,
+    ScoreConfig,
     ShardFolder,
     TrainConfig,
     TwoTowers,
@@ -235,6 +236,16 @@ WEIGHTS = _own(
     imports=("jestlab.models.training.loop",),
 )
 """Imports public weights, so that they serve as the reference like a trained run."""
+
+SCORE = _own(
+    "score",
+    ScoreConfig,
+    pricing.price_score,
+    memory_of=memory.of_scoring,
+    collective=False,
+    imports=_IMPORTS,
+)
+"""Scores a data set by its cached embeddings, for filters to read."""
 
 DIAGNOSE = _own(
     "diagnose",

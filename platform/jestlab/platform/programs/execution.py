@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from jestlab.models.config import (
+    Data,
     DiagnoseConfig,
     EmbedConfig,
+    ScoreConfig,
     TrainConfig,
     TwoTowers,
     WeightsConfig,
 )
+from jestlab.models.data.embeddings import EmbeddingCache
 from jestlab.models.data.files import write_whole
+from jestlab.models.scoring import columns
+from jestlab.models.scoring.score import score
 from jestlab.models.training import batches
 from jestlab.models.training.checkpoints import save_parameters
 from jestlab.models.training.diagnose import diagnose
@@ -36,7 +43,9 @@ def run_train(config: TrainConfig, context: RunContext) -> None:
     check_criteria(config)
     role = pricing.TRAIN_REFERENCE
     reference = _reference(context.needs[role], role) if config.needs_reference else None
-    step = pricing.step_of(config, reference.model if reference else None)
+    towers = reference.model if reference else None
+    cached = EmbeddingCache(reference.directory).about.width if reference and towers is None else None
+    step = pricing.step_of(config, towers, cached)
     finished = train(
         config,
         directory=context.directory,
@@ -45,6 +54,7 @@ def run_train(config: TrainConfig, context: RunContext) -> None:
         later_flops_per_example=step.reading.cost().total(),
         tracker=context,
         reference=reference,
+        scores=_scores(config.data, context),
     )
     if not finished:
         raise Interrupted
@@ -69,6 +79,7 @@ def run_embed(config: EmbedConfig, context: RunContext) -> None:
         data_cache=context.cache,
         tracker=context,
         reference=(_towers_of(need, pricing.EMBED_REFERENCE), need.directory),
+        scores=_scores(config.data, context),
     )
     if not finished:
         raise Interrupted
@@ -108,9 +119,31 @@ def run_diagnose(config: DiagnoseConfig, context: RunContext) -> None:
         tracker=context,
         learner=(_towers_of(learner, pricing.DIAGNOSE_LEARNER), learner.directory),
         reference=_reference(context.needs[role], role) if config.needs_reference else None,
+        scores=_scores(config.data, context),
     )
     if not finished:
         raise Interrupted
+
+
+def run_score(config: ScoreConfig, context: RunContext) -> None:
+    """Score a data set by its cached embeddings; an interrupted run starts over.
+
+    Raises:
+        UserError: What it names holds no embeddings.
+    """
+    target = None if config.target is None else context.needs[pricing.SCORE_TARGET].directory
+    data = context.needs[pricing.SCORE_EMBEDDINGS].directory
+    try:
+        found = score(config, data, target, context.progress)
+    except FileNotFoundError as error:
+        raise UserError(str(error)) from None
+    columns.write(context.directory, found, EmbeddingCache(data).about.digest)
+    context.artifact("scores", context.directory / columns.FOLDER)
+
+
+def _scores(data: Data, context: RunContext) -> Path | None:
+    """Return the folder of the finished run whose scores are read as columns of the data."""
+    return context.needs[pricing.DATA_SCORES].directory if data.reads_scores else None
 
 
 def _reference(need: Need, role: str) -> Reference:

@@ -14,7 +14,7 @@ from jestlab.models.config import (
     ShardFolder,
     TrainConfig,
 )
-from jestlab.models.config.data import SHAPES_COLUMNS, SYNTHETIC_CAPTION
+from jestlab.models.config.data import SCORE_COLUMNS, SHAPES_COLUMNS, SYNTHETIC_CAPTION
 from jestlab.models.data.filters import Filter, missing_column
 from jestlab.platform.errors import UserError
 from jestlab.platform.programs.program import Contents
@@ -47,7 +47,7 @@ def check_fits(config: TrainConfig | EmbedConfig | DiagnoseConfig, contents: Con
         _check_columns(config.data, folder, contents)
         _check_counted(config, folder, contents)
         _check_size(config, contents.examples(folder), f"the training set {folder}")
-        if config.data.filter is not None:
+        if config.data.filter is not None and config.data.scores is None:
             left = contents.examples(folder, config.data.filter)
             _check_size(config, left, f"what data.filter leaves of {folder}")
 
@@ -63,8 +63,13 @@ def _check_columns(data: Data, folder: Path, contents: Contents) -> None:
     columns = {field: list(Filter.parse(text).columns) for field, text in asked.items() if text is not None}
     if "recaption" in columns:
         columns["recaption"].append(SYNTHETIC_CAPTION)
+    if data.repeat is not None:
+        columns["repeat"] = [data.repeat]
     for field, wanted in columns.items():
-        if missing := missing_column(wanted, contents.columns(folder)):
+        known = contents.columns(folder)
+        if data.scores is not None and field != "recaption":
+            known = [*known, *SCORE_COLUMNS]
+        if missing := missing_column(wanted, known):
             raise UserError(f"data.{field}: {folder} has no metadata {missing}")
 
 

@@ -28,6 +28,7 @@ from dataclasses import dataclass, replace
 from jestlab.models.config import (
     DiagnoseConfig,
     EmbedConfig,
+    ScoreConfig,
     TrainConfig,
     TwoTowers,
     WeightsConfig,
@@ -36,7 +37,9 @@ from jestlab.platform.programs.pricing import (
     DIAGNOSE_LEARNER,
     DIAGNOSE_REFERENCE,
     EMBED_REFERENCE,
+    SCORE_EMBEDDINGS,
     TRAIN_REFERENCE,
+    cached_by,
 )
 from jestlab.platform.programs.program import Config, Memory
 
@@ -188,6 +191,19 @@ def of_embedding(config: EmbedConfig, needs: Mapping[str, Config], chips: int = 
         batches=2 * rows * _row(model),
         host=(_AHEAD + 1) * rows * _row(model) + _decoded(config, model),
     )
+
+
+def of_scoring(config: ScoreConfig, needs: Mapping[str, Config], chips: int = 0) -> Memory | None:
+    """Estimate the memory of a run that scores a data set; None if its size or width is not known."""
+    embedded, model = needs.get(SCORE_EMBEDDINGS), cached_by(needs, SCORE_EMBEDDINGS)
+    examples = getattr(getattr(embedded, "data", None), "train", None)
+    count = getattr(examples, "examples", None)
+    if model is None or count is None:
+        return None
+    embeddings = 2 * count * model.embedding_dim * _FLOAT
+    clusters = min(config.semdedup.clusters or round(count**0.5), count)
+    together = config.negcliploss.batch_size * model.embedding_dim + _DIAGNOSED_ROWS * clusters
+    return _memory(state=0.0, work=4.0 * together * _FLOAT, batches=0.0, host=2.0 * embeddings)
 
 
 def of_diagnosis(config: DiagnoseConfig, needs: Mapping[str, Config], chips: int = 0) -> Memory | None:

@@ -14,6 +14,7 @@ from jestlab.models.config import (
     DiagnoseConfig,
     EmbedConfig,
     OwnReader,
+    ScoreConfig,
     ShapesWeb,
     ShardFolder,
     TextTower,
@@ -31,6 +32,12 @@ TRAIN_REFERENCE = "selection.reference"
 
 EMBED_REFERENCE = "reference"
 """The same for a run of `embed`."""
+
+SCORE_EMBEDDINGS, SCORE_TARGET = "embeddings", "target"
+"""The same for a run of `score`."""
+
+DATA_SCORES = "data.scores"
+"""The same for any run whose data are filtered by scores."""
 
 DIAGNOSE_LEARNER, DIAGNOSE_REFERENCE = "learner", "reference"
 """The same for a run of `diagnose`."""
@@ -101,7 +108,7 @@ def _own_rule(config: TrainConfig, dims: Sequence[int]) -> float:
     return _counted("selection.rule", selection.rule, count, **options)
 
 
-def _own_loss(config: TrainConfig, reference: TwoTowers | None) -> float | None:
+def _own_loss(config: TrainConfig, reference_dim: int) -> float | None:
     """Compute the FLOPs of a loss that is not built in; None if it tells none."""
     if config.loss in LOSSES:
         return None
@@ -113,7 +120,7 @@ def _own_loss(config: TrainConfig, reference: TwoTowers | None) -> float | None:
         return None
     sizes = {"batch_size": config.batch_size, "embedding_dim": config.model.embedding_dim}
     if config.compares_with_reference:
-        sizes["reference_dim"] = (reference or config.model).embedding_dim
+        sizes["reference_dim"] = reference_dim
     options = {} if config.loss in costs.LOSSES else config.loss_options
     return _counted("loss", config.loss, count, **sizes, **options)
 
@@ -129,14 +136,17 @@ def _counted(place: str, name: str, count: Callable[..., Any], *args: Any, **kwa
     return flops
 
 
-def step_of(config: TrainConfig, reference: TwoTowers | None) -> Step:
+def step_of(config: TrainConfig, reference: TwoTowers | None, reference_dim: int | None = None) -> Step:
     """Describe what a training step of a run does.
 
     Args:
         config: The run.
         reference: Architecture of the reference that scores online; None if there is none, or if its
-            embeddings are cached: they are then assumed to be as wide as the learner's.
+            embeddings are cached.
+        reference_dim: Width of the reference's embeddings; None for that of its architecture, or where that
+            is not known, of the learner's.
     """
+    reference_dim = reference_dim or (reference or config.model).embedding_dim
     scoring: Literal["full", "approximate"] | None = None
     if config.scores_learner:
         scoring = "approximate" if config.approximation.score else "full"
@@ -146,7 +156,7 @@ def step_of(config: TrainConfig, reference: TwoTowers | None) -> Step:
     if config.scores_learner:
         dims.append(config.model.embedding_dim)
     if config.scores_reference:
-        dims.append((reference or config.model).embedding_dim)
+        dims.append(reference_dim)
     is_own = config.selects and config.selection.rule not in RULES
     return costs.Step(
         full=forward(config.model),
@@ -159,7 +169,7 @@ def step_of(config: TrainConfig, reference: TwoTowers | None) -> Step:
         reference=forward(reference) if reference and config.needs_reference else None,
         reference_scores=config.scores_reference,
         compares=config.compares_with_reference,
-        own_loss=_own_loss(config, reference),
+        own_loss=_own_loss(config, reference_dim),
         rule="independent" if is_own else config.selection.rule,
         own_rule=_own_rule(config, dims) if is_own else 0.0,
         chunks=config.selection.chunks,
@@ -196,8 +206,17 @@ def price_train(config: TrainConfig, needs: Mapping[str, Config]) -> Price:
     architecture is assumed to have the learner's.
     """
     examples = config.total_steps * config.batch_size
-    step = step_of(config, _scoring_model(config, needs.get(TRAIN_REFERENCE)))
+    cached = cached_by(needs, TRAIN_REFERENCE)
+    step = step_of(
+        config, _scoring_model(config, needs.get(TRAIN_REFERENCE)), cached.embedding_dim if cached else None
+    )
     return Price(step.cost() * examples, examples, step)
+
+
+def cached_by(needs: Mapping[str, Config], role: str) -> TwoTowers | None:
+    """Return the architecture whose embeddings a run of `embed` in a role has cached; None if unknown."""
+    model = getattr(needs.get(f"{role}.{EMBED_REFERENCE}"), "model", None)
+    return model if isinstance(model, TwoTowers) else None
 
 
 def _scoring_model(config: TrainConfig, reference: Config | None) -> TwoTowers | None:
@@ -233,6 +252,33 @@ def _count(train: ShapesWeb | ShardFolder | OwnReader) -> int | None:
 def price_weights(config: WeightsConfig, needs: Mapping[str, Config]) -> Price:
     """Price imported weights: nothing, since what their training took is not known here."""
     return Price(Cost(), examples=0)
+
+
+def price_score(config: ScoreConfig, needs: Mapping[str, Config]) -> Price | None:
+    """Price the products of embeddings that columns are made of; looking at data is scoring by the reference.
+
+    None if the reference's architecture or the number of examples is not known; filters are not evaluated.
+    """
+    embedded, model = needs.get(SCORE_EMBEDDINGS), cached_by(needs, SCORE_EMBEDDINGS)
+    if model is None or not isinstance(embedded, EmbedConfig) or (n := _count(embedded.data.train)) is None:
+        return None
+    width = model.embedding_dim
+    clusters = min(config.semdedup.clusters or round(n**0.5), n)
+    flops = costs.clip_loss_scores_flops(
+        examples=n,
+        embedding_dim=width,
+        batch_size=config.negcliploss.batch_size,
+        repeats=config.negcliploss.repeats,
+    )
+    flops += costs.deduplication_flops(
+        examples=n, embedding_dim=width, clusters=clusters, iterations=config.semdedup.iterations
+    )
+    target = needs.get(SCORE_TARGET)
+    if isinstance(target, EmbedConfig):
+        if (m := _count(target.data.train)) is None:
+            return None
+        flops += costs.norm_similarity_flops(examples=n, targets=m, embedding_dim=width)
+    return Price(Cost(reference_scoring=flops), examples=0)
 
 
 def price_diagnose(config: DiagnoseConfig, needs: Mapping[str, Config]) -> Price | None:

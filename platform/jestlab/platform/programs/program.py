@@ -197,7 +197,8 @@ class Program:
             on; None if every config is valid.
         local_paths: Fields of a free-form config that hold paths of files and folders.
         identity_of: Selects what in a config decides the result; None for all of it.
-        price_of: Prices a config, given the configs of the runs it depends on by role; None if unknown.
+        price_of: Prices a config, given the configs of the runs it depends on by role, and of those that they
+            depend on, as "role.role"; None if unknown.
         memory_of: Estimates the memory of a run of a config, given the configs of the runs it depends on by
             role, and the TPU chips that it computes on, 0 for this machine's processor; None if unknown.
         extent: Field of the config for the training length, to which the price is proportional; None if

@@ -1,0 +1,142 @@
+"""The methods that came before and after JEST, beside it at equal FLOPs and in equal time.
+
+    jestlab launch frontier               # 0 runs, 0 min on two cores
+    jestlab launch frontier --scale mini  # 0 runs; not run
+
+Every method learns for as many examples as JEST, for its FLOPs, and for its seconds of training. What they
+are and where they come from is in docs/methods.md. All but CABS are guided by a reference of strongly curated
+data; ACID, ACED and Softmax-KD by a larger one, RHO-LOSS by one of holdout data.
+
+Scores in % at smoke, not run.
+"""
+
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from jestlab.experiments import base
+from jestlab.platform.spec import at_scale, claim, curves, pareto, table
+
+SCALES = ("smoke", "mini")
+
+CONCEPTS = ["label", "size", "position", "background"]
+"""Columns of metadata that say what is to be seen, for CABS."""
+
+WHOLE, FLOPS, TIME = "", "-flops", "-time"
+"""Ends of the names of runs: as many examples as JEST, its FLOPs, its time."""
+
+
+def get_config(scale: str = "smoke") -> ConfigDict:
+    """Return the study at a scale."""
+    study = base.study(
+        scale,
+        question="Which methods of choosing and weighing data are ahead at equal FLOPs and in equal time?",
+    )
+    study.seeds = at_scale(scale, smoke=8, mini=3)
+    _guides(study, scale)
+    methods = _methods()
+    study.runs.uniform = {}
+    study.runs.JEST = base.jest()
+    for name, changes in methods.items():
+        study.runs[name] = changes
+    for name, changes in {"uniform": {}, **methods}.items():
+        study.runs[name + FLOPS] = changes | {"match": {"flops": "JEST"}}
+        study.runs[name + TIME] = changes | {"match": {"seconds": "JEST"}}
+    names = ["uniform", *methods]
+    study.claims = _claims()
+    study.reports = [
+        table(baseline="JEST", rows=["JEST", *names], sort="-score", caption="As many examples."),
+        table(
+            baseline="JEST",
+            rows=["JEST", *(name + FLOPS for name in names)],
+            sort="-score",
+            caption="Equal FLOPs.",
+        ),
+        table(
+            baseline="JEST",
+            rows=["JEST", *(name + TIME for name in names)],
+            sort="-score",
+            caption="Equal time.",
+        ),
+        pareto(baseline="uniform", runs=["JEST", *names]),
+        pareto(baseline="uniform", runs=["JEST", *names], cost="seconds"),
+        curves(baseline="uniform", runs=["JEST", *names], effort="flops"),
+    ]
+    return study
+
+
+def _guides(study: ConfigDict, scale: str) -> None:
+    """Add the references, what they have embedded, and the scores of the data."""
+    base.guide(study, scale)
+    base.guide(study, scale, name="larger", **base.of(scale).large)
+    # Irreducible losses are those of a model that has seen other data of the same kind, noise and all.
+    study.runs.holdout = base.reference(scale) | {"data.filter": None, "data.train": {"seed": 77_000}}
+    study.runs[base.cache("holdout")] = {"program": "embed", "reference": "holdout"}
+    clean = dict.fromkeys(("mismatched", "alt_text", "noise_image", "blank", "vague", "near_duplicate"), 0.0)
+    study.runs.targets = {
+        "program": "embed",
+        "reference": "reference",
+        "data.train": {"examples": 2_048, "seed": 88_000, "noise": clean},
+    }
+    study.runs.scores = {
+        "program": "score",
+        "embeddings": base.cache(),
+        "target": "targets",
+        "negcliploss": {"batch_size": 1_024, "repeats": 3},
+        "soft_cap": {"of": "negcliploss"},
+    }
+
+
+def _methods() -> dict[str, dict[str, Any]]:
+    """Return what each method changes, by its name."""
+    return {
+        "JEST-early": base.jest(until=0.5),
+        "Flexi-JEST": base.flexi_jest(),
+        "independent": base.selecting("independent"),
+        "RHO-LOSS": base.selecting("highest", "holdout"),
+        "ACID": base.jest("larger"),
+        "ACED": base.jest("larger") | {"loss": "distilled"},
+        "Softmax-KD": {"loss": "distilled", "selection.reference": base.cache("larger")},
+        "DRRho": {"loss": "drrho", "selection.reference": base.cache()},
+        "CABS-DM": {"selection": {"rule": "concept_diversity", "concepts": CONCEPTS}},
+        "CABS-FM": {"selection": {"rule": "concept_frequency", "concepts": CONCEPTS}},
+        "CLIPScore": _filtered("clip_score_rank > 0.7"),
+        "negCLIPLoss": _filtered("negcliploss_rank > 0.7"),
+        "NormSim": _filtered("negcliploss_rank > 0.7 and normsim_rank > 0.33"),
+        "SemDeDup": _filtered("semdedup < 0.98"),
+        "SCS": {"data": {"scores": "scores", "repeat": "soft_cap"}},
+    }
+
+
+def _filtered(condition: str) -> dict[str, Any]:
+    """Return what makes a run read the examples that satisfy a condition on their scores."""
+    return {"data": {"scores": "scores", "filter": condition}}
+
+
+def _claims() -> list[dict[str, Any]]:
+    """Return what the methods' papers say of them, at equal FLOPs."""
+    said = [
+        ("ACID", "JEST", "A larger reference selects better than one of the learner's size", "2411.18674"),
+        ("ACED", "ACID", "Distillation adds to selection", "2411.18674"),
+        ("ACED", "Softmax-KD", "Selection adds to distillation", "2411.18674"),
+        ("ACID", "Softmax-KD", "Selection is a better distillation than distillation", "2411.18674"),
+        ("DRRho", "uniform", "Negatives weighed by a reference help", "2505.06699"),
+        ("RHO-LOSS", "uniform", "The largest reducible losses are worth training on", "2206.07137"),
+        ("JEST", "RHO-LOSS", "Batches chosen jointly beat the highest scores of single pairs", "2406.17711"),
+        ("CABS-DM", "uniform", "Batches of balanced concepts help", "2511.20643"),
+        ("CABS-FM", "uniform", "Batches of many concepts help", "2511.20643"),
+        ("negCLIPLoss", "CLIPScore", "negCLIPLoss filters better than CLIPScore", "2405.19547"),
+        ("NormSim", "negCLIPLoss", "NormSim filters better what negCLIPLoss leaves", "2405.19547"),
+        ("SemDeDup", "uniform", "Training without semantic duplicates is faster", "2303.09540"),
+        ("SCS", "negCLIPLoss", "Soft-capped sampling beats a threshold on the same score", "2503.08805"),
+        ("JEST-early", "JEST", "Selection in the first half of training alone is the better bargain", None),
+    ]
+    return [
+        claim(
+            f"{statement} ({method} above {other})",
+            of=method if method == "JEST" else method + FLOPS,
+            above=other if other == "JEST" else other + FLOPS,
+            **({"source": f"arXiv:{paper}"} if paper else {}),
+        )
+        for method, other, statement, paper in said
+    ]

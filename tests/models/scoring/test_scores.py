@@ -1,0 +1,134 @@
+"""Scores of a data set against plain float64 NumPy readings of their papers, and of their authors' code."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from jestlab.models.scoring.clip_loss import clip_scores, negative_clip_loss
+from jestlab.models.scoring.duplicates import duplicate_similarity
+from jestlab.models.scoring.norm_similarity import ROWS, norm_similarity
+from jestlab.models.scoring.soft_cap import soft_cap_counts
+
+
+def unit(n, width=12, seed=0):
+    rows = np.random.default_rng(seed).normal(size=(n, width))
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+def test_clip_score_is_the_cosine_of_a_pair():
+    images, texts = unit(30), unit(30, seed=1)
+    expected = [np.float64(x) @ np.float64(y) for x, y in zip(images, texts, strict=True)]
+    np.testing.assert_allclose(clip_scores(images, texts), expected, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("temperature", [0.01, 0.3])
+def test_negcliploss_in_one_batch_is_the_equation(temperature):
+    images, texts = unit(40), unit(40, seed=1)
+    c = np.float64(images) @ np.float64(texts).T
+    norms = [
+        0.5 * (np.log(np.exp(c[i] / temperature).sum()) + np.log(np.exp(c[:, i] / temperature).sum()))
+        for i in range(40)
+    ]
+    expected = np.diag(c) - temperature * np.array(norms)
+    found = negative_clip_loss(images, texts, temperature=temperature, batch_size=100, repeats=2, seed=3)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_negcliploss_averages_over_random_batches():
+    """Batches of two: the expectation is the mean over all partners, which many divisions come near."""
+    images, texts, tau = unit(12), unit(12, seed=1), 0.2
+    c = np.float64(images) @ np.float64(texts).T
+
+    def with_partner(i, j):
+        both = [i, j]
+        rows = np.log(np.exp(c[i, both] / tau).sum()) + np.log(np.exp(c[both, i] / tau).sum())
+        return c[i, i] - tau * 0.5 * rows
+
+    expected = [np.mean([with_partner(i, j) for j in range(12) if j != i]) for i in range(12)]
+    seen = []
+    found = negative_clip_loss(
+        images, texts, temperature=tau, batch_size=2, repeats=600, seed=0, advance=lambda: seen.append(1)
+    )
+    np.testing.assert_allclose(found, expected, atol=0.02)
+    assert len(seen) == 600 * 6
+
+
+def test_a_last_batch_is_filled_up():
+    images, texts = unit(10), unit(10, seed=1)
+    whole = negative_clip_loss(images, texts, temperature=0.5, batch_size=4, repeats=3, seed=0)
+    # In a batch of four the norm is at least τ log 4 below the largest of its cosines, also in the last one.
+    c = np.float64(images) @ np.float64(texts).T
+    assert np.all(whole <= np.diag(c) - c.min() - 0.5 * np.log(4) + 1e-6)
+
+
+@pytest.mark.parametrize("count", [3, ROWS, ROWS + 5])
+def test_normsim_is_a_norm_over_the_targets(count):
+    images, targets = unit(count), unit(17, seed=2)
+    similar = np.abs(np.float64(images) @ np.float64(targets).T)
+    np.testing.assert_allclose(norm_similarity(images, targets), similar.max(axis=1), rtol=1e-5)
+    by_squares = norm_similarity(images, targets, norm=2)
+    np.testing.assert_allclose(by_squares, np.sqrt((similar**2).sum(axis=1)), rtol=1e-5)
+
+
+def test_semdedup_in_one_cluster_is_the_authors_matrix():
+    """The largest of the upper triangle's column, after the order from far from the centroid to near it."""
+    images = unit(60)
+    centre = np.float64(images).sum(axis=0)
+    order = np.argsort(np.float64(images) @ (centre / np.linalg.norm(centre)))
+    similar = np.float64(images[order]) @ np.float64(images[order]).T
+    expected = np.empty(60)
+    expected[order] = np.triu(similar, 1).max(axis=0)
+    found = duplicate_similarity(images, clusters=1, iterations=2, seed=0)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_semdedup_keeps_one_of_each_group_of_copies():
+    rng = np.random.default_rng(5)
+    originals = unit(40, width=32, seed=6)
+    copies = np.repeat(originals, 4, axis=0) + 0.01 * rng.normal(size=(160, 32))
+    images = (copies / np.linalg.norm(copies, axis=1, keepdims=True)).astype(np.float32)
+    images = images[rng.permutation(160)]
+    kept = images[duplicate_similarity(images, clusters=8, iterations=10, seed=0) < 0.95]
+    assert len(kept) == 40
+    assert np.all((np.float64(kept) @ np.float64(originals).T).max(axis=0) > 0.95)
+
+
+def test_semdedup_goes_through_large_clusters_in_parts(monkeypatch):
+    images = unit(50)
+    whole = duplicate_similarity(images, clusters=2, iterations=3, seed=1)
+    monkeypatch.setattr("jestlab.models.scoring.duplicates.ROWS", 7)
+    np.testing.assert_allclose(
+        duplicate_similarity(images, clusters=2, iterations=3, seed=1), whole, atol=1e-6
+    )
+
+
+def authors_sampling(scores, penalty, size, batch_size, rng):
+    """Soft-capped sampling as the authors' notebook has it."""
+    logits, drawn = scores.copy(), []
+    while len(drawn) < size:
+        p = np.exp(logits - logits.max())
+        k = min(batch_size, size - len(drawn))
+        batch = rng.choice(len(scores), size=k, p=p / p.sum(), replace=False)
+        drawn.extend(batch)
+        logits[batch] -= penalty
+    return np.bincount(drawn, minlength=len(scores))
+
+
+def test_soft_capped_sampling_draws_like_the_authors():
+    scores = np.array([3.0, 2.0, 1.0, 0.0, -1.0, -4.0], np.float32)
+    options = {"size": 20, "penalty": 0.5, "batch_size": 2}
+    ours = [soft_cap_counts(scores, **options, gain=1.0, seed=seed) for seed in range(2_000)]
+    rng = np.random.default_rng(0)
+    theirs = [authors_sampling(scores, 0.5, 20, 2, rng) for _ in range(2_000)]
+    assert all(counts.sum() == 20 for counts in ours)
+    # Each mean has a standard error of about .03.
+    np.testing.assert_allclose(np.mean(ours, axis=0), np.mean(theirs, axis=0), atol=0.2)
+
+
+def test_soft_capped_sampling_has_bounds():
+    scores = np.array([0.0, -np.inf, 5.0], np.float32)
+    counts = soft_cap_counts(scores, size=7, penalty=1.0, batch_size=100, gain=2.0, seed=0)
+    assert counts[1] == 0 and counts.sum() == 7
+    with pytest.raises(ValueError, match="no example"):
+        soft_cap_counts(scores[1:2], size=1, penalty=1.0, batch_size=1, gain=1.0, seed=0)
