@@ -48,12 +48,21 @@ def get_config(scale: str = "smoke") -> ConfigDict:
     study.runs.uniform = {}
     for rule in ("independent", "joint"):
         study.runs[rule] = {"selection": {"rule": rule, "reference": "cache"}}
-    study.axes = {("independent", "joint"): grid({"selection.filtering_ratio": (0.5, 0.8, 0.9)})}
+    study.axes = {
+        ("independent", "joint"): grid(
+            {"selection.filtering_ratio": (0.5, 0.8, 0.9)},
+            labels={"selection.filtering_ratio": {"name": "f"}},
+        )
+    }
     study.runs["easy-reference"] = {
         "selection": {"rule": "joint", "criterion": "easy_reference", "reference": "cache"}
     }
     study.seeds = at_scale(scale, smoke=4, mini=3)
     study.score = list(SCORE)
+    study.metrics = {
+        name: {"goal": "max", "unit": "percent", "name": shown}
+        for name, shown in zip(SCORE, ("I2T R@5", "T2I R@5"), strict=True)
+    }
     study.claims = [
         claim(
             "Joint selection learns more than uniform training, averaged over all f",
@@ -82,6 +91,8 @@ def get_config(scale: str = "smoke") -> ConfigDict:
         curves(),
         pareto(),
         pareto(cost="seconds"),
+        pareto(cost="examples_seen", trajectories=True),
+        figure("composition", x="kind"),
         figure("selected"),
     ]
     return study

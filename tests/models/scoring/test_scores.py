@@ -11,6 +11,10 @@ from jestlab.models.scoring.norm_similarity import ROWS, norm_similarity
 from jestlab.models.scoring.soft_cap import soft_cap_counts
 
 
+def f64(rows):
+    return np.asarray(rows, np.float64)
+
+
 def unit(n, width=12, seed=0):
     rows = np.random.default_rng(seed).normal(size=(n, width))
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
@@ -18,14 +22,14 @@ def unit(n, width=12, seed=0):
 
 def test_clip_score_is_the_cosine_of_a_pair():
     images, texts = unit(30), unit(30, seed=1)
-    expected = [np.float64(x) @ np.float64(y) for x, y in zip(images, texts, strict=True)]
+    expected = [f64(x) @ f64(y) for x, y in zip(images, texts, strict=True)]
     np.testing.assert_allclose(clip_scores(images, texts), expected, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("temperature", [0.01, 0.3])
 def test_negcliploss_in_one_batch_is_the_equation(temperature):
     images, texts = unit(40), unit(40, seed=1)
-    c = np.float64(images) @ np.float64(texts).T
+    c = f64(images) @ f64(texts).T
     norms = [
         0.5 * (np.log(np.exp(c[i] / temperature).sum()) + np.log(np.exp(c[:, i] / temperature).sum()))
         for i in range(40)
@@ -38,7 +42,7 @@ def test_negcliploss_in_one_batch_is_the_equation(temperature):
 def test_negcliploss_averages_over_random_batches():
     """Batches of two: the expectation is the mean over all partners, which many divisions come near."""
     images, texts, tau = unit(12), unit(12, seed=1), 0.2
-    c = np.float64(images) @ np.float64(texts).T
+    c = f64(images) @ f64(texts).T
 
     def with_partner(i, j):
         both = [i, j]
@@ -58,14 +62,14 @@ def test_a_last_batch_is_filled_up():
     images, texts = unit(10), unit(10, seed=1)
     whole = negative_clip_loss(images, texts, temperature=0.5, batch_size=4, repeats=3, seed=0)
     # In a batch of four the norm is at least τ log 4 below the largest of its cosines, also in the last one.
-    c = np.float64(images) @ np.float64(texts).T
+    c = f64(images) @ f64(texts).T
     assert np.all(whole <= np.diag(c) - c.min() - 0.5 * np.log(4) + 1e-6)
 
 
 @pytest.mark.parametrize("count", [3, ROWS, ROWS + 5])
 def test_normsim_is_a_norm_over_the_targets(count):
     images, targets = unit(count), unit(17, seed=2)
-    similar = np.abs(np.float64(images) @ np.float64(targets).T)
+    similar = np.abs(f64(images) @ f64(targets).T)
     np.testing.assert_allclose(norm_similarity(images, targets), similar.max(axis=1), rtol=1e-5)
     by_squares = norm_similarity(images, targets, norm=2)
     np.testing.assert_allclose(by_squares, np.sqrt((similar**2).sum(axis=1)), rtol=1e-5)
@@ -74,9 +78,9 @@ def test_normsim_is_a_norm_over_the_targets(count):
 def test_semdedup_in_one_cluster_is_the_authors_matrix():
     """The largest of the upper triangle's column, after the order from far from the centroid to near it."""
     images = unit(60)
-    centre = np.float64(images).sum(axis=0)
-    order = np.argsort(np.float64(images) @ (centre / np.linalg.norm(centre)))
-    similar = np.float64(images[order]) @ np.float64(images[order]).T
+    centre = f64(images).sum(axis=0)
+    order = np.argsort(f64(images) @ (centre / np.linalg.norm(centre)))
+    similar = f64(images[order]) @ f64(images[order]).T
     expected = np.empty(60)
     expected[order] = np.triu(similar, 1).max(axis=0)
     found = duplicate_similarity(images, clusters=1, iterations=2, seed=0)
@@ -91,7 +95,7 @@ def test_semdedup_keeps_one_of_each_group_of_copies():
     images = images[rng.permutation(160)]
     kept = images[duplicate_similarity(images, clusters=8, iterations=10, seed=0) < 0.95]
     assert len(kept) == 40
-    assert np.all((np.float64(kept) @ np.float64(originals).T).max(axis=0) > 0.95)
+    assert np.all((f64(kept) @ f64(originals).T).max(axis=0) > 0.95)
 
 
 def test_semdedup_goes_through_large_clusters_in_parts(monkeypatch):
@@ -105,7 +109,8 @@ def test_semdedup_goes_through_large_clusters_in_parts(monkeypatch):
 
 def authors_sampling(scores, penalty, size, batch_size, rng):
     """Soft-capped sampling as the authors' notebook has it."""
-    logits, drawn = scores.copy(), []
+    logits = scores.copy()
+    drawn: list[int] = []
     while len(drawn) < size:
         p = np.exp(logits - logits.max())
         k = min(batch_size, size - len(drawn))
@@ -117,8 +122,10 @@ def authors_sampling(scores, penalty, size, batch_size, rng):
 
 def test_soft_capped_sampling_draws_like_the_authors():
     scores = np.array([3.0, 2.0, 1.0, 0.0, -1.0, -4.0], np.float32)
-    options = {"size": 20, "penalty": 0.5, "batch_size": 2}
-    ours = [soft_cap_counts(scores, **options, gain=1.0, seed=seed) for seed in range(2_000)]
+    ours = [
+        soft_cap_counts(scores, size=20, penalty=0.5, batch_size=2, gain=1.0, seed=seed)
+        for seed in range(2_000)
+    ]
     rng = np.random.default_rng(0)
     theirs = [authors_sampling(scores, 0.5, 20, 2, rng) for _ in range(2_000)]
     assert all(counts.sum() == 20 for counts in ours)

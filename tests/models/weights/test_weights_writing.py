@@ -80,12 +80,12 @@ class TestTokenizers:
     @pytest.mark.parametrize(
         ("ids", "message"),
         [
-            ({"pad_id": 0, "eos_id": 1, "bos_id": 2, "unk_id": 3}, r"begin piece is 2, should be none"),
+            ({"pad_id": 3, "eos_id": 1, "bos_id": 2, "unk_id": 0}, r"and pads with 3, should be 0"),
             ({"pad_id": 1, "eos_id": 0, "bos_id": -1, "unk_id": 2}, r"end piece is 0, should be 1"),
         ],
     )
     def test_other_special_pieces(self, tmp_path, towers, ids, message):
-        """Gemma's, of SigLIP 2, has a begin piece."""
+        """Those of neither SigLIP nor Gemma."""
         import sentencepiece
 
         sentencepiece.SentencePieceTrainer.train(

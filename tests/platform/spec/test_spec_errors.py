@@ -66,7 +66,8 @@ CASES = {
     "a section that is a value": (
         "base: {selection: joint}\nruns: {a: {}}",
         ":1: base.selection: must be a mapping of rule, rule_options, criterion, "
-        "criterion_options, loss, filtering_ratio, chunks, gain, sweeps, reference, not 'joint'",
+        "criterion_options, loss, filtering_ratio, chunks, gain, sweeps, concepts, until, reference, "
+        "not 'joint'",
     ),
     "a string for a number": (
         "runs:\n  a: {schedule: {batch_size: many}}",
@@ -95,7 +96,7 @@ CASES = {
     "an unknown choice": (
         "runs:\n  a: {selection.rule: jiont}",
         ":2: runs.a.selection.rule: 'jiont' is not valid: did you mean 'joint'? "
-        "(valid: uniform, independent, joint, greedy, gibbs)",
+        "(valid: uniform, independent, joint, greedy, gibbs, concept_diversity, concept_frequency, highest)",
     ),
     "an unknown kind": (
         "runs:\n  a: {data.train.kind: foldr}",

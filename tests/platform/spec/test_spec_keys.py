@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from jestlab.analysis.claims import Claim, parse_claims
-from jestlab.models.config import DiagnoseConfig, EmbedConfig, TrainConfig, WeightsConfig
+from jestlab.models.config import DiagnoseConfig, EmbedConfig, ScoreConfig, TrainConfig, WeightsConfig
 from jestlab.platform.errors import UserError
 from jestlab.platform.spec import Study
 from jestlab.platform.spec.config_tree import check, fields_of, plain, walk
@@ -16,7 +16,13 @@ from jestlab.platform.spec.resources import Resources
 from jestlab.platform.spec.slurm import Slurm
 from jestlab.platform.spec.yaml import Document
 
-SCHEMAS = {"train": TrainConfig, "embed": EmbedConfig, "weights": WeightsConfig, "diagnose": DiagnoseConfig}
+SCHEMAS = {
+    "train": TrainConfig,
+    "embed": EmbedConfig,
+    "score": ScoreConfig,
+    "weights": WeightsConfig,
+    "diagnose": DiagnoseConfig,
+}
 EVERY = [*spec_keys(), *config_keys()]
 
 
@@ -27,7 +33,7 @@ def test_every_key_of_a_config_is_there_with_the_programs_that_have_it(program):
         leaves = {leaf for leaf in leaves if not leaf.startswith("model.")} | {"model"}
     told = {key.path for key in config_keys() if program in key.where}
     assert {path for path in told if "<" not in path} == leaves
-    assert len(leaves) > {"train": 81, "embed": 20, "weights": 5, "diagnose": 30}[program]
+    assert len(leaves) > {"train": 85, "embed": 20, "score": 12, "weights": 5, "diagnose": 30}[program]
 
 
 def test_every_key_of_the_rest_of_a_spec_is_there():
@@ -126,10 +132,10 @@ def test_paths_whose_content_counts_are_told_as_without_identity():
 @pytest.mark.parametrize(
     ("prefix", "first", "count"),
     [
-        ("selection", "selection.rule", 10),
+        ("selection", "selection.rule", 12),
         ("selection.rule", "selection.rule", 1),
         ("runs.joint.selection.rule", "selection.rule", 1),
-        ("base.selection", "selection.rule", 10),
+        ("base.selection", "selection.rule", 12),
         ("axes.0.grid.selection.rule", "selection.rule", 1),
         ("runs.joint.needs", "runs.<run>.needs", 1),
         ("claims.of", "claims.<n>.of", 4),

@@ -236,7 +236,7 @@ def test_the_command_line_prints_each_on_a_line_of_its_own(tmp_path, capsys, mon
         assert captured.err.splitlines() == [
             "jestlab: study.yaml:1: sedes: unknown key: did you mean 'seeds'?",
             "jestlab: study.yaml:2: runs.a.loss: 'sigmod' is not valid: did you mean 'sigmoid'? "
-            "(valid: sigmoid, softmax)",
+            "(valid: sigmoid, softmax, distilled, drrho)",
             "jestlab: 2 mistakes in study.yaml",
         ]
 

@@ -21,6 +21,7 @@ from ..own import Loader, Results, load
 from ..sheet import PLAIN, Sheet
 from ..smoothing import Smoothing
 from .against import Axis, against, approximation_share, batch_size, filtering_ratio, loss_comparison
+from .composition import composition
 from .learnability import gibbs_comparison, learnability, learnability_matrix
 from .learning_curves import learning_curves, speedup
 from .optimiser_spikes import optimiser_spikes
@@ -48,6 +49,7 @@ __all__ = [
     "all_possible",
     "approximation_share",
     "batch_size",
+    "composition",
     "draw",
     "filtering_ratio",
     "gibbs_comparison",
@@ -80,7 +82,8 @@ class Request:
         trajectories: Whether the Pareto plot shows the path through training.
         surfaces: Whether it shows what the seeds attain.
         run: Label or name of a `diagnose` run; None for the first.
-        x: Config key that scores are drawn against, or whose values spikes are compared by.
+        x: Config key that scores are drawn against, or whose values spikes are compared by; the column of
+            metadata that a composition is by.
         by: Config keys whose values make a line.
         split: Config key whose values make a panel.
         metric: What curves show in place of the score, any recorded metric; and the training metric of the
@@ -190,11 +193,12 @@ KINDS: dict[str, Callable[[Request], Plot]] = {
         r.published, r.frames if r.experiment else None, r.baseline, r.group, source=r.source
     ),
     "against": _against,
+    "composition": lambda r: composition(r.url, r.frames, r.x),
     "selected": lambda r: selected(r.frames, r.pictures),
 }
 """Kind → function that makes the figure."""
 
-_ON_DEMAND = ("learnability_matrix", "gibbs_comparison", "published", "against", "selected")
+_ON_DEMAND = ("learnability_matrix", "gibbs_comparison", "published", "against", "composition", "selected")
 """Kinds that repeat part of another, or need more options to say anything about the experiment."""
 
 

@@ -11,7 +11,7 @@ from ..sheet import Sheet
 from .canvas import EDGE, Slot, few_ticks, figure_of, fit, round_ticks, row
 from .names import widest, wrapped
 from .plot import Texts
-from .style import COMPONENT_LOOKS, ink, label_size, points
+from .style import ink, label_size, points
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,16 +21,20 @@ if TYPE_CHECKING:
 _DOTTED: dict[str, Any] = {"linestyle": ":", "linewidth": 0.9, "zorder": 2}
 
 
-def draw_stacked_bars(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
+def draw_stacked_bars(data: pd.DataFrame, texts: Texts, sheet: Sheet, *, totals: bool = True) -> Figure:
     """Draw a horizontal bar a label, the first on top, with its sum at the end; a dotted line at 1.
 
     Args:
-        data: As of `step_costs`.
+        data: A row a label and component, with the columns label, text, component, name (of the component),
+            relative, total (of the label), colour and hatch (of the component). Components are put side by
+            side in the order in which they first come.
         texts: The words; `y` is what is measured.
         sheet: Size, font, legend.
+        totals: Whether sums are written at the ends, and a line is drawn at 1.
     """
     bars = data.drop_duplicates("label")
-    shown = [name for name in COMPONENT_LOOKS if data.loc[data["component"] == name, "relative"].gt(0).any()]
+    components = data.drop_duplicates("component").set_index("component")
+    shown = [name for name in components.index if data.loc[data["component"] == name, "relative"].gt(0).any()]
     names = list(data[data["component"].isin(shown)].drop_duplicates("component")["name"])
     bars = bars.assign(text=bar_names(bars["text"], sheet))
     beside = 0.16 + widest_line(bars["text"])
@@ -51,7 +55,7 @@ def draw_stacked_bars(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     for name in shown:
         of_component = data[data["component"] == name]
         part = of_component.set_index("label")["relative"]
-        colour, hatch = COMPONENT_LOOKS[name]
+        colour, hatch = components.loc[name, ["colour", "hatch"]]
         axes.barh(
             [positions[label] for label in part.index], part, 0.72, color=colour, hatch=hatch,
             left=[starts[label] for label in part.index], label=of_component["name"].iloc[0],
@@ -59,9 +63,10 @@ def draw_stacked_bars(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
         )  # fmt: skip
         for label, value in part.items():
             starts[str(label)] += float(value)
-    for _, bar in bars.iterrows():
-        _write_at_end(axes, f"{bar['total']:.2f}", bar["total"], positions[bar["label"]], 4)
-    axes.axvline(1, color="black", **_DOTTED)
+    if totals:
+        for _, bar in bars.iterrows():
+            _write_at_end(axes, f"{bar['total']:.2f}", bar["total"], positions[bar["label"]], 4)
+        axes.axvline(1, color="black", **_DOTTED)
     _name_bars(axes, list(positions.values()), bars["text"])
     axes.set_ylim(-0.7, len(bars) - 0.3)
     axes.set_xlabel(texts.y)

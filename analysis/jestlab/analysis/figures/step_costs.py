@@ -10,6 +10,7 @@ from ..costs import CONVENTIONS, Convention, Step, paper_step, step_bars
 from ..frames import Frames
 from .drawing_bars import draw_stacked_bars
 from .plot import Plot, Texts, title
+from .style import COMPONENT_LOOKS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,7 +65,7 @@ def step_costs(frames: Frames, baseline: str | None = None) -> Plot:
     data = data[data["label"].isin([compared, *labels[:_MOST]])].copy()
     data["relative"] = data["flops"] / whole
     data["total"] = data.groupby("label")["relative"].transform("sum")
-    data["name"] = data["component"].map(_COMPONENTS)
+    data = _looks(data)
     data["text"] = data["label"].map(frames.shown)
     order = {label: place for place, label in enumerate(frames.labels)}
     data["place"] = data["label"].map(order)
@@ -104,7 +105,7 @@ def method_costs(step: Step | None = None, convention: Convention = "paper") -> 
     bars = pd.DataFrame(step_bars(of))
     data = bars[bars["convention"] == convention].rename(columns={"method": "label"})
     data["total"] = data.groupby("label")["relative"].transform("sum")
-    data["name"], data["text"] = data["component"].map(_COMPONENTS), data["label"]
+    data = _looks(data).assign(text=data["label"])
     caption = (
         f"FLOPs of a step relative to uniform sampling (IID), by the convention {convention!r}, when "
         f"{of.batch_size:,} of {of.super_batch_size:,} examples are chosen. A forward pass of one example is "
@@ -133,3 +134,13 @@ def _of_an_example(frames: Frames) -> pd.DataFrame:
     length = planned.index.map(examples).to_numpy(float)
     found: pd.DataFrame = planned.div(length, axis=0).dropna()
     return found
+
+
+def _looks(data: pd.DataFrame) -> pd.DataFrame:
+    """Name the components of costs, and colour them."""
+    looks = data["component"].map(COMPONENT_LOOKS)
+    return data.assign(
+        name=data["component"].map(_COMPONENTS),
+        colour=looks.map(lambda look: look[0]),
+        hatch=looks.map(lambda look: look[1]),
+    )

@@ -48,6 +48,18 @@ COMPONENT_LOOKS = {
 }
 """Component of the cost → colour and hatch; hatches tell components apart in grey."""
 
+PARTS = (
+    ("#0072B2", ""),
+    ("#E69F00", "////"),
+    ("#009E73", "...."),
+    ("#CC79A7", "xxxx"),
+    ("#56B4E9", ""),
+    ("#D55E00", "////"),
+    ("#7A5195", "...."),
+    ("#999933", "xxxx"),
+)
+"""Parts of a whole in the order of their size → colour and hatch."""
+
 SAVED: Any = {
     "pdf.fonttype": 42,  # text that can be searched and edited; journals refuse the other kind
     "svg.fonttype": "path",  # independent of installed fonts

@@ -116,14 +116,14 @@ class SoftCap(Section):
     """How `soft_cap` is drawn: how often each example comes up, for `data.repeat`.
 
     Attributes:
-        of: The column of scores to draw by.
+        of: The column of scores to draw by; null for no such column.
         size: Number of draws in all; null for the number of examples.
         penalty: By how much a score falls each time its example is drawn.
         batch_size: Number of draws, without replacement, between penalties.
         gain: Factor by which scores are multiplied before sampling.
     """
 
-    of: str = "negcliploss"
+    of: str | None = None
     size: PositiveInt | None = None
     penalty: PositiveFloat = 0.15
     batch_size: PositiveInt = 1_000
@@ -133,8 +133,9 @@ class SoftCap(Section):
 class ScoreConfig(Section):
     """One scoring of a data set, from a reference's cached embeddings: columns that `data.filter` can read.
 
-    `clip_score`, `negcliploss`, `semdedup`; with a target set `normsim`, with `soft_cap` how often an example
-    is drawn. Beside each score, `<name>_rank` is the share of the examples whose score is lower.
+    `clip_score`, `negcliploss`, `semdedup`; with a target set `normsim`; with `soft_cap.of` also `soft_cap`,
+    how often an example is drawn. Beside each score, `<name>_rank` is the share of the examples whose score
+    is lower.
 
     Attributes:
         embeddings: The run of `embed` whose data are scored.
@@ -142,7 +143,7 @@ class ScoreConfig(Section):
         negcliploss: How negCLIPLoss is computed.
         normsim: How NormSim is computed.
         semdedup: How SemDeDup is computed.
-        soft_cap: How soft-capped sampling draws; null for no such column.
+        soft_cap: How soft-capped sampling draws.
         seed: Replicate: of batches, first centroids and draws. Set `seeds` of the study instead.
     """
 
@@ -153,19 +154,22 @@ class ScoreConfig(Section):
     negcliploss: NegClipLoss = NegClipLoss()
     normsim: NormSim = NormSim()
     semdedup: SemDeDup = SemDeDup()
-    soft_cap: SoftCap | None = None
+    soft_cap: SoftCap = SoftCap()
     seed: Seed = 0
 
     def identity(self) -> dict[str, Any]:
-        """Return what decides the result: not how NormSim is computed where there is no target set."""
-        inert = {"normsim"} if self.target is None else set()
+        """Return what decides the result: not how that is computed which is not."""
+        inert = {
+            name for name, of in (("normsim", self.target), ("soft_cap", self.soft_cap.of)) if of is None
+        }
         return self.model_dump(mode="json", exclude_defaults=True, exclude=inert)
 
     @model_validator(mode="after")
     def _draws(self) -> ScoreConfig:
         scores = [name for name in SCORES if name != "normsim" or self.target is not None]
         columns = [*scores, *(f"{name}_rank" for name in scores)]
-        if self.soft_cap is not None and (missing := missing_column([self.soft_cap.of], columns)):
+        drawn = [] if self.soft_cap.of is None else [self.soft_cap.of]
+        if missing := missing_column(drawn, columns):
             raise ValueError(f"soft_cap.of: no {missing}")
         return self
 

@@ -293,7 +293,7 @@ def repeated(
             counts = np.array([np.nan if cell is None else cell for cell in cells], np.float64)
         except (TypeError, ValueError):
             raise ValueError(f"repeat {column!r}: not a column of numbers in {index.folder}") from None
-    counts = np.nan_to_num(counts, nan=0.0)
+    counts = np.where(np.isnan(counts), 0.0, counts)
     if np.any((counts < 0) | (counts != np.floor(counts)) | ~np.isfinite(counts)):
         raise ValueError(f"repeat {column!r}: its values are not all whole numbers from 0 on")
     examples = np.arange(len(index)) if chosen is None else chosen

@@ -1,4 +1,9 @@
-"""Turn captions into tokens: a sentencepiece model trained on the shards' own captions."""
+"""Turn captions into tokens: by a sentencepiece model of the shards' own captions, or by a public one.
+
+SigLIP reads captions by a sentencepiece model, cut to make room for the end token and padded with it. SigLIP
+2 reads them by Gemma's, which comes as a sentencepiece model or as the `tokenizer.json` of Hugging Face's
+library, ends them alike, and pads with a token of its own. Both write them in lower case.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,7 @@ import io
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +26,65 @@ _TRAINING_CAPTIONS = 200_000
 _VERSION = 1  # of the training recipe below
 
 
-class Tokenizer:
-    """A sentencepiece unigram model, used as SigLIP uses its own.
+class _Pieces(Protocol):
+    """What cuts texts into pieces.
 
     Attributes:
-        model: The serialised sentencepiece model.
+        size: The number of pieces.
+        end: The number of the piece that ends a text.
+        begin: The number of the piece that begins one; −1 if there is none. It is never used.
+        pad: The number that short texts are padded with.
+    """
+
+    size: int
+    end: int
+    begin: int
+    pad: int
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Cut texts into the numbers of their pieces, without the piece that ends them."""
+
+
+class _Sentencepiece:
+    """A sentencepiece model."""
+
+    def __init__(self, model: bytes) -> None:
+        from sentencepiece import SentencePieceProcessor
+
+        self._processor = SentencePieceProcessor(model_proto=model)
+        self.size = int(self._processor.get_piece_size())
+        self.end, self.begin = int(self._processor.eos_id()), int(self._processor.bos_id())
+        self.pad = self.end if self.begin == -1 else int(self._processor.pad_id())
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        # One call, one thread: otherwise sentencepiece starts a thread per core for each batch.
+        pieces: list[list[int]] = self._processor.encode(list(texts), out_type=int, num_threads=1)
+        return pieces
+
+
+class _Json:
+    """A `tokenizer.json` of Hugging Face's library with the special pieces of Gemma's."""
+
+    def __init__(self, model: bytes) -> None:
+        import tokenizers
+
+        self._tokenizer = tokenizers.Tokenizer.from_buffer(model)
+        self._tokenizer.no_padding()
+        self._tokenizer.no_truncation()
+        self.size = int(self._tokenizer.get_vocab_size())
+        named = {name: self._tokenizer.token_to_id(f"<{name}>") for name in ("eos", "bos", "pad")}
+        self.end, self.begin, self.pad = (-1 if found is None else int(found) for found in named.values())
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        # One by one: a batch would start threads.
+        return [self._tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
+
+
+class Tokenizer:
+    """A tokenizer, used as SigLIP and SigLIP 2 use theirs.
+
+    Attributes:
+        model: As it is in a file: a sentencepiece model, or a `tokenizer.json`.
     """
 
     def __init__(self, model: bytes) -> None:
@@ -37,16 +96,28 @@ class Tokenizer:
     def __setstate__(self, model: bytes) -> None:
         self.model = model
 
-    @cached_property
-    def _processor(self) -> Any:
-        from sentencepiece import SentencePieceProcessor
+    @property
+    def is_json(self) -> bool:
+        """Whether it is a `tokenizer.json`."""
+        return self.model[:1] == b"{"
 
-        return SentencePieceProcessor(model_proto=self.model)
+    @cached_property
+    def pieces(self) -> _Pieces:
+        """What cuts texts into pieces.
+
+        Raises:
+            ValueError: The model is neither of both.
+        """
+        try:
+            return _Json(self.model) if self.is_json else _Sentencepiece(self.model)
+        except Exception as error:  # of either library, which have no base class of theirs
+            what = "tokenizer.json of Hugging Face's library" if self.is_json else "sentencepiece model"
+            raise ValueError(f"not a {what}") from error
 
     @property
     def vocabulary_size(self) -> int:
         """The number of pieces; less than was asked for if the captions hold few distinct words."""
-        return int(self._processor.get_piece_size())
+        return self.pieces.size
 
     @property
     def digest(self) -> str:
@@ -56,15 +127,12 @@ class Tokenizer:
     def __call__(self, captions: Sequence[str], length: int) -> npt.NDArray[np.int32]:
         """Tokenise n captions, in lower case, as int32[n, length].
 
-        Long captions are cut to make room for the end token, short ones are padded with it.
+        Long captions are cut to make room for the end token, short ones are padded.
         """
-        tokens = np.full((len(captions), length), EOS, np.int32)
-        # One call, one thread: otherwise sentencepiece starts a thread per core for each batch.
-        pieces = self._processor.encode(
-            [caption.lower() for caption in captions], out_type=int, num_threads=1
-        )
-        for row, ids in zip(tokens, pieces, strict=True):
-            ids = ids[: length - 1]
+        tokens = np.full((len(captions), length), self.pieces.pad, np.int32)
+        cut = self.pieces.encode([caption.lower() for caption in captions])
+        for row, ids in zip(tokens, cut, strict=True):
+            ids = [*ids[: length - 1], self.pieces.end]
             row[: len(ids)] = ids
         return tokens
 

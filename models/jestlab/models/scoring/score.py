@@ -83,7 +83,7 @@ def score(
         found["normsim"] = norm_similarity(images, targets, norm=config.normsim.norm, advance=advance)
     ranks = {f"{name}_rank": _ranks(values) for name, values in found.items()}
     found |= ranks
-    if config.soft_cap is not None:
+    if config.soft_cap.of is not None:
         found["soft_cap"] = soft_cap_counts(
             found[config.soft_cap.of],
             size=config.soft_cap.size or len(known),

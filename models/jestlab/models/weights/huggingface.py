@@ -2,6 +2,10 @@
 
 Dense weights are [out, in], the patch kernel is [out, in, h, w], heads are folded into the width, and the
 MAP head keeps query, key and value in one tensor.
+
+SigLIP 2 has the same towers. Its models of one image size are a `SiglipModel`, too. Those of any size
+(NaFlex, `Siglip2Model`) get patches in place of images, so that their patch kernel is dense, [out, h · w ·
+in]; here they read squares of the grid that their positions are given for, on which nothing is interpolated.
 """
 
 from __future__ import annotations
@@ -36,8 +40,20 @@ def ignored(name: str) -> bool:
     return name.endswith(".position_ids")
 
 
-def entries(config: TwoTowers) -> tuple[Entry, ...]:
+PATCHES = "vision_model.embeddings.patch_embedding.weight"
+
+
+def cuts_patches(found: Mapping[str, Shape]) -> bool:
+    """Return whether tensors are those of a model that gets patches in place of images."""
+    return len(found.get(PATCHES, ())) == 2
+
+
+def entries(config: TwoTowers, *, cuts_patches: bool = False) -> tuple[Entry, ...]:
     """Return the layout of these towers.
+
+    Args:
+        config: The towers.
+        cuts_patches: Whether the patch kernel is dense.
 
     Raises:
         ValueError: `SiglipModel` cannot have such towers.
@@ -49,15 +65,16 @@ def entries(config: TwoTowers) -> tuple[Entry, ...]:
             "Hugging Face's SigLIP has no head after the image tower: "
             f"its width {config.vision.width} would have to be embedding_dim {config.embedding_dim}"
         )
-    return tuple(_entries(config))
+    return tuple(_entries(config, cuts_patches))
 
 
-def _entries(config: TwoTowers) -> Iterator[Entry]:
+def _entries(config: TwoTowers, cuts_patches: bool) -> Iterator[Entry]:
     part = _Parts(parameter_shapes(config))
     yield Entry("logit_scale", (part.same("t"),))
     yield Entry("logit_bias", (part.same("b"),))
     image, text = (f"{TOWERS[tower]}.embeddings" for tower in ("img", "txt"))
-    yield Entry(f"{image}.patch_embedding.weight", (part.patches("img/embedding/kernel"),))
+    patches = part.pixels if cuts_patches else part.patches
+    yield Entry(PATCHES, (patches("img/embedding/kernel"),))
     yield Entry(f"{image}.patch_embedding.bias", (part.same("img/embedding/bias"),))
     yield Entry(f"{image}.position_embedding.weight", (part.rows("img/pos_embedding"),))
     yield Entry(f"{text}.token_embedding.weight", (part.same("txt/Embed_0/embedding"),))
@@ -115,6 +132,11 @@ class _Parts:
         """[h, w, in, out] → [out, in, h, w]."""
         return Part(name, self.shapes[name], axes=(3, 2, 0, 1))
 
+    def pixels(self, name: str) -> Part:
+        """[h, w, in, out] → [out, h · w · in]."""
+        shape = self.shapes[name]
+        return Part(name, shape, reshaped=(math.prod(shape[:3]), shape[3]), axes=(1, 0))
+
     def matrix(self, name: str) -> Part:
         """A kernel, heads folded, [in, out] → [out, in]."""
         shape = self.shapes[name]
@@ -148,13 +170,14 @@ def infer(found: Mapping[str, Shape], config: Mapping[str, Any] | None) -> TwoTo
         ValueError: It is not such a file, or the model is not supported; says what and where.
     """
     said = {tower: _supported(config, tower) if config is not None else None for tower in TOWERS}
-    patches, grid = (f"vision_model.embeddings.{x}_embedding.weight" for x in ("patch", "position"))
+    grid = "vision_model.embeddings.position_embedding.weight"
     words, places = (f"text_model.embeddings.{x}_embedding.weight" for x in ("token", "position"))
     hidden = {tower: f"{prefix}.encoder.layers.0.mlp.fc1.weight" for tower, prefix in TOWERS.items()}
-    ranks = {patches: 4, grid: 2, words: 2, places: 2, "text_model.head.weight": 2}
-    require(found, ranks | dict.fromkeys(hidden.values(), 2))
+    ranks = {PATCHES: 2 if cuts_patches(found) else 4, grid: 2, words: 2, places: 2}
+    require(found, ranks | {"text_model.head.weight": 2} | dict.fromkeys(hidden.values(), 2))
 
-    vision_width, _, patch_size, _ = found[patches]
+    vision_width = found[PATCHES][0]
+    patch_size = math.isqrt(math.prod(found[PATCHES][1:]) // _CHANNELS)
     vocabulary_size, text_width = found[words]
     projection = found["text_model.head.weight"][0]
     if projection != vision_width:
@@ -207,19 +230,21 @@ def _heads(section: Mapping[str, Any] | None, width: int) -> int:
 
 
 _SECTIONS = {"img": "vision_config", "txt": "text_config"}
+_CHANNELS = 3
+_KINDS = ("siglip", "siglip2")
 _SUPPORTED = {
     "hidden_act": "gelu_pytorch_tanh",
     "layer_norm_eps": 1e-6,
-    "num_channels": 3,
+    "num_channels": _CHANNELS,
     "vision_use_head": True,
 }
 
 
 def _supported(config: Mapping[str, Any], tower: str) -> Mapping[str, Any]:
     """Return the section of a tower, if our towers can be what it describes."""
-    if (kind := config.get("model_type")) != "siglip":
-        naflex = " (SigLIP 2 with images of any size)" if kind == "siglip2" else ""
-        raise ValueError(f"config.json: model_type {kind!r}{naflex} is not supported, only 'siglip' is")
+    if (kind := config.get("model_type")) not in _KINDS:
+        known = " and ".join(map(repr, _KINDS))
+        raise ValueError(f"config.json: model_type {kind!r} is not supported, only {known} are")
     section = config.get(_SECTIONS[tower], {})
     if not isinstance(section, Mapping):
         raise ValueError(f"config.json: {_SECTIONS[tower]} must be a mapping")

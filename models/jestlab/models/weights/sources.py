@@ -23,8 +23,8 @@ from pydantic import ValidationError
 
 from jestlab.models.config import TwoTowers
 from jestlab.models.data.files import derived_path, write_whole
-from jestlab.models.data.tokenizer import EOS
-from jestlab.models.weights import big_vision, huggingface
+from jestlab.models.data.tokenizer import EOS, PAD, Tokenizer
+from jestlab.models.weights import big_vision, huggingface, processor
 from jestlab.models.weights.files import (
     Archive,
     Memory,
@@ -37,8 +37,9 @@ from jestlab.models.weights.files import (
 )
 from jestlab.models.weights.layout import ENCODERS, Entry, Tensor, check, flatten, named
 
-TOKENIZERS = ("spiece.model", "tokenizer.model", "sentencepiece.model")
-"""Names of sentencepiece models beside weights: of Hugging Face, of jestlab, of T5's vocabularies."""
+TOKENIZERS = ("spiece.model", "tokenizer.model", "sentencepiece.model", "tokenizer.json")
+"""Names of tokenizers beside weights: of Hugging Face's SigLIP, of jestlab and Gemma, of T5's vocabularies,
+of Hugging Face's SigLIP 2."""
 
 
 def tokenizer_beside(folder: Path) -> Path | None:
@@ -47,32 +48,32 @@ def tokenizer_beside(folder: Path) -> Path | None:
 
 
 def read_tokenizer(path: Path, model: TwoTowers) -> bytes:
-    """Read a tokenizer, and check that it fits the towers and reads captions as SigLIP does.
+    """Read a tokenizer, and check that it fits the towers and reads captions as SigLIP or SigLIP 2 does.
 
     Returns:
-        The serialised sentencepiece model.
+        What the file holds: a sentencepiece model, or a `tokenizer.json`.
 
     Raises:
         FileNotFoundError: There is no such file.
-        ValueError: It is not a sentencepiece model, has more pieces than the text tower has embeddings, or
-            differs from SigLIP's in its special pieces (SigLIP 2 begins and pads captions in another way).
+        ValueError: It is no tokenizer, has more pieces than the text tower has embeddings, or differs from
+            both in its special pieces.
     """
-    from sentencepiece import SentencePieceProcessor
-
     if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such tokenizer (a sentencepiece .model)")
+        raise FileNotFoundError(f"{path}: no such tokenizer (a sentencepiece .model, or a tokenizer.json)")
     content = path.read_bytes()
     try:
-        processor = SentencePieceProcessor(model_proto=content)
-    except RuntimeError as error:
-        raise ValueError(f"{path}: not a sentencepiece model") from error
-    pieces, embeddings = processor.get_piece_size(), model.text.vocabulary_size
-    if pieces > embeddings:
-        raise ValueError(f"{path}: has {pieces} pieces, but the text tower has {embeddings} embeddings")
-    if processor.eos_id() != EOS or processor.bos_id() != -1:
+        pieces = Tokenizer(content).pieces
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    embeddings = model.text.vocabulary_size
+    if pieces.size > embeddings:
+        raise ValueError(f"{path}: has {pieces.size} pieces, but the text tower has {embeddings} embeddings")
+    if pieces.end != EOS or (pieces.begin != -1 and pieces.pad != PAD):
         raise ValueError(
-            f"{path}: not a SigLIP tokenizer: its end piece is {processor.eos_id()}, should be {EOS}; "
-            f"its begin piece is {processor.bos_id()}, should be none (-1)"
+            f"{path}: the tokenizer of neither SigLIP nor SigLIP 2: its end piece is {pieces.end}, should be "
+            f"{EOS}; it has a begin piece, {pieces.begin}, and pads with {pieces.pad}, should be {PAD}"
+            if pieces.begin != -1
+            else f"{path}: not a SigLIP tokenizer: its end piece is {pieces.end}, should be {EOS}"
         )
     return content
 
@@ -253,7 +254,7 @@ def _huggingface(path: Path, tensors: Path, model: TwoTowers | None) -> Weights:
                 raise ValueError("must be a mapping")
     with _at(path):
         found = huggingface.infer(archive.shapes, config)
-        entries = huggingface.entries(model or found)
+        entries = huggingface.entries(model or found, cuts_patches=huggingface.cuts_patches(archive.shapes))
         check(archive.shapes, entries)
     return Weights(path, "huggingface", model or found, tokenizer_beside(folder), archive, entries)
 
@@ -282,7 +283,8 @@ _OURS = frozenset(
         OWN_TOKENIZER,
         huggingface.WEIGHTS,
         huggingface.CONFIG,
-        TOKENIZERS[0],
+        *TOKENIZERS,
+        *processor.FILES,
         ".jestlab",
     )
 )
@@ -298,7 +300,7 @@ def write(
         weights: The weights.
         destination: An .npz file for big_vision, else a folder.
         form: One of `FORMATS`.
-        tokenizer: Serialised sentencepiece model, written beside into a folder.
+        tokenizer: As `read_tokenizer` returns it, written beside into a folder.
         force: Whether to replace existing weights.
 
     Raises:
@@ -324,10 +326,11 @@ def write(
             write_safetensors(partial / huggingface.WEIGHTS, tensors)
             about = json.dumps(huggingface.config_json(model), indent=2)
             (partial / huggingface.CONFIG).write_text(about + "\n")
+            processor.write(partial, model, tokenizer)
         else:
             write_npz(partial / OWN_WEIGHTS, tensors)
             (partial / OWN_MODEL).write_text(model.model_dump_json(indent=2) + "\n")
-        if tokenizer is not None:
+        if tokenizer is not None and not (form == "huggingface" and Tokenizer(tokenizer).is_json):
             (partial / (TOKENIZERS[0] if form == "huggingface" else OWN_TOKENIZER)).write_bytes(tokenizer)
 
     _appear(destination, build)

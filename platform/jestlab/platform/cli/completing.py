@@ -183,7 +183,7 @@ def _values(option: str, command: click.Command | None, store: _Store) -> Iterab
 
 _GROUPS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("published",): ("import", "list", "export", "remove", "lint"),
-    ("data",): ("make", "fetch", "pack", "inspect"),
+    ("data",): ("make", "fetch", "pack", "inspect", "score"),
     ("data", "make"): ("shapes", "benchmark"),
     ("data", "fetch"): ("icons",),
     ("db",): ("upgrade", "check", "backup", "restore"),
@@ -303,6 +303,7 @@ _ARGUMENTS: dict[tuple[str, ...], tuple[_Kind, ...]] = {
     ("data", "fetch", "icons"): (_folders,),
     ("data", "pack"): (_folders, _folders),
     ("data", "inspect"): (_folders,),
+    ("data", "score"): (_runs, _files),
 }
 
 

@@ -1,4 +1,4 @@
-"""`jestlab data`: make, fetch or pack shards and benchmarks, and look at any."""
+"""`jestlab data`: make, fetch or pack shards and benchmarks, look at any, and score examples."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from jestlab.platform.cli import inspecting
 from jestlab.platform.cli.help import Verbs
 from jestlab.platform.cli.options import examples, json_option
 from jestlab.platform.cli.output import print_json, say, show
+from jestlab.platform.cli.scoring import score_command
 from jestlab.platform.errors import UserError
 
 _EPILOG = examples(
@@ -29,6 +30,7 @@ _EPILOG = examples(
     "data fetch icons",
     "data pack photos/ flickr/ --captions captions.csv",
     'data inspect web/ --filter "similarity > 0.25 and aesthetic > 4.3"',
+    "data score quickstart/reference-cache/0",
 )
 _NAMED = 3  # damaged images that are named
 _Folder = click.Path(file_okay=False, path_type=Path)
@@ -36,7 +38,7 @@ _Folder = click.Path(file_okay=False, path_type=Path)
 
 @click.group(cls=Verbs, epilog=_EPILOG)
 def data_command() -> None:
-    """Make, fetch, pack and inspect image-text shards and benchmarks."""
+    """Make, fetch, pack, inspect and score image-text shards and benchmarks."""
 
 
 @data_command.group("make", cls=Verbs, epilog=_EPILOG)
@@ -182,6 +184,9 @@ def inspect(folder: Path, expression: str | None, as_json: bool) -> None:
         print_json(summary, indent=2)
     else:
         say(inspecting.lines(summary))
+
+
+data_command.add_command(score_command, "score")
 
 
 def _make(folder: Path, build: Callable[[Path], None]) -> None:

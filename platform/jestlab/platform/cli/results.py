@@ -164,7 +164,7 @@ _PLOTS = examples(
 KINDS = (
     "curves", "pareto", "speedup", "step_costs", "filtering_ratio", "approximation_share", "batch_size",
     "loss_comparison", "against_reference", "optimiser_spikes", "learnability", "learnability_matrix",
-    "gibbs_comparison", "published", "against", "selected",
+    "gibbs_comparison", "published", "against", "composition", "selected",
 )  # fmt: skip
 
 
@@ -175,7 +175,11 @@ KINDS = (
 @baseline_option()
 @scope_option()
 @score_option
-@click.option("--x", metavar="KEY", help="Config key to draw scores against, or to compare spikes by.")
+@click.option(
+    "--x",
+    metavar="KEY",
+    help="Config key to draw scores against, or to compare spikes by; column of composition.",
+)
 @click.option("--over", type=click.Choice(OVERS),
               help="What curves are drawn over, and what the Pareto plot takes as cost.")  # fmt: skip
 @click.option("--by", metavar="KEY", multiple=True,
@@ -235,6 +239,7 @@ def plot_command(
     published            published methods, with comparable runs of EXPERIMENT,
                          if given
     against              score against any key of the config (--x, --by, --split)
+    composition          what batches were made of, by a column of metadata (--x)
     selected             pictures of what each run trained on, over training
     file.py:function     a figure of your own (--option); also module:function,
                          an entry point of jestlab.figures, or what a report of

@@ -299,6 +299,20 @@ class LearnabilityReport(_Printed):
     run: str | None = None
 
 
+class CompositionReport(_Printed):
+    """What the batches of each run were made of, beside what they were chosen from.
+
+    Attributes:
+        x: Column of metadata whose values are counted, one of `runtime.diagnostics.columns`; null for the
+            first that was.
+        runs: Names or labels of the runs that are shown; null for all but references.
+    """
+
+    kind: Literal["composition"]
+    x: str | None = None
+    runs: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+
+
 class SelectedReport(_Printed):
     """Pictures of what each run selected at the beginning, after a quarter of its steps, and at the end.
 
@@ -333,6 +347,7 @@ _AnyReport = (
     | SpikesReport
     | PublishedReport
     | LearnabilityReport
+    | CompositionReport
     | SelectedReport
 )
 Report = Annotated[_AnyReport, Field(discriminator="kind")] | OwnFigureReport

@@ -22,9 +22,11 @@ from jestlab.platform.spec.keys.key import REQUIRED, Key
 _EXAMPLES = {
     "data.filter": "similarity > 0.3 and aesthetic > 5",
     "data.recaption": "similarity < 0.2",
+    "data.repeat": "size",
     "data.train.function": "readers.py:pairs",
     "evaluation.extra": "{colours: probes.py:colours}",
     "evaluation.extra.<name>.function": "probes.py:colours",
+    "soft_cap.of": "negcliploss",
     "command": "[python, train.py, --lr, '{learning_rate}']",
     "cwd": "../code",
     "model": "{variant: B/16}",

@@ -1,0 +1,80 @@
+"""The figure of what batches were made of: its numbers, its bars, and what it says where there are none."""
+
+from __future__ import annotations
+
+import pytest
+
+from jestlab.analysis.figures import Request, draw
+from jestlab.analysis.figures.style import PARTS
+from jestlab.analysis.report import build
+
+READ = {"emoji": (0.3, 0.3), "logo": (0.7, 0.7)}
+CHOSEN = {
+    "joint": {"emoji": (0.5, 0.7), "logo": (0.5, 0.3)},
+    "independent": {"emoji": (0.9, 0.9), "flag": (0.1, 0.1)},
+}
+
+
+def counted(called, kinds, column="kind"):
+    return {f"selected/{called}/{column}/{kind}": shares for kind, shares in kinds.items()}
+
+
+@pytest.fixture
+def store(new_store, stored_run):
+    """Two runs that have counted what they selected, in two steps of two seeds, and one that has not."""
+    runs = [stored_run("uniform", [0.1, 0.2])]
+    for label, kinds in CHOSEN.items():
+        logged = (
+            counted(label, kinds) | counted("candidates", READ) | counted(label, {"twemoji": (1, 1)}, "set")
+        )
+        runs += [stored_run(label, [0.1, 0.2], seed=seed, logged=logged) for seed in (0, 1)]
+    return new_store().add(*runs, spec={"reports": [{"kind": "composition", "x": "kind"}]})
+
+
+def test_shares_are_means_over_steps_and_seeds(store):
+    data = draw("composition", Request(store.url, "study", x="kind")).data
+    found = {(row.text, row.component): row.relative for row in data.itertuples()}
+    assert found == {
+        ("candidates", "emoji"): pytest.approx(0.3),
+        ("candidates", "logo"): pytest.approx(0.7),
+        ("joint", "emoji"): pytest.approx(0.6),
+        ("joint", "logo"): pytest.approx(0.4),
+        ("independent", "emoji"): pytest.approx(0.9),
+        ("independent", "flag"): pytest.approx(0.1),
+    }
+    assert list(dict.fromkeys(data["text"])) == ["candidates", "joint", "independent"]
+
+
+def test_each_bar_is_as_long_as_its_shares(store):
+    figure = draw("composition", Request(store.url, "study", x="kind")).figure()
+    (axes,) = figure.axes
+    bars = {
+        (round(bar.get_y() + bar.get_height() / 2), round(bar.get_x(), 3)): bar.get_width()
+        for bar in axes.patches
+    }
+    # Three bars from the top; emoji come first, as there are most of them in all.
+    assert bars[2, 0.0] == pytest.approx(0.3) and bars[2, 0.3] == pytest.approx(0.7)
+    assert bars[1, 0.0] == pytest.approx(0.6) and bars[0, 0.0] == pytest.approx(0.9)
+    names = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
+    assert names == ["emoji", "logo", "flag"]
+
+
+def test_of_many_values_the_rarest_are_together(new_store, stored_run):
+    kinds = {f"kind {i}": (0.2 - 0.02 * i,) for i in range(len(PARTS) + 2)}
+    run = stored_run("joint", [0.1], logged=counted("joint", kinds) | counted("candidates", kinds))
+    data = draw("composition", Request(new_store().add(run).url, "study")).data
+    of_run = data[data["text"] == "joint"].set_index("component")["relative"]
+    assert list(of_run.index) == [*(f"kind {i}" for i in range(len(PARTS) - 1)), "others"]
+    assert of_run.sum() == pytest.approx(sum(share for (share,) in kinds.values()))
+
+
+def test_a_column_that_nobody_counted_is_told(store, study):
+    with pytest.raises(ValueError, match="has counted by 'knd': did you mean 'kind'"):
+        draw("composition", Request(store.url, "study", x="knd"))
+    with pytest.raises(ValueError, match=r"set runtime\.diagnostics\.every_steps"):
+        draw("composition", Request(study.url, "study"))
+
+
+def test_the_page_shows_it_where_the_spec_asks_for_it(store, tmp_path):
+    page, *_ = build(store.url, "study", tmp_path / "a")
+    assert 'id="composition"' in page.read_text()

@@ -1,0 +1,163 @@
+"""Methods beside JEST in plans: what they wait for, what identifies them, what they cost, what is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jestlab.analysis.costs import compared_loss_flops, loss_flops
+from jestlab.models.config import TrainConfig
+from jestlab.models.extensions import digest
+from jestlab.platform.errors import UserError
+from jestlab.platform.planning.plan import Plan, PlannedRun, plan
+from jestlab.platform.spec import Study
+
+BASE = {
+    "model": {
+        "vision": {"width": 16, "depth": 1, "heads": 2, "patch_size": 8, "pooling": "mean"},
+        "text": {"width": 16, "depth": 1, "heads": 2, "length": 8, "pooling": "mean"},
+        "embedding_dim": 16,
+    },
+    "data": {"train": {"examples": 512, "image_size": 16}, "benchmark.image_size": 16},
+    "schedule": {"batch_size": 16, "examples_seen": 160},
+}
+WIDER = {"vision.width": 32, "text.width": 32, "embedding_dim": 32}
+BALANCED = {"rule": "concept_diversity", "concepts": ["label"]}
+JOINT = {"rule": "joint", "chunks": 4, "reference": "reference"}
+
+
+def planned(**runs: Any) -> Plan:
+    """With a reference that is wider than the learner, and its cache."""
+    guides = {
+        "reference": {
+            "initialization": 1,
+            "model": {"vision.width": 32, "text.width": 32, "embedding_dim": 32},
+        },
+        "cache": {"program": "embed", "reference": "reference"},
+    }
+    return plan(Study.model_validate({"name": "methods", "base": BASE, "runs": {**guides, **runs}}))
+
+
+def of(changes: dict[str, Any]) -> PlannedRun:
+    return planned(run=changes).runs[-1]
+
+
+@pytest.mark.parametrize(
+    "changes, needs",
+    [
+        ({"loss": "distilled", "selection.reference": "reference"}, {"selection.reference"}),
+        ({"loss": "drrho", "selection": JOINT}, {"selection.reference"}),
+        ({"loss": "softmax", "selection.reference": "reference"}, set()),
+        (
+            {"selection": {"rule": "concept_diversity", "concepts": ["label"], "reference": "reference"}},
+            set(),
+        ),
+        ({"selection": {"rule": "highest", "reference": "cache"}}, {"selection.reference"}),
+        ({"selection": {"rule": "highest", "criterion": "hard_learner"}}, set()),
+        (
+            {
+                "loss": "drrho",
+                "selection": {"rule": "concept_frequency", "concepts": ["size"], "reference": "cache"},
+            },
+            {"selection.reference"},
+        ),
+    ],
+)
+def test_a_run_waits_for_a_reference_that_it_looks_at(changes, needs):
+    assert set(of(changes).needs) == needs
+
+
+@pytest.mark.parametrize(
+    "changes, said",
+    [
+        ({"loss": "distilled"}, "runs.run: loss: distilled looks at the reference: set selection.reference"),
+        (
+            {"selection": {"rule": "concept_diversity"}},
+            "concept_diversity looks at concepts: set selection.concepts to the columns of metadata",
+        ),
+        ({"selection": {"rule": "highest"}}, "rule 'highest' by 'learnability' needs a reference"),
+        (
+            {"selection": {"rule": "concept_diversity", "concepts": ["lable"]}},
+            "selection.concepts: the synthetic web has no metadata column 'lable': did you mean 'label'",
+        ),
+        ({"selection": JOINT | {"until": 0.01}}, r"selection.until 0.01 of 10 steps is none: raise it"),
+        ({"selection": JOINT | {"until": 0.0}}, "must be greater than 0"),
+        ({"loss": "distilled", "loss_options": {"wieght": 2}, "selection": JOINT}, "did you mean 'weight'"),
+        (
+            {"selection": {"rule": "concept_divers", "concepts": ["label"]}},
+            "did you mean 'concept_diversity'",
+        ),
+    ],
+)
+def test_what_is_wrong_is_one_clear_line(changes, said):
+    with pytest.raises(UserError) as error:
+        of(changes)
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_what_a_method_does_not_look_at_does_not_identify_it():
+    without_effect = (
+        {},
+        {"gain": 3.0},
+        {"criterion": "hard_learner"},
+        {"reference": "cache"},
+        {"loss": "softmax"},
+    )
+    found = [of({"selection": BALANCED | more}).fingerprint for more in without_effect]
+    assert len(set(found)) == 1
+    assert of({"selection": BALANCED | {"concepts": ["size"]}}).fingerprint != found[0]
+    joint = of({"selection": JOINT}).fingerprint
+    assert of({"selection": JOINT | {"concepts": ["size"]}}).fingerprint == joint
+    assert of({"selection": JOINT | {"until": 0.5}}).fingerprint != joint
+
+
+def test_the_source_of_a_method_identifies_it_and_the_rest_of_jestlab_does_not(monkeypatch, tmp_path):
+    """Otherwise every version of jestlab would run all of them again."""
+    from jestlab.models.extensions import content
+
+    hashed = []
+    real = content._hashed
+    monkeypatch.setattr(content, "_hashed", lambda file: hashed.append(file) or real(file))
+    digest("jestlab.models.methods.drrho:drrho")
+    assert {file.parent.name for file in hashed} == {"methods"}
+    assert "drrho.py" in {file.name for file in hashed}
+
+
+def test_a_loss_that_compares_is_priced_by_both_widths():
+    b, E = 16, 16
+    plain = of({"selection.reference": "reference"}).price
+    online = of({"loss": "drrho", "selection.reference": "reference"}).price
+    cached = of({"loss": "drrho", "selection.reference": "cache"}).price
+    assert plain is not None and online is not None and cached is not None
+    per_example = loss_flops(batch_size=b, embedding_dim=E) / b
+    compared = compared_loss_flops(batch_size=b, embedding_dim=E, reference_dim=32) / b
+    assert plain.cost.loss == pytest.approx(160 * per_example)
+    assert online.cost.loss == cached.cost.loss == pytest.approx(160 * compared)
+    assert cached.cost.reference_scoring == 0.0
+    assert online.cost.reference_scoring == pytest.approx(160 * reference_forward())
+
+
+def reference_forward() -> float:
+    from jestlab.platform.programs.pricing import forward
+
+    [reference] = [run for run in planned().runs if run.name == "reference"]
+    return forward(TrainConfig.model_validate(reference.config).model).total
+
+
+def test_selection_of_a_part_of_the_steps_is_priced_by_its_share():
+    whole, half, none = (
+        of(changes).price for changes in ({"selection": JOINT}, {"selection": JOINT | {"until": 0.5}}, {})
+    )
+    assert whole is not None and half is not None and none is not None
+    for part in ("scoring", "selection", "reference_scoring"):
+        assert getattr(half.cost, part) == pytest.approx(0.5 * getattr(whole.cost, part))
+    assert half.cost.learner == pytest.approx(none.cost.learner)
+    assert half.by_paper == pytest.approx(0.5 * (whole.by_paper + none.by_paper))
+
+
+def test_rules_that_score_nothing_cost_what_uniform_training_does():
+    uniform, balanced = (of(changes).price for changes in ({}, {"selection": BALANCED}))
+    assert uniform is not None and balanced is not None
+    assert balanced.total == pytest.approx(uniform.total)
