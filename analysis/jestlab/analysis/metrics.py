@@ -183,7 +183,8 @@ OF_PROGRAM: dict[str, dict[str, Metric]] = {
         "*/i2t_r*": _ACCURACY,
         "*/t2i_r*": _ACCURACY,
         "loss": Metric("min"),
-        **dict.fromkeys(("examples_seen", "flops_total", "grad_norm", "temperature", "bias"), Metric()),
+        **dict.fromkeys(("examples_seen", "distinct_examples", "flops_total"), Metric()),
+        **dict.fromkeys(("grad_norm", "temperature", "bias"), Metric()),
         **dict.fromkeys(
             ("score_selected", "score_super_batch", "score_sub_batch", "selected_again"), Metric()
         ),

@@ -128,6 +128,18 @@ def first_gives(tree: Any) -> Any:
     return jax.tree.map(lambda got, x: np.asarray(got).view(x.dtype).reshape(x.shape), received, tree)
 
 
+def largest(values: np.ndarray) -> np.ndarray:
+    """Return the largest of all processes' values, place by place; each waits for the others."""
+    import jax
+    import numpy as np
+    from jax.experimental import multihost_utils
+
+    if jax.process_count() == 1:
+        return values
+    found: np.ndarray = np.asarray(multihost_utils.process_allgather(values)).max(axis=0)
+    return found
+
+
 def _gathered(value: bool | list[int]) -> np.ndarray:
     import numpy as np
     from jax.experimental import multihost_utils

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from matplotlib.patches import Rectangle
 
 from jestlab.analysis.figures import Request, draw
 from jestlab.analysis.figures.style import PARTS
@@ -51,6 +52,7 @@ def test_each_bar_is_as_long_as_its_shares(store):
     bars = {
         (round(bar.get_y() + bar.get_height() / 2), round(bar.get_x(), 3)): bar.get_width()
         for bar in axes.patches
+        if isinstance(bar, Rectangle)
     }
     # Three bars from the top; emoji come first, as there are most of them in all.
     assert bars[2, 0.0] == pytest.approx(0.3) and bars[2, 0.3] == pytest.approx(0.7)

@@ -405,3 +405,27 @@ def test_a_loss_compares_with_a_reference_of_uniform_batches(lab, tiny):
     assert cfg.needs_reference and not cfg.selects
     done, seen = lab("distilled", cfg, reference=lab.reference)
     assert done and all(np.isfinite(seen.metrics[step]["loss"]) for step in (2, 12))
+
+
+@pytest.mark.parametrize("kind", ["uniform", "joint", "concepts"])
+def test_different_examples_are_counted_also_through_a_stop(lab, tiny, kind):
+    """By super-batches that are recorded at every step: all that was trained on is known."""
+    changes = {"evaluation__points": 12, "schedule__examples_seen": 16 * 12, "runtime__log_every_steps": 1}
+    selection = {
+        "uniform": {},
+        "joint": {"rule": "joint", "reference": "reference", "chunks": 4, "until": 0.7},
+        "concepts": {"rule": "concept_frequency", "concepts": ["label"]},
+    }[kind]
+    cfg = config(tiny, **changes, selection={"filtering_ratio": 0.5, **selection})
+    name = f"distinct-{kind}"
+    done, first = lab(name, cfg, reference=lab.reference, tracker=Recorder(stop_after=5))
+    assert not done
+    done, second = lab(name, cfg, reference=lab.reference)
+    assert done
+    counted = {step: m["distinct_examples"] for r in (first, second) for step, m in r.metrics.items()}
+    seen: set[int] = set()
+    for step in range(1, 13):
+        one = batches.load(lab.root / name, step)
+        seen |= set(one.examples[one.selected].tolist())
+        assert counted[step] == pytest.approx(len(seen), abs=2)
+    assert len(seen) > 100

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -98,7 +99,7 @@ def test_what_is_wrong_is_one_clear_line(changes, said):
 
 
 def test_what_a_method_does_not_look_at_does_not_identify_it():
-    without_effect = (
+    without_effect: tuple[dict[str, Any], ...] = (
         {},
         {"gain": 3.0},
         {"criterion": "hard_learner"},
@@ -117,9 +118,14 @@ def test_the_source_of_a_method_identifies_it_and_the_rest_of_jestlab_does_not(m
     """Otherwise every version of jestlab would run all of them again."""
     from jestlab.models.extensions import content
 
-    hashed = []
+    hashed: list[Path] = []
     real = content._hashed
-    monkeypatch.setattr(content, "_hashed", lambda file: hashed.append(file) or real(file))
+
+    def noted(file: Path) -> str:
+        hashed.append(file)
+        return real(file)
+
+    monkeypatch.setattr(content, "_hashed", noted)
     digest("jestlab.models.methods.drrho:drrho")
     assert {file.parent.name for file in hashed} == {"methods"}
     assert "drrho.py" in {file.name for file in hashed}

@@ -31,6 +31,7 @@ from orbax.checkpoint import v1 as ocp
 from jestlab.models.config import TwoTowers
 from jestlab.models.data.files import file_sha256, write_whole
 from jestlab.models.processes import first_gives, first_says, is_first
+from jestlab.models.training.distinct import REGISTERS, Distinct
 from jestlab.models.training.step import TrainState
 from jestlab.models.two_towers import Parameters, initialize
 
@@ -58,7 +59,12 @@ class Checkpoints:
         self._pending: Future[None] | None = None
 
     def save(
-        self, state: TrainState, iterator: Any, score: float | None = None, seconds: float = math.nan
+        self,
+        state: TrainState,
+        iterator: Any,
+        score: float | None = None,
+        seconds: float = math.nan,
+        distinct: Distinct | None = None,
     ) -> None:
         """Start saving after `state.step` steps; the state may be donated as soon as this returns.
 
@@ -69,6 +75,7 @@ class Checkpoints:
             iterator: The Grain iterator that yields the next batch.
             score: How good the parameters are, where they were just evaluated: the best are kept.
             seconds: Of training until here; NaN if unknown.
+            distinct: The examples that were trained on until here; None if unknown.
         """
         self.wait()
         step = int(state.step)
@@ -80,6 +87,8 @@ class Checkpoints:
             write_whole(_score_path(self._directory, step), json.dumps(score).encode())
         if not math.isnan(seconds):
             write_whole(_seconds_path(self._directory, step), json.dumps(seconds).encode())
+        if distinct is not None:
+            write_whole(_distinct_path(self._directory, step), distinct.registers.tobytes())
         parts, folder = _own(_parts(state)), self._directory / str(step)
         if jax.process_count() == 1:
             with _large_in_slices():
@@ -132,6 +141,18 @@ class Checkpoints:
         """Return the seconds of training until a checkpoint's step, 0 before the first; NaN if unknown."""
         seconds = 0.0 if step == 0 else _number(_seconds_path(self._directory, step))
         return math.nan if seconds is None else seconds
+
+    def distinct(self, step: int) -> Distinct | None:
+        """Return the examples that were trained on until a checkpoint's step, in every process; None if
+        unknown."""
+        if step == 0:
+            return Distinct()
+        path = _distinct_path(self._directory, step)
+        content = path.read_bytes() if is_first() and path.exists() else b""
+        if not first_says(len(content) == REGISTERS):
+            return None
+        registers = np.frombuffer(content or bytes(REGISTERS), np.uint8)
+        return Distinct(registers if jax.process_count() == 1 else first_gives(registers))
 
     def _load(self, step: int, wanted: dict[str, Any]) -> dict[str, Any] | None:
         """Return what a checkpoint holds, in every process; None if it is damaged."""
@@ -306,7 +327,8 @@ def _number(path: Path) -> float | None:
 
 def _beside(directory: Path, step: int) -> tuple[Path, ...]:
     """Files that lie beside a checkpoint."""
-    return tuple(path(directory, step) for path in (_digests_path, _score_path, _seconds_path))
+    paths = (_digests_path, _score_path, _seconds_path, _distinct_path)
+    return tuple(path(directory, step) for path in paths)
 
 
 def _score_path(directory: Path, step: int) -> Path:
@@ -317,6 +339,11 @@ def _score_path(directory: Path, step: int) -> Path:
 def _seconds_path(directory: Path, step: int) -> Path:
     """How many seconds of training it took."""
     return directory / f"seconds-{step}.json"
+
+
+def _distinct_path(directory: Path, step: int) -> Path:
+    """Which examples it was trained on, as far as they can be counted."""
+    return directory / f"distinct-{step}.bin"
 
 
 def _digests_path(directory: Path, step: int) -> Path:

@@ -23,11 +23,12 @@ from jestlab.models.data.tokenizer import ensure_tokenizer
 from jestlab.models.devices import Devices
 from jestlab.models.evaluation import Evaluator
 from jestlab.models.kept import kept
-from jestlab.models.processes import all_say, any_says, initialize_processes, is_first
+from jestlab.models.processes import all_say, any_says, initialize_processes, is_first, largest
 from jestlab.models.scoring.columns import columns_of
 from jestlab.models.training.batches import SuperBatch, record
 from jestlab.models.training.checkpoints import Checkpoints
 from jestlab.models.training.diagnose import Composition
+from jestlab.models.training.distinct import Distinct
 from jestlab.models.training.events import EventWriter
 from jestlab.models.training.reference import TOKENIZER, Reference, prepare
 from jestlab.models.training.step import (
@@ -130,6 +131,7 @@ def train(
     if is_first() and config.selects and config.runtime.diagnostics.every_steps:
         composition = Composition(web, config.selection.rule, config.runtime.diagnostics.columns)
     clock = _Clock(step, checkpoints.seconds(step))
+    distinct = checkpoints.distinct(step)
     sizes = f"B {config.super_batch_size}, b {b}, {devices.count} device(s)"
     _LOG.info("training from step %d to %d, %s", step, total, sizes)
     tracker.progress(step, total)
@@ -140,7 +142,8 @@ def train(
                 stepper.check(step)
                 with tracker.phase("checkpoint", step):
                     tracker.flush()
-                    checkpoints.save(state, batches, seconds=clock.trained)
+                    stepper.count(distinct)
+                    checkpoints.save(state, batches, seconds=clock.trained, distinct=distinct)
                 return False
             size = marks.steps_from(step)
             with clock.waiting():
@@ -157,6 +160,7 @@ def train(
                     here = devices.rows(config.super_batch_size if selects else b)
                     record(directory, step, _super_batch(metrics, loaded[-1]["index"], here))
             seen, flops = step * b, spent(step * b)
+            stepper.count(distinct)
             values, trained = stepper.finite(metrics, step), clock.trained
             due = {name: values.pop(name) for name in _WHEN_DUE if name in values}
             logged: dict[str, float] = {}
@@ -166,6 +170,9 @@ def train(
                     logged |= due | composition(step, recent, loaded[-1]["index"])
             if marks.logs(step):
                 values |= {"examples_seen": seen, "flops_total": flops}
+                if distinct is not None:
+                    distinct.registers = largest(distinct.registers)
+                    values["distinct_examples"] = distinct.count
                 logged |= values
             if logged:
                 tracker.log(step, logged)
@@ -189,7 +196,7 @@ def train(
                 with clock.stopped(), tracker.phase("checkpoint", step):
                     tracker.flush()
                     best_by = score if marks.may_be_best(step) else None
-                    checkpoints.save(state, batches, best_by, trained)
+                    checkpoints.save(state, batches, best_by, trained, distinct)
     all_say(True)  # now the first process has written the last checkpoint
     return True
 
@@ -303,6 +310,7 @@ class _Stepper:
     ) -> None:
         self._devices = devices
         self._reference = reference
+        self._first_row = devices.rows(config.super_batch_size).start
         sizes = {1, config.runtime.steps_per_dispatch}
         uniform = config.selection.model_copy(update={"rule": "uniform"})
         of_phases = {True: config} if config.selecting_steps else {}
@@ -314,6 +322,7 @@ class _Stepper:
             for n in sizes
         }
         self._watched: list[dict[str, jax.Array]] = []
+        self._trained: list[tuple[list[np.ndarray], jax.Array | None]] = []
         self._compiled: set[tuple[int, bool]] = set()
 
     def compiles(self, steps: int, selects: bool) -> bool:
@@ -331,6 +340,7 @@ class _Stepper:
             selects: Whether sub-batches are selected.
         """
         names = [name for name in batches[0] if name not in _OF_THE_HOST]
+        read = [batch["index"] for batch in batches]
         if state.recent is not None:
             names.append("index")
             # JAX has 32 bits; larger numbers would only be confused in these records.
@@ -343,8 +353,22 @@ class _Stepper:
         program = (len(batches), selects)
         state, metrics = self._functions[program](state, arrays, self._reference)
         self._compiled.add(program)
+        self._trained.append((read, metrics.get("selected")))
         self._watched.append({name: metrics[name] for name in _WATCHED if name in metrics})
         return state, metrics if len(batches) == 1 else {name: value[-1] for name, value in metrics.items()}
+
+    def count(self, distinct: Distinct | None) -> None:
+        """Count the examples that were trained on since the last call, as far as this process loaded them."""
+        trained, self._trained = self._trained, []
+        if distinct is None:
+            return
+        for read, selected in trained:
+            if selected is None:
+                distinct.add(np.concatenate(read))
+                continue
+            positions = np.asarray(selected.addressable_data(0)).reshape(len(read), -1) - self._first_row
+            for index, here in zip(read, positions, strict=True):
+                distinct.add(index[here[(here >= 0) & (here < len(index))]])
 
     def finite(self, metrics: Metrics, step: int) -> dict[str, float]:
         """Return the scalar metrics of the last step as floats; raises as `check` does."""

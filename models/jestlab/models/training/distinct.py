@@ -1,0 +1,56 @@
+"""How many different examples a run has trained on, in 16 KiB however many there are.
+
+HyperLogLog (Flajolet et al., 2007): numbers are hashed, and each of m registers keeps the longest run of
+zeros at the beginning of a hash that belongs to it. The estimate is off by 1.04/√m, 0.8%, one standard error. The
+registers of several processes, or of parts of a run, make those of the whole by their maximum.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+_BITS = 14
+REGISTERS = 1 << _BITS
+_REST = 64 - _BITS - 1  # bits of a hash beyond its register; fewer than a float64 holds exactly
+
+Registers = npt.NDArray[np.uint8]
+
+
+class Distinct:
+    """Counts different numbers approximately.
+
+    Attributes:
+        registers: uint8 [`REGISTERS`], all that is remembered.
+    """
+
+    def __init__(self, registers: Registers | None = None) -> None:
+        """Go on from registers; None: nothing has been counted yet."""
+        self.registers = np.zeros(REGISTERS, np.uint8) if registers is None else registers.copy()
+
+    def add(self, numbers: npt.NDArray[np.int64]) -> None:
+        """Count numbers, int64 [k], from 0 on; what was counted before changes nothing."""
+        hashed = _hashed(numbers.astype(np.uint64))
+        places = (hashed >> np.uint64(64 - _BITS)).astype(np.int64)
+        rest = hashed & np.uint64((1 << _REST) - 1)
+        zeros = _REST - np.frexp(rest.astype(np.float64))[1]  # the exponent is the number of bits
+        np.maximum.at(self.registers, places, (zeros + 1).astype(np.uint8))
+
+    @property
+    def count(self) -> float:
+        """About how many different numbers were counted."""
+        m = float(REGISTERS)
+        estimate = 0.7213 / (1 + 1.079 / m) * m**2 / float(np.exp2(-self.registers.astype(float)).sum())
+        empty = int((self.registers == 0).sum())
+        return m * math.log(m / empty) if estimate <= 2.5 * m and empty else estimate
+
+
+def _hashed(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Mix 64 bits (SplitMix64, Steele et al., 2014): each bit of the result depends on all."""
+    with np.errstate(over="ignore"):
+        mixed = words + np.uint64(0x9E3779B97F4A7C15)
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return mixed ^ (mixed >> np.uint64(31))

@@ -1,0 +1,52 @@
+"""How many different examples were trained on: near the truth, in parts, and through stops."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jestlab.models.training.distinct import REGISTERS, Distinct
+
+NUMBERS = st.lists(st.integers(0, 2**40), max_size=200)
+
+
+@pytest.mark.parametrize("count", [1, 100, 5_000, 40_000, 60_000, 1_000_000])
+def test_the_count_is_off_by_few_standard_errors(count):
+    """At 40,000 and 60,000 one estimate gives way to the other."""
+    found = Distinct()
+    for part in np.array_split(np.arange(7, 7 + count), 3):
+        found.add(part)
+    assert found.count == pytest.approx(count, rel=4 * 1.04 / np.sqrt(REGISTERS), abs=1)
+
+
+def test_scattered_numbers_count_like_consecutive_ones():
+    found = Distinct()
+    found.add(np.random.default_rng(0).integers(0, 2**62, 300_000))
+    assert found.count == pytest.approx(300_000, rel=0.03)
+
+
+@settings(deadline=None)
+@given(NUMBERS, NUMBERS)
+def test_order_repetition_and_parts_change_nothing(one, other):
+    whole, parts, first = Distinct(), Distinct(), Distinct()
+    whole.add(np.array(one + other, np.int64))
+    for number in [*other, *one, *one]:
+        parts.add(np.array([number], np.int64))
+    first.add(np.array(one, np.int64))
+    second = Distinct()
+    second.add(np.array(other, np.int64))
+    assert np.array_equal(whole.registers, parts.registers)
+    assert np.array_equal(whole.registers, np.maximum(first.registers, second.registers))
+
+
+def test_registers_go_on_where_they_were():
+    first = Distinct()
+    first.add(np.arange(1_000))
+    second = Distinct(first.registers)
+    second.add(np.arange(500, 1_500))
+    whole = Distinct()
+    whole.add(np.arange(1_500))
+    assert np.array_equal(second.registers, whole.registers)
+    assert first.count < second.count  # which copied them
