@@ -411,7 +411,7 @@ def test_a_loss_compares_with_a_reference_of_uniform_batches(lab, tiny):
 def test_different_examples_are_counted_also_through_a_stop(lab, tiny, kind):
     """By super-batches that are recorded at every step: all that was trained on is known."""
     changes = {"evaluation__points": 12, "schedule__examples_seen": 16 * 12, "runtime__log_every_steps": 1}
-    selection = {
+    selection: dict[str, Any] = {
         "uniform": {},
         "joint": {"rule": "joint", "reference": "reference", "chunks": 4, "until": 0.7},
         "concepts": {"rule": "concept_frequency", "concepts": ["label"]},

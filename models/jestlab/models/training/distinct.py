@@ -1,8 +1,8 @@
 """How many different examples a run has trained on, in 16 KiB however many there are.
 
 HyperLogLog (Flajolet et al., 2007): numbers are hashed, and each of m registers keeps the longest run of
-zeros at the beginning of a hash that belongs to it. The estimate is off by 1.04/√m, 0.8%, one standard error. The
-registers of several processes, or of parts of a run, make those of the whole by their maximum.
+zeros at the beginning of a hash that belongs to it. The estimate is off by 1.04/√m, 0.8%, one standard error.
+The registers of several processes, or of parts of a run, make those of the whole by their maximum.
 """
 
 from __future__ import annotations
