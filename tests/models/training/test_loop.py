@@ -79,13 +79,14 @@ def lab(tmp_path_factory, data_cache, tiny):
     return lab
 
 
-def joint(tiny):
+def joint(tiny, **overrides):
     return config(
         tiny,
         selection__rule="joint",
         selection__reference="reference",
         selection__filtering_ratio=0.5,
         selection__chunks=4,
+        **overrides,
     )
 
 
@@ -317,15 +318,7 @@ def test_seconds_of_training_leave_out_all_else_and_go_on_after_a_stop(lab, tiny
 
 
 def early(tiny, **overrides):
-    return config(
-        tiny,
-        selection__rule="joint",
-        selection__reference="reference",
-        selection__filtering_ratio=0.5,
-        selection__chunks=4,
-        selection__until=0.5,
-        **overrides,
-    )
+    return joint(tiny, selection__until=0.5, **overrides)
 
 
 @pytest.fixture(scope="module")
@@ -411,12 +404,13 @@ def test_a_loss_compares_with_a_reference_of_uniform_batches(lab, tiny):
 def test_different_examples_are_counted_also_through_a_stop(lab, tiny, kind):
     """By super-batches that are recorded at every step: all that was trained on is known."""
     changes = {"evaluation__points": 12, "schedule__examples_seen": 16 * 12, "runtime__log_every_steps": 1}
-    selection: dict[str, Any] = {
+    selections: dict[str, dict[str, Any]] = {
         "uniform": {},
         "joint": {"rule": "joint", "reference": "reference", "chunks": 4, "until": 0.7},
         "concepts": {"rule": "concept_frequency", "concepts": ["label"]},
-    }[kind]
-    cfg = config(tiny, **changes, selection={"filtering_ratio": 0.5, **selection})
+    }
+    selection = {"filtering_ratio": 0.5, **selections[kind]}
+    cfg = config(tiny, **changes, selection=selection)
     name = f"distinct-{kind}"
     done, first = lab(name, cfg, reference=lab.reference, tracker=Recorder(stop_after=5))
     assert not done
