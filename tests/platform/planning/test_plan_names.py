@@ -69,6 +69,7 @@ def refused(written, recorded=()):
          "no run has 'nested.depht' in its config: did you mean 'nested.depth'?"),
         (reporting(against={"x": "lr", "by": ["rl"]}), "reports.0.by.0", "no run has 'rl' in its config"),
         (reporting(against={"x": "lr", "split": "rl"}), "reports.0.split", "no run has 'rl' in its config"),
+        (reporting(composition={"x": "knd"}), "reports.0.x", "no run counts what it selects by 'knd': "),
     ],
 )  # fmt: skip
 def test_a_name_that_is_nobodys_is_refused_with_the_nearest(changes, place, message):
@@ -83,6 +84,8 @@ def test_what_is_declared_or_recorded_is_accepted():
         {"metrics": {"*/perplexity": {"goal": "min"}, "train_*": {"goal": "min"}}}
         | claiming(measure="train_loss"),
         claiming(measure="score_after_0.5"),
+        reporting(composition={"x": "kind"})
+        | {"base": OWN["base"] | {"runtime": {"diagnostics": {"columns": ["kind"]}}}},
     ]
     for changes in accepted:
         check(plan(Study.parse(copy.deepcopy(OWN | changes))))

@@ -1,4 +1,4 @@
-"""Check that what a study mentions is there: metrics that somebody measures, config keys that a run has."""
+"""Check that what a study mentions is there: metrics that somebody measures, keys and columns of runs."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from jestlab.platform.spec.config_tree import STUDIES
 _BY_SCORE = ("curves", "pareto", "speedup", "against", "step_costs")
 """Reports that show the score, and no metric beside it."""
 
+_COLUMNS = "runtime.diagnostics.columns"
+
 
 def check(plan: Plan, recorded: Callable[[], Collection[str]] = tuple) -> None:
     """Check the names in a study, in a union those of each part and then its own.
@@ -33,7 +35,8 @@ def check(plan: Plan, recorded: Callable[[], Collection[str]] = tuple) -> None:
     Raises:
         SpecError: Nobody declares or has recorded a metric that score, claims or reports mention; metrics of
             different goals or units make the score; a claim is of something "better", and nobody says what
-            is better; no run has a config key that a report compares by. The place and the remedy are named.
+            is better; no run has a config key that a report compares by, or counts by its column. The place
+            and the remedy are named.
     """
     asked = cache(recorded)
     for part in plan.parts:
@@ -55,6 +58,13 @@ def _check_study(plan: Plan, recorded: Callable[[], Collection[str]]) -> None:
             known = dict.fromkeys(key for config in configs for key in flat(config))
             raise SpecError(
                 mention.path, f"no run has {mention.name!r} in its config: {nearest(mention.name, known)}"
+            )
+    counted = {column for config in configs for column in lookup(config, _COLUMNS) or ()}
+    for mention in mentions.columns(spec):
+        if mention.name not in counted:
+            raise SpecError(
+                mention.path,
+                f"no run counts what it selects by {mention.name!r}: name that column in {_COLUMNS}",
             )
 
 

@@ -1,4 +1,4 @@
-"""The names of metrics and of config keys that a spec mentions, each with its place."""
+"""The names of metrics, config keys and columns of metadata that a spec mentions, each with its place."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from jestlab.platform.errors import Path
 LOSS = "loss"
 """What spikes are counted in."""
 
+COMPOSITION = "composition"
+"""The report whose `x` is no config key: it is a column of metadata."""
+
 
 @dataclass(frozen=True)
 class Mention:
@@ -20,7 +23,7 @@ class Mention:
 
     Attributes:
         path: Its place.
-        name: Of a metric, or a dotted key of configs.
+        name: Of a metric or a column, or a dotted key of configs.
     """
 
     path: Path
@@ -59,6 +62,13 @@ def keys(spec: Mapping[str, Any]) -> Iterator[Mention]:
     for i, report in enumerate(spec.get("reports") or ()):
         place = ("reports", str(i))
         for option in ("x", "split"):
-            if report.get(option) is not None:
+            if report.get(option) is not None and report["kind"] != COMPOSITION:
                 yield Mention((*place, option), report[option])
         yield from (Mention((*place, "by", str(j)), key) for j, key in enumerate(report.get("by") or ()))
+
+
+def columns(spec: Mapping[str, Any]) -> Iterator[Mention]:
+    """Yield the columns of metadata by which a study's reports count examples; arguments as of `metrics`."""
+    for i, report in enumerate(spec.get("reports") or ()):
+        if report["kind"] == COMPOSITION and report.get("x") is not None:
+            yield Mention(("reports", str(i), "x"), report["x"])
