@@ -19,6 +19,7 @@ SPEC: dict[str, Any] = {
     ],
     "seeds": {"until": "decided"},
     "score": ["toy/score"],
+    "metrics": {"toy/score": {"goal": "max"}},
 }
 RUNS = {("study", "joint"): "a" * 64, ("study", "uniform"): "b" * 64, ("study", "other"): "c" * 64}
 
@@ -56,6 +57,8 @@ def test_what_is_as_it_was_registered_is_not_exploratory():
         (changed(("claims", 0, "source"), "Fig. 4"), "", ""),  # it decides nothing
         (changed(("claims", 0, "unless"), "it rains"), "", ""),
         (changed(("question",), "Why?"), "", ""),
+        (changed(("metrics", "toy/score", "name"), "Score"), "", ""),
+        (changed(("metrics", "toy/score", "goal"), "min"), "metrics: ", "metrics: "),
     ],
 )
 def test_what_has_changed_is_said_of_the_claims_that_it_decides(spec, of_a, of_b):

@@ -114,18 +114,20 @@ def test_a_report_with_other_options_is_added(asking):
         {"kind": "curves", "baseline": "joint"},
         {"kind": "pareto", "scope": "learner"},
         {"kind": "pareto", "surfaces": True},
+        {"kind": "pareto", "cost": "examples_seen"},
         {"kind": "speedup"},
         {"kind": "speedup", "scope": "learner"},
     ]
     contents, tables, stills = shown(asking(*told))
     assert tables == ["summary", "speedups", "summary-2", "summary-3", "speedups-2"]
-    assert stills == ["curves-2", "pareto-2", "pareto-3", "speedup", "speedup-2"]
+    assert stills == ["curves-2", "pareto-2", "pareto-3", "pareto-4", "speedup", "speedup-2"]
     titles = [part.title for part in contents.results]
     assert titles[2:] == ["Summary: mean shared", "Summary: baseline joint", "Speedups: crossing lasting"]
-    assert [still.title for still in contents.stills[:3]] == [
+    assert [still.title for still in contents.stills[:4]] == [
         "Curves: baseline joint",
         "Pareto: scope learner",
         "Pareto: surfaces",
+        "Pareto: over examples seen",
     ]
     assert contents.results[3].table.baselines["uniform"] == "joint"
     assert not contents.not_made

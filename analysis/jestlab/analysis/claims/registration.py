@@ -32,6 +32,9 @@ _RUNS = "SELECT label, seed, fingerprint FROM v_runs WHERE experiment = :experim
 _RULES = ("seeds", "metrics", "score")
 """What decides, besides the claims themselves, how those of a study are judged."""
 
+_SHOWN = ("name", "digits", "scale")
+"""How a metric is shown, which decides nothing."""
+
 _JUDGES = ("claims", "intervals.py", "curves.py", "metrics.py", "frames.py", "efforts.py")
 """Code that judges claims, below this package."""
 
@@ -178,7 +181,7 @@ def compare(registered: Mapping[str, Any], now: Mapping[str, Any]) -> Changes:
     claims: dict[tuple[str, str], str] = {}
     for study, its in now["studies"].items():
         before = registered["studies"].get(study, {})
-        keys = [(key, before.get(key), its.get(key)) for key in _RULES if before]
+        keys = [(key, _deciding(key, before), _deciding(key, its)) for key in _RULES if before]
         keys.append(("family", registered.get("family"), now.get("family")))
         told = [f"{key}: {_short(old)} → {_short(new)}" for key, old, new in keys if old != new]
         if told:
@@ -215,6 +218,16 @@ def code_digest() -> str:
 def _place(key: str) -> tuple[str, str]:
     study, _, label = key.partition("/")
     return study, label
+
+
+def _deciding(rule: str, its: Mapping[str, Any]) -> Any:
+    """Return what a study's rule says, of its metrics without how they are shown."""
+    if rule != "metrics":
+        return its.get(rule)
+    return {
+        name: {key: value for key, value in metric.items() if key not in _SHOWN}
+        for name, metric in (its.get(rule) or {}).items()
+    }
 
 
 def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:

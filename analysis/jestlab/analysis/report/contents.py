@@ -459,13 +459,16 @@ def _is_on_every_page(
 
 
 def _in_words(options: Mapping[str, Any]) -> str:
-    """Options of a report in words: "baseline joint, mean shared, surfaces"."""
+    """Options of a report in words: "baseline joint, over examples seen, surfaces"."""
     words = []
     plain = {**options, **options.get("options", {})}  # those of a function of one's own are no less words
     for key, value in sorted(plain.items()):
         if key in ("options", "figure", "caption", "label", "notes", "width"):  # the words around it
             continue
         if key in ("runs", "rows") and "baseline" in options:  # which is enough
+            continue
+        if key == "cost":
+            words.append(f"over {WORDS[value].axis}")
             continue
         text = ", ".join(value) if isinstance(value, list | tuple) else str(value)
         words.append(key.replace("_", " ") + ("" if value is True else f" {text}"))
