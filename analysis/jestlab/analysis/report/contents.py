@@ -455,6 +455,7 @@ def _is_on_every_page(
     shaping = (each.name for each in fields(Shape))
     other = {"runs", "score", "metric", "metrics", "smooth", "scale", "highlight", *shaping} & options.keys()
     fits = name in _ALWAYS and not other and options.get("scope", scope) == scope
+    fits &= options.get("cost") != "examples_seen"  # the page's front is over other costs
     return fits and all(options.get(key, value) == value for key, value in _ALWAYS[name].items())
 
 
