@@ -45,6 +45,7 @@ NOT_RUN: dict[tuple[str, str], str] = {
     ("clusters.md", "jestlab launch quickstart --on slurm"): "needs a cluster with Slurm",
     ("clusters.md", "pip install 'jestlab[gcs]'"): "needs a bucket",
     ("tutorial.md", "make install"): "installs, and changes the reader's shell",
+    ("methods.md", "jestlab launch frontier"): "takes 20 minutes",
     ("paper.md", "jestlab launch filtering_ratio"): "takes minutes",
     ("paper.md", "jestlab launch paper"): "takes an hour and a half",
     ("deciding.md", "jestlab launch filtering_ratio --decide"): "takes a quarter of an hour",

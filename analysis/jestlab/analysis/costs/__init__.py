@@ -45,6 +45,7 @@ from .cost import (
     planned_flops,
 )
 from .methods import (
+    FREE_RULES,
     LOSSES,
     clip_loss_scores_flops,
     compared_loss_flops,
@@ -79,6 +80,7 @@ __all__ = [
     "CONVENTIONS",
     "COUNTED",
     "EXECUTED",
+    "FREE_RULES",
     "LOSSES",
     "RULES",
     "SCOPES",

@@ -37,6 +37,9 @@ def compared_loss_flops(*, batch_size: int, embedding_dim: int, reference_dim: i
 LOSSES: dict[str, Callable[..., int]] = {"distilled": compared_loss_flops, "drrho": compared_loss_flops}
 """Losses of jestlab's own that look at a reference, by name."""
 
+FREE_RULES = frozenset({"highest", "concept_diversity", "concept_frequency"})
+"""Rules of jestlab's own that choose without multiplying matrices, by name."""
+
 
 # ---- scores of a whole data set, from cached embeddings
 

@@ -97,6 +97,8 @@ def _own_tower(name: str, tower: VisionTower | TextTower, head: int | None) -> i
 def _own_rule(config: TrainConfig, dims: Sequence[int]) -> float:
     """Compute the FLOPs of choosing one sub-batch by a rule of one's own, as far as it tells them."""
     selection = config.selection
+    if selection.rule in costs.FREE_RULES:
+        return 0.0
     try:
         count = getattr(extensions.load("rule", selection.rule), "flops", None)
     except ValueError as error:
