@@ -55,7 +55,7 @@ def test_a_fault_of_the_program_is_not_tried_again_and_stops_a_launch_of_nothing
     assert line == (f"stopped: 3 runs failed alike: {said}; mend it and launch again, or --keep-going")
     assert "jestlab retry" not in done.stdout  # it would fail again
     assert set(attempts(root)) == {1}
-    assert 3 <= len(attempts(root)) <= 4  # one may have begun before the third failure was seen
+    assert len(attempts(root)) == 3
     status = labs.here("status", "own", root=root).stdout
     assert "not tried again: " in status
     assert "CANCELLED" in status
