@@ -41,6 +41,7 @@ import psutil
 import yaml
 from postgres_support import PostgresServer
 from sqlalchemy import create_engine, text
+from tiny_support import BENCHMARK, TOWERS
 
 from jestlab.platform.store.address import parse_url
 
@@ -59,14 +60,10 @@ TOY: dict[str, Any] = {
 TRAINED: dict[str, Any] = {
     "name": "harmed",
     "base": {
-        "model": {
-            "vision": {"width": 16, "depth": 1, "heads": 2, "patch_size": 8, "pooling": "mean"},
-            "text": {"width": 16, "depth": 1, "heads": 2, "length": 8, "pooling": "mean"},
-            "embedding_dim": 16,
-        },
+        "model": TOWERS,
         "data": {
             "train": {"examples": 512, "image_size": 16, "shard_size": 256},
-            "benchmark": {"classification_examples": 96, "retrieval_examples": 32, "image_size": 16},
+            "benchmark": BENCHMARK,
         },
         "schedule": {"batch_size": 16, "examples_seen": 16 * 600},
         "evaluation": {"points": 3, "shots": 2, "shot_seeds": 1},

@@ -19,6 +19,7 @@ import plans_support as plans
 import pytest
 from executor_harnesses import IMAGE, job
 from tests.cluster.image import Built, NoImage, image
+from tiny_support import BENCHMARK, TOWERS
 
 from jestlab.platform.dependencies import LAUNCHING
 from jestlab.platform.lab.lab import Lab
@@ -41,14 +42,10 @@ HOME = "/home/jestlab"
 STUDY: dict[str, Any] = {
     "name": "contained",
     "base": {
-        "model": {
-            "vision": {"width": 16, "depth": 1, "heads": 2, "patch_size": 8, "pooling": "mean"},
-            "text": {"width": 16, "depth": 1, "heads": 2, "length": 8, "pooling": "mean"},
-            "embedding_dim": 16,
-        },
+        "model": TOWERS,
         "data": {
             "train": {"examples": 512, "image_size": 16, "shard_size": 256},
-            "benchmark": {"classification_examples": 96, "retrieval_examples": 32, "image_size": 16},
+            "benchmark": BENCHMARK,
         },
         "schedule": {"batch_size": 16, "examples_seen": 64},
         "evaluation": {"points": 1, "shots": 2, "shot_seeds": 1},

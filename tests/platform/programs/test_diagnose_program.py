@@ -9,6 +9,7 @@ from typing import Any
 import labs_support as labs
 import pytest
 import yaml
+from tiny_support import BENCHMARK, TOWERS
 
 from jestlab.analysis import frames, tables
 from jestlab.analysis.costs import Cost
@@ -20,11 +21,6 @@ from jestlab.platform.programs import Price
 from jestlab.platform.programs.pricing import forward
 from jestlab.platform.spec import Study
 
-TOWERS = {
-    "vision": {"width": 16, "depth": 1, "heads": 2, "patch_size": 8, "pooling": "mean"},
-    "text": {"width": 16, "depth": 1, "heads": 2, "length": 8, "pooling": "mean"},
-    "embedding_dim": 16,
-}
 DIAGNOSIS = {
     "program": "diagnose",
     "learner": "uniform",
@@ -44,7 +40,7 @@ STUDY: dict[str, Any] = {
         "model": TOWERS,
         "data": {
             "train": {"examples": 512, "image_size": 16, "shard_size": 256},
-            "benchmark": {"classification_examples": 96, "retrieval_examples": 32, "image_size": 16},
+            "benchmark": BENCHMARK,
         },
         "schedule": {"batch_size": 16, "examples_seen": 64},
         "evaluation": {"points": 1, "shots": 2, "shot_seeds": 1},

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import yaml
 from click.testing import CliRunner
+from tiny_support import BENCHMARK, TOWERS
 
 from jestlab.analysis import figures, frames, tables
 from jestlab.models.config import EmbedConfig
@@ -31,14 +32,10 @@ EXAMPLES = 4_096
 STUDY = {
     "name": "cached",
     "base": {
-        "model": {
-            "vision": {"width": 16, "depth": 1, "heads": 2, "patch_size": 8, "pooling": "mean"},
-            "text": {"width": 16, "depth": 1, "heads": 2, "length": 8, "pooling": "mean"},
-            "embedding_dim": 16,
-        },
+        "model": TOWERS,
         "data": {
             "train": {"examples": EXAMPLES, "image_size": 16, "shard_size": 1_024},
-            "benchmark": {"classification_examples": 96, "retrieval_examples": 32, "image_size": 16},
+            "benchmark": BENCHMARK,
         },
         "schedule": {"batch_size": 16, "examples_seen": 64},
         "evaluation": {"points": 1, "shots": 2, "shot_seeds": 1},

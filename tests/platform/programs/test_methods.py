@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tiny_support import TOWERS
 
 from jestlab.analysis.costs import compared_loss_flops, loss_flops
 from jestlab.models.config import TrainConfig
@@ -15,11 +16,7 @@ from jestlab.platform.planning.plan import Plan, PlannedRun, plan
 from jestlab.platform.spec import Study
 
 BASE = {
-    "model": {
-        "vision": {"width": 16, "depth": 1, "heads": 2, "patch_size": 8, "pooling": "mean"},
-        "text": {"width": 16, "depth": 1, "heads": 2, "length": 8, "pooling": "mean"},
-        "embedding_dim": 16,
-    },
+    "model": TOWERS,
     "data": {"train": {"examples": 512, "image_size": 16}, "benchmark.image_size": 16},
     "schedule": {"batch_size": 16, "examples_seen": 160},
 }
@@ -33,7 +30,7 @@ def planned(**runs: Any) -> Plan:
     guides = {
         "reference": {
             "initialization": 1,
-            "model": {"vision.width": 32, "text.width": 32, "embedding_dim": 32},
+            "model": WIDER,
         },
         "cache": {"program": "embed", "reference": "reference"},
     }

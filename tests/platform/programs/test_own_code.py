@@ -9,6 +9,7 @@ from typing import Any
 import labs_support as labs
 import pytest
 import yaml
+from tiny_support import BENCHMARK, TOWERS
 
 from jestlab.models import extensions
 from jestlab.models.config import TrainConfig
@@ -22,14 +23,10 @@ from jestlab.platform.spec.load import load
 
 OWN = Path(__file__).parents[2] / "models" / "support" / "own_code.py"
 TINY = {
-    "model": {
-        "vision": {"width": 16, "depth": 1, "heads": 2, "patch_size": 8, "pooling": "mean"},
-        "text": {"width": 16, "depth": 1, "heads": 2, "length": 8, "pooling": "mean"},
-        "embedding_dim": 16,
-    },
+    "model": TOWERS,
     "data": {
         "train": {"examples": 512, "image_size": 16, "shard_size": 256},
-        "benchmark": {"classification_examples": 96, "retrieval_examples": 32, "image_size": 16},
+        "benchmark": BENCHMARK,
     },
     "schedule": {"batch_size": 16, "examples_seen": 64},
     "evaluation": {"points": 1, "shots": 2, "shot_seeds": 1},

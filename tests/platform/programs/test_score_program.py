@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from tiny_support import BENCHMARK, TOWERS
 
 from jestlab.models.config import ScoreConfig
 from jestlab.models.scoring.columns import load as load_columns
@@ -21,11 +22,7 @@ CLEAN = dict.fromkeys(("mismatched", "alt_text", "noise_image", "blank", "vague"
 STUDY = {
     "name": "scored",
     "base": {
-        "model": {
-            "vision": {"width": 16, "depth": 1, "heads": 2, "patch_size": 8, "pooling": "mean"},
-            "text": {"width": 16, "depth": 1, "heads": 2, "length": 8, "pooling": "mean"},
-            "embedding_dim": 16,
-        },
+        "model": TOWERS,
         "data": {
             "train": {
                 "examples": 1_024,
@@ -33,7 +30,7 @@ STUDY = {
                 "shard_size": 256,
                 "noise": {"near_duplicate": 0.3},
             },
-            "benchmark": {"classification_examples": 96, "retrieval_examples": 32, "image_size": 16},
+            "benchmark": BENCHMARK,
         },
         "schedule": {"batch_size": 16, "examples_seen": 320},
         "evaluation": {"points": 1, "shots": 2, "shot_seeds": 1},

@@ -1,9 +1,8 @@
 """What methods beside JEST cost: products of matrices beyond what a step has anyway.
 
-By name, as a spec names them. What is not here costs nothing more: the rule "highest" (RHO-LOSS) costs what
-independent selection does; the rules of CABS count concepts and multiply no matrices; ACID is JEST with a
-larger reference, whose forward pass is priced as any reference's; selection in a part of the steps is
-`Step.selecting_share`.
+By name, as a spec names them. What has no formula here costs nothing more: the rule "highest" (RHO-LOSS)
+costs what independent selection does; the rules of CABS count concepts; ACID is JEST with a larger reference,
+whose forward pass is priced as any reference's; selection in a part of the steps is `Step.selecting_share`.
 
 Letters: n examples of a data set, m of a target set, b batch, E width of embeddings, E* the reference's,
 k clusters, K repetitions.

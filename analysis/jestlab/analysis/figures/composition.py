@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _MOST = len(PARTS)  # values that are told apart
-_PREFIX, _READ, _OTHERS = "selected", "candidates", "others"
+_READ, _OTHERS = "candidates", "others"
 _NAMES = "SELECT DISTINCT name FROM v_metrics WHERE experiment = :experiment AND name LIKE 'selected/%'"
 
 
@@ -77,7 +77,7 @@ def _bars(frames: Frames, shares: pd.DataFrame) -> pd.DataFrame:
     weights = read.add(chosen.groupby("kind")["relative"].sum(), fill_value=0.0).sort_values(ascending=False)
     told = [kind for kind in weights.index if kind != _OTHERS]
     told = told if len(told) <= _MOST else told[: _MOST - 1]
-    rows = [("", "candidates", kind, share) for kind, share in read.items()]
+    rows = [("", _READ, kind, share) for kind, share in read.items()]
     for label in frames.labels:
         of_label = chosen[chosen["label"] == label]
         rows += [

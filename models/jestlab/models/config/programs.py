@@ -111,6 +111,10 @@ class SemDeDup(Section):
     clusters: PositiveInt | None = None
     iterations: PositiveInt = 20
 
+    def clusters_of(self, examples: int) -> int:
+        """Return the number of clusters of so many examples, at most one each."""
+        return min(self.clusters or max(1, round(examples**0.5)), examples)
+
 
 class SoftCap(Section):
     """How `soft_cap` is drawn: how often each example comes up, for `data.repeat`.

@@ -42,7 +42,7 @@ def score(
     known = cache.embedded()
     images, texts = cache.images(known), cache.texts(known)
     size = min(config.negcliploss.batch_size, len(known))
-    clusters = min(config.semdedup.clusters or max(1, round(len(known) ** 0.5)), len(known))
+    clusters = config.semdedup.clusters_of(len(known))
     parts = config.negcliploss.repeats * -(-len(known) // size) + config.semdedup.iterations + 1
     parts += -(-len(known) // ROWS) if target is not None else 0
     done = 0

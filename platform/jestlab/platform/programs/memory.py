@@ -201,7 +201,7 @@ def of_scoring(config: ScoreConfig, needs: Mapping[str, Config], chips: int = 0)
     if model is None or count is None:
         return None
     embeddings = 2 * count * model.embedding_dim * _FLOAT
-    clusters = min(config.semdedup.clusters or round(count**0.5), count)
+    clusters = config.semdedup.clusters_of(count)
     together = config.negcliploss.batch_size * model.embedding_dim + _DIAGNOSED_ROWS * clusters
     return _memory(state=0.0, work=4.0 * together * _FLOAT, batches=0.0, host=2.0 * embeddings)
 

@@ -265,7 +265,7 @@ def price_score(config: ScoreConfig, needs: Mapping[str, Config]) -> Price | Non
     if model is None or not isinstance(embedded, EmbedConfig) or (n := _count(embedded.data.train)) is None:
         return None
     width = model.embedding_dim
-    clusters = min(config.semdedup.clusters or round(n**0.5), n)
+    clusters = config.semdedup.clusters_of(n)
     flops = costs.clip_loss_scores_flops(
         examples=n,
         embedding_dim=width,
