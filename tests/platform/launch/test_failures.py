@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import labs_support as labs
@@ -11,10 +12,19 @@ import pytest
 import yaml
 
 from jestlab.platform.errors import StoreUnreachable, UserError
+from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import failures
+from jestlab.platform.launch.controller import launch
+from jestlab.platform.launch.executor import Executor, Job, JobState, JobStatus, LaunchedJob
 from jestlab.platform.launch.failures import alike, exit_recurs, recurs
+from jestlab.platform.launch.options import Options
+from jestlab.platform.launch.processes import EXIT_REFUSED
+from jestlab.platform.planning.plan import plan
+from jestlab.platform.spec.load import load
 from jestlab.platform.spec.schema import Study
+from jestlab.platform.store import claims, leases
 from jestlab.platform.store.records import RunState
+from jestlab.platform.store.store import Store
 
 LAB = Path("/lab")
 FAULTY = """
@@ -59,6 +69,52 @@ def test_a_fault_of_the_program_is_not_tried_again_and_stops_a_launch_of_nothing
     status = labs.here("status", "own", root=root).stdout
     assert "not tried again: " in status
     assert "CANCELLED" in status
+
+
+class Racing(Executor):
+    """One slot, and jobs whose workers say that they failed just after the launcher has looked at them."""
+
+    name = "kubernetes"
+    chips = 0
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.launched: list[str] = []
+
+    @property
+    def parallel(self) -> int:
+        """What a launcher asks for when it looks for free slots."""
+        running = claims.holding(self.store, self.name, None)
+        refused = (RunState.FAILED, "TypeError: no", EXIT_REFUSED)
+        leases.end_all(self.store, (leases.Ending(run.fingerprint, run.id, *refused) for run in running))
+        return 1
+
+    def launch(self, job: Job) -> LaunchedJob:
+        self.launched.append(job.name)
+        return LaunchedJob(job.name, job.marks)
+
+    def statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
+        return dict.fromkeys(jobs, JobStatus(JobState.RUNNING))
+
+    def stop(self, job: LaunchedJob, *, now: bool) -> None:
+        raise AssertionError("nothing is to be stopped")
+
+    def logs(self, job: LaunchedJob) -> Iterator[bytes]:
+        yield b""
+
+
+def test_a_failure_counts_before_its_slot_is_given_away(root, tmp_path):
+    planned = plan(load(str(labs.write_study(tmp_path, runs={"uniform": {}}, seeds=6))))
+    lab = Lab.find(root)
+    store = Store.open(lab.store_url)
+    try:
+        store.record(planned)
+        executor = Racing(store)
+        outcome = launch(lab, store, "toy", planned.runs, lambda _: executor, options=Options("kubernetes"))
+    finally:
+        store.close()
+    assert outcome.stopped == "3 runs failed alike: TypeError: no"
+    assert len(executor.launched) == failures.ALIKE
 
 
 def test_keep_going(root, tmp_path):

@@ -12,10 +12,12 @@ import pytest
 import yaml
 from tiny_support import BENCHMARK, TOWERS
 
-from jestlab.models.config import ScoreConfig
+from jestlab.models.config import EmbedConfig, ScoreConfig, TrainConfig
+from jestlab.models.data.shards import ShardIndex
 from jestlab.models.scoring.columns import load as load_columns
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.plan import plan
+from jestlab.platform.programs import memory, pricing
 from jestlab.platform.spec import Study
 
 CLEAN = dict.fromkeys(("mismatched", "alt_text", "noise_image", "blank", "vague", "near_duplicate"), 0.0)
@@ -139,6 +141,23 @@ def test_a_plan_prices_scores_and_orders_the_runs():
     found = 4 * 2 * n * 128 * E + 2 * E * (n * k * 21 + n * n // k) + 2 * n * 64 * E
     assert scores.price is not None
     assert scores.price.cost.reference_scoring == pytest.approx(found)
+
+
+@pytest.mark.process
+def test_scoring_a_folder_takes_as_much_as_scoring_the_same_shapes(launched):
+    """The folder's index says how many examples there are, for the price as for the memory."""
+    root, _ = launched
+    by_size = {len(ShardIndex.load(folder)): folder for folder in (root / "data").glob("shapes-web-*")}
+    config = ScoreConfig.model_validate({"embeddings": "cache"})
+    trains = STUDY["base"]["data"]["train"], {"kind": "folder", "path": str(by_size[1_024])}
+    towers = TrainConfig.model_validate({"model": TOWERS})
+    taken = []
+    for train in trains:
+        embed = EmbedConfig.model_validate({"reference": "r", "data": {"train": train}})
+        needs = {"embeddings": embed, "embeddings.reference": towers}
+        taken.append((memory.of_scoring(config, needs), pricing.price_score(config, needs)))
+    assert taken[0] == taken[1]
+    assert None not in taken[0]
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,7 @@ class Claiming:
 
     Attributes:
         left: How many runs can start beside those that were claimed last.
+        freed: How many slots became free between the launcher's last look and its last claim.
         too_dear: Fingerprint → why a run would exceed the limit of chip-hours, as of the last claim.
     """
 
@@ -84,7 +85,7 @@ class Claiming:
         self._liveness = liveness
         self._termination = termination
         self._since = options.since or now()
-        self.left = 0
+        self.left = self.freed = 0
         self.too_dear: Mapping[str, str] = {}
 
     def claim(
@@ -92,12 +93,15 @@ class Claiming:
     ) -> list[Claimed]:
         """Claim attempts for the free slots, in the order of the plan, so many at a time.
 
+        The slot of an attempt that was live when the launcher looked is taken, even if it has ended since:
+        how it ended is judged first, since it may be the failure that stops the launch.
+
         Args:
             ready: Runs that may start.
-            ours: Live attempts that the launcher looks after.
+            ours: Live attempts that the launcher looks after, as it has seen them.
             plan: Fingerprints of all its runs.
         """
-        self.left, self.too_dear = 0, {}
+        self.left, self.freed, self.too_dear = 0, 0, {}
         if not ready:
             return []
         executor = self._executors(self._options.executor)
@@ -107,7 +111,7 @@ class Claiming:
             chip_hours=self._options.max_chip_hours,
             since=self._since,
         )
-        room = self._room(limits, plan)
+        room = self._room(limits, plan, ours)
         limits = replace(limits, dead=room.dead)
         fingerprints = [run.fingerprint for run, _ in ready]
         dear = {} if limits.chip_hours is None else claims.too_dear(self._store, fingerprints, limits)
@@ -141,7 +145,7 @@ class Claiming:
             if run.fingerprint in found.claims
         ]
 
-    def _room(self, limits: Limits, plan: Collection[str]) -> _Room:
+    def _room(self, limits: Limits, plan: Collection[str], ours: Collection[Lease]) -> _Room:
         """Count the slots that are taken, by whichever launcher, where they are limited."""
         if limits.slots is None:
             return _Room(0, 0, frozenset())
@@ -155,7 +159,15 @@ class Claiming:
             for lease in held
             if lease.id in signs and _is_dead(signs[lease.id], lease) and lease.fingerprint not in plan
         )
-        return _Room(len(held) - len(dead), len(others) - len(dead), dead)
+        still = {lease.id for lease in held}
+        self.freed = sum(lease.id not in still and self._held(lease, limits) for lease in ours)
+        return _Room(len(held) - len(dead) + self.freed, len(others) - len(dead), dead)
+
+    def _held(self, lease: Lease, limits: Limits) -> bool:
+        """Whether an attempt of this launcher held one of the slots, as `claims.holding` counts them."""
+        adopted = lease.handle if lease.executor == "local" else None
+        is_here = limits.machine is None or adopted is None or adopted.startswith(f"{limits.machine}:")
+        return is_here and lease.executor == self._options.executor
 
     def _tell_waits(
         self, ready: Sequence[tuple[Standing, Target]], found: claims.Found, limits: Limits

@@ -258,6 +258,8 @@ class _Controller:
             self._has_to_open = True
             return []
         claimed = self._claiming.claim(ready if self._stopping is None else [], self._ours, self._runs)
+        if self._claiming.freed:
+            self.wakeup.set()
         if not live and not claimed:
             self._stop_if_stuck()
         return claimed

@@ -39,7 +39,7 @@ from jestlab.platform.programs.pricing import (
     EMBED_REFERENCE,
     SCORE_EMBEDDINGS,
     TRAIN_REFERENCE,
-    cached_by,
+    embedded_by,
 )
 from jestlab.platform.programs.program import Config, Memory
 
@@ -195,15 +195,12 @@ def of_embedding(config: EmbedConfig, needs: Mapping[str, Config], chips: int = 
 
 def of_scoring(config: ScoreConfig, needs: Mapping[str, Config], chips: int = 0) -> Memory | None:
     """Estimate the memory of a run that scores a data set; None if its size or width is not known."""
-    embedded, model = needs.get(SCORE_EMBEDDINGS), cached_by(needs, SCORE_EMBEDDINGS)
-    examples = getattr(getattr(embedded, "data", None), "train", None)
-    count = getattr(examples, "examples", None)
-    if model is None or count is None:
+    if (embeddings := embedded_by(needs, SCORE_EMBEDDINGS)) is None:
         return None
-    embeddings = 2 * count * model.embedding_dim * _FLOAT
+    count, width = embeddings
     clusters = config.semdedup.clusters_of(count)
-    together = config.negcliploss.batch_size * model.embedding_dim + _DIAGNOSED_ROWS * clusters
-    return _memory(state=0.0, work=4.0 * together * _FLOAT, batches=0.0, host=2.0 * embeddings)
+    together = config.negcliploss.batch_size * width + _DIAGNOSED_ROWS * clusters
+    return _memory(state=0.0, work=4.0 * together * _FLOAT, batches=0.0, host=4.0 * count * width * _FLOAT)
 
 
 def of_diagnosis(config: DiagnoseConfig, needs: Mapping[str, Config], chips: int = 0) -> Memory | None:

@@ -221,6 +221,13 @@ def cached_by(needs: Mapping[str, Config], role: str) -> TwoTowers | None:
     return model if isinstance(model, TwoTowers) else None
 
 
+def embedded_by(needs: Mapping[str, Config], role: str) -> tuple[int, int] | None:
+    """Return how many examples a run of `embed` in a role embeds, and how wide; None if either is unknown."""
+    run, model = needs.get(role), cached_by(needs, role)
+    count = _count(run.data.train) if isinstance(run, EmbedConfig) else None
+    return None if count is None or model is None else (count, model.embedding_dim)
+
+
 def _scoring_model(config: TrainConfig, reference: Config | None) -> TwoTowers | None:
     """Return the architecture that scores beside the learner; None if its scores are cached."""
     if isinstance(reference, EmbedConfig):
@@ -261,10 +268,9 @@ def price_score(config: ScoreConfig, needs: Mapping[str, Config]) -> Price | Non
 
     None if the reference's architecture or the number of examples is not known; filters are not evaluated.
     """
-    embedded, model = needs.get(SCORE_EMBEDDINGS), cached_by(needs, SCORE_EMBEDDINGS)
-    if model is None or not isinstance(embedded, EmbedConfig) or (n := _count(embedded.data.train)) is None:
+    if (embeddings := embedded_by(needs, SCORE_EMBEDDINGS)) is None:
         return None
-    width = model.embedding_dim
+    n, width = embeddings
     clusters = config.semdedup.clusters_of(n)
     flops = costs.clip_loss_scores_flops(
         examples=n,
