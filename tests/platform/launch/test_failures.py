@@ -82,7 +82,7 @@ class Racing(Executor):
         self.launched: list[str] = []
 
     @property
-    def parallel(self) -> int:
+    def parallel(self) -> int:  # type: ignore[override]
         """What a launcher asks for when it looks for free slots."""
         running = claims.holding(self.store, self.name, None)
         refused = (RunState.FAILED, "TypeError: no", EXIT_REFUSED)

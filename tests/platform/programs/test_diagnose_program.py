@@ -152,21 +152,6 @@ def test_mistakes_are_one_line(changes, message):
     assert "\n" not in str(error.value)
 
 
-def test_a_learner_without_towers_is_one_line(root, tmp_path):
-    runs = {
-        "mine": {"program": "toy_programs:loop", "steps": 1},
-        "diagnosis": {**DIAGNOSIS, "learner": "mine", "criterion": "hard_learner", "reference": None},
-    }
-    path = tmp_path / "s.yaml"
-    path.write_text(yaml.safe_dump({"name": "s", "runs": runs, "base": STUDY["base"]}))
-    assert labs.here("launch", path, root=root).returncode == 1
-    connection = sqlite3.connect(root / "results.db")
-    [(reason,)] = connection.execute("SELECT reason FROM v_runs WHERE run = 'diagnosis'")
-    connection.close()
-    assert "learner: mine-" in reason
-    assert "which makes no towers: name a run of train" in reason
-
-
 def test_a_report_names_a_run_that_there_is():
     with pytest.raises(UserError, match=r"reports\.0\.run: no run 'diagnoses': did you mean 'diagnosis'"):
         plan(Study.parse({**STUDY, "reports": [{"learnability": {"run": "diagnoses"}}]}))

@@ -135,18 +135,6 @@ def test_a_plan_shows_it_before_its_learners(root, spec):
     assert re.search(r'^  cache +program=embed  reference="reference"', shown, re.MULTILINE)
 
 
-def test_a_reference_without_towers_is_one_line(root, tmp_path):
-    runs = {
-        "mine": {"program": "toy_programs:loop", "steps": 1},
-        "cache": {"program": "embed", "reference": "mine"},
-    }
-    path = tmp_path / "s.yaml"
-    path.write_text(yaml.safe_dump({"name": "s", "runs": runs, "base": STUDY["base"]}))
-    assert labs.here("launch", path, root=root).returncode == 1
-    [(reason,)] = rows(root, "SELECT reason FROM v_runs WHERE run = 'cache'")
-    assert "is a run of toy_programs:loop, which makes no towers: name a run of train" in reason
-
-
 @pytest.fixture
 def folder(tmp_path):
     """A shard of three pairs."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from typing import Any
 
 import labs_support as labs
 import numpy as np
@@ -21,7 +22,7 @@ from jestlab.platform.programs import memory, pricing
 from jestlab.platform.spec import Study
 
 CLEAN = dict.fromkeys(("mismatched", "alt_text", "noise_image", "blank", "vague", "near_duplicate"), 0.0)
-STUDY = {
+STUDY: dict[str, Any] = {
     "name": "scored",
     "base": {
         "model": TOWERS,

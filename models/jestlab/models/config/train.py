@@ -366,6 +366,16 @@ class TrainConfig(Extended):
         return self.scores_reference or self.compares_with_reference
 
     @property
+    def problem_with_cache(self) -> str | None:
+        """Why the run cannot use a reference's cached embeddings; None if it can."""
+        if self.augmentation == Augmentation():
+            return None
+        return (
+            "augmentation: the reference's cached embeddings are of the images as they are, and the learner "
+            "would see them changed: name the reference itself in selection.reference, not its cache"
+        )
+
+    @property
     def selecting_steps(self) -> int:
         """The number of steps in which batches are chosen, the first of all; 0 if nothing is selected."""
         return round(self.selection.until * self.total_steps) if self.selects else 0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jestlab.models.config import Augmentation, Data, TrainConfig, TwoTowers
+from jestlab.models.config import Data, TrainConfig, TwoTowers
 from jestlab.models.data.curation import Columns
 from jestlab.models.data.embeddings import EmbeddingCache
 from jestlab.models.data.pipeline import Lookup
@@ -67,11 +67,8 @@ def prepare(
         return Scorer()
     if reference is None:
         raise ValueError("selection.reference: not a finished run")
-    if reference.model is None and config.augmentation != Augmentation():
-        raise ValueError(
-            "augmentation: the reference's cached embeddings are of the images as they are, and the learner "
-            "would see them changed: name the reference itself in selection.reference, not its cache"
-        )
+    if reference.model is None and (problem := config.problem_with_cache) is not None:
+        raise ValueError(problem)
     return load(reference, config.data, web, config.model, tokenizer, columns)
 
 

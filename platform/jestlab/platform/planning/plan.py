@@ -235,6 +235,11 @@ def _resolve(
     configs = {role: need.config for role, need in needed.items()}
     for role, need in needed.items():
         configs |= {f"{role}.{theirs}": its for theirs, its in need.configs.items()}
+    if program.fits_needs is not None:
+        try:
+            program.fits_needs(config, configs)
+        except UserError as error:
+            raise UserError(f"{written_at(variant.name)}.{error}") from None
     price = program.price(config, configs)
     if variant.match is not None and member.match is not None and program.extent is not None:
         # The rival itself does not match, so only a dependency of its may wait.

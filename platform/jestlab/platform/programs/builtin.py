@@ -25,7 +25,7 @@ from jestlab.models.config import (
     WeightsConfig,
 )
 from jestlab.platform.errors import UserError
-from jestlab.platform.programs import memory, pricing
+from jestlab.platform.programs import memory, pricing, roles
 from jestlab.platform.programs.fits import check_fits
 from jestlab.platform.programs.own_code import described
 from jestlab.platform.programs.program import Contents, Price, Program
@@ -208,6 +208,7 @@ TRAIN = _own(
     TrainConfig,
     pricing.price_train,
     memory_of=memory.of_training,
+    fits_needs=roles.check_train,
     extent=("schedule", "examples_seen"),
     complete=_complete_data,
     imports=_IMPORTS,
@@ -220,6 +221,7 @@ EMBED = _own(
     EmbedConfig,
     pricing.price_embed,
     memory_of=memory.of_embedding,
+    fits_needs=roles.check_embed,
     complete=_complete_data,
     inherits=("data",),
     imports=_IMPORTS,
@@ -242,6 +244,7 @@ SCORE = _own(
     ScoreConfig,
     pricing.price_score,
     memory_of=memory.of_scoring,
+    fits_needs=roles.check_score,
     collective=False,
     imports=_IMPORTS,
 )
@@ -252,6 +255,7 @@ DIAGNOSE = _own(
     DiagnoseConfig,
     pricing.price_diagnose,
     memory_of=memory.of_diagnosis,
+    fits_needs=roles.check_diagnose,
     complete=_complete_data,
     collective=False,
     inherits=("data", "loss"),

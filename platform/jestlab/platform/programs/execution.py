@@ -41,8 +41,7 @@ def run_train(config: TrainConfig, context: RunContext) -> None:
     """
     check_unchanged(config)
     check_criteria(config)
-    role = pricing.TRAIN_REFERENCE
-    reference = _reference(context.needs[role], role) if config.needs_reference else None
+    reference = _reference(context.needs[pricing.TRAIN_REFERENCE]) if config.needs_reference else None
     towers = reference.model if reference else None
     cached = EmbeddingCache(reference.directory).about.width if reference and towers is None else None
     step = pricing.step_of(config, towers, cached)
@@ -78,7 +77,7 @@ def run_embed(config: EmbedConfig, context: RunContext) -> None:
         directory=context.directory,
         data_cache=context.cache,
         tracker=context,
-        reference=(_towers_of(need, pricing.EMBED_REFERENCE), need.directory),
+        reference=(_towers_of(need), need.directory),
         scores=_scores(config.data, context),
     )
     if not finished:
@@ -112,13 +111,13 @@ def run_diagnose(config: DiagnoseConfig, context: RunContext) -> None:
     """
     check_unchanged(config)
     check_criteria(config)
-    learner, role = context.needs[pricing.DIAGNOSE_LEARNER], pricing.DIAGNOSE_REFERENCE
+    learner = context.needs[pricing.DIAGNOSE_LEARNER]
     finished = diagnose(
         config,
         data_cache=context.cache,
         tracker=context,
-        learner=(_towers_of(learner, pricing.DIAGNOSE_LEARNER), learner.directory),
-        reference=_reference(context.needs[role], role) if config.needs_reference else None,
+        learner=(_towers_of(learner), learner.directory),
+        reference=_reference(context.needs[pricing.DIAGNOSE_REFERENCE]) if config.needs_reference else None,
         scores=_scores(config.data, context),
     )
     if not finished:
@@ -146,18 +145,13 @@ def _scores(data: Data, context: RunContext) -> Path | None:
     return context.needs[pricing.DATA_SCORES].directory if data.reads_scores else None
 
 
-def _reference(need: Need, role: str) -> Reference:
+def _reference(need: Need) -> Reference:
     """Return the reference that a finished run is: a model, or cached embeddings."""
-    return Reference(need.directory, None if need.program == EMBED.name else _towers_of(need, role))
+    return Reference(need.directory, None if need.program == EMBED.name else _towers_of(need))
 
 
-def _towers_of(need: Need, role: str) -> TwoTowers:
-    """Return the architecture of a finished run; UserError, which names its role, if it makes no towers."""
-    if "model" not in need.config:
-        raise UserError(
-            f"{role}: {need.directory.name} is a run of {need.program}, which makes no towers: name a run of "
-            "train or weights"
-        )
+def _towers_of(need: Need) -> TwoTowers:
+    """Return the architecture of a finished run, of which the plan has made sure that it makes towers."""
     if need.config.get("code"):
         check_unchanged(programs.get(need.program).read(need.config))
     return TwoTowers.model_validate(need.config["model"])

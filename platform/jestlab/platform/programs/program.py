@@ -203,6 +203,8 @@ class Program:
             role, and the TPU chips that it computes on, 0 for this machine's processor; None if unknown.
         extent: Field of the config for the training length, to which the price is proportional; None if
             there is no such field.
+        fits_needs: Checks that the runs which a config depends on can serve it, given their configs by role;
+            raises UserError. None if any can.
         complete: Fills in what only the data can tell, such as their digests, and checks that what a config
             names is there and fits; None if there is nothing.
         inherits: Sections of a study's base that also hold for runs of this program, if the study's own
@@ -226,6 +228,7 @@ class Program:
     price_of: Callable[[Any, Mapping[str, Config]], Price | None] | None = None
     memory_of: Callable[[Any, Mapping[str, Config], int], Memory | None] | None = None
     extent: tuple[str, ...] | None = None
+    fits_needs: Callable[[Any, Mapping[str, Config]], None] | None = None
     complete: Callable[[Any, Contents], Config] | None = None
     spec_folder: str | None = None
     collective: bool = True
