@@ -249,7 +249,7 @@ def test_nothing_heavy_is_imported_without_a_store(tmp_path, verb):
         "print(json.dumps([m for m in sys.modules if '.' not in m]))"
     )
     environment = {**os.environ, "JESTLAB_ROOT": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-    )
+    command = [sys.executable, "-c", code]
+    # Elsewhere than here, where data may lie that plans would count.
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, cwd=tmp_path)
     assert HEAVY & set(json.loads(done.stdout.splitlines()[-1])) == set()

@@ -123,7 +123,9 @@ def test_a_relative_folder_in_the_base_is_anchored_whoever_inherits_it(tmp_path)
 def test_a_section_of_the_same_name_and_another_type_is_not_inherited():
     """A user's own program may call anything `data`."""
     runs = planned(
-        {"own": {}, "cache": {**CACHE, "reference": "own"}}, program="json:dumps", base={"data": "a.csv"}
+        {"own": {}, "cache": {**CACHE, "reference": "own"}},
+        program="json:dumps",
+        base={"data": "a.csv", "model": {}},  # with towers, as a reference has them
     )
     assert runs["own"].config["data"] == "a.csv"
     assert runs["cache"].config["data"]["train"]["kind"] == "shapes"
