@@ -28,10 +28,7 @@ JOINT = {"rule": "joint", "chunks": 4, "reference": "reference"}
 def planned(**runs: Any) -> Plan:
     """With a reference that is wider than the learner, and its cache."""
     guides = {
-        "reference": {
-            "initialization": 1,
-            "model": WIDER,
-        },
+        "reference": {"initialization": 1, "model": WIDER},
         "cache": {"program": "embed", "reference": "reference"},
     }
     return plan(Study.model_validate({"name": "methods", "base": BASE, "runs": {**guides, **runs}}))

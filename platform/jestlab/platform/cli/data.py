@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from jestlab.models.config import ShapesBenchmark, ShapesWeb
 from jestlab.models.data import shapes
@@ -21,6 +18,7 @@ from jestlab.platform.cli import inspecting
 from jestlab.platform.cli.help import Verbs
 from jestlab.platform.cli.options import examples, json_option
 from jestlab.platform.cli.output import print_json, say, show
+from jestlab.platform.cli.progress import counting
 from jestlab.platform.cli.scoring import score_command
 from jestlab.platform.errors import UserError
 
@@ -64,7 +62,7 @@ def make_shapes(
     """Make the synthetic web in the folder DIR, in the form in which img2dataset writes LAION."""
     given = {"examples": examples, "image_size": image_size, "shard_size": shard_size}
     settings = ShapesWeb(**{name: value for name, value in given.items() if value is not None})
-    with _progress("Drawing shapes", settings.examples) as advance:
+    with counting("Drawing shapes", settings.examples) as advance:
         _make(folder, lambda partial: shapes.make_web(partial, settings, seed, advance))
     _report(folder, as_json)
 
@@ -109,10 +107,10 @@ def fetch_icons(folder: Path, as_json: bool) -> None:
     if made.is_made(folder, sets):
         say(f"{folder}: the icons are there already", err=True)
     else:
-        with _progress("Downloading", len(sets)) as advance:
+        with counting("Downloading", len(sets)) as advance:
             download(sets, made.packages_folder(folder), lambda one: advance(1))
         icons = made.Icons(folder, sets)
-        with _progress("Drawing icons", len(icons)) as advance:
+        with counting("Drawing icons", len(icons)) as advance:
             icons.make(advance)
     _report(folder, as_json)
 
@@ -156,7 +154,7 @@ def pack(
     """
     _refuse_existing(folder)
     pairs = Captioned(images, captions, skip_damaged)
-    with _progress("Packing", len(pairs.rows)) as advance:
+    with counting("Packing", len(pairs.rows)) as advance:
         if benchmark is None:
             _make(folder, lambda partial: pairs.write_shards(partial, advance))
         elif benchmark == "retrieval":
@@ -201,16 +199,6 @@ def _refuse_existing(folder: Path) -> None:
         folder.rmdir()
     if folder.exists():
         raise UserError(f"{folder} exists already: name a new folder, or remove this one")
-
-
-@contextmanager
-def _progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar on standard error if it is a terminal."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(title, total=total)
-        yield lambda count: progress.advance(task, count)
 
 
 def _report(folder: Path, as_json: bool) -> None:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import io
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from jestlab.analysis.files import write_whole
 from jestlab.models.config import ELSEWHERE, EmbedConfig, ScoreConfig
 from jestlab.models.data import datasets
 from jestlab.models.data.shards import ShardIndex
 from jestlab.models.scoring.columns import Column, load
 from jestlab.platform.cli import naming
-from jestlab.platform.cli.options import examples, json_option, lab_options
+from jestlab.platform.cli.options import FILE, examples, json_option, lab_options
 from jestlab.platform.cli.output import print_json, say, table, writing
-from jestlab.platform.errors import UserError
+from jestlab.platform.cli.progress import reporting
+from jestlab.platform.errors import UserError, one_line_errors
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.records import RunRow
 from jestlab.platform.store.store import Store
@@ -32,9 +33,7 @@ _EPILOG = f"""{naming.HELP}
 
 @click.command(epilog=_EPILOG)
 @click.argument("name", metavar="RUN")
-@click.argument(
-    "file", type=click.Path(dir_okay=False, path_type=Path), metavar="[FILE.parquet]", required=False
-)
+@click.argument("file", type=FILE, metavar="[FILE.parquet]", required=False)
 @click.option("--target", metavar="RUN", help="Run that has embedded a target set, for normsim.")
 @click.option(
     "--batch-size", type=click.IntRange(min=2), help="Pairs that meet for negcliploss  [default: 32768]"
@@ -110,7 +109,8 @@ def _columns(
     record = store.run(row.fingerprint)
     if record.program == "score":
         embedded = record.needs["embeddings"]
-        found, _ = _told(lambda: load(lab.inside(row.directory)))
+        with one_line_errors():
+            found, _ = load(lab.inside(row.directory))
         return found, EmbedConfig.model_validate(embedded.config, context=ELSEWHERE)
     if record.program != "embed":
         raise UserError(f"{row.label} is a run of {record.program}: name a run of embed, or of score")
@@ -127,27 +127,9 @@ def _columns(
         their = naming.run(store, target).row
         tree["target"], folder = their.label, lab.inside(their.directory)
     config = ScoreConfig.model_validate(tree)
-    console = Console(stderr=True)
-    bars = (TextColumn("Scoring"), BarColumn(), TimeRemainingColumn())
-    with Progress(*bars, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("")
-        found = _told(
-            lambda: score(
-                config,
-                lab.inside(row.directory),
-                folder,
-                lambda done, parts: progress.update(task, completed=done, total=parts),
-            )
-        )
+    with one_line_errors(), reporting("Scoring") as report:
+        found = score(config, lab.inside(row.directory), folder, report)
     return found, EmbedConfig.model_validate(record.config, context=ELSEWHERE)
-
-
-def _told(call: Any) -> Any:
-    """Call a function; what it finds missing or wrong is the user's to mend."""
-    try:
-        return call()
-    except (OSError, ValueError) as error:
-        raise UserError(str(error)) from None
 
 
 def _write(file: Path, columns: dict[str, Column], lab: Lab, embedded: EmbedConfig) -> None:
@@ -155,16 +137,15 @@ def _write(file: Path, columns: dict[str, Column], lab: Lab, embedded: EmbedConf
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    web = _told(lambda: datasets.ensure_web(embedded.data.train, embedded.web_seed, lab.data, embedded.code))
+    with one_line_errors():
+        web = datasets.ensure_web(embedded.data.train, embedded.web_seed, lab.data, embedded.code)
     index = ShardIndex.load(web)
     names = [(tar, key) for shard, tar in enumerate(index.tars) for key in index.keys(shard)]
     rows = {"tar": [tar for tar, _ in names], "key": [key.rpartition("/")[2] for _, key in names]}
+    content = io.BytesIO()
+    pq.write_table(pa.table(rows | {name: np.asarray(values) for name, values in columns.items()}), content)
     with writing(file):
-        partial = file.with_name(f"{file.name}.part")
-        pq.write_table(
-            pa.table(rows | {name: np.asarray(values) for name, values in columns.items()}), partial
-        )
-        partial.replace(file)
+        write_whole(file, content.getvalue())
 
 
 def _quantiles(values: Column) -> list[float]:

@@ -43,11 +43,15 @@ class Claimed(NamedTuple):
 
 
 class _Room(NamedTuple):
-    """How many slots are taken, how many of them by other launchers, and which attempts take none."""
+    """How many slots are taken, how many of them by other launchers, and which attempts take none.
+
+    The slots that became free since the launcher's last look count as taken.
+    """
 
     taken: int
     by_others: int
     dead: frozenset[int]
+    freed: int
 
 
 class Claiming:
@@ -112,6 +116,7 @@ class Claiming:
             since=self._since,
         )
         room = self._room(limits, plan, ours)
+        self.freed = room.freed
         limits = replace(limits, dead=room.dead)
         fingerprints = [run.fingerprint for run, _ in ready]
         dear = {} if limits.chip_hours is None else claims.too_dear(self._store, fingerprints, limits)
@@ -148,7 +153,7 @@ class Claiming:
     def _room(self, limits: Limits, plan: Collection[str], ours: Collection[Lease]) -> _Room:
         """Count the slots that are taken, by whichever launcher, where they are limited."""
         if limits.slots is None:
-            return _Room(0, 0, frozenset())
+            return _Room(0, 0, frozenset(), 0)
         us = self._presence.name
         held = claims.holding(self._store, self._options.executor, limits.machine)
         others = [lease for lease in held if lease.launcher != us]
@@ -160,8 +165,8 @@ class Claiming:
             if lease.id in signs and _is_dead(signs[lease.id], lease) and lease.fingerprint not in plan
         )
         still = {lease.id for lease in held}
-        self.freed = sum(lease.id not in still and self._held(lease, limits) for lease in ours)
-        return _Room(len(held) - len(dead) + self.freed, len(others) - len(dead), dead)
+        freed = sum(lease.id not in still and self._held(lease, limits) for lease in ours)
+        return _Room(len(held) - len(dead) + freed, len(others) - len(dead), dead, freed)
 
     def _held(self, lease: Lease, limits: Limits) -> bool:
         """Whether an attempt of this launcher held one of the slots, as `claims.holding` counts them."""

@@ -37,7 +37,8 @@ def run_train(config: TrainConfig, context: RunContext) -> None:
 
     Raises:
         Interrupted: It was asked to stop; a checkpoint is saved.
-        UserError: A criterion of one's own is none; its place is named.
+        UserError: Code of one's own has changed since the run was planned, or a criterion is none; its place
+            is named.
     """
     check_unchanged(config)
     check_criteria(config)
@@ -68,7 +69,7 @@ def run_embed(config: EmbedConfig, context: RunContext) -> None:
 
     Raises:
         Interrupted: It was asked to stop; what is embedded is saved.
-        UserError: The reference is not a model.
+        UserError: Code of one's own has changed since the run was planned; its place is named.
     """
     check_unchanged(config)
     need = context.needs[pricing.EMBED_REFERENCE]
@@ -107,7 +108,8 @@ def run_diagnose(config: DiagnoseConfig, context: RunContext) -> None:
 
     Raises:
         Interrupted: It was asked to stop.
-        UserError: The learner is not a model, or the reference neither a model nor embeddings.
+        UserError: Code of one's own has changed since the run was planned, or a criterion is none; its place
+            is named.
     """
     check_unchanged(config)
     check_criteria(config)
