@@ -1,0 +1,52 @@
+"""Curves thinned out for drawing: what a plot would show of the whole curve is still there."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jestlab.analysis.thinning import thinned
+
+curves = st.lists(
+    st.tuples(st.integers(0, 50), st.floats(-1e9, 1e9) | st.sampled_from([np.nan, np.inf, -np.inf])),
+    min_size=1,
+    max_size=400,
+)
+
+
+@given(curves, st.integers(1, 20))
+def test_each_column_of_pixels_keeps_its_first_last_lowest_and_highest(curve, width):
+    gaps, values = zip(*curve, strict=True)
+    x, y = np.cumsum(gaps), np.array(values)
+    kept = thinned(x, y, width)
+    assert np.array_equal(kept, np.unique(kept))
+    if len(x) <= 4 * width:
+        assert len(kept) == len(x)
+        return
+    assert len(kept) <= 5 * width
+    span = max(x[-1] - x[0], 1)
+    columns = np.minimum((x - x[0]) * width // span, width - 1)
+    for column in set(columns):
+        inside = np.flatnonzero(columns == column)
+        here = kept[np.isin(kept, inside)]
+        assert {inside[0], inside[-1]} <= set(here)
+        finite, left = y[inside][np.isfinite(y[inside])], y[here][np.isfinite(y[here])]
+        if len(finite):
+            assert (left.min(), left.max()) == (finite.min(), finite.max())
+        assert np.isfinite(y[inside]).all() == np.isfinite(y[here]).all()
+
+
+@pytest.mark.parametrize("place", [0, 1, 4_321, 99_999])
+def test_a_spike_of_one_step_in_a_hundred_thousand_survives(place):
+    y = np.sin(np.arange(100_000) / 5_000)
+    y[place] = 40.0
+    kept = thinned(np.arange(100_000), y, 300)
+    assert len(kept) <= 1_200
+    assert y[kept].max() == 40.0
+
+
+def test_a_curve_of_few_points_stays_whole():
+    assert thinned(np.arange(4), np.arange(4.0), 1).tolist() == [0, 1, 2, 3]
+    assert thinned(np.array([3] * 9), np.arange(9.0), 2).tolist() == [0, 8]
