@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from .frames import Frames
@@ -113,6 +113,25 @@ def flat(config: Mapping[str, Any], above: str = "") -> dict[str, Any]:
         else:
             found[f"{above}{key}"] = value
     return found
+
+
+class Parsed(NamedTuple):
+    """A config that was read from its text: for reading alone, since all who ask get the same.
+
+    Attributes:
+        tree: The config.
+        keys: Its dotted keys, in their order.
+    """
+
+    tree: dict[str, Any]
+    keys: tuple[str, ...]
+
+
+@lru_cache(maxsize=16_384)
+def parsed(text: str) -> Parsed:
+    """Parse the JSON text of a config; whoever asks again, as a server does, gets what was parsed before."""
+    tree = json.loads(text)
+    return Parsed(tree, tuple(flat(tree)))
 
 
 def lookup(config: Any, key: str) -> Any:

@@ -89,7 +89,7 @@ def _open_sqlite(path: Path) -> sqlite3.Connection:
     """
     connection = sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True)
     connection.execute("PRAGMA query_only = ON")
-    guards.only_selects(connection)
+    guards.only_selects(connection, hidden=guards.SECRET)
     return connection
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,19 +19,32 @@ _READ_PRAGMAS = frozenset(
     {"table_info", "table_xinfo", "table_list", "index_list", "index_info", "foreign_key_list"}
 )
 
+SECRET = ("attempt", "token")
+"""A column with which a job proves that it is its run's."""
 
-def only_selects(connection: sqlite3.Connection) -> None:
-    """Let a connection to SQLite refuse every statement that is not a SELECT, and other databases too."""
-    connection.set_authorizer(_authorize)
+_INSTRUCTIONS = 10_000
+"""Of SQLite's machine, between two looks at the clock: a few milliseconds."""
 
 
-def _authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:
-    allowed = action in _READS
-    if action == sqlite3.SQLITE_FUNCTION:
-        allowed = second != "load_extension"
-    elif action == sqlite3.SQLITE_PRAGMA:
-        allowed = first in _READ_PRAGMAS or (first == "read_uncommitted" and second is None)
-    return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
+def only_selects(connection: sqlite3.Connection, hidden: tuple[str, str] | None = None) -> None:
+    """Let a connection to SQLite refuse every statement that is not a SELECT, and other databases too.
+
+    Args:
+        connection: It.
+        hidden: Table and column that a SELECT may not ask for either.
+    """
+
+    def authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:
+        allowed = action in _READS
+        if action == sqlite3.SQLITE_FUNCTION:
+            allowed = second != "load_extension"
+        elif action == sqlite3.SQLITE_READ:
+            allowed = (first, second) != hidden
+        elif action == sqlite3.SQLITE_PRAGMA:
+            allowed = first in _READ_PRAGMAS or (first == "read_uncommitted" and second is None)
+        return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
+
+    connection.set_authorizer(authorize)
 
 
 _AS_READER = """
@@ -70,3 +84,21 @@ def only_queries(engine: Engine) -> Engine:
     return engine.execution_options(
         isolation_level="REPEATABLE READ", postgresql_readonly=True, stream_results=True
     )
+
+
+def limit_time(connection: Connection, seconds: float) -> None:
+    """Let the database give up a query of this connection that takes longer."""
+    if connection.dialect.name == "postgresql":
+        setting = "SELECT set_config('statement_timeout', %s, true)"
+        connection.exec_driver_sql(setting, (str(round(1000 * seconds)),)).fetchall()
+        return
+    raw = connection.connection.driver_connection
+    assert isinstance(raw, sqlite3.Connection)
+    ends = time.monotonic() + seconds
+    raw.set_progress_handler(lambda: time.monotonic() > ends, _INSTRUCTIONS)
+
+
+def is_out_of_time(error: BaseException) -> bool:
+    """Tell whether a database gave a query up for the time that it took."""
+    said = str(getattr(error, "orig", None) or error)
+    return "interrupted" in said or "statement timeout" in said

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jestlab.analysis import guards
 from jestlab.analysis.conditions import Condition, ConditionError, Junction, Key, Test, Value, parse
 from jestlab.analysis.connection import connect
 from jestlab.analysis.rows import (
@@ -106,27 +107,34 @@ def frame(
     return found.frame()
 
 
-def ask(url: str | None, sql: str) -> Result:
+def ask(url: str | None, sql: str, limit: int | None = None, seconds: float | None = None) -> Result:
     """Execute one SELECT, in a transaction that only reads.
 
     Args:
         url: As of `frame`.
         sql: The SELECT.
+        limit: Rows that are read at most; None for all.
+        seconds: Time that the database may take; None for as long as it likes.
 
     Raises:
         FileNotFoundError: There is no store.
-        ValueError: The SQL is wrong, or would write.
+        ValueError: The SQL is wrong, or would write, or takes too long.
     """
     from sqlalchemy.exc import DBAPIError, StatementError
 
     with connect(url or default_url()) as connection:
+        if seconds is not None:
+            guards.limit_time(connection, seconds)
         try:
             # Without parameters `%` is a sign like any other.
             result = connection.execution_options(no_parameters=True).exec_driver_sql(sql)
             if not result.returns_rows:
                 raise ValueError("query: this SQL returns no rows")
-            return Result(_distinct(result.keys()), [tuple(row) for row in result])
+            rows = result if limit is None else result.fetchmany(limit)
+            return Result(_distinct(result.keys()), [tuple(row) for row in rows])
         except (DBAPIError, StatementError) as error:
+            if seconds is not None and guards.is_out_of_time(error):
+                raise ValueError(f"query: took longer than {seconds:g} s: ask for less") from None
             raise ValueError(f"query: {_refused(sql, error.orig or error)}") from None
 
 

@@ -7,10 +7,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from jestlab.analysis.conditions import Condition, Junction, Key, Test, Value, tests
-from jestlab.analysis.configs import flat, lookup
+from jestlab.analysis.configs import Parsed, lookup, parsed
 from jestlab.analysis.units import nearest
 
 if TYPE_CHECKING:
@@ -63,8 +64,6 @@ class Source:
         if experiment is not None:
             self._check_experiment(experiment)
         self._fetched: dict[str, int] = {}
-        self._configs: dict[str, dict[str, Any]] | None = None
-        self._keys: list[str] = []
 
     def getter(self, name: str) -> Getter:
         """Make a function that gets a column or config key from a fetched row, ready for comparison."""
@@ -132,28 +131,26 @@ class Source:
         for row in self._connection.execute(statement.order_by(*(column(name) for name in order))):
             yield tuple(row)
 
-    @property
+    @cached_property
+    def _parsed(self) -> dict[str, Parsed]:
+        from sqlalchemy import column
+
+        statement = _select("v_runs", ["fingerprint", "config"])
+        if self._experiment is not None:
+            statement = statement.where(column("experiment") == self._experiment)
+        rows = self._connection.execute(statement).all()
+        return {fingerprint: parsed(config) for fingerprint, config in rows if config}
+
+    @cached_property
     def configs(self) -> dict[str, dict[str, Any]]:
         """Configs of the runs, by fingerprint."""
-        if self._configs is None:
-            from sqlalchemy import column
+        return {fingerprint: config.tree for fingerprint, config in self._parsed.items()}
 
-            statement = _select("v_runs", ["fingerprint", "config"]).distinct()
-            if self._experiment is not None:
-                statement = statement.where(column("experiment") == self._experiment)
-            self._configs = {
-                fingerprint: json.loads(config)
-                for fingerprint, config in self._connection.execute(statement)
-                if config
-            }
-        return self._configs
-
-    @property
+    @cached_property
     def config_keys(self) -> list[str]:
         """Dotted keys of all configs, in their order."""
-        if not self._keys:
-            self._keys = list(dict.fromkeys(key for tree in self.configs.values() for key in flat(tree)))
-        return self._keys
+        alike = dict.fromkeys(config.keys for config in self._parsed.values())  # of most runs the same
+        return list(dict.fromkeys(key for keys in alike for key in keys))
 
     def misspelt(self, name: str, test: Test) -> str | None:
         """Say that a test compares a column of names of what is measured with one that nobody has measured,

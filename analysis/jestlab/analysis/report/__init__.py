@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ..claims import parts_of
 from ..costs import Scope
+from ..figures.plot import Plot
 from ..figures.selected import Pictures
 from ..files import write_whole
 from ..own import Loader
@@ -16,11 +18,13 @@ from ..provenance import SUFFIX, Sources
 from .contents import Contents, StillPart, gather
 from .page import study_page, union_page
 from .tables import TablePart
-from .union import Section, gather_union
+from .union import Section, UnionContents, gather_union
 
 PAGE = "report.html"
 FOLDER = "report"
 """Names of the page and of the folder beside it."""
+
+_SPEC = "study.yaml"
 
 
 def build(
@@ -81,6 +85,25 @@ def build(
     return [write_whole(folder / PAGE, page), *written]
 
 
+def one_file(contents: Contents | UnionContents, sources: Sources, name: str) -> bytes | None:
+    """Make one file of those that a report has beside its page; None if it has none of this name.
+
+    Args:
+        contents: What the report says.
+        sources: What it was made from.
+        name: Name of the file, `summary.csv`.
+    """
+    stem = name.split(".", 1)[0]
+    made = _table_files([part for part in contents.tables if part.name == stem], sources)
+    if isinstance(contents, Contents):
+        made[_SPEC] = contents.recipe.spec.encode()
+        with tempfile.TemporaryDirectory() as folder:
+            for plot in contents.plots:
+                if plot.name == stem:
+                    made |= _plot_files(plot, sources, Path(folder), [])
+    return made.get(name)
+
+
 def _table_files(parts: Iterable[TablePart], sources: Sources) -> dict[str, bytes]:
     """Name → content of the files of tables."""
     made: dict[str, bytes] = {}
@@ -95,11 +118,16 @@ def _study_files(contents: Contents, sources: Sources, beside: Path, folder: Pat
     """Name → content of every file beside the page of a study; its folder's figures are not drawn again."""
     made = _table_files(contents.tables, sources)
     for plot in contents.plots:
-        data = plot.data.to_csv(index=False, lineterminator="\n").encode()
-        files = {path.name: path.read_bytes() for path in plot.save(beside, [folder])}
-        made |= files | {plot.name + SUFFIX: sources.document(data, files).encode()}
-    made["study.yaml"] = contents.recipe.spec.encode()
+        made |= _plot_files(plot, sources, beside, [folder])
+    made[_SPEC] = contents.recipe.spec.encode()
     return made
+
+
+def _plot_files(plot: Plot, sources: Sources, folder: Path, known: Sequence[Path]) -> dict[str, bytes]:
+    """Name → content of the files of a figure; one that is in a known folder is not drawn again."""
+    data = plot.data.to_csv(index=False, lineterminator="\n").encode()
+    files = {path.name: path.read_bytes() for path in plot.save(folder, known)}
+    return files | {plot.name + SUFFIX: sources.document(data, files).encode()}
 
 
 def _study_image(union: Path, section: Section, still: StillPart) -> bytes:

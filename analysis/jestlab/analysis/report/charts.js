@@ -197,5 +197,13 @@ function paint(swatch, one, kind) {
   swatch.append(svg("path", { fill: colour, d: SYMBOLS[one.symbol](4), transform: "translate(15 6)" }));
 }
 
-const charts = [...document.querySelectorAll("section[data-figure]")].map((section) => new Chart(section));
+let charts = [];
 DARK.addEventListener("change", () => charts.forEach((chart) => chart.draw()));
+
+/** Bring what the page holds to life: once it is read, and again if its results are replaced. */
+function begin() {
+  DATA = JSON.parse(document.getElementById("data").textContent);
+  // Without JavaScript these buttons would do nothing, so they are hidden until now.
+  for (const hidden of document.querySelectorAll(".files[hidden], button[data-copy][hidden]")) hidden.hidden = false;
+  charts = [...document.querySelectorAll("section[data-figure]")].map((section) => new Chart(section));
+}

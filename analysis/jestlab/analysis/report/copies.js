@@ -1,15 +1,27 @@
-// Copying and saving: every table and figure is in this one file, so a page that was mailed has all of it.
+// Copying and saving: every table and figure is in this one file, so a page that was mailed has all of it. A
+// page that a server shows asks the server for a file instead.
 
 const SAID_FOR = 1500; // milliseconds
 
-/** The content of an embedded file, as bytes; figures are compressed. */
+/** The content of a file, as bytes; embedded figures are compressed. */
 async function content(name) {
+  if (!isHere(name)) {
+    const answer = await fetch(DATA.place.replace("FILE", encodeURIComponent(name)), { credentials: "same-origin" });
+    if (!answer.ok) throw new Error(await answer.text());
+    return new Uint8Array(await answer.arrayBuffer());
+  }
   const { text, base64, gzip } = DATA.files[name];
   if (text !== undefined) return new TextEncoder().encode(text);
   const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
   if (!gzip) return bytes;
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+const isHere = (name) => name in DATA.files || !DATA.place;
+
+async function textOf(name) {
+  return new TextDecoder().decode(await content(name));
 }
 
 const TYPES = { csv: "text/csv", json: "application/json", pdf: "application/pdf", png: "image/png", svg: "image/svg+xml" };
@@ -28,8 +40,8 @@ async function saveFile(name) {
 /** A figure as PNG, drawn from its SVG three times as large as it is printed; or as the page shows it. */
 async function png(name, image) {
   let source = image?.src;
-  if (DATA.files[`${name}.svg`]) {
-    const letters = new TextDecoder().decode(await content(`${name}.svg`));
+  if (!source || DATA.files[`${name}.svg`]) {
+    const letters = await textOf(`${name}.svg`);
     source = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(letters)}`;
   }
   const drawing = new Image();
@@ -80,7 +92,7 @@ async function act(button) {
   const plot = files?.dataset.plot;
   const image = files?.parentElement.querySelector(`img[data-plot="${CSS.escape(plot ?? "")}"]`);
   if (copy) return (await copyText(document.getElementById(copy).textContent)) ? "Copied" : "Copying failed";
-  if (copyFile) return (await copyText(DATA.files[copyFile].text)) ? "Copied" : "Copying failed";
+  if (copyFile) return (await copyText(await textOf(copyFile))) ? "Copied" : "Copying failed";
   if (copyPlot) return copyPng(plot, image);
   if (savePlot === ".png") save(`${plot}.png`, await png(plot, image));
   else await saveFile(file ?? plot + savePlot);
@@ -108,6 +120,3 @@ document.addEventListener("click", async (event) => {
     delete button.dataset.says;
   }, SAID_FOR);
 });
-
-// Without JavaScript these buttons would do nothing, so they are hidden until now.
-for (const hidden of document.querySelectorAll(".files[hidden], button[data-copy][hidden]")) hidden.hidden = false;

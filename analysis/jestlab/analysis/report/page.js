@@ -1,7 +1,7 @@
 // What every page needs: its data, elements, colours, tables, and the provenance of cells. Texts and numbers come
 // rounded in the data; nothing is fetched.
 
-const DATA = JSON.parse(document.getElementById("data").textContent);
+let DATA = {}; // see `begin`
 const DARK = window.matchMedia("(prefers-color-scheme: dark)");
 
 /** Make an element with attributes and children; strings become text, never markup. */
@@ -54,8 +54,6 @@ function table(headers, rows, left = []) {
 
 // The dialog with the provenance of a cell.
 
-const dialog = document.getElementById("provenance");
-
 /** Make a table in its own scroll box, so that the dialog does not scroll sideways. */
 function boxed(title, headers, rows, left) {
   const box = make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title });
@@ -64,6 +62,7 @@ function boxed(title, headers, rows, left) {
 }
 
 function open(button) {
+  const dialog = document.getElementById("provenance");
   const name = button.closest("[data-table]").dataset.table;
   const { row: key, column: columnKey } = button.dataset;
   const { columns, rows, published } = DATA.tables[name];
@@ -123,6 +122,6 @@ function differs(row) {
 document.addEventListener("click", (event) => {
   const button = event.target.closest("button[data-row]");
   if (button) open(button);
-  if (event.target === dialog) dialog.close(); // a click on the backdrop
+  // A click on the backdrop is one on the dialog itself.
+  if (event.target.matches("dialog, dialog button.close")) event.target.closest("dialog").close();
 });
-dialog.querySelector("button.close").addEventListener("click", () => dialog.close());

@@ -65,6 +65,35 @@ def union_page(
     )
 
 
+def study_fragment(
+    contents: Contents, sources: Sources, image: Callable[[StillPart], Mapping[str, Any]], place: str
+) -> str:
+    """Write what the page of a study says as HTML to be put into another page, without its scripts.
+
+    Args:
+        contents: What it says.
+        sources: What it was made from.
+        image: Returns the `src` and the `width` of a figure that is shown as it is printed.
+        place: Address of its files, with FILE in the place of their names.
+    """
+    figures = {figure.name: {"variants": figure.variants} for figure in contents.figures}
+    return _rendered("fragment.html.j2", contents, sources, {}, figures, place, image=image)
+
+
+def union_fragment(
+    contents: UnionContents,
+    sources: Sources,
+    image: Callable[[Section, StillPart], Mapping[str, Any]],
+    place: str,
+) -> str:
+    """Write what the page of a union says: see `study_fragment`."""
+    return _rendered("fragment.html.j2", contents, sources, {}, {}, place, image=image)
+
+
+SCRIPTS = ("page.js", "copies.js", "plot.js", "charts.js")
+"""The scripts of a page, to be joined in this order: `begin()` starts them."""
+
+
 def _document(
     contents: Contents | UnionContents,
     sources: Sources,
@@ -84,32 +113,58 @@ def _document(
         charts: Data of the figures that the page draws itself, by name.
         values: Further values of the template.
     """
-    from jinja2 import Environment
     from markupsafe import Markup
 
-    history, tables, origins = contents.history, contents.tables, contents.origins
-    scripts = [("module", "\n".join(map(_own, ("page.js", "copies.js", "plot.js", "charts.js"))))]
+    script = "\n".join([*map(own_file, SCRIPTS), "begin();"])
+    return _rendered(
+        "page.html.j2",
+        contents,
+        sources,
+        embedded,
+        charts or {},
+        policy=_policy([script]),
+        style=Markup(own_file("style.css")),
+        script=Markup(script),
+        **values,
+    )
+
+
+def _rendered(
+    template: str,
+    contents: Contents | UnionContents,
+    sources: Sources,
+    embedded: Mapping[str, bytes],
+    charts: Mapping[str, Any],
+    place: str | None = None,
+    **values: Any,
+) -> str:
+    """Fill in a template, with the data that scripts read; arguments as of `_document`.
+
+    Files that are not embedded are at `place`.
+    """
+    from jinja2 import Environment, FunctionLoader
+    from markupsafe import Markup
+
+    tables, origins = contents.tables, contents.origins
     data = {
-        "figures": charts or {},
+        "figures": charts,
         "tables": {part.name: of_table(part.table, origins) for part in tables if part.table.opens},
         "runs": of_runs([part.table for part in tables], origins),
         "files": {name: _file(name, content) for name, content in embedded.items() if name[-4:] != ".png"}
         | {f"{part.name}.md": {"text": part.table.markdown()} for part in tables},
+        "place": place,
     }
     shown = hashlib.sha256()
     for part in tables:
         shown.update(part.table.csv().encode())
     for plot in contents.plots:
         shown.update(plot.data.to_csv(index=False, lineterminator="\n").encode())
-    template = Environment(autoescape=True).from_string(_own("page.html.j2"))
+    page = Environment(autoescape=True, loader=FunctionLoader(own_file)).get_template(template)
     return (
-        template.render(
-            policy=_policy([script for _, script in scripts]),
-            style=Markup(_own("style.css")),
-            scripts=[(kind, Markup(script)) for kind, script in scripts],
+        page.render(
             data=Markup(_json(data)),
             page=contents,
-            study=history,
+            study=contents.history,
             made=sources.common,
             digest=shown.hexdigest(),
             **values,
@@ -121,7 +176,7 @@ def _document(
 def _image(png: bytes) -> dict[str, Any]:
     """A PNG as the template takes it."""
     width = int.from_bytes(png[16:20])  # a PNG has its width there
-    return {"width": round(_PIXELS * width), "base64": base64.b64encode(png).decode()}
+    return {"width": round(_PIXELS * width), "src": f"data:image/png;base64,{base64.b64encode(png).decode()}"}
 
 
 def _file(name: str, content: bytes) -> dict[str, Any]:
@@ -162,6 +217,6 @@ def _json(value: Any) -> str:
     return text
 
 
-def _own(name: str) -> str:
-    """A file of this package."""
+def own_file(name: str) -> str:
+    """Return the text of a template, script or style sheet of this package."""
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
