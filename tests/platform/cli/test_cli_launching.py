@@ -17,7 +17,7 @@ import yaml
 from executor_harnesses import IMAGE
 
 from jestlab.platform.cli.output import rendered
-from jestlab.platform.cli.status import Line, _shown, text
+from jestlab.platform.cli.status import _shown, text
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.liveness import Silence
 from jestlab.platform.launch.wakeup import Wakeup
@@ -26,6 +26,7 @@ from jestlab.platform.spec import load
 from jestlab.platform.store import claims, leases
 from jestlab.platform.store.records import RunState, Spending
 from jestlab.platform.store.store import Store
+from jestlab.platform.watching.watch import Line
 
 PODS = {"on": "kubernetes", "tpu": "v5e-16x16"}
 

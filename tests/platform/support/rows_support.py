@@ -108,7 +108,13 @@ ROWS: dict[str, list[dict[str, Any]]] = {
             "digest": 64 * "d", "git_commit": None, "author": "me", "created_at": _EARLY,
         },
     ],
-    "tag": [{"id": 1, "experiment_id": None, "run_id": 2, "name": "keep", "created_at": _EARLY}],
+    "tag": [
+        {
+            "id": 1, "experiment_id": None, "run_id": 2, "name": "keep", "created_at": _EARLY,
+            "author": None,
+        },
+    ],
+    "saved_query": [{"id": 1, "name": "λ", "sql": "SELECT 1", "author": "me", "updated_at": _LATE}],
     "published": [
         {
             "id": number, "source": "Doe ’25", "table_name": "t", "position": number, "group_name": "B",
@@ -138,6 +144,7 @@ ADDED: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "0007": {"lab": (), "launcher": ("lab_id",), "attempt": ("lab_id",)},
     "0008": {"registration": ()},
+    "0009": {"tag": ("author",), "saved_query": ()},
 }  # fmt: skip
 """Revision → table → the columns that it added; no columns: it added the table."""
 
@@ -166,14 +173,14 @@ def rows_of(revision: str) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-LATER = "0009"
+LATER = "0010"
 
 _LATER_MIGRATION = '''
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0009"
-down_revision = "0008"
+revision = "0010"
+down_revision = "0009"
 
 
 def upgrade():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from jestlab.analysis.mixing import names_of
-from jestlab.platform.cli.annotations import author_of_notes
 from jestlab.platform.cli.naming import pasted
 from jestlab.platform.cli.options import examples, json_option, lab_options
 from jestlab.platform.cli.output import print_json, printable, say, table
@@ -13,6 +12,7 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.changes import changes_of
 from jestlab.platform.store.acceptances import accept, acceptances
 from jestlab.platform.store.store import Store
+from jestlab.platform.whoami import person
 
 
 @click.command(epilog=examples('accept ridge --reason "a comment alone"', "accept ridge"))
@@ -32,7 +32,7 @@ def accept_command(
     store = Store.open(lab.store_url, create=False)
     values = changes_of(store, experiment).values if reason is not None else {}
     if reason is not None and values:
-        accept(store, experiment, values, reason, author or author_of_notes())
+        accept(store, experiment, values, reason, author or person())
     found = acceptances(store, experiment)
     if as_json:
         print_json(

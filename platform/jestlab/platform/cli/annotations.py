@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import click
 
 from jestlab.platform.cli import naming
@@ -12,7 +10,7 @@ from jestlab.platform.cli.output import print_json, printable, say, show, table
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.annotations import add_note, add_tags, notes, remove_tags, tags
 from jestlab.platform.store.store import Store
-from jestlab.platform.whoami import user_name
+from jestlab.platform.whoami import person
 
 _SUBJECT = f"""SUBJECT is an experiment, or a run.
 
@@ -38,7 +36,7 @@ def note_command(name: str, text: str | None, *, author: str | None, as_json: bo
     store = Store.open(lab.store_url, create=False)
     subject = naming.subject(store, name)
     if text is not None:
-        add_note(store, subject, text, author or author_of_notes())
+        add_note(store, subject, text, author or person())
     found = notes(store, subject)
     if as_json:
         print_json(
@@ -54,17 +52,6 @@ def note_command(name: str, text: str | None, *, author: str | None, as_json: bo
 def _line(text: str) -> str:
     """Write a text on one line, whole."""
     return " ".join(printable(text).split())
-
-
-def author_of_notes() -> str:
-    """Name this person as git does, else as the system does."""
-    try:
-        said = subprocess.run(
-            ["git", "config", "user.name"], capture_output=True, timeout=10, stdin=subprocess.DEVNULL
-        ).stdout.decode(errors="replace")
-    except (OSError, subprocess.TimeoutExpired):
-        said = ""
-    return said.strip() or user_name()
 
 
 @click.command(
@@ -89,6 +76,6 @@ def tag_command(name: str, names: tuple[str, ...], *, remove: bool, as_json: boo
     if remove:
         remove_tags(store, subject, names)
     elif names:
-        add_tags(store, subject, names)
+        add_tags(store, subject, names, person())
     found = tags(store, subject)
     show(as_json, found, " ".join(found) if found else f"no tags yet: jestlab tag {naming.pasted(name)} TAG")

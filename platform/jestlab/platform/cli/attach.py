@@ -36,9 +36,9 @@ def attach_command(context: click.Context, experiment: str, *, as_json: bool, la
     from jestlab.platform import reports
     from jestlab.platform.cli import result_tables
     from jestlab.platform.cli.naming import existing_store, pasted
-    from jestlab.platform.cli.standing import run_data
     from jestlab.platform.spec.load import load_stored
     from jestlab.platform.store.records import RunState
+    from jestlab.platform.watching.standing import run_data
 
     with closing(existing_store(lab)) as store:
         try:

@@ -8,12 +8,12 @@ import click
 
 from jestlab.analysis.claims.pilot import AT_ONCE
 from jestlab.analysis.claims.registration import digest_of
-from jestlab.platform.cli.annotations import author_of_notes
 from jestlab.platform.cli.options import decide_option, examples, json_option, lab_options, spec_options
 from jestlab.platform.cli.output import counted, show
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.spec.schema import Study
+from jestlab.platform.whoami import person
 
 
 @click.command(epilog=examples("register my_study.yaml --decide", "register paper --decide --pilot"))
@@ -57,7 +57,7 @@ def register_command(study: Study, author: str | None, *, pilot: bool, as_json: 
         content = registering.content(plan, its)
         new = register(
             store, study.name, content, registering.deciding(plan, its),
-            author=author or author_of_notes(), commit=commit,
+            author=author or person(), commit=commit,
         )  # fmt: skip
         store.close_whole()
     digest = digest_of(content)

@@ -7,12 +7,12 @@ from dataclasses import asdict
 import click
 
 from jestlab.platform.cli import naming
-from jestlab.platform.cli.annotations import author_of_notes
 from jestlab.platform.cli.options import json_option, lab_options
 from jestlab.platform.cli.output import print_json, printable, say, table
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.retractions import retract, retracted, undo
 from jestlab.platform.store.store import Store
+from jestlab.platform.whoami import person
 
 _EPILOG = f"""{naming.HELP}
 
@@ -47,7 +47,7 @@ def retract_command(
         if reason is None:
             undo(store, run.fingerprint)
         else:
-            retract(store, run.fingerprint, reason, author or author_of_notes())
+            retract(store, run.fingerprint, reason, author or person())
     elif undone:
         raise click.UsageError("--undo: expected the RUN whose retraction is taken back")
     found = retracted(store)

@@ -20,18 +20,18 @@ from jestlab.platform import terminal
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.options import examples, json_option, lab_options, wide_option
 from jestlab.platform.cli.output import Block, counted, rendered, show, table
-from jestlab.platform.cli.standing import Stands, as_data, run_data, standing, why_they_wait
 from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.logs import one_line
-from jestlab.platform.launch.pace import EXAMPLES, Pace, Speeds
 from jestlab.platform.planning.changes import changes_of
 from jestlab.platform.store.annotations import tags_of_experiments, tags_of_runs
 from jestlab.platform.store.labs import places
-from jestlab.platform.store.records import ExperimentRow, Progress, RunRow, RunState, Spending
+from jestlab.platform.store.records import ExperimentRow, RunRow, RunState, Spending
 from jestlab.platform.store.spending import attempt_times, spending
 from jestlab.platform.store.store import Store
 from jestlab.platform.terminal import Styled
+from jestlab.platform.watching.standing import Stands, as_data, run_data, standing, why_they_wait
+from jestlab.platform.watching.watch import Line, Watch
 
 
 @click.command(
@@ -311,47 +311,6 @@ def _ratio(actual: float | None, planned: float | None, is_over: bool) -> str:
 
 _QUIET_LOOKS = 4
 _HEADERS = ("run", "seed", "state", "step", "loss", "examples/s", "ETA", "FLOPs so far", "planned", "reason")
-
-
-@dataclass(frozen=True)
-class Line:
-    """What is shown of a run: its last loss, and its cost so far and planned.
-
-    Attributes:
-        rate: Examples per second: see `Pace`.
-        eta_seconds: Until its end, at this speed.
-    """
-
-    run: RunRow
-    loss: float | None
-    rate: float | None
-    eta_seconds: float | None
-    cost: Spending
-
-
-class Watch:
-    """Reads an experiment repeatedly, and so knows how fast its runs are."""
-
-    def __init__(self, store: Store, experiment: str) -> None:
-        """Watch an experiment; nothing is read yet."""
-        self._store = store
-        self._experiment = experiment
-        self._paces: dict[str, Pace] = {}
-
-    def look(self) -> list[Line]:
-        """Read the current state of all runs."""
-        costs = spending(self._store, self._experiment)
-        runs = [each.run for each in standing(self._store, self._experiment, costs)]
-        shown = [run.fingerprint for run in runs if run.state not in (RunState.PENDING, RunState.BLOCKED)]
-        progress = self._store.progress(shown, ("loss", EXAMPLES))
-        return [self._line(run, progress.get(run.fingerprint), costs.get(run.fingerprint)) for run in runs]
-
-    def _line(self, run: RunRow, progress: Progress | None, cost: Spending | None) -> Line:
-        latest = progress.latest if progress is not None else {}
-        speeds = Speeds()
-        if run.state == RunState.RUNNING and progress is not None:
-            speeds = self._paces.setdefault(run.fingerprint, Pace()).add(progress)
-        return Line(run, latest.get("loss"), speeds.examples, speeds.seconds_left, cost or Spending())
 
 
 @click.command(epilog=examples("watch quickstart", "watch quickstart --once --json"))

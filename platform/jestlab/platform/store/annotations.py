@@ -61,8 +61,8 @@ def notes(store: Store, subject: Subject) -> list[NoteRow]:
     return [NoteRow(*row) for row in rows]
 
 
-def add_tags(store: Store, subject: Subject, names: Sequence[str]) -> None:
-    """Tag a subject; tags that it already has stay as they are.
+def add_tags(store: Store, subject: Subject, names: Sequence[str], author: str | None = None) -> None:
+    """Tag a subject, maybe in somebody's name; tags that it already has stay as they are.
 
     Raises:
         UserError: A name is not a valid tag, or there is no such subject.
@@ -75,7 +75,8 @@ def add_tags(store: Store, subject: Subject, names: Sequence[str]) -> None:
             )
     with store.writing() as connection:
         columns = _columns(connection, subject)
-        rows = [columns | {"name": name, "created_at": now()} for name in dict.fromkeys(names)]
+        about: dict[str, Any] = {**columns, "author": author, "created_at": now()}
+        rows = [about | {"name": name} for name in dict.fromkeys(names)]
         execute_many(connection, insert(connection, Tag).on_conflict_do_nothing(), rows)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, DateTime, Engine, exists, func, select, text
+from sqlalchemy import Connection, DateTime, Engine, bindparam, exists, func, select, text
 from sqlalchemy.orm import aliased
 
 from jestlab.platform.errors import UserError, nearest
@@ -299,19 +299,26 @@ class Store:
                 found.setdefault(label, []).append(json.loads(config))
         return found
 
-    def runs(self, experiment: str) -> list[RunRow]:
-        """Return the runs of an experiment, in the study's order.
+    def runs(self, experiment: str, fingerprints: Collection[str] | None = None) -> list[RunRow]:
+        """Return the runs of an experiment, in the study's order; given fingerprints, those alone.
 
         Raises:
             UserError: No such experiment; the message names the nearest.
         """
         columns = ", ".join("run AS name" if name == "name" else name for name in RunRow.__dataclass_fields__)
-        query = text(f"SELECT {columns} FROM v_runs WHERE experiment = :experiment ORDER BY position")
+        sql = f"SELECT {columns} FROM v_runs WHERE experiment = :experiment"
+        parts: list[dict[str, Any]] = [{}]
+        if fingerprints is not None:
+            sql += " AND fingerprint IN :fingerprints"
+            parts = [{"fingerprints": chunk} for chunk in chunks(fingerprints)]
+        query = text(f"{sql} ORDER BY position").columns(started_at=DateTime(), ended_at=DateTime())
+        if fingerprints is not None:
+            query = query.bindparams(bindparam("fingerprints", expanding=True))
+        rows: list[Any] = []
         with self.reading() as connection:
             of_experiment(connection, experiment, Experiment.id)
-            rows = connection.execute(
-                query.columns(started_at=DateTime(), ended_at=DateTime()), {"experiment": experiment}
-            ).all()
+            for part in parts:
+                rows += connection.execute(query, {"experiment": experiment, **part})
         return [RunRow(**{**row._mapping, "state": RunState(row.state)}) for row in rows]
 
     def progress(self, fingerprints: Iterable[str], metrics: Sequence[str]) -> dict[str, Progress]:

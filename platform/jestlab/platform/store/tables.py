@@ -109,7 +109,10 @@ class Run(Base):
     """One scientific config, whatever studies it belongs to."""
 
     __tablename__ = "run"
-    __table_args__ = (CheckConstraint(_STATES, name="state"),)
+    __table_args__ = (
+        CheckConstraint(_STATES, name="state"),
+        Index(None, "state", "updated_at", "step"),  # what has changed is asked for every second
+    )
 
     id: Mapped[int] = mapped_column(primary_key=True)
     fingerprint: Mapped[str] = mapped_column(unique=True)
@@ -367,6 +370,19 @@ class Tag(Base):
     run_id: Mapped[int | None] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"))
     name: Mapped[str]
     created_at: Mapped[datetime]
+    author: Mapped[str | None]  # None: unknown, as in older rows
+
+
+class SavedQuery(Base):
+    """An SQL text that somebody saved under a name."""
+
+    __tablename__ = "saved_query"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(unique=True)
+    sql: Mapped[str]
+    author: Mapped[str]
+    updated_at: Mapped[datetime]
 
 
 class Published(Base):

@@ -458,7 +458,7 @@ VIEWS: dict[str, View] = {
             "run.seed": "replicate",
             "run.fingerprint": "identity of the run",
             "note.text": "text of the note, or name of the tag",
-            "note.author": "author; NULL for a tag",
+            "note.author": "author; NULL for an older tag",
             "note.created_at": "time, UTC",
         },
         f"""
@@ -466,7 +466,7 @@ VIEWS: dict[str, View] = {
     UNION ALL
     SELECT 'tag' AS kind, COALESCE(study.name, experiment.name) AS experiment, member.name AS run,
         member.label AS label, run.seed AS seed, run.fingerprint AS fingerprint, tag.name AS text,
-        NULL AS author, tag.created_at AS created_at
+        tag.author AS author, tag.created_at AS created_at
     FROM tag{_SUBJECT.format(table="tag")}""",
     ),
     # Every cell of every published table that was imported.

@@ -1,12 +1,11 @@
-"""How the runs of an experiment stand, for `status` and `watch`: what they wait for, whether they run."""
+"""How the runs of an experiment stand: what they wait for, whether they run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
-from jestlab.platform.cli.output import counted
 from jestlab.platform.launch import failures, liveness
 from jestlab.platform.launch.logs import one_line
 from jestlab.platform.launch.pace import EXAMPLES, Pace
@@ -17,6 +16,7 @@ from jestlab.platform.store import leases
 from jestlab.platform.store.records import Progress, RunRow, RunState, Spending, Standing
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import now
+from jestlab.platform.words import counted
 
 _WAITING = (RunState.PENDING, RunState.BLOCKED)
 _MOST_CAUSES = 5
@@ -38,9 +38,18 @@ class Stands:
     waits: Waits | None = None
 
 
-def standing(store: Store, experiment: str, costs: Mapping[str, Spending]) -> list[Stands]:
-    """Read how the runs of an experiment stand; `costs` are theirs, by fingerprint."""
-    runs = store.runs(experiment)
+def standing(
+    store: Store, experiment: str, costs: Mapping[str, Spending], runs: Sequence[RunRow] | None = None
+) -> list[Stands]:
+    """Read how the runs of an experiment stand.
+
+    Args:
+        store: The store.
+        experiment: Its name.
+        costs: Of its runs, by fingerprint.
+        runs: Of which of its runs, those that wait for a slot all or none; None for all of them.
+    """
+    runs = store.runs(experiment) if runs is None else runs
     fingerprints = [run.fingerprint for run in runs]
     standings, needs = leases.standings(store, fingerprints), store.needs(fingerprints)
     titles = {run.fingerprint: f"{run.label}/{run.seed}" for run in reversed(runs)}
@@ -95,13 +104,25 @@ def _planned_seconds(cost: Spending | None) -> float | None:
     return cost.planned_chip_hours * 3600
 
 
-def why_they_wait(found: Iterable[Stands]) -> Iterator[str]:
+class Waiting(Protocol):
+    """A run, and what it waits for, if it does."""
+
+    @property
+    def run(self) -> RunRow:
+        """The run."""
+
+    @property
+    def waits(self) -> Waits | None:
+        """What it waits for."""
+
+
+def why_they_wait(found: Iterable[Waiting]) -> Iterator[str]:
     """Write why runs wait: for each cause three lines at most, those with most runs first.
 
     The first says the reason and which runs, the second the place in line of the first of them, the third
     what would let it begin. Nothing is written of runs that wait for another run: their reason says all.
     """
-    causes: dict[tuple[str, str], list[tuple[Stands, Waits]]] = {}
+    causes: dict[tuple[str, str], list[tuple[Waiting, Waits]]] = {}
     for each in found:
         if each.waits is None or each.waits.state == RunState.BLOCKED:
             continue
