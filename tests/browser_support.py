@@ -1,4 +1,4 @@
-"""A browser for tests of pages that open from disk: Debian's Chromium, through Playwright."""
+"""A browser for tests of pages, from disk or of a server: Debian's Chromium, through Playwright."""
 
 from __future__ import annotations
 
@@ -40,11 +40,16 @@ class Opened:
 
 
 def open_page(browser: Any, path: Path, width: int = 1280, scheme: str = "light") -> Opened:
-    """Open a page from disk in a new tab, and keep what it writes to the console and asks of the network."""
+    """Open a page from disk in a new tab: see `open_url`."""
+    return open_url(browser, path.as_uri(), width, scheme)
+
+
+def open_url(browser: Any, url: str, width: int = 1280, scheme: str = "light") -> Opened:
+    """Open an address in a new tab, and keep what it writes to the console and asks of the network."""
     tab = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme).new_page()
     found = Opened(tab, [], [])
     tab.on("console", lambda message: found.complaints.append(message.text))
     tab.on("pageerror", lambda error: found.complaints.append(str(error)))
     tab.on("request", lambda request: found.requests.append(request.url))
-    tab.goto(path.as_uri())
+    tab.goto(url)
     return found

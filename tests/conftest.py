@@ -53,6 +53,7 @@ MARKS_BY_FIXTURE = {
     "postgres_server": "server",
     "browser": "browser",
     "opened": "browser",
+    "visited": "browser",
     "whole_cluster": "cluster",
     "slurm_cluster": "cluster",
 }

@@ -26,6 +26,7 @@ VERBS = {
     "status": "Show the states and costs of experiments and runs.",
     "attach": "Show a launch that goes on elsewhere, to its end.",
     "watch": "Follow runs live: loss, speed, time left.",
+    "serve": "Serve pages over the lab, live.",
     "logs": "Print or follow the log of a run.",
     "register": "Register a study's claims before its first run.",
     "cancel": "Stop runs, wherever they are.",

@@ -1,0 +1,58 @@
+"""`jestlab serve`: pages over everything that labs hold, live."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from jestlab.platform.cli.options import FOLDER, examples, lab_options
+from jestlab.platform.cli.output import say
+from jestlab.platform.errors import UserError
+from jestlab.platform.lab.lab import Lab
+
+TOKEN = "JESTLAB_SERVE_TOKEN"
+"""Environment variable with the token, where it is to stay the same."""
+
+
+@click.command(
+    epilog=examples(
+        "serve",
+        "serve --root ~/lab --port 9000",
+        "serve --lab ~/labs/mine --lab ~/labs/theirs",
+        "serve --write",
+        "serve --host 0.0.0.0 --name lab.example.org",
+    )
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8270, show_default=True,
+              help="Port; 0 for a free one.")  # fmt: skip
+@click.option(
+    "--write", "writes", is_flag=True, help="Allow who has the token to cancel, retry and annotate."
+)
+@click.option("--name", "names", multiple=True, metavar="HOST",
+              help="Further name by which browsers ask for it, such as a proxy's; repeatable.")  # fmt: skip
+@click.option("--lab", "folders", multiple=True, type=FOLDER, help="Serve this lab, not --root; repeatable.")
+@lab_options
+def serve_command(
+    *, host: str, port: int, writes: bool, names: tuple[str, ...], folders: tuple[Path, ...], lab: Lab
+) -> None:
+    """Serve pages over the lab: experiments live, runs with curves and logs, searches, SQL.
+
+    Pages read the store and write nothing, unless --write. They answer this machine alone; at another --host
+    they take the token that is printed. The token is new with every start, or JESTLAB_SERVE_TOKEN. Ctrl-C
+    ends the server and leaves runs alone.
+    """
+    from jestlab.platform.serve.access import Access
+    from jestlab.platform.serve.server import serve
+
+    if folders and lab.root != Lab.find().root:
+        raise UserError("--lab and --root: give one of them")
+    labs = [Lab.find(folder, f"sqlite:///{folder.absolute() / 'results.db'}") for folder in folders] or [lab]
+
+    def begun(url: str, access: Access) -> None:
+        needed = writes or not access.open
+        say(f"{url}?token={access.token}" if needed else url, fit=False)
+
+    serve(labs, host=host, port=port, writes=writes, token=os.environ.get(TOKEN), names=names, begun=begun)

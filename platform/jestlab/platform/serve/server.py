@@ -1,0 +1,80 @@
+"""Serve labs until somebody stops it."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from collections.abc import Callable, Sequence
+
+from jestlab.platform.errors import UserError
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.serve.access import Access, is_loopback
+
+GRACE_SECONDS = 2
+"""How long answers under way may take once it is to stop."""
+
+
+def serve(
+    labs: Sequence[Lab],
+    *,
+    host: str,
+    port: int,
+    writes: bool,
+    token: str | None,
+    names: tuple[str, ...],
+    begun: Callable[[str, Access], None],
+) -> None:
+    """Serve labs at an address; return when it was stopped.
+
+    Args:
+        labs: They.
+        host: Address or name to listen at.
+        port: Port; 0 for a free one.
+        writes: Whether who has the token may write.
+        token: The token; None for a new one.
+        names: Further names by which browsers ask for the server.
+        begun: Called with the server's URL, without the token, when it answers.
+
+    Raises:
+        UserError: The address cannot be listened at, or the token is too short.
+        StoreError: A lab's store cannot be read.
+    """
+    import uvicorn
+
+    from jestlab.platform.serve.app import application
+    from jestlab.platform.serve.labs import Labs
+
+    if token is not None and len(token) < 16:
+        raise UserError("the token is shorter than 16 characters: give a longer one, or none for a new one")
+    access = Access.of(host, token or secrets.token_urlsafe(24), writes=writes, names=names)
+    served = Labs(labs, writes)
+    try:
+        opened = listening(host, port)
+        config = uvicorn.Config(
+            application(served, access), log_level="warning", access_log=False, server_header=False,
+            timeout_graceful_shutdown=GRACE_SECONDS, lifespan="off",
+        )  # fmt: skip
+        begun(_url(host, opened.getsockname()[1]), access)
+        uvicorn.Server(config).run([opened])
+    finally:
+        served.close()
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """Open the socket that the server listens at."""
+    try:
+        [family, kind, _, _, address], *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        opened = socket.socket(family, kind)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        opened.bind(address)
+        opened.listen(128)  # who comes before the server is up waits
+    except OSError as error:
+        raise UserError(
+            f"{host}:{port} cannot be listened at: {error.strerror}: try another --port"
+        ) from None
+    return opened
+
+
+def _url(host: str, port: int) -> str:
+    shown = "127.0.0.1" if is_loopback(host) and ":" not in host else f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{port}/"

@@ -1,0 +1,196 @@
+"""What has changed in an experiment since somebody looked last, read once for all who look.
+
+A cursor is a count of changes. Whoever shows it gets the rows that have changed after it, and the points that
+have come to curves since: never what was there already, however much that is. Times are not compared, since
+machines' clocks differ; what is new is what differs from what was read before.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from itertools import islice
+from uuid import uuid4
+
+from sqlalchemy import Connection, TextClause, text
+
+from jestlab.platform.serve.totals import Totals
+from jestlab.platform.store.store import Store
+from jestlab.platform.watching.standing import why_they_wait
+from jestlab.platform.watching.watch import LOSS, Line, Watch
+
+LOOK_SECONDS = 1.0
+"""Nobody makes the store be read more often than this."""
+
+MOST_POINTS = 100_000
+"""Points that are kept for those who look rarely; who has missed more gets the curves anew."""
+
+_TOGETHER = 200
+"""Runs whose points are read with one query."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A point that has come to the loss of a run."""
+
+    fingerprint: str
+    step: int
+    value: float | None
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All rows as they were read at one time.
+
+    Attributes:
+        cursor: To ask with for what has changed since.
+        lines: In the order of the study.
+        totals: Over all runs.
+    """
+
+    cursor: str
+    lines: Sequence[Line]
+    totals: Totals = field(default_factory=Totals)
+
+    @cached_property
+    def why(self) -> list[str]:
+        """Why runs wait, as lines."""
+        return list(why_they_wait(self.lines))
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What has changed since a cursor.
+
+    Attributes:
+        snapshot: How everything is now.
+        lines: The rows that have changed, with their places; all of them in the beginning.
+        points: New points of losses, in their order.
+        anew: Whether the cursor was none of ours, or too old: what was known before counts no more.
+    """
+
+    snapshot: Snapshot
+    lines: Sequence[tuple[int, Line]]
+    points: Sequence[Point]
+    anew: bool
+
+
+class Tail:
+    """The rows and losses of one experiment. All methods may be called from any thread."""
+
+    def __init__(self, store: Store, experiment: str) -> None:
+        """Follow an experiment; nothing is read yet."""
+        self._store = store
+        self._watch = Watch(store, experiment)
+        self._epoch = uuid4().hex[:8]  # cursors of another server, or of one that was restarted, mean nothing
+        self._count = 0
+        self._snapshot = Snapshot("", ())
+        self._changed: list[int] = []  # when each row did, as a count
+        self._points: deque[tuple[int, Point]] = deque(maxlen=MOST_POINTS)
+        self._forgotten = 0  # the count of the newest point that is kept no more
+        self._last_steps: dict[str, int] = {}  # of runs whose losses are followed
+        self._looked = 0.0
+        self._lock = threading.Lock()
+
+    def snapshot(self) -> Snapshot:
+        """Return all rows."""
+        with self._lock:
+            return self._look()
+
+    def since(self, cursor: str) -> Changes:
+        """Return what has changed since a cursor; everything if it is none of ours."""
+        with self._lock:
+            now = self._look()
+            epoch, _, number = cursor.partition(".")
+            known = epoch == self._epoch and number.isdecimal() and int(number) >= self._forgotten
+            count = int(number) if known else 0
+            lines = [
+                (place, line)
+                for place, (line, changed) in enumerate(zip(now.lines, self._changed, strict=True))
+                if changed > count
+            ]
+            points = []
+            if known:
+                newer = sum(1 for _ in _from_the_end(self._points, count))
+                points = [point for _, point in islice(self._points, len(self._points) - newer, None)]
+            return Changes(now, lines, points, not known)
+
+    def _look(self) -> Snapshot:
+        """Read the store, unless that was done just now."""
+        if time.monotonic() - self._looked < LOOK_SECONDS:
+            return self._snapshot
+        lines, before = self._watch.look(), self._snapshot
+        self._count += 1
+        if len(lines) != len(before.lines):
+            self._changed = [self._count] * len(lines)
+            totals = Totals().changed((), lines)
+        else:
+            pairs = enumerate(zip(lines, before.lines, strict=True))
+            places = [place for place, (new, old) in pairs if new is not old and new != old]
+            for place in places:
+                self._changed[place] = self._count
+            totals = before.totals.changed(
+                (before.lines[place] for place in places), (lines[place] for place in places)
+            )
+        self._snapshot = Snapshot(f"{self._epoch}.{self._count}", lines, totals)
+        self._read_points()
+        self._looked = time.monotonic()
+        return self._snapshot
+
+    def _read_points(self) -> None:
+        """Read the points that have come to the losses of runs that train."""
+        steps = self._watch.running()
+        # One that has just begun is followed from where it is; one that has ended is read for the last time.
+        asked = {
+            run: min(self._last_steps.get(run, step), step)
+            for run, step in {**self._last_steps, **steps}.items()
+        }
+        self._last_steps = steps
+        runs = list(asked)
+        with self._store.reading() as connection:
+            for start in range(0, len(runs), _TOGETHER):
+                part = {run: asked[run] for run in runs[start : start + _TOGETHER]}
+                for point in _points(connection, part):
+                    if len(self._points) == MOST_POINTS:
+                        self._forgotten = self._points[0][0]
+                    self._points.append((self._count, point))
+                    if point.fingerprint in self._last_steps:
+                        self._last_steps[point.fingerprint] = point.step
+
+
+def _from_the_end(points: deque[tuple[int, Point]], count: int) -> Sequence[tuple[int, Point]]:
+    """Return the points that came after a count, the newest first."""
+    found = []
+    for pair in reversed(points):
+        if pair[0] <= count:
+            break
+        found.append(pair)
+    return found
+
+
+def _points(connection: Connection, asked: dict[str, int]) -> Sequence[Point]:
+    """Read the losses of runs after a step of each, in the order of their steps."""
+    if not asked:
+        return []
+    given: dict[str, str | int] = {"name": LOSS}
+    for place, (run, step) in enumerate(asked.items()):
+        given |= {f"run{place}": run, f"step{place}": step}
+    return [Point(*row) for row in connection.execute(_query_of_points(len(asked)), given)]
+
+
+@cache
+def _query_of_points(runs: int) -> TextClause:
+    rows = ", ".join(f"(:run{place}, CAST(:step{place} AS BIGINT))" for place in range(runs))
+    return text(f"""
+        WITH asked (fingerprint, step) AS (VALUES {rows})
+        SELECT run.fingerprint, metric.step, metric.value
+        FROM asked
+        CROSS JOIN run
+        CROSS JOIN metric
+        WHERE run.fingerprint = asked.fingerprint AND metric.run_id = run.id
+            AND metric.name_id = (SELECT id FROM metric_name WHERE name = :name) AND metric.step > asked.step
+        ORDER BY metric.step""")

@@ -1,0 +1,121 @@
+"""What has changed since a cursor: that and nothing else, whatever clocks say."""
+
+from __future__ import annotations
+
+import plans_support as plans
+import pytest
+
+from jestlab.platform.serve import tail as tails
+from jestlab.platform.serve.tail import Tail
+from jestlab.platform.store import leases
+from jestlab.platform.store.records import RunState
+from jestlab.platform.store.store import Store
+
+RUNS = [plans.run(name, config={"steps": 10, "name": name}) for name in ("uniform", "independent", "joint")]
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch):
+    monkeypatch.setattr(tails, "LOOK_SECONDS", 0.0)
+
+
+@pytest.fixture
+def store(store_url):
+    opened = Store.open(store_url)
+    opened.record(plans.plan(*RUNS))
+    leases.enter_launcher(opened, "nobody:0:0")  # or runs that wait would have another reason once it comes
+    yield opened
+    opened.close()
+
+
+def changed(changes):
+    return {line.run.name: line.run.state for _, line in changes.lines}
+
+
+def test_only_what_has_changed_comes_again(store, tmp_path):
+    tail = Tail(store, "toy")
+    first = tail.since("")
+    assert first.anew
+    assert set(changed(first)) == {"uniform", "independent", "joint"}
+    assert changed(tail.since(first.snapshot.cursor)) == {}
+    attempt = plans.begun(store, RUNS[2], tmp_path)
+    second = tail.since(first.snapshot.cursor)
+    assert changed(second) == {"joint": RunState.RUNNING}
+    assert not second.anew
+    attempt.log(1, {"loss": 2.0})
+    attempt.log(2, {"loss": float("nan")})
+    attempt.progress(2, 10)
+    attempt.flush()
+    third = tail.since(second.snapshot.cursor)
+    assert changed(third) == {"joint": RunState.RUNNING}
+    assert [(point.step, point.value) for point in third.points] == [(1, 2.0), (2, None)]
+    assert tail.since(third.snapshot.cursor).points == []
+    assert [point.step for point in tail.since(first.snapshot.cursor).points] == [
+        1,
+        2,
+    ]  # somebody who looks rarely
+    attempt.log(3, {"loss": 1.0})
+    attempt.progress(10, 10)
+    attempt.complete()
+    last = tail.since(third.snapshot.cursor)
+    assert changed(last) == {"joint": RunState.COMPLETED}
+    assert [point.step for point in last.points] == [3]  # also what came with the end
+    assert changed(tail.since(last.snapshot.cursor)) == {}
+
+
+def test_cursors_of_others_get_everything_anew(store):
+    tail = Tail(store, "toy")
+    known = tail.since("").snapshot.cursor
+    for cursor in (
+        "",
+        "nonsense",
+        "0.0",
+        known.replace(".", ".9"),
+        Tail(store, "toy").since("").snapshot.cursor,
+    ):
+        assert tail.since(cursor).anew == (cursor.partition(".")[0] != known.partition(".")[0]), cursor
+    assert not tail.since(known).anew
+
+
+def test_who_has_missed_too_much_gets_it_anew(store, tmp_path, monkeypatch):
+    monkeypatch.setattr(tails, "MOST_POINTS", 5)
+    tail = Tail(store, "toy")
+    attempt = plans.begun(store, RUNS[0], tmp_path)
+    cursor = tail.since("").snapshot.cursor
+    for step in range(1, 8):
+        attempt.log(step, {"loss": float(step)})
+    attempt.flush()
+    assert tail.since(cursor).anew
+    attempt.complete()
+
+
+def test_a_study_that_is_launched_anew_shows_its_new_runs(store):
+    tail = Tail(store, "toy")
+    cursor = tail.since("").snapshot.cursor
+    store.record(plans.plan(*RUNS, plans.run("new", config={"steps": 1})))
+    changes = tail.since(cursor)
+    assert len(changes.snapshot.lines) == 4
+    assert "new" in changed(changes)
+
+
+def test_a_run_that_goes_on_from_its_checkpoint_sends_its_points_again(store, tmp_path):
+    tail = Tail(store, "toy")
+    attempt = plans.begun(store, RUNS[0], tmp_path)
+    attempt.log(1, {"loss": 1.0})
+    attempt.log(2, {"loss": 2.0})
+    attempt.progress(2, 10)
+    attempt.flush()
+    cursor = tail.since("").snapshot.cursor
+    attempt.fail("gone")
+    plans.move(store, RUNS[0], RunState.PENDING)
+    again = plans.begun(store, RUNS[0], tmp_path)
+    again.progress(0, 10)
+    again.flush()
+    tail.since(cursor)
+    again.log(1, {"loss": 1.0})
+    again.log(2, {"loss": 2.0})
+    again.log(3, {"loss": 3.0})
+    again.progress(3, 10)
+    again.flush()
+    assert [point.step for point in tail.since(cursor).points][-3:] == [1, 2, 3]
+    again.complete()
