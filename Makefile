@@ -52,10 +52,12 @@ bench: install  ## measure speeds, print tables
 	$(BIN)/python tests/benchmarks/bench_jest.py
 	$(BIN)/python tests/benchmarks/bench_kubernetes.py
 	$(BIN)/python tests/benchmarks/bench_launch.py
+	$(BIN)/python tests/benchmarks/bench_pages.py
 	$(BIN)/python tests/benchmarks/bench_pareto.py
 	$(BIN)/python tests/benchmarks/bench_reuse.py
 	$(BIN)/python tests/benchmarks/bench_run.py
 	$(BIN)/python tests/benchmarks/bench_selection.py
+	$(BIN)/python tests/benchmarks/bench_serve.py
 	$(BIN)/python tests/benchmarks/bench_store.py
 	$(BIN)/python tests/benchmarks/bench_training.py
 
