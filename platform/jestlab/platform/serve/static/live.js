@@ -3,6 +3,7 @@
 const TICK = 1000; // milliseconds between two questions, while the page is looked at
 const GLYPHS = { PENDING: "○", BLOCKED: "◌", RUNNING: "▶", COMPLETED: "✓", FAILED: "✗", CANCELLED: "■", PREEMPTED: "↺", SKIPPED: "–" };
 const MOST_KEPT = 4000; // points of a curve that a page keeps; it asks for the curves anew after that
+const MOST_NAMED = 20; // lines whose names are listed; of more the pointer tells them
 const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#7f6bd6", "#000000"];
 
 const statusLine = document.getElementById("status");
@@ -127,6 +128,9 @@ class Curves {
     const shapes = lines.map((one, i) => ({ kind: "line", label: one.name, x: one.x, y: one.y.map((y) => y ?? NaN), colour: ink(COLOURS[i % COLOURS.length]), width: many ? 1 : 1.6 }));
     shapes.push(...lines.map((one, i) => ({ kind: "ends", label: one.name, x: one.x.at(-1), y: one.y.at(-1), colour: ink(COLOURS[i % COLOURS.length]) })));
     this.plot.draw({ x: { title: "steps", log: false }, y: { title: this.metric, log: false }, shapes, levels: [], view: this.metric });
+    const chip = (i) => make("i", { class: "chip", "aria-hidden": "true", style: `background: ${ink(COLOURS[i % COLOURS.length])}` });
+    const named = lines.length > 1 && lines.length <= MOST_NAMED ? lines : [];
+    this.section.querySelector(".legend").replaceChildren(...named.map((one, i) => make("li", {}, chip(i), ` ${one.name}`)));
     const caption = this.section.querySelector(".caption");
     const shown = lines.length === 1 ? "" : `${lines.length} runs`;
     caption.textContent = lines.length ? [shown, this.left ? `${this.left} more are not drawn: find fewer above` : ""].filter(Boolean).join("; ") : "No run has recorded this yet.";
