@@ -48,7 +48,10 @@ NOT_RUN: dict[tuple[str, str], str] = {
     ("clusters.md", "pip install 'jestlab[gcs]'"): "needs a bucket",
     ("serve.md", "jestlab serve"): _SERVES,
     ("serve.md", "jestlab serve --write"): _SERVES,
-    ("serve.md", "jestlab serve --lab ~/labs/mine --lab /data/labs/theirs"): _SERVES,
+    (
+        "serve.md",
+        "jestlab serve --lab ~/labs/mine --lab /data/labs/theirs=postgresql://reader@server/results",
+    ): _SERVES,
     ("tutorial.md", "make install"): "installs, and changes the reader's shell",
     ("methods.md", "jestlab launch frontier"): "takes 20 minutes",
     ("paper.md", "jestlab launch filtering_ratio"): "takes minutes",

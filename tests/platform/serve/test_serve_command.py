@@ -54,6 +54,21 @@ def test_whoever_may_write_gets_a_token(recorded, monkeypatch):
         ended(process, signal.SIGINT)
 
 
+def test_labs_are_served_with_stores_elsewhere(recorded, tmp_path, monkeypatch):
+    monkeypatch.setenv("JESTLAB_ROOT", str(recorded))
+    (tmp_path / "theirs").mkdir()
+    elsewhere = (recorded / "results.db").rename(tmp_path / "elsewhere.db")
+    with closing(Store.open(f"sqlite:///{recorded / 'results.db'}")) as store:
+        store.record(plans.plan(plans.run("joint", config={"steps": 3}), name="mine"))
+    options = ("--lab", recorded, "--lab", f"{tmp_path / 'theirs'}=sqlite:///{elsewhere}")
+    with labs.started("serve", "--port", 0, *options, root=recorded) as process:
+        with urllib.request.urlopen(process.stdout.readline().strip()) as answer:
+            page = answer.read().decode()
+        assert "/experiment/mine?lab=lab" in page
+        assert "/experiment/toy?lab=theirs" in page
+        ended(process, signal.SIGINT)
+
+
 def test_what_cannot_be_served_is_told_in_a_line(recorded, tmp_path, monkeypatch):
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         busy = labs.here("serve", "--port", taken.getsockname()[1], root=recorded)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from jestlab.platform.cli.options import FOLDER, examples, lab_options
+from jestlab.platform.cli.options import examples, lab_options
 from jestlab.platform.cli.output import say
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
@@ -20,7 +20,7 @@ TOKEN = "JESTLAB_SERVE_TOKEN"
     epilog=examples(
         "serve",
         "serve --root ~/lab --port 9000",
-        "serve --lab ~/labs/mine --lab ~/labs/theirs",
+        "serve --lab ~/labs/mine --lab ~/labs/theirs=postgresql://reader@server/results",
         "serve --write",
         "serve --host 0.0.0.0 --name lab.example.org",
     )
@@ -33,10 +33,11 @@ TOKEN = "JESTLAB_SERVE_TOKEN"
 )
 @click.option("--name", "names", multiple=True, metavar="HOST",
               help="Further name by which browsers ask for it, such as a proxy's; repeatable.")  # fmt: skip
-@click.option("--lab", "folders", multiple=True, type=FOLDER, help="Serve this lab, not --root; repeatable.")
+@click.option("--lab", "places", multiple=True, metavar="FOLDER[=URL]",
+              help="Serve this lab, not --root; URL: of a store elsewhere; repeatable.")  # fmt: skip
 @lab_options
 def serve_command(
-    *, host: str, port: int, writes: bool, names: tuple[str, ...], folders: tuple[Path, ...], lab: Lab
+    *, host: str, port: int, writes: bool, names: tuple[str, ...], places: tuple[str, ...], lab: Lab
 ) -> None:
     """Serve pages over the lab: experiments live, runs with curves and logs, searches, SQL.
 
@@ -47,12 +48,19 @@ def serve_command(
     from jestlab.platform.serve.access import Access
     from jestlab.platform.serve.server import serve
 
-    if folders and lab.root != Lab.find().root:
+    if places and lab.root != Lab.find().root:
         raise UserError("--lab and --root: give one of them")
-    labs = [Lab.find(folder, f"sqlite:///{folder.absolute() / 'results.db'}") for folder in folders] or [lab]
+    labs = [_lab_at(place) for place in places] or [lab]
 
     def begun(url: str, access: Access) -> None:
         needed = writes or not access.open
         say(f"{url}?token={access.token}" if needed else url, fit=False)
 
     serve(labs, host=host, port=port, writes=writes, token=os.environ.get(TOKEN), names=names, begun=begun)
+
+
+def _lab_at(place: str) -> Lab:
+    """Find the lab that `FOLDER[=URL]` names."""
+    folder, _, url = place.partition("=")
+    root = Path(folder).expanduser().absolute()
+    return Lab.find(root, url or f"sqlite:///{root / 'results.db'}")
