@@ -80,6 +80,7 @@ class Watch:
         running = set(self._marks.of((RunState.RUNNING,)))
         began = time.monotonic()
         if moved or began >= self._stands_due:
+            self._read_rows(running - others)  # one that was lost and began anew has another attempt
             stands = self._read_stands(running.union(others, self._marks.of(_WAITING)))
             self._stands_due = began + max(_STANDS_SECONDS, _SHARE * (time.monotonic() - began))
         else:  # which place in line runs have is only known of all that wait together
@@ -114,16 +115,20 @@ class Watch:
         for run in went_on:
             for place in self._places[run]:
                 self._rows[place] = replace(self._rows[place], step=changed[run][0].step)
-        if others := changed.keys() - went_on:
-            for row in self._store.runs(self._experiment, others):
-                for place in self._places[row.fingerprint]:
-                    if self._rows[place].label == row.label:
-                        self._rows[place] = row
+        others = changed.keys() - went_on
+        self._read_rows(others)
         return (
             went_on,
             set(others),
             any(was is None or was.state != mark.state for mark, was in changed.values()),
         )
+
+    def _read_rows(self, runs: Collection[str]) -> None:
+        """Read rows of some runs again."""
+        for row in self._store.runs(self._experiment, runs) if runs else ():
+            for place in self._places.get(row.fingerprint, ()):  # else it has just come
+                if self._rows[place].label == row.label:
+                    self._rows[place] = row
 
     def _take(self, rows: Sequence[RunRow]) -> None:
         """Take the rows of an experiment that was launched anew, or for the first time."""
