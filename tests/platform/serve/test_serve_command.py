@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import urllib.request
@@ -51,6 +52,19 @@ def test_whoever_may_write_gets_a_token(recorded, monkeypatch):
     monkeypatch.setenv("JESTLAB_SERVE_TOKEN", "a-token-of-the-tests")
     with serving("--write", root=recorded) as (process, url):
         assert url.endswith("/?token=a-token-of-the-tests")
+        ended(process, signal.SIGINT)
+
+
+def test_scripts_get_the_address_and_the_token(recorded):
+    with serving("--json", "--write", root=recorded) as (process, line):
+        said = json.loads(line)
+        question = urllib.request.Request(
+            f"{said['url']}experiment/toy/note",
+            b"text=by+a+script&by=Ada",
+            {"Authorization": f"Bearer {said['token']}"},
+        )
+        with urllib.request.urlopen(question) as answer:
+            assert "by a script" in answer.read().decode()
         ended(process, signal.SIGINT)
 
 

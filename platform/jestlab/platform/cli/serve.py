@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from jestlab.platform.cli.options import examples, lab_options
-from jestlab.platform.cli.output import say
+from jestlab.platform.cli.options import examples, json_option, lab_options
+from jestlab.platform.cli.output import print_json, say
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 
@@ -20,7 +20,7 @@ TOKEN = "JESTLAB_SERVE_TOKEN"
     epilog=examples(
         "serve",
         "serve --root ~/lab --port 9000",
-        "serve --lab ~/labs/mine --lab ~/labs/theirs=postgresql://reader@server/results",
+        "serve --lab ~/mine --lab ~/theirs=postgresql://reader@server/results",
         "serve --write",
         "serve --host 0.0.0.0 --name lab.example.org",
     )
@@ -35,9 +35,17 @@ TOKEN = "JESTLAB_SERVE_TOKEN"
               help="Further name by which browsers ask for it, such as a proxy's; repeatable.")  # fmt: skip
 @click.option("--lab", "places", multiple=True, metavar="FOLDER[=URL]",
               help="Serve this lab, not --root; URL: of a store elsewhere; repeatable.")  # fmt: skip
+@json_option("Print the address and the token as JSON, once it answers.")
 @lab_options
 def serve_command(
-    *, host: str, port: int, writes: bool, names: tuple[str, ...], places: tuple[str, ...], lab: Lab
+    *,
+    as_json: bool,
+    host: str,
+    port: int,
+    writes: bool,
+    names: tuple[str, ...],
+    places: tuple[str, ...],
+    lab: Lab,
 ) -> None:
     """Serve pages over the lab: experiments live, runs with curves and logs, searches, SQL.
 
@@ -54,6 +62,9 @@ def serve_command(
 
     def begun(url: str, access: Access) -> None:
         needed = writes or not access.open
+        if as_json:
+            print_json({"url": url, "token": access.token if needed else None})
+            return
         say(f"{url}?token={access.token}" if needed else url, fit=False)
 
     serve(labs, host=host, port=port, writes=writes, token=os.environ.get(TOKEN), names=names, begun=begun)
