@@ -14,7 +14,9 @@ LAUNCHING = {
     "matplotlib": "figures",
     "pandas": "tables",
     "resvg-py": "icons",
+    "starlette": "pages",
     "tabulate": "queries",
+    "uvicorn": "pages",
     "xmanager": "launches",
 }
 """Package → what it is needed for. No worker imports them, and the container has none of them."""
