@@ -133,6 +133,7 @@ def as_of_0004(path: Path) -> None:
         for [view] in views:
             store.execute(f"DROP VIEW {view}")
         store.execute("UPDATE alembic_version SET version_num = '0004'")
+        store.execute("DROP INDEX ix_run_state_updated_at_step")  # of 0009
     added = added_after("0004")
     with create_engine(f"sqlite:///{path}").begin() as connection:
         # SQLite cannot drop a column that refers to another table: Alembic makes the table anew.

@@ -14,8 +14,11 @@ from jestlab.platform.serve.labs import Served
 WIDEST = 400
 """Columns of pixels that curves are thinned to where nobody says how wide they are shown."""
 
-COLUMNS = 20_000
-"""Columns of all curves that are shown together: what a browser draws at once, and gets in a blink."""
+COLUMNS = 4_000
+"""Columns of all curves that are shown together: what a browser draws again and again, and stays at hand."""
+
+NARROWEST = 20
+"""Columns of each curve, however many are shown."""
 
 _QUERY = text(
     "SELECT metric.step, metric.value FROM metric WHERE metric.run_id = "
@@ -38,7 +41,7 @@ def curves_of(
         metric: Its name.
         width: Columns of pixels; None for as many as do for so many curves.
     """
-    width = width or max(50, min(WIDEST, COLUMNS // max(1, len(fingerprints))))
+    width = width or max(NARROWEST, min(WIDEST, COLUMNS // max(1, len(fingerprints))))
     found = {}
     with served.store.reading() as connection:
         for run in fingerprints:

@@ -3,6 +3,8 @@
 const TICK = 1000; // milliseconds between two questions, while the page is looked at
 const GLYPHS = { PENDING: "○", BLOCKED: "◌", RUNNING: "▶", COMPLETED: "✓", FAILED: "✗", CANCELLED: "■", PREEMPTED: "↺", SKIPPED: "–" };
 const MOST_KEPT = 4000; // points of a curve that a page keeps; it asks for the curves anew after that
+const DUTY = 20; // a drawing that took long is followed by a rest that is so many times as long
+const RESULTS_DUTY = 100; // the same of results: tables of a thousand rows are written in one go
 const MOST_NAMED = 20; // lines whose names are listed; of more the pointer tells them
 const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#7f6bd6", "#000000"];
 
@@ -119,10 +121,25 @@ class Curves {
       isToLoad ||= one.x.length > MOST_KEPT;
     }
     if (isToLoad) this.load().catch(tell);
-    else this.draw();
+    else this.drawSoon();
+  }
+
+  /** Draw what has come, but leave most of the time to whoever reads, clicks and types. */
+  drawSoon() {
+    this.waits ??= setTimeout(() => {
+      this.waits = undefined;
+      this.draw();
+    }, Math.max(0, (this.rests ?? 0) - performance.now()));
   }
 
   draw() {
+    const began = performance.now();
+    this.redraw();
+    const now = performance.now();
+    this.rests = now + DUTY * (now - began);
+  }
+
+  redraw() {
     const lines = [...this.series.values()].filter((one) => one.x.length);
     const many = lines.length > 40;
     const shapes = lines.map((one, i) => ({ kind: "line", label: one.name, x: one.x, y: one.y.map((y) => y ?? NaN), colour: ink(COLOURS[i % COLOURS.length]), width: many ? 1 : 1.6 }));
@@ -185,16 +202,22 @@ function followExperiment(section, curves) {
 function followResults(place) {
   let etag = "";
   let isFirst = true;
+  let rests = 0;
   const look = async () => {
+    if (performance.now() < rests) return;
     const answer = await ask(place.dataset.results, etag ? { "If-None-Match": etag } : {});
     if (answer === null) return;
-    etag = answer.headers.get("etag") ?? "";
+    const html = await answer.text();
     const open = document.querySelector("dialog[open]");
-    if (open && !isFirst) return void (etag = ""); // somebody reads where a number comes from
+    if (open && !isFirst) return; // somebody reads where a number comes from
+    etag = answer.headers.get("etag") ?? "";
+    const began = performance.now();
     // The server has escaped all texts, and scripts that are put in like this do not run.
-    place.innerHTML = await answer.text();
+    place.innerHTML = html;
     isFirst = false;
     begin();
+    const now = performance.now();
+    rests = now + RESULTS_DUTY * (now - began);
   };
   look().catch(tell).finally(() => repeatedly(look, 5 * TICK));
 }
