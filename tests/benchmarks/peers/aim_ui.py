@@ -12,7 +12,7 @@ import aim
 def main() -> None:
     folder = sys.argv[1]
     runs, metrics, steps = map(int, sys.argv[2:])
-    run = None
+    last = ""
     for n in range(runs):
         run = aim.Run(repo=folder, experiment="large", system_tracking_interval=None, log_system_params=False)
         run.name = f"run-{n}"
@@ -20,8 +20,9 @@ def main() -> None:
         for s in range(steps):
             for i in range(metrics):
                 run.track(5 / (s + 1) + n % 7, name="loss" if i == 0 else f"metric{i}", step=s)
+        last = run.hash
         run.close()
-    print(json.dumps({"list": "/runs", "run": f"/runs/{run.hash}/metrics"}))
+    print(json.dumps({"list": "/runs", "run": f"/runs/{last}/metrics"}))
 
 
 if __name__ == "__main__":
