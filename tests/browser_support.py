@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +42,20 @@ class Opened:
 def open_page(browser: Any, path: Path, width: int = 1280, scheme: str = "light") -> Opened:
     """Open a page from disk in a new tab: see `open_url`."""
     return open_url(browser, path.as_uri(), width, scheme)
+
+
+@contextmanager
+def tabs(browser: Any, open_one: Callable[..., Opened]) -> Iterator[Callable[..., Opened]]:
+    """Yield what opens tabs by `open_page` or `open_url`; they are closed afterwards."""
+    found: list[Opened] = []
+
+    def opening(place: Any, width: int = 1280, scheme: str = "light") -> Opened:
+        found.append(open_one(browser, place, width, scheme))
+        return found[-1]
+
+    yield opening
+    for each in found:
+        each.tab.context.close()
 
 
 def open_url(browser: Any, url: str, width: int = 1280, scheme: str = "light") -> Opened:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
-from tests.browser_support import Opened, open_page, started_browser
+from tests.browser_support import Opened, open_page, started_browser, tabs
 
 # A busy machine is not a bug.
 settings.register_profile("without deadline", deadline=None)
@@ -128,15 +128,8 @@ def browser() -> Iterator[Any]:
 @pytest.fixture
 def opened(browser: Any) -> Iterator[Callable[..., Opened]]:
     """Opens pages, which are closed after the test."""
-    pages: list[Opened] = []
-
-    def open_one(path: Path, width: int = 1280, scheme: str = "light") -> Opened:
-        pages.append(open_page(browser, path, width, scheme))
-        return pages[-1]
-
-    yield open_one
-    for each in pages:
-        each.tab.context.close()
+    with tabs(browser, open_page) as opening:
+        yield opening
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

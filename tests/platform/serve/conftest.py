@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import uvicorn
-from tests.browser_support import Opened, open_url
+from tests.browser_support import Opened, open_url, tabs
 
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.serve.access import Access
@@ -117,12 +117,5 @@ def lab(tmp_path: Path, store_url: str) -> Lab:
 @pytest.fixture
 def visited(browser: Any) -> Iterator[Callable[..., Opened]]:
     """Opens addresses in a browser, which are closed after the test."""
-    tabs: list[Opened] = []
-
-    def visit(url: str, width: int = 1280, scheme: str = "light") -> Opened:
-        tabs.append(open_url(browser, url, width, scheme))
-        return tabs[-1]
-
-    yield visit
-    for each in tabs:
-        each.tab.context.close()
+    with tabs(browser, open_url) as opening:
+        yield opening

@@ -8,7 +8,7 @@ from starlette.requests import Request
 
 from jestlab.analysis.configs import flat
 from jestlab.platform.serve import facts
-from jestlab.platform.serve.curves import WIDEST, curves_of
+from jestlab.platform.serve.curves import curves_of
 from jestlab.platform.serve.labs import Labs
 from jestlab.platform.serve.rendering import rendered
 from jestlab.platform.watching.watch import LOSS
@@ -26,9 +26,9 @@ def page(labs: Labs, request: Request) -> Any:
     if "data" in request.query_params:
         series = []
         for served, fingerprint in found:
-            x, y = curves_of(served, [fingerprint], metric, WIDEST)[fingerprint]
+            x, y = curves_of(served, [fingerprint], metric)[fingerprint]
             series.append({"run": fingerprint, "name": _title(served, fingerprint), "x": x, "y": y})
-        return {"metric": metric, "series": series, "left": 0}
+        return {"series": series, "left": 0}
     runs: list[dict[str, Any]] = []
     metrics: dict[str, None] = {}
     for served, fingerprint in found:
@@ -38,7 +38,7 @@ def page(labs: Labs, request: Request) -> Any:
             {
                 "run": fingerprint,
                 "title": _title(served, fingerprint),
-                "state": record.state if hasattr(record, "state") else "",
+                "state": record.state,
                 "config": flat(record.config) | {"program": record.program},
                 "scores": {each["name"]: each["value"] for each in facts.scores(served.store, fingerprint)},
             }

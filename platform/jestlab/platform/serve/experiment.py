@@ -65,7 +65,6 @@ def page(labs: Labs, request: Request) -> str:
         sort=request.query_params.get("sort", ""),
         state=request.query_params.get("state", ""),
         find=request.query_params.get("find", ""),
-        sorts=list(SORTS),
         counts=snapshot.totals.states(),
         over=not any(snapshot.totals.counts[state] for state in _UNFINISHED),
         why=snapshot.why,
@@ -93,7 +92,6 @@ def live(labs: Labs, request: Request) -> dict[str, Any]:
         "rows": [] if changes.anew else [row(line, place) for place, line in changes.lines],
         "points": points,
         "counts": snapshot.totals.states(),
-        "total": len(snapshot.lines),
         "why": snapshot.why,
         "sums": str(snapshot.totals),
     }
@@ -102,7 +100,6 @@ def live(labs: Labs, request: Request) -> dict[str, Any]:
 def losses(labs: Labs, request: Request) -> dict[str, Any]:
     """Return the curves of a metric of many runs, thinned so that spikes survive."""
     served = _served(labs, request)
-    metric = request.query_params.get("metric", LOSS)
     snapshot = served.tail(request.path_params["name"]).snapshot()
     begun = [line for _, line in _chosen(snapshot.lines, request) if line.run.step]
     running = [line for line in begun if line.run.state == RunState.RUNNING]
@@ -110,12 +107,12 @@ def losses(labs: Labs, request: Request) -> dict[str, Any]:
     unique = {line.run.fingerprint: line for line in [*running, *others]}
     chosen = dict(list(unique.items())[:MOST_CURVES])
     return {
-        "cursor": snapshot.cursor,
-        "metric": metric,
         "left": len(unique) - len(chosen),
         "series": [
             {"run": run, "name": f"{chosen[run].run.label}/{chosen[run].run.seed}", "x": x, "y": y}
-            for run, (x, y) in curves_of(served, list(chosen), metric).items()
+            for run, (x, y) in curves_of(
+                served, list(chosen), request.query_params.get("metric", LOSS)
+            ).items()
         ],
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
@@ -18,9 +18,8 @@ from jestlab.platform.serve.rendering import address
 from jestlab.platform.store.store import Store
 
 if TYPE_CHECKING:
-    from jestlab.analysis.figures.plot import Plot
     from jestlab.analysis.provenance import Sources
-    from jestlab.analysis.report.contents import Contents
+    from jestlab.analysis.report.contents import Contents, StillPart
     from jestlab.analysis.report.union import UnionContents
 
 _DUTY = 5
@@ -37,16 +36,14 @@ class Made:
     Attributes:
         html: As a part of a page.
         etag: Changes with them.
-        stills: Study, name → figure that is shown as it is printed.
         contents: What they say.
         sources: What they were made from.
-        key: What they were made from.
+        key: Changes with the store, as it was then.
         rests: Until when they are not made again, as `time.monotonic`.
     """
 
     html: str
     etag: str
-    stills: Mapping[tuple[str, str], Plot]
     contents: Contents | UnionContents
     sources: Sources
     key: object
@@ -86,12 +83,10 @@ class Results:
                 return known
             began = time.monotonic()
             with one_line_errors():
-                html, stills, contents, sources = self._gathered(name)
+                html, contents, sources = self._gathered(name)
             now = time.monotonic()
             etag = f'"{hashlib.sha256(html.encode()).hexdigest()[:16]}"'
-            self._made[name] = made = Made(
-                html, etag, stills, contents, sources, key, now + _DUTY * (now - began)
-            )
+            self._made[name] = made = Made(html, etag, contents, sources, key, now + _DUTY * (now - began))
             return made
 
     def still(self, name: str, study: str, figure: str) -> bytes | None:
@@ -103,8 +98,10 @@ class Results:
             figure: Name of the figure.
         """
         made = self.of(name)
-        plot = made.stills.get((study, figure))
-        return None if plot is None else self._once(made, f"{study}/{figure}", lambda: plot.png([]))
+        for of_study, part in _stills(name, made.contents):
+            if (of_study, part.name) == (study, figure):
+                return self._once(made, f"{study}/{figure}", partial(part.plot.png, []))
+        return None
 
     def file(self, name: str, file: str) -> bytes | None:
         """Make a file of those that an experiment's report has beside its page; None if there is none."""
@@ -123,10 +120,8 @@ class Results:
                     self._files[made.etag, file] = make()
             return self._files[made.etag, file]
 
-    def _gathered(
-        self, name: str
-    ) -> tuple[str, dict[tuple[str, str], Plot], Contents | UnionContents, Sources]:
-        """Gather what the report of an experiment says, as HTML, and figures that are drawn on request."""
+    def _gathered(self, name: str) -> tuple[str, Contents | UnionContents, Sources]:
+        """Gather what the report of an experiment says; the first is its HTML."""
         from jestlab.analysis.claims import parts_of
         from jestlab.analysis.provenance import Sources
         from jestlab.analysis.report.contents import gather
@@ -147,18 +142,24 @@ class Results:
         place = address("experiment", name, "file", "FILE", lab=self._name)
         if parts_of(url, name):
             union = gather_union(url, name, own, selected)
-            stills = {
-                (part.name, still.name): still.plot
-                for part in union.sections
-                for still in part.reports.stills
-            }
             sources = Sources(url, union.history, {})
             html = union_fragment(union, sources, lambda part, still: image(part.name, still.name), place)
-            return html, stills, union, sources
+            return html, union, sources
         contents = gather(url, name, own=own, pictures=selected)
         sources = Sources(url, contents.history, {"baseline": contents.baseline, "scope": contents.scope})
         html = study_fragment(contents, sources, lambda still: image(name, still.name), place)
-        return html, {(name, still.name): still.plot for still in contents.stills}, contents, sources
+        return html, contents, sources
+
+
+def _stills(name: str, contents: Contents | UnionContents) -> Iterator[tuple[str, StillPart]]:
+    """Yield the figures that are shown as they are printed, with the name of the study of each."""
+    from jestlab.analysis.report.contents import Contents
+
+    if isinstance(contents, Contents):
+        yield from ((name, still) for still in contents.stills)
+    else:
+        for part in contents.sections:
+            yield from ((part.name, still) for still in part.reports.stills)
 
 
 def _key(store: Store, name: str) -> object:

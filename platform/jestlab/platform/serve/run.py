@@ -66,12 +66,10 @@ def page(labs: Labs, request: Request) -> Any:
 
 
 def live(labs: Labs, request: Request) -> dict[str, Any]:
-    """Return how a run stands now, and the names of its metrics."""
+    """Return how a run stands now."""
     served, fingerprint = _found(labs, request)
     of = facts.places(served.store, fingerprint)
-    line = _line(served, of[0]["experiment"], fingerprint) if of else None
-    metrics = facts.metrics(served.store, fingerprint)
-    return {"row": line, "metrics": metrics, "scores": facts.scores(served.store, fingerprint)}
+    return {"row": _line(served, of[0]["experiment"], fingerprint) if of else None}
 
 
 def curves(labs: Labs, request: Request) -> dict[str, Any]:

@@ -13,12 +13,11 @@ from jestlab.platform.launch.reconcile import RetryRules
 from jestlab.platform.launch.waiting import SLOT, Waits, begin_in, place_in_line, waits_for
 from jestlab.platform.launch.wakeup import Intervals
 from jestlab.platform.store import leases
-from jestlab.platform.store.records import Progress, RunRow, RunState, Spending, Standing
+from jestlab.platform.store.records import WAITING, Progress, RunRow, RunState, Spending, Standing
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import now
 from jestlab.platform.words import counted
 
-_WAITING = (RunState.PENDING, RunState.BLOCKED)
 _MOST_CAUSES = 5
 _NAMED = 3
 
@@ -66,7 +65,7 @@ def standing(
         if stands.state == RunState.FAILED:
             reason = failures.reason_of(stands)
         shown = replace(run, state=waits.state, reason=None if reason is None else one_line(reason))
-        found.append(Stands(shown, stands, waits if waits.state in _WAITING else None))
+        found.append(Stands(shown, stands, waits if waits.state in WAITING else None))
     return _in_line(store, costs, found)
 
 

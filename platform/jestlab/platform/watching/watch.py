@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from jestlab.platform.launch.pace import EXAMPLES, Pace, Speeds
 from jestlab.platform.launch.waiting import Waits
 from jestlab.platform.store.marks import NOTHING, Mark, Marks, marks
-from jestlab.platform.store.records import Progress, RunRow, RunState, Spending
+from jestlab.platform.store.records import WAITING, Progress, RunRow, RunState, Spending
 from jestlab.platform.store.spending import spending
 from jestlab.platform.store.store import Store
 from jestlab.platform.watching.standing import Stands, standing
@@ -17,9 +17,8 @@ from jestlab.platform.watching.standing import Stands, standing
 LOSS, FLOPS = "loss", "flops_total"
 """Metrics that are shown of every run."""
 
-_WAITING = (RunState.PENDING, RunState.BLOCKED)
 _STANDS_SECONDS = 5.0
-"""How often it is asked anew what runs wait for, and whether it lives, where none has moved."""
+"""How often it is asked anew what runs wait for and whether they live, where none has moved."""
 
 _SHARE = 20
 """What takes long is read again only after so many times as long."""
@@ -36,7 +35,7 @@ class Line:
         eta_seconds: Until its end, at this speed.
         cost: So far, and planned.
         waits: What it waits for; None if it does not wait. Its place in line changes with every run that
-        begins, and so does not count where lines are compared.
+            begins, and so does not count where lines are compared.
         repeats: Whether an earlier line is of the same run, under another label.
     """
 
@@ -81,11 +80,11 @@ class Watch:
         began = time.monotonic()
         if moved or began >= self._stands_due:
             self._read_rows(running - others)  # one that was lost and began anew has another attempt
-            stands = self._read_stands(running.union(others, self._marks.of(_WAITING)))
+            stands = self._read_stands(running.union(others, self._marks.of(WAITING)))
             self._stands_due = began + max(_STANDS_SECONDS, _SHARE * (time.monotonic() - began))
         else:  # which place in line runs have is only known of all that wait together
             doubted = {run for run in went_on if self._stands[run].run.reason}
-            stands = self._read_stands(others.union(doubted).difference(self._marks.of(_WAITING)))
+            stands = self._read_stands(others.union(doubted).difference(self._marks.of(WAITING)))
         self._write(running | went_on | stands)
         return [line for line in self._lines if line is not None]
 
@@ -155,7 +154,7 @@ class Watch:
     def _write(self, runs: Collection[str]) -> None:
         """Read how far runs are, and write their lines anew."""
         stands = [self._stands[run] for run in runs if run in self._places]
-        begun = [each.run.fingerprint for each in stands if each.run.state not in _WAITING]
+        begun = [each.run.fingerprint for each in stands if each.run.state not in WAITING]
         progress = self._store.progress(begun, (LOSS, EXAMPLES, FLOPS))
         for each in stands:
             for place in self._places[each.run.fingerprint]:
