@@ -54,8 +54,16 @@ def serve(
             application(served, access), log_level="warning", access_log=False, server_header=False,
             timeout_graceful_shutdown=GRACE_SECONDS, lifespan="off",
         )  # fmt: skip
-        begun(_url(host, opened.getsockname()[1]), access)
-        uvicorn.Server(config).run([opened])
+        address = _url(host, opened.getsockname()[1])
+
+        class Server(uvicorn.Server):
+            async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+                """Say where it is once it handles signals; a Ctrl-C before that may get lost."""
+                await super().startup(sockets)
+                if self.started:
+                    begun(address, access)
+
+        Server(config).run([opened])
     finally:
         served.close()
 
