@@ -1,0 +1,26 @@
+"""The kinds of sources that runs can be read from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+from jestlab.platform.adopting import mlflow, tabular, tensorboard, wandb
+from jestlab.platform.adopting.found import FoundRun
+
+
+class Reader(Protocol):
+    """Yields the runs at a path. The reader of tables takes more arguments, which have defaults."""
+
+    def __call__(self, path: Path) -> Iterator[FoundRun]: ...
+
+
+READERS: dict[str, Reader] = {
+    "wandb": wandb.read,
+    "mlflow": mlflow.read,
+    "tensorboard": tensorboard.read,
+    "csv": tabular.read,
+    "parquet": tabular.read,
+}
+"""Kind → its reader. The reader of tables tells CSV from Parquet by the file."""

@@ -1,0 +1,138 @@
+"""Tables in CSV and Parquet files, as columns of cells that know their place in the file."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Literal
+
+from jestlab.platform.adopting.found import one_line
+from jestlab.platform.errors import UserError
+
+# A number that begins with zeros is rather a name: 007.
+_WHOLE = re.compile(r"[+-]?(0|[1-9][0-9]{0,17})")
+_NUMBER = re.compile(
+    r"[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|nan|inf|infinity)", re.ASCII | re.IGNORECASE
+)
+_NAME = re.compile(r"[+-]?0[0-9]+")
+_TRUTH = {"True": True, "true": True, "False": False, "false": False}
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table.
+
+    Attributes:
+        path: Its file.
+        kind: Format of the file.
+        columns: Name → cells: None where there is none, else a truth value, a number, a text, or a list.
+        lines: Line of the file on which each row ends (CSV), or the row's number from 1 (Parquet).
+    """
+
+    path: Path
+    kind: Literal["csv", "parquet"]
+    columns: dict[str, list[Any]]
+    lines: Sequence[int]
+
+    def place(self, row: int, column: str) -> str:
+        """Name a cell in the words of an error."""
+        line = "line" if self.kind == "csv" else "row"
+        return one_line([f"{self.path}, {line} {self.lines[row]}, column {column}"])
+
+
+def table(path: Path) -> Table:
+    """Read the table in a file: Parquet, TSV (named .tsv) or CSV.
+
+    Raises:
+        UserError: The file is missing, or not such a table.
+    """
+    if not path.is_file():
+        raise UserError(f"{path}: no such file: expected a table in CSV or Parquet")
+    with path.open("rb") as file:
+        is_parquet = file.read(4) == b"PAR1"
+    return _parquet(path) if is_parquet else _csv(path)
+
+
+def _csv(path: Path) -> Table:
+    lines: list[int] = []
+    reader = None
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, delimiter="\t" if path.suffix == ".tsv" else ",", strict=True)
+            names = next(reader, [])
+            _check_names(path, names)
+            cells: list[list[Any]] = [[] for _ in names]
+            for row in reader:
+                if not row:
+                    continue
+                if len(row) != len(names):
+                    raise UserError(
+                        f"{path}, line {reader.line_num}: {len(row)} cells: expected {len(names)}, "
+                        "as many as the first line has names"
+                    )
+                lines.append(reader.line_num)
+                for column, cell in zip(cells, row, strict=True):
+                    column.append(_parsed(cell))
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{path}: not valid UTF-8 ({error.reason}): write the table again in UTF-8"
+        ) from error
+    except csv.Error as error:
+        line = 1 if reader is None else max(reader.line_num, 1)
+        raise UserError(
+            one_line([f"{path}, line {line}: not valid CSV ({error}): correct the line"])
+        ) from error
+    return Table(path, "csv", dict(zip(names, cells, strict=True)), lines)
+
+
+def _parsed(cell: str) -> Any:
+    text = cell.strip()
+    if not text:
+        return None
+    if text in _TRUTH:
+        return _TRUTH[text]
+    if _WHOLE.fullmatch(text):
+        return int(text)
+    if _NUMBER.fullmatch(text) and not _NAME.fullmatch(text):
+        return float(text)
+    return cell
+
+
+def _parquet(path: Path) -> Table:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        read = pyarrow.parquet.ParquetFile(path).read()
+        while any(pyarrow.types.is_struct(field.type) for field in read.schema):
+            read = read.flatten()
+        names = [name for name in read.column_names if not name.startswith("__index_level_")]
+        _check_names(path, names)
+        columns = {name: [_plain(cell) for cell in read.column(name).to_pylist()] for name in names}
+    except (pyarrow.ArrowException, ValueError, OSError) as error:
+        raise UserError(one_line([f"{path}: not valid Parquet ({error}): write the table again"])) from error
+    return Table(path, "parquet", columns, range(1, read.num_rows + 1))
+
+
+def _plain(cell: Any) -> Any:
+    if cell is None or isinstance(cell, bool | int | float | str):
+        return cell
+    if isinstance(cell, Decimal):
+        return float(cell)
+    if isinstance(cell, list):
+        return [_plain(one) for one in cell]
+    return str(cell)
+
+
+def _check_names(path: Path, names: Sequence[str]) -> None:
+    if not names:
+        raise UserError(f"{path}: an empty file: expected the names of columns in the first line")
+    for index, name in enumerate(names):
+        if not name.strip():
+            raise UserError(f"{path}: column {index + 1} has no name: write one in the first line")
+        if name in names[:index]:
+            raise UserError(one_line([f"{path}: two columns are named {name}: rename one of them"]))

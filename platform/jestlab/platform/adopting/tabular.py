@@ -1,0 +1,199 @@
+"""Reads runs from tables in CSV and Parquet files, of whatever tool or spreadsheet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from jestlab.platform.adopting.found import FoundRun, finished, nested, one_line
+from jestlab.platform.adopting.tables import Table, table
+from jestlab.platform.errors import UserError, nearest, shown
+
+_PREFIX = "config."
+
+
+def read(
+    path: Path, run: Sequence[str] = (), step: str = "step", config: Sequence[str] = ()
+) -> Iterator[FoundRun]:
+    """Yield the runs in a table.
+
+    A table that has the column `step` has a row for each step of each run, in any order. A table without it has
+    a row for each run, whose metrics are at step 0.
+
+    What names a run is its row's cell in the column `run`, or its cells in the columns that are given. Several
+    of them are a part of the config, too. Without such a column a table with steps is one run, named like the
+    file; in a table without steps the runs are numbered from 1.
+
+    Each other column is config or a metric:
+
+    - A column `config.x.y` is config, at the key x.y. In Parquet it may be in a structure `config`.
+    - The columns that are given as `config` are config.
+    - If none are given, a column with texts or truth values is config, if its cells are the same in all rows of
+      each run. In a table with steps a column of numbers is config if each run that has any cells in it has the
+      same number in all its rows, if that is so in a run of several rows, and if the number differs among runs.
+    - All others are metrics, with the exception of those that are mostly texts: those are left out. Empty cells
+      are no points. NaN is one.
+
+    Cells of a CSV file are numbers, `true` or `false`, or else texts. Nothing says how a run ended: it is
+    COMPLETED.
+
+    Args:
+        path: The file.
+        run: Columns that name a run together.
+        step: Column that has the step.
+        config: Columns that are config, if not to be found by the rule.
+
+    Raises:
+        UserError: A column is missing; a cell is not what its column needs; or two rows are of the same step,
+            and nothing names their runs.
+    """
+    found = table(path)
+    for name in (*run, *config, *([step] if step != "step" else [])):
+        if name not in found.columns:
+            raise UserError(one_line([f"{path}: no column {name}: {nearest(name, found.columns)}"]))
+    named = tuple(run) or (("run",) if "run" in found.columns else ())
+    has_steps = step in found.columns
+    rows = _rows_of_runs(found, named, has_steps)
+    steps = _steps(found, step) if has_steps else [0] * len(found.lines)
+    if not named and has_steps:
+        _refuse_two_rows(found, step, steps)
+    left = [name for name in found.columns if name not in named and not (has_steps and name == step)]
+    given = {name for name in left if name in config or name.startswith(_PREFIX) and name != _PREFIX}
+    configs = [name for name in left if name in given]
+    metrics = []
+    for name in left:
+        if name not in given:
+            if not config and _is_config(found.columns[name], list(rows.values()), has_steps):
+                configs.append(name)
+            elif _is_metric(found, name):
+                metrics.append(name)
+    for key, mine in rows.items():
+        values = {name: _only(found, name, mine) for name in configs}
+        if len(named) > 1:
+            values |= dict(zip(named, key, strict=True))
+        points = {name: [row for row in mine if found.columns[name][row] is not None] for name in metrics}
+        yield FoundRun(
+            origin=_origin(found, key),
+            name=", ".join(f"{name}={part}" for name, part in zip(named, key, strict=True))
+            if len(named) > 1
+            else str(key[0]),
+            config=nested(
+                {name.removeprefix(_PREFIX): value for name, value in values.items() if value is not None}
+            ),
+            metrics=finished(
+                {
+                    name: ([steps[row] for row in some], [float(found.columns[name][row]) for row in some])
+                    for name, some in points.items()
+                    if some
+                }
+            ),
+            state="COMPLETED",
+        )
+
+
+def _rows_of_runs(found: Table, named: Sequence[str], has_steps: bool) -> dict[tuple[Any, ...], list[int]]:
+    """Return what names each run → its rows, in the order of the file."""
+    rows: dict[tuple[Any, ...], list[int]] = {}
+    for row in range(len(found.lines)):
+        key: tuple[Any, ...] = (found.path.stem if has_steps else row + 1,)
+        if named:
+            key = tuple(found.columns[name][row] for name in named)
+            for name, part in zip(named, key, strict=True):
+                if part is None or isinstance(part, list):
+                    raise UserError(
+                        f"{found.place(row, name)}: expected the name of a run, got {shown(part)}"
+                    )
+        mine = rows.setdefault(key, [])
+        if mine and not has_steps:
+            raise UserError(
+                f"{found.place(row, named[0])}: a second row of run {shown(key[0])}, and there is no column of "
+                "steps: name that with step, or more columns that tell runs apart with run"
+            )
+        mine.append(row)
+    return rows
+
+
+def _steps(found: Table, step: str) -> list[int]:
+    steps = []
+    for row, cell in enumerate(found.columns[step]):
+        is_whole = isinstance(cell, int) or (isinstance(cell, float) and cell.is_integer())
+        if not is_whole or isinstance(cell, bool) or not -(2**63) <= cell < 2**63:
+            raise UserError(f"{found.place(row, step)}: expected a step, a whole number, got {shown(cell)}")
+        steps.append(int(cell))
+    return steps
+
+
+def _refuse_two_rows(found: Table, step: str, steps: Sequence[int]) -> None:
+    seen: dict[int, int] = {}
+    for row, one in enumerate(steps):
+        if one in seen:
+            raise UserError(
+                f"{found.place(row, step)}: step {one} is in line {found.lines[seen[one]]}, too: if there are "
+                "several runs in the table, name the columns that tell them apart with run"
+            )
+        seen[one] = row
+
+
+def _is_config(cells: Sequence[Any], runs: Sequence[Sequence[int]], has_steps: bool) -> bool:
+    """Return whether a column is config by the rule that `read` tells."""
+    filled = [cell for cell in cells if cell is not None]
+    is_text = any(not _is_number(cell) for cell in filled)
+    if not has_steps:
+        return is_text
+    values = [[cells[row] for row in rows] for rows in runs]
+    own = [mine for mine in values if any(cell is not None for cell in mine)]
+    if not all(_same(mine) for mine in own):
+        return False
+    differ = any(mine[0] != own[0][0] for mine in own)
+    return is_text or (differ and any(len(mine) > 1 for mine in own))
+
+
+def _same(cells: Sequence[Any]) -> bool:
+    # True == 1 in Python, but they are not the same in a file.
+    return all(cell == cells[0] and isinstance(cell, bool) == isinstance(cells[0], bool) for cell in cells)
+
+
+def _is_number(cell: Any) -> bool:
+    return isinstance(cell, int | float) and not isinstance(cell, bool)
+
+
+def _is_metric(found: Table, name: str) -> bool:
+    """Return whether a column is a metric rather than mostly texts.
+
+    Raises:
+        UserError: It is a metric, but one of its cells is no number.
+    """
+    filled = [row for row, cell in enumerate(found.columns[name]) if cell is not None]
+    texts = [row for row in filled if not isinstance(found.columns[name][row], int | float)]
+    if texts and len(texts) * 2 <= len(filled):
+        raise UserError(
+            f"{found.place(texts[0], name)}: expected a number, as in most rows, got "
+            f"{shown(found.columns[name][texts[0]])}"
+        )
+    return not texts
+
+
+def _only(found: Table, name: str, rows: Sequence[int]) -> Any:
+    """Return the only value that a run has in a column of the config; None if it has none.
+
+    Raises:
+        UserError: It has several values.
+    """
+    filled = [row for row in rows if found.columns[name][row] is not None]
+    cells = [found.columns[name][row] for row in filled]
+    for row, cell in zip(filled, cells, strict=True):
+        # NaN does not equal itself.
+        if not _same([cells[0], cell]) and not (cell != cell and cells[0] != cells[0]):
+            raise UserError(
+                f"{found.place(row, name)}: expected {shown(cells[0])}, as before in this run, got {shown(cell)}: "
+                "config is the same at all steps"
+            )
+    return cells[0] if cells else None
+
+
+def _origin(found: Table, key: tuple[Any, ...]) -> str:
+    # Parts are quoted where they are joined, so that "a/b", "c" and "a", "b/c" are different runs.
+    run = "/".join(quote(str(part), safe="") for part in key) if len(key) > 1 else str(key[0])
+    return f"{found.kind}:{found.path.name}#{run}"

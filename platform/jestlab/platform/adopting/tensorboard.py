@@ -1,0 +1,213 @@
+"""Reads runs from TensorBoard's event files."""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+from array import array
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from jestlab.platform.adopting.found import FoundRun, State, finished, nested, one_line, utc
+from jestlab.platform.errors import UserError
+
+_EVENT_FILE = re.compile(r".*\.tfevents\.\d+(?:\.(?P<host>.+?))?(?:\.\d+\.\d+)?(?:\.v2)?")
+_MADE_BY_ADD_HPARAMS = re.compile(r"\d{9,}(\.\d+)?")
+_LENGTH = struct.Struct("<Q")
+_CRC = struct.Struct("<I")
+_CHECKED_BYTES = 1 << 16
+_STATES: dict[int, State] = {2: "FAILED", 3: "RUNNING"}
+
+
+def read(path: Path) -> Iterator[FoundRun]:
+    """Yield the runs below a folder: each folder that has event files is one, named by its path.
+
+    Scalars become metrics, and the hyperparameters of the HParams plugin the config, nested by their dots. The
+    folder that `add_hparams` of PyTorch and of tensorboardX makes in a run's folder, named by the time, belongs
+    to that run. Event files do not say how a run ended: unless the HParams plugin does, it is COMPLETED.
+
+    An event file that ends amid an event, as after a kill, lacks that event alone.
+
+    Raises:
+        UserError: There are no event files, one is damaged before its end, or the library is missing.
+    """
+    if not path.is_dir():
+        raise UserError(f"{path}: no such folder: expected a folder with event files of TensorBoard below it")
+    folders = _event_folders(path)
+    if not folders:
+        raise UserError(f"{path}: no event files of TensorBoard (events.out.tfevents.…) below it")
+    parse = _parser()
+    for folder in folders:
+        if not _belongs_to_parent(folder, folders):
+            log = _Log()
+            inner = [one for one in folders if one.parent == folder and _belongs_to_parent(one, folders)]
+            for one in (folder, *inner):
+                for file in folders[one]:
+                    log.read(file, parse)
+            yield log.run(path, folder)
+
+
+def _event_folders(path: Path) -> dict[Path, list[Path]]:
+    """Return the folders that have event files, with those in the order in which they were begun."""
+    found = {}
+    for folder, below, names in os.walk(path, followlinks=False):
+        below.sort()
+        files = [Path(folder, name) for name in sorted(names) if _EVENT_FILE.fullmatch(name)]
+        if own := [file for file in files if file.is_file() and not file.is_symlink()]:
+            found[Path(folder)] = own
+    return found
+
+
+def _belongs_to_parent(folder: Path, folders: dict[Path, list[Path]]) -> bool:
+    return folder.parent in folders and _MADE_BY_ADD_HPARAMS.fullmatch(folder.name) is not None
+
+
+class _Log:
+    """What the event files of a run tell of it."""
+
+    def __init__(self) -> None:
+        self.began: float | None = None
+        self.ended: float | None = None
+        self.host: str | None = None
+        self.group: str | None = None
+        self.status = 0
+        self.config: dict[str, Any] = {}
+        self.plugins: dict[str, str] = {}
+        self.steps: defaultdict[str, array[int]] = defaultdict(lambda: array("q"))
+        self.values: defaultdict[str, array[float]] = defaultdict(lambda: array("d"))
+
+    def read(self, file: Path, parse: Callable[[bytes], Any]) -> None:
+        matched = _EVENT_FILE.fullmatch(file.name)
+        self.host = self.host or (matched and matched["host"])
+        # Of all values that a tag has, the first alone says which plugin it is of.
+        self.plugins = {}
+        for offset, record in _records(file):
+            try:
+                self._absorb(parse(record))
+            except (ValueError, TypeError) as error:
+                raise UserError(
+                    one_line([f"{file}: the event at byte {offset} is not valid ({error}): {_REMEDY}"])
+                ) from error
+
+    def run(self, root: Path, folder: Path) -> FoundRun:
+        relative = folder.relative_to(root)
+        return FoundRun(
+            origin=f"tensorboard:{(root.resolve().name / relative).as_posix()}",
+            name=relative.as_posix() if relative.parts else root.resolve().name,
+            config=nested(self.config),
+            metrics=finished({tag: (self.steps[tag], self.values[tag]) for tag in self.steps}),
+            state=_STATES.get(self.status, "COMPLETED"),
+            began=None if self.began is None else utc(self.began),
+            ended=None if self.ended is None else utc(self.ended),
+            group=self.group,
+            host=self.host,
+            seconds=None if self.began is None or self.ended is None else self.ended - self.began,
+        )
+
+    def _absorb(self, event: Any) -> None:
+        if event.wall_time > 0:
+            self.began = min(self.began or event.wall_time, event.wall_time)
+            self.ended = max(self.ended or event.wall_time, event.wall_time)
+        for value in event.summary.value:
+            plugin = value.metadata.plugin_data
+            if plugin.plugin_name == "hparams":
+                self._absorb_hparams(plugin.content)
+                continue
+            if plugin.plugin_name:
+                self.plugins.setdefault(value.tag, plugin.plugin_name)
+            point = None
+            if value.HasField("simple_value"):
+                point = value.simple_value
+            elif value.HasField("tensor") and self.plugins.get(value.tag) == "scalars":
+                point = _scalar(value.tensor)
+            if point is not None:
+                self.steps[value.tag].append(event.step)
+                self.values[value.tag].append(point)
+
+    def _absorb_hparams(self, content: bytes) -> None:
+        from google.protobuf.message import DecodeError
+        from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
+
+        try:
+            data = HParamsPluginData.FromString(content)
+        except DecodeError as error:
+            raise ValueError(str(error)) from error
+        if data.HasField("session_start_info"):
+            self.group = data.session_start_info.group_name or self.group
+            for key, value in data.session_start_info.hparams.items():
+                kind = value.WhichOneof("kind")
+                if kind in ("number_value", "string_value", "bool_value", "null_value"):
+                    self.config[key] = None if kind == "null_value" else getattr(value, kind)
+        if data.HasField("session_end_info"):
+            self.status = data.session_end_info.status
+
+
+def _scalar(tensor: Any) -> float | None:
+    from tensorboard.util.tensor_util import make_ndarray
+
+    # NOTE: a tensor of a few bytes may claim a shape that would fill the memory.
+    if any(dimension.size != 1 for dimension in tensor.tensor_shape.dim):
+        return None
+    return float(make_ndarray(tensor).reshape(()))
+
+
+# ---- files of records
+
+
+def _records(file: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield the records of a TFRecord file: length, its checksum, data, their checksum.
+
+    The checksums of data longer than a scalar ever is are not verified: in Python that takes seconds.
+    """
+    from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c
+
+    size = file.stat().st_size
+    with file.open("rb") as stream:
+        offset = 0
+        while len(header := stream.read(_LENGTH.size + _CRC.size)) == _LENGTH.size + _CRC.size:
+            (length,) = _LENGTH.unpack_from(header)
+            (crc,) = _CRC.unpack_from(header, _LENGTH.size)
+            if crc != masked_crc32c(header[: _LENGTH.size]):
+                if not any(header) and _is_zero(stream):
+                    # A disk that lost power leaves zeros where the file was to be written.
+                    return
+                raise UserError(f"{file}: damaged at byte {offset}: a checksum is wrong: {_REMEDY}")
+            if offset + len(header) + length + _CRC.size > size:
+                return
+            data, written = stream.read(length), stream.read(_CRC.size)
+            if len(written) < _CRC.size:
+                return
+            if length <= _CHECKED_BYTES and _CRC.unpack(written)[0] != masked_crc32c(data):
+                raise UserError(f"{file}: damaged at byte {offset}: a checksum is wrong: {_REMEDY}")
+            yield offset, data
+            offset += len(header) + length + _CRC.size
+
+
+def _is_zero(stream: BinaryIO) -> bool:
+    while block := stream.read(1 << 20):
+        if any(block):
+            return False
+    return True
+
+
+_REMEDY = "copy it again, or move it away"
+
+
+def _parser() -> Callable[[bytes], Any]:
+    """Return what makes an event of a record."""
+    try:
+        from google.protobuf.message import DecodeError
+        from tensorboard.compat.proto.event_pb2 import Event
+    except ImportError as error:
+        raise UserError(f"event files cannot be read ({error}): pip install tensorboard") from error
+
+    def parse(record: bytes) -> Any:
+        try:
+            return Event.FromString(record)
+        except DecodeError as error:
+            raise ValueError(str(error)) from error
+
+    return parse
