@@ -13,7 +13,8 @@ from jestlab.platform.adopting.found import FoundRun
 class Reader(Protocol):
     """Yields the runs at a path. The reader of tables takes more arguments, which have defaults."""
 
-    def __call__(self, path: Path) -> Iterator[FoundRun]: ...
+    def __call__(self, path: Path) -> Iterator[FoundRun]:
+        """Yield the runs at a path; raise a UserError if it cannot be read."""
 
 
 READERS: dict[str, Reader] = {

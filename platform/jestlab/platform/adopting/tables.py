@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -30,6 +30,7 @@ class Table:
         path: Its file.
         kind: Format of the file.
         columns: Name → cells: None where there is none, else a truth value, a number, a text, or a list.
+            Those of columns of names are texts.
         lines: Line of the file on which each row ends (CSV), or the row's number from 1 (Parquet).
     """
 
@@ -44,8 +45,12 @@ class Table:
         return one_line([f"{self.path}, {line} {self.lines[row]}, column {column}"])
 
 
-def table(path: Path) -> Table:
+def table(path: Path, names: Collection[str]) -> Table:
     """Read the table in a file: Parquet, TSV (named .tsv) or CSV.
+
+    Args:
+        path: The file.
+        names: Columns of names: their cells are texts as they are written, even if they look like numbers.
 
     Raises:
         UserError: The file is missing, or not such a table.
@@ -54,10 +59,10 @@ def table(path: Path) -> Table:
         raise UserError(f"{path}: no such file: expected a table in CSV or Parquet")
     with path.open("rb") as file:
         is_parquet = file.read(4) == b"PAR1"
-    return _parquet(path) if is_parquet else _csv(path)
+    return _parquet(path, names) if is_parquet else _csv(path, names)
 
 
-def _csv(path: Path) -> Table:
+def _csv(path: Path, texts: Collection[str]) -> Table:
     lines: list[int] = []
     reader = None
     try:
@@ -75,8 +80,8 @@ def _csv(path: Path) -> Table:
                         "as many as the first line has names"
                     )
                 lines.append(reader.line_num)
-                for column, cell in zip(cells, row, strict=True):
-                    column.append(_parsed(cell))
+                for name, column, cell in zip(names, cells, row, strict=True):
+                    column.append((cell or None) if name in texts else parsed(cell))
     except UnicodeDecodeError as error:
         raise UserError(
             f"{path}: not valid UTF-8 ({error.reason}): write the table again in UTF-8"
@@ -89,7 +94,8 @@ def _csv(path: Path) -> Table:
     return Table(path, "csv", dict(zip(names, cells, strict=True)), lines)
 
 
-def _parsed(cell: str) -> Any:
+def parsed(cell: str) -> Any:
+    """Return what the text of a cell stands for."""
     text = cell.strip()
     if not text:
         return None
@@ -102,7 +108,7 @@ def _parsed(cell: str) -> Any:
     return cell
 
 
-def _parquet(path: Path) -> Table:
+def _parquet(path: Path, texts: Collection[str]) -> Table:
     import pyarrow
     import pyarrow.parquet
 
@@ -115,6 +121,8 @@ def _parquet(path: Path) -> Table:
         columns = {name: [_plain(cell) for cell in read.column(name).to_pylist()] for name in names}
     except (pyarrow.ArrowException, ValueError, OSError) as error:
         raise UserError(one_line([f"{path}: not valid Parquet ({error}): write the table again"])) from error
+    for name in columns.keys() & texts:
+        columns[name] = [None if cell is None else str(cell) for cell in columns[name]]
     return Table(path, "parquet", columns, range(1, read.num_rows + 1))
 
 

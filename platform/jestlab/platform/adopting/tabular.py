@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from jestlab.platform.adopting.found import FoundRun, finished, nested, one_line
-from jestlab.platform.adopting.tables import Table, table
+from jestlab.platform.adopting.found import Curve, FoundRun, finished, nested, one_line
+from jestlab.platform.adopting.tables import Table, parsed, table
 from jestlab.platform.errors import UserError, nearest, shown
 
 _PREFIX = "config."
@@ -19,25 +19,26 @@ def read(
 ) -> Iterator[FoundRun]:
     """Yield the runs in a table.
 
-    A table that has the column `step` has a row for each step of each run, in any order. A table without it has
-    a row for each run, whose metrics are at step 0.
+    A table that has the column `step` has a row for each step of each run, in any order. A table without it
+    has a row for each run, whose metrics are at step 0.
 
-    What names a run is its row's cell in the column `run`, or its cells in the columns that are given. Several
-    of them are a part of the config, too. Without such a column a table with steps is one run, named like the
-    file; in a table without steps the runs are numbered from 1.
+    What names a run is its row's cell in the column `run`, or its cells in the columns that are given. If
+    several are given, they are config, too. Without such a column a table with steps is one run, named like
+    the file; in a table without steps the runs are numbered from 1.
 
     Each other column is config or a metric:
 
     - A column `config.x.y` is config, at the key x.y. In Parquet it may be in a structure `config`.
     - The columns that are given as `config` are config.
-    - If none are given, a column with texts or truth values is config, if its cells are the same in all rows of
-      each run. In a table with steps a column of numbers is config if each run that has any cells in it has the
-      same number in all its rows, if that is so in a run of several rows, and if the number differs among runs.
-    - All others are metrics, with the exception of those that are mostly texts: those are left out. Empty cells
-      are no points. NaN is one.
+    - If none are given, a column with texts or truth values is config, if its cells are the same in all rows
+      of each run. In a table with steps a column of numbers is config if each run that has any cells in it
+      has the same number in all its rows, if that is so in a run of several rows, and if the number differs
+      among runs.
+    - All others are metrics, with the exception of those that are mostly texts: those are left out. Empty
+      cells are no points. NaN is one.
 
     Cells of a CSV file are numbers, `true` or `false`, or else texts. Nothing says how a run ended: it is
-    COMPLETED.
+    COMPLETED. The whole table is in memory.
 
     Args:
         path: The file.
@@ -49,7 +50,7 @@ def read(
         UserError: A column is missing; a cell is not what its column needs; or two rows are of the same step,
             and nothing names their runs.
     """
-    found = table(path)
+    found = table(path, tuple(run) or ("run",))
     for name in (*run, *config, *([step] if step != "step" else [])):
         if name not in found.columns:
             raise UserError(one_line([f"{path}: no column {name}: {nearest(name, found.columns)}"]))
@@ -60,56 +61,63 @@ def read(
     if not named and has_steps:
         _refuse_two_rows(found, step, steps)
     left = [name for name in found.columns if name not in named and not (has_steps and name == step)]
-    given = {name for name in left if name in config or name.startswith(_PREFIX) and name != _PREFIX}
-    configs = [name for name in left if name in given]
-    metrics = []
-    for name in left:
-        if name not in given:
-            if not config and _is_config(found.columns[name], list(rows.values()), has_steps):
-                configs.append(name)
-            elif _is_metric(found, name):
-                metrics.append(name)
+    configs, metrics = _divided(found, left, config, list(rows.values()), has_steps)
     for key, mine in rows.items():
-        values = {name: _only(found, name, mine) for name in configs}
+        values = {name.removeprefix(_PREFIX): _only(found, name, mine) for name in configs}
         if len(named) > 1:
-            values |= dict(zip(named, key, strict=True))
-        points = {name: [row for row in mine if found.columns[name][row] is not None] for name in metrics}
+            values |= {name: parsed(part) for name, part in zip(named, key, strict=True)}
         yield FoundRun(
             origin=_origin(found, key),
-            name=", ".join(f"{name}={part}" for name, part in zip(named, key, strict=True))
-            if len(named) > 1
-            else str(key[0]),
-            config=nested(
-                {name.removeprefix(_PREFIX): value for name, value in values.items() if value is not None}
-            ),
-            metrics=finished(
-                {
-                    name: ([steps[row] for row in some], [float(found.columns[name][row]) for row in some])
-                    for name, some in points.items()
-                    if some
-                }
-            ),
+            name=key[0] if len(key) == 1 else ", ".join(map("=".join, zip(named, key, strict=True))),
+            config=nested({name: value for name, value in values.items() if value is not None}),
+            metrics=_metrics(found, metrics, mine, steps),
             state="COMPLETED",
         )
 
 
-def _rows_of_runs(found: Table, named: Sequence[str], has_steps: bool) -> dict[tuple[Any, ...], list[int]]:
+def _divided(
+    found: Table, names: Sequence[str], config: Sequence[str], runs: Sequence[Sequence[int]], has_steps: bool
+) -> tuple[list[str], list[str]]:
+    """Divide columns into those of the config, and metrics."""
+    configs, metrics = [], []
+    for name in names:
+        is_given = name in config or (name.startswith(_PREFIX) and name != _PREFIX)
+        if is_given or (not config and _is_config(found.columns[name], runs, has_steps)):
+            configs.append(name)
+        elif _is_metric(found, name):
+            metrics.append(name)
+    return configs, metrics
+
+
+def _metrics(
+    found: Table, names: Sequence[str], rows: Sequence[int], steps: Sequence[int]
+) -> dict[str, Curve]:
+    points: dict[str, tuple[list[int], list[float]]] = {}
+    for name in names:
+        cells = found.columns[name]
+        filled = [row for row in rows if cells[row] is not None]
+        if filled:
+            points[name] = [steps[row] for row in filled], [float(cells[row]) for row in filled]
+    return finished(points)
+
+
+def _rows_of_runs(found: Table, named: Sequence[str], has_steps: bool) -> dict[tuple[str, ...], list[int]]:
     """Return what names each run → its rows, in the order of the file."""
-    rows: dict[tuple[Any, ...], list[int]] = {}
+    rows: dict[tuple[str, ...], list[int]] = {}
     for row in range(len(found.lines)):
-        key: tuple[Any, ...] = (found.path.stem if has_steps else row + 1,)
+        key = (found.path.stem if has_steps else str(row + 1),)
         if named:
             key = tuple(found.columns[name][row] for name in named)
             for name, part in zip(named, key, strict=True):
-                if part is None or isinstance(part, list):
+                if part is None:
                     raise UserError(
-                        f"{found.place(row, name)}: expected the name of a run, got {shown(part)}"
+                        f"{found.place(row, name)}: expected the name of a run, got an empty cell"
                     )
         mine = rows.setdefault(key, [])
         if mine and not has_steps:
             raise UserError(
-                f"{found.place(row, named[0])}: a second row of run {shown(key[0])}, and there is no column of "
-                "steps: name that with step, or more columns that tell runs apart with run"
+                f"{found.place(row, named[0])}: a second row of run {shown(key[0])}, and there is no column "
+                "of steps: name that with step, or more columns that tell runs apart with run"
             )
         mine.append(row)
     return rows
@@ -130,8 +138,8 @@ def _refuse_two_rows(found: Table, step: str, steps: Sequence[int]) -> None:
     for row, one in enumerate(steps):
         if one in seen:
             raise UserError(
-                f"{found.place(row, step)}: step {one} is in line {found.lines[seen[one]]}, too: if there are "
-                "several runs in the table, name the columns that tell them apart with run"
+                f"{found.place(row, step)}: step {one} again, after that of line {found.lines[seen[one]]}: "
+                "if the table has several runs, name the columns that tell them apart with run"
             )
         seen[one] = row
 
@@ -187,13 +195,13 @@ def _only(found: Table, name: str, rows: Sequence[int]) -> Any:
         # NaN does not equal itself.
         if not _same([cells[0], cell]) and not (cell != cell and cells[0] != cells[0]):
             raise UserError(
-                f"{found.place(row, name)}: expected {shown(cells[0])}, as before in this run, got {shown(cell)}: "
-                "config is the same at all steps"
+                f"{found.place(row, name)}: expected {shown(cells[0])}, as before in this run, got "
+                f"{shown(cell)}: config is the same at all steps"
             )
     return cells[0] if cells else None
 
 
-def _origin(found: Table, key: tuple[Any, ...]) -> str:
+def _origin(found: Table, key: tuple[str, ...]) -> str:
     # Parts are quoted where they are joined, so that "a/b", "c" and "a", "b/c" are different runs.
-    run = "/".join(quote(str(part), safe="") for part in key) if len(key) > 1 else str(key[0])
+    run = "/".join(quote(part, safe="") for part in key) if len(key) > 1 else key[0]
     return f"{found.kind}:{found.path.name}#{run}"

@@ -25,9 +25,10 @@ _STATES: dict[int, State] = {2: "FAILED", 3: "RUNNING"}
 def read(path: Path) -> Iterator[FoundRun]:
     """Yield the runs below a folder: each folder that has event files is one, named by its path.
 
-    Scalars become metrics, and the hyperparameters of the HParams plugin the config, nested by their dots. The
-    folder that `add_hparams` of PyTorch and of tensorboardX makes in a run's folder, named by the time, belongs
-    to that run. Event files do not say how a run ended: unless the HParams plugin does, it is COMPLETED.
+    Scalars become metrics, and the hyperparameters of the HParams plugin the config, nested by their dots.
+    The folder that `add_hparams` of PyTorch and of tensorboardX makes in a run's folder, named by the time,
+    belongs to that run. Event files do not say how a run ended: unless the HParams plugin does, it is
+    COMPLETED.
 
     An event file that ends amid an event, as after a kill, lacks that event alone.
 

@@ -1,0 +1,205 @@
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import sqlite3
+from contextlib import closing
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jestlab.platform.adopting import mlflow
+from jestlab.platform.adopting.found import FoundRun
+from jestlab.platform.errors import UserError
+from tests.platform.adopting.make_data import DATA
+
+(ONE,) = (file.parents[1] for file in DATA.glob("mlruns/*/*/params/lr"))
+
+
+def check(runs: list[FoundRun], experiment: str) -> None:
+    """What make_data.py logs is what is read."""
+    one, two = sorted(runs, key=lambda run: run.name)
+    assert (one.name, one.group, one.state, one.notes) == ("one", "sweep", "COMPLETED", "Some notes.")
+    assert one.origin.startswith(f"mlflow:{experiment}/") and len(one.origin.partition("/")[2]) == 32
+    assert one.tags == ("team=vision",)
+    assert one.config == {
+        "lr": 0.1,
+        "model": {"width": 64, "layers": [1, 2]},
+        "flip": True,
+        "warmup": None,
+        "optimizer": "adam",
+        # Nested it would clash; written again it would be 0.9.
+        "optimizer.beta": "0.90",
+    }
+    assert one.metrics["loss"].steps.tolist() == [0, 1, 2, 3]
+    losses = one.metrics["loss"].values.tolist()
+    assert losses[0] == 1 and math.isnan(losses[1]) and losses[2:] == [math.inf, 0.125]
+    assert one.metrics["eval/top1"].steps.tolist() == [0, 10, 20, 30]
+    assert one.began is not None and one.ended is not None and one.seconds is not None
+    assert abs((one.ended - one.began) - timedelta(seconds=one.seconds)) < timedelta(milliseconds=1)
+    assert 2020 < one.began.year < 2100
+    assert (two.name, two.state, two.config, two.tags) == ("two", "CANCELLED", {}, ())
+    assert two.metrics["loss"].values.tolist() == [3]
+
+
+def test_file_store():
+    check(list(mlflow.read(DATA / "mlruns")), ONE.parent.name)
+    check(list(mlflow.read(DATA)), ONE.parent.name)
+    check(list(mlflow.read(ONE.parent)), ONE.parent.name)
+    assert [run.name for run in mlflow.read(ONE)] == ["one"]
+
+
+def test_database(mlflow_database):
+    before = mlflow_database.read_bytes()
+    check(list(mlflow.read(mlflow_database)), "1")
+    assert mlflow_database.read_bytes() == before
+    mlflow_database.rename(mlflow_database.with_name("mlflow.db"))
+    check(list(mlflow.read(mlflow_database.parent)), "1")
+
+
+@pytest.mark.process
+def test_what_the_installed_library_records(peers_folder):
+    check(list(mlflow.read(peers_folder / "mlflow.db")), "1")
+    (experiment,) = (file.parents[2].name for file in peers_folder.glob("mlruns/*/*/params/lr"))
+    check(list(mlflow.read(peers_folder / "mlruns")), experiment)
+    assert len(list(mlflow.read(peers_folder))) == 4
+
+
+@pytest.fixture
+def store(tmp_path):
+    return shutil.copytree(DATA / "mlruns", tmp_path / "mlruns")
+
+
+def names(store) -> list[str]:
+    return sorted(run.name for run in mlflow.read(store))
+
+
+def test_runs_of_a_deleted_experiment_are_left_out(store):
+    meta = store / ONE.parent.name / "meta.yaml"
+    meta.write_text(meta.read_text().replace("lifecycle_stage: active", "lifecycle_stage: deleted"))
+    assert names(store) == []
+
+
+def test_the_end_of_a_metric_that_a_kill_cut_off_is_lost(store):
+    loss = store / ONE.parent.name / ONE.name / "metrics" / "loss"
+    with loss.open("a") as file:
+        file.write("1700000000000 0.5 4\n1700000000000 0.5 1")
+    (run,) = (run for run in mlflow.read(store) if run.name == "one")
+    assert run.metrics["loss"].steps.tolist() == [0, 1, 2, 3, 4]
+    assert run.metrics["loss"].values[-1] == 0.5
+
+
+@pytest.mark.parametrize(
+    "line", ["1700000000000", "now 1.0.0 0", "1 1 1e3", "1 1 99999999999999999999", "1" * 5000]
+)
+def test_lines_of_a_metric_that_are_not_valid(store, line):
+    loss = store / ONE.parent.name / ONE.name / "metrics" / "loss"
+    lines = loss.read_text().splitlines()
+    loss.write_text("\n".join([*lines[:2], line, *lines[2:], ""]))
+    with pytest.raises(UserError, match=r"metrics/loss, line 3: expected 'TIME VALUE STEP'") as error:
+        list(mlflow.read(store))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("a: [", "not valid YAML"),
+        ("- 1", "expected a mapping"),
+        ("!!python/object/apply:os.system ['touch x']", "not valid YAML"),
+        ("a: " + "[" * 5000, "not valid YAML"),
+        ("a: " + "1" * (1 << 20), "larger than 1 MiB"),
+    ],
+)
+def test_meta_that_is_not_valid(store, text, match):
+    meta = store / ONE.parent.name / ONE.name / "meta.yaml"
+    meta.write_text(text)
+    with pytest.raises(UserError, match=match) as error:
+        list(mlflow.read(store))
+    assert "\n" not in str(error.value)
+    assert str(meta) in str(error.value)
+
+
+def test_strange_meta_does_no_harm(store):
+    meta = store / ONE.parent.name / ONE.name / "meta.yaml"
+    meta.write_text(f"run_id: ../../x\nrun_name: [1]\nstatus: [1]\nstart_time: {10**400}\nend_time: x\n")
+    (run,) = (run for run in mlflow.read(store) if run.name != "two")
+    assert (run.state, run.began, run.ended, run.seconds) == ("FAILED", None, None, None)
+    assert run.origin == f"mlflow:{ONE.parent.name}/{ONE.name}"
+
+
+def test_links_are_not_followed(store, tmp_path):
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    (secret / "key").write_text("hidden")
+    run = store / ONE.parent.name / ONE.name
+    (run / "params" / "stolen").symlink_to(secret / "key")
+    (run / "params" / "folder").symlink_to(secret)
+    shutil.rmtree(run / "tags")
+    (run / "tags").symlink_to(secret)
+    os.symlink(run, store / ONE.parent.name / ("0" * 32))
+    os.symlink(store / ONE.parent.name, store / "1")
+    found = list(mlflow.read(store))
+    assert len(found) == 2
+    assert "hidden" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("sql", "match"),
+    [
+        ("DROP TABLE params", "it has no table params"),
+        ("ALTER TABLE metrics RENAME COLUMN is_nan TO other", "mlflow db upgrade"),
+        ("ALTER TABLE tags RENAME TO t; CREATE VIEW tags AS SELECT * FROM t", "it has no table tags"),
+    ],
+)
+def test_databases_of_something_else(mlflow_database, sql, match):
+    with closing(sqlite3.connect(mlflow_database)) as connection:
+        connection.executescript(sql)
+    with pytest.raises(UserError, match=match) as error:
+        list(mlflow.read(mlflow_database))
+    assert "\n" not in str(error.value)
+
+
+def test_places_without_a_store(tmp_path):
+    for path, match in ((tmp_path, "no runs of MLflow"), (tmp_path / "x", "no such file or folder")):
+        with pytest.raises(UserError, match=match):
+            list(mlflow.read(path))
+    (tmp_path / "x").write_text("no database at all, whatever it is that it may be")
+    with pytest.raises(UserError, match="cannot be read"):
+        list(mlflow.read(tmp_path / "x"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("1", 1), ("-0.5", -0.5), ("1e-05", 1e-05), ("True", True), ("None", None), ('["a", 1]', ["a", 1])]
+    + [('{"a":1}', {"a": 1}), ("[1,2]", [1, 2])],
+)
+def test_parameters_become_values(text, value):
+    assert mlflow.parameter(text) == value
+    assert type(mlflow.parameter(text)) is type(value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "01", "1.50", "1e3", "true", "null", "nan", "NaN", "Infinity", "[NaN]", "['a']", '"a"', "[" * 9999]
+    + ["1" * 9999],
+)
+def test_parameters_that_stay_texts(text):
+    assert mlflow.parameter(text) == text
+
+
+@given(st.one_of(st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.booleans(), st.none()))
+def test_what_mlflow_writes_reads_back(value):
+    back = mlflow.parameter(str(value))
+    assert back == value and type(back) is type(value)
+
+
+@given(st.text())
+def test_a_parameter_is_never_another_text(text):
+    back = mlflow.parameter(text)
+    assert back == text or text in (str(back), json.dumps(back), json.dumps(back, separators=(",", ":")))
