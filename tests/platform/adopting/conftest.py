@@ -8,7 +8,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-
 from tests.platform.adopting.make_data import DATA, make
 
 

@@ -2,8 +2,8 @@
 
     python tests/platform/adopting/make_data.py PYTHON
 
-makes `data/` anew, where PYTHON is an interpreter that has `wandb` and `mlflow`: they are not in the project's
-environment, whose pins they conflict with. What is made has no names of this machine or of its users.
+makes `data/` anew, where PYTHON is an interpreter that has `wandb` and `mlflow`: they are not in the
+project's environment, whose pins they conflict with. What is made names no machine and no user.
 """
 
 from __future__ import annotations

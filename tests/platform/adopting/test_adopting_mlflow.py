@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shutil
 import sqlite3
 from contextlib import closing
@@ -11,11 +10,11 @@ from datetime import timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.platform.adopting.make_data import DATA
 
 from jestlab.platform.adopting import mlflow
 from jestlab.platform.adopting.found import FoundRun
 from jestlab.platform.errors import UserError
-from tests.platform.adopting.make_data import DATA
 
 (ONE,) = (file.parents[1] for file in DATA.glob("mlruns/*/*/params/lr"))
 
@@ -141,8 +140,8 @@ def test_links_are_not_followed(store, tmp_path):
     (run / "params" / "folder").symlink_to(secret)
     shutil.rmtree(run / "tags")
     (run / "tags").symlink_to(secret)
-    os.symlink(run, store / ONE.parent.name / ("0" * 32))
-    os.symlink(store / ONE.parent.name, store / "1")
+    (store / ONE.parent.name / ("0" * 32)).symlink_to(run)
+    (store / "1").symlink_to(store / ONE.parent.name)
     found = list(mlflow.read(store))
     assert len(found) == 2
     assert "hidden" not in repr(found)
@@ -176,8 +175,16 @@ def test_places_without_a_store(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("1", 1), ("-0.5", -0.5), ("1e-05", 1e-05), ("True", True), ("None", None), ('["a", 1]', ["a", 1])]
-    + [('{"a":1}', {"a": 1}), ("[1,2]", [1, 2])],
+    [
+        ("1", 1),
+        ("-0.5", -0.5),
+        ("1e-05", 1e-05),
+        ("True", True),
+        ("None", None),
+        ('["a", 1]', ["a", 1]),
+        ('{"a":1}', {"a": 1}),
+        ("[1,2]", [1, 2]),
+    ],
 )
 def test_parameters_become_values(text, value):
     assert mlflow.parameter(text) == value
@@ -186,8 +193,22 @@ def test_parameters_become_values(text, value):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "01", "1.50", "1e3", "true", "null", "nan", "NaN", "Infinity", "[NaN]", "['a']", '"a"', "[" * 9999]
-    + ["1" * 9999],
+    [
+        "",
+        "01",
+        "1.50",
+        "1e3",
+        "true",
+        "null",
+        "nan",
+        "NaN",
+        "Infinity",
+        "[NaN]",
+        "['a']",
+        '"a"',
+        "[" * 9999,
+        "1" * 9999,
+    ],
 )
 def test_parameters_that_stay_texts(text):
     assert mlflow.parameter(text) == text

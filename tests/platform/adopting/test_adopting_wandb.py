@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from tests.platform.adopting.make_data import DATA
 
 from jestlab.platform.adopting import wandb
 from jestlab.platform.adopting.found import FoundRun
 from jestlab.platform.adopting.wandb_log import BLOCK_BYTES, records
 from jestlab.platform.errors import UserError
-from tests.platform.adopting.make_data import DATA
 
 (LOG,) = DATA.glob("wandb/*/run-abcd1234.wandb")
 WHOLE = LOG.read_bytes()

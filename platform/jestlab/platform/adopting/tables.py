@@ -14,7 +14,7 @@ from jestlab.platform.adopting.found import one_line
 from jestlab.platform.errors import UserError
 
 # A number that begins with zeros is rather a name: 007.
-_WHOLE = re.compile(r"[+-]?(0|[1-9][0-9]{0,17})")
+_WHOLE = re.compile(r"[+-]?(0|[1-9][0-9]{0,18})")
 _NUMBER = re.compile(
     r"[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|nan|inf|infinity)", re.ASCII | re.IGNORECASE
 )
@@ -101,7 +101,7 @@ def parsed(cell: str) -> Any:
         return None
     if text in _TRUTH:
         return _TRUTH[text]
-    if _WHOLE.fullmatch(text):
+    if _WHOLE.fullmatch(text) and -(2**63) <= int(text) < 2**63:
         return int(text)
     if _NUMBER.fullmatch(text) and not _NAME.fullmatch(text):
         return float(text)

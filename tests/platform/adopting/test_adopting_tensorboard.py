@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import builtins
+import struct
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tensorboardX import SummaryWriter
+
+from jestlab.platform.adopting import tensorboard
+from jestlab.platform.adopting.found import FoundRun
+from jestlab.platform.errors import UserError
+
+tb_writer = pytest.importorskip("tensorboard.summary.writer.event_file_writer")
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    """Event files as tensorboardX writes them: simple values, and hyperparameters in a folder inside."""
+    with SummaryWriter(str(tmp_path / "logs" / "pilot" / "a")) as writer:
+        for step in range(4):
+            writer.add_scalar("loss/train", 1 / (step + 1), 10 * step)
+        writer.add_scalar("loss/train", float("nan"), 30)
+        writer.add_text("notes", "no number", 0)
+        writer.add_histogram("weights", [1.0, 2.0], 0)
+        writer.add_hparams({"lr": 0.5, "model.width": 64, "optimizer": "adam", "flip": True}, {"final": 0.75})
+    with SummaryWriter(str(tmp_path / "logs" / "b")) as writer:
+        writer.add_scalar("loss/train", 2.0, 1)
+    return tmp_path / "logs"
+
+
+def event_file(folder: Path) -> Path:
+    (file,) = (path for path in folder.iterdir() if path.is_file())
+    return file
+
+
+def by_name(path: Path) -> dict[str, FoundRun]:
+    return {run.name: run for run in tensorboard.read(path)}
+
+
+def write_events(folder: Path, *events) -> None:
+    writer = tb_writer.EventFileWriter(str(folder))
+    for event in events:
+        writer.add_event(event)
+    writer.close()
+
+
+def test_each_folder_is_a_run(logs):
+    runs = by_name(logs)
+    assert list(runs) == ["b", "pilot/a"]
+    run = runs["pilot/a"]
+    assert run.origin == "tensorboard:logs/pilot/a"
+    assert list(run.metrics) == ["final", "loss/train"]
+    assert run.metrics["loss/train"].steps.tolist() == [0, 10, 20, 30]
+    assert run.metrics["loss/train"].values[:2].tolist() == [1, 0.5]
+    assert str(run.metrics["loss/train"].values[3]) == "nan"
+    assert run.config == {"lr": 0.5, "model": {"width": 64.0}, "optimizer": "adam", "flip": True}
+    assert run.state == "COMPLETED"
+    assert run.host is not None and run.host in event_file(logs / "b").name
+    assert run.began is not None and run.ended is not None and run.began <= run.ended
+    assert runs["b"].config == {}
+
+
+def test_a_folder_that_is_a_run_itself(logs):
+    (run,) = tensorboard.read(logs / "pilot" / "a")
+    assert (run.name, run.origin) == ("a", "tensorboard:a")
+
+
+def test_scalars_as_tensors(tmp_path):
+    """As TensorFlow 2 writes them: the first value of a tag alone says of which plugin it is."""
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.plugins.scalar.metadata import create_summary_metadata
+    from tensorboard.util.tensor_util import make_tensor_proto
+
+    events = []
+    for step, value in enumerate([0.5, 0.25]):
+        metadata = create_summary_metadata("", "") if step == 0 else None
+        made = [
+            Summary.Value(tag="loss", tensor=make_tensor_proto(value, dtype="float64"), metadata=metadata)
+        ]
+        made.append(Summary.Value(tag="other", tensor=make_tensor_proto(value, dtype="float64")))
+        events.append(Event(step=step, wall_time=1.7e9 + step, summary=Summary(value=made)))
+    huge = make_tensor_proto(1.0, dtype="float32")
+    huge.tensor_shape.dim.add(size=2**40)
+    events.append(
+        Event(step=2, wall_time=1.7e9, summary=Summary(value=[Summary.Value(tag="loss", tensor=huge)]))
+    )
+    write_events(tmp_path / "run", *events)
+    (run,) = tensorboard.read(tmp_path)
+    assert list(run.metrics) == ["loss"]
+    assert run.metrics["loss"].steps.tolist() == [0, 1]
+    assert run.metrics["loss"].values.tolist() == [0.5, 0.25]
+
+
+@pytest.mark.parametrize(
+    ("status", "state"), [(0, "COMPLETED"), (1, "COMPLETED"), (2, "FAILED"), (3, "RUNNING")]
+)
+def test_the_state_that_the_hparams_plugin_tells(tmp_path, status, state):
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+    from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionEndInfo
+
+    content = HParamsPluginData(session_end_info=SessionEndInfo(status=status)).SerializeToString()
+    plugin = SummaryMetadata.PluginData(plugin_name="hparams", content=content)
+    metadata = SummaryMetadata(plugin_data=plugin)
+    summary = Summary(value=[Summary.Value(tag="_hparams_/session_end_info", metadata=metadata)])
+    write_events(tmp_path, Event(wall_time=1.7e9, summary=summary))
+    (run,) = tensorboard.read(tmp_path)
+    assert run.state == state
+
+
+def test_a_restart_writes_over_what_was_lost(tmp_path):
+    for number, steps in ((1, range(6)), (2, range(3, 8))):
+        with SummaryWriter(str(tmp_path / "run"), filename_suffix=f".{number}") as writer:
+            for step in steps:
+                writer.add_scalar("loss", number, step)
+    (run,) = tensorboard.read(tmp_path)
+    assert run.metrics["loss"].values.tolist() == [1, 1, 1, 2, 2, 2, 2, 2]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_damaged_file_gives_a_prefix_or_an_error_of_one_line(tmp_path, logs, data):
+    whole = event_file(logs / "pilot" / "a").read_bytes()
+    steps = by_name(logs)["pilot/a"].metrics["loss/train"].steps.tolist()
+    folder = tmp_path / "damaged"
+    folder.mkdir(exist_ok=True)
+    length = data.draw(st.integers(0, len(whole)))
+    changed = bytearray(whole[:length])
+    if changed and data.draw(st.booleans()):
+        changed[data.draw(st.integers(0, length - 1))] ^= data.draw(st.integers(1, 255))
+    elif length > 0:
+        changed += bytes(data.draw(st.sampled_from([0, 40])) * (data.draw(st.booleans())))
+    (folder / "events.out.tfevents.1700000000.x").write_bytes(changed)
+    try:
+        (run,) = tensorboard.read(folder)
+    except UserError as error:
+        assert "damaged at byte" in str(error) and "\n" not in str(error)
+        return
+    if run.metrics:
+        found = run.metrics["loss/train"].steps.tolist()
+        assert found == steps[: len(found)]
+
+
+def test_a_file_that_was_cut_off_is_read_up_to_there(logs):
+    file = event_file(logs / "b")
+    file.write_bytes(file.read_bytes()[:-1])
+    assert by_name(logs)["b"].metrics == {}
+    file.write_bytes(file.read_bytes() + struct.pack("<Q", 2**60))
+    with pytest.raises(UserError, match="damaged at byte"):
+        by_name(logs)
+
+
+def test_links_are_not_followed(logs, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "linked").symlink_to(logs / "b")
+    (other / "events.out.tfevents.1700000000.x").symlink_to(event_file(logs / "b"))
+    with pytest.raises(UserError, match="no event files"):
+        list(tensorboard.read(other))
+    with pytest.raises(UserError, match="no such folder"):
+        list(tensorboard.read(tmp_path / "missing"))
+
+
+def test_without_the_library(logs, monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name.startswith("tensorboard."):
+            raise ModuleNotFoundError(f"No module named {name!r}")
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(UserError, match="pip install tensorboard"):
+        list(tensorboard.read(logs))
