@@ -90,6 +90,7 @@ def test_the_end_of_a_metric_that_a_kill_cut_off_is_lost(store):
     (run,) = (run for run in mlflow.read(store) if run.name == "one")
     assert run.metrics["loss"].steps.tolist() == [0, 1, 2, 3, 4]
     assert run.metrics["loss"].values[-1] == 0.5
+    assert math.isnan(run.metrics["loss"].values[1])
 
 
 @pytest.mark.parametrize(

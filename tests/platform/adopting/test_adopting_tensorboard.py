@@ -154,6 +154,15 @@ def test_a_file_that_was_cut_off_is_read_up_to_there(logs):
         by_name(logs)
 
 
+def test_a_damaged_length_is_no_end(logs):
+    file = event_file(logs / "b")
+    data = bytearray(file.read_bytes())
+    data[7] = 0x7F
+    file.write_bytes(data)
+    with pytest.raises(UserError, match="damaged at byte 0"):
+        by_name(logs)
+
+
 def test_links_are_not_followed(logs, tmp_path):
     other = tmp_path / "other"
     other.mkdir()

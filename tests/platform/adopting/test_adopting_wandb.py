@@ -176,7 +176,30 @@ def test_other_files_are_refused(tmp_path, name, data, match):
         list(wandb.read(tmp_path / name))
 
 
+def test_the_link_that_is_named_is_followed(tmp_path):
+    (tmp_path / "link").symlink_to(LOG.parent)
+    (run,) = wandb.read(tmp_path / "link")
+    check(run)
+
+
+def test_machine_and_commit_in_the_log(tmp_path):
+    environment = text(12, "somewhere") + text(18, "Fast") + message(9, text(1, "url") + text(2, "c0ffee"))
+    log = tmp_path / "run-x.wandb"
+    log.write_bytes(written([message(17, text(1, "x")), message(26, environment)]))
+    (run,) = wandb.read(log)
+    assert (run.host, run.device, run.git_commit) == ("somewhere", "Fast", "c0ffee")
+
+
 # ---- the log
+
+
+def test_a_length_over_a_block_is_no_end(tmp_path):
+    log = tmp_path / "run-x.wandb"
+    data = bytearray(written([b"a" * 10, b"b" * 70_000, b"c"]))
+    data[12] = 0xFF
+    log.write_bytes(data)
+    with pytest.raises(UserError, match="damaged at byte 7: a record's piece is longer than its block"):
+        list(records(log))
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

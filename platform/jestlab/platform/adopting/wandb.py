@@ -73,8 +73,8 @@ def _logs(path: Path) -> list[Path]:
     logs = []
     for folder in folders:
         matched = _FOLDER.fullmatch(folder.resolve().name if folder == path else folder.name)
-        if matched and (folder == path or not folder.is_symlink()):
-            for file in _inside(folder):
+        if matched:
+            for file in folder.iterdir() if folder == path else _inside(folder):
                 if file.suffix == ".wandb" and file.is_file() and not file.is_symlink():
                     logs.append((file.name, matched[1], folder.name, file))
     if not logs:
