@@ -18,6 +18,7 @@ from jestlab.platform.launch import executors
 from jestlab.platform.store.store import Store
 
 SUPPORT = Path(__file__).parent / "support"
+MLFLOW = Path(__file__).parent / "adopting" / "data" / "mlflow.sql"
 sys.path.insert(0, str(SUPPORT))  # toy programs and helpers; workers get it by PYTHONPATH
 
 import bucket_support  # noqa: E402
@@ -190,3 +191,12 @@ def kubernetes_harness(
     """A namespace of the cluster, pods that do as they are told, and an API that fails as it is told."""
     with ready(KubernetesHarness(cluster, tmp_path, monkeypatch), monkeypatch) as made:
         yield made
+
+
+@pytest.fixture
+def mlflow_database(tmp_path: Path) -> Path:
+    """The committed database of MLflow, built of its SQL."""
+    path = tmp_path / "what is it?.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript((MLFLOW).read_text())
+    return path

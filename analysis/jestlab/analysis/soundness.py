@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 MIXED = "‡"
 """Sign of cells that mix."""
 
+ADOPTED = "adopted"
+"""Program of the runs that `jestlab adopt` has taken in."""
+
 _RUNS = """
     SELECT fingerprint, program, CASE WHEN program = 'command' THEN config END AS config
     FROM v_runs WHERE experiment = :experiment"""
@@ -104,9 +107,14 @@ class Soundness:
         for item, rows in self._odd_rows({row: of_rows[row] for row in of_rows if row not in mixed}):
             mixed.update(rows)
             notes[f"{MIXED} {', '.join(rows)}: made by another {names_of([item])} than other rows"] = None
+        if theirs := [row for row, runs in of_rows.items() if any(self._is_adopted(run) for run in runs)]:
+            notes[f"not run by jestlab, but adopted from another tool: {', '.join(theirs)}"] = None
         if not notes:
             return table
         return replace(table, struck=struck, mixed=frozenset(mixed), notes=(*table.notes, *notes))
+
+    def _is_adopted(self, run: str) -> bool:
+        return self.scripts.get(run) == ADOPTED
 
     def _by_script(self, runs: Iterable[str]) -> dict[str, list[str]]:
         """Group runs by what they execute; those of which nothing is known are left out."""

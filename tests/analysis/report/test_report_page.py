@@ -441,3 +441,9 @@ def test_a_study_without_prices(opened, new_lab, a_run):
     assert "2.0× fewer examples" in text
     assert "FLOPs" not in shown.tab.locator(".answer").inner_text()
     assert shown.complaints == []
+
+
+def test_a_score_that_is_infinite_is_a_gap(opened, new_lab, a_run):
+    lab = new_lab(a_run("uniform", [0.1, float("inf"), 0.3]), a_run("joint", [0.2, 0.3, float("-inf")]))
+    [page, *_] = build(lab.url, lab.name, lab.folder)
+    assert opened(page).complaints == []

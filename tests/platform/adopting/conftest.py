@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.platform.adopting.make_data import DATA, make
+from tests.platform.adopting.make_data import make
 
 
 @pytest.fixture(scope="session")
@@ -20,12 +18,3 @@ def peers_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("peers")
     make(python, folder)
     return folder
-
-
-@pytest.fixture
-def mlflow_database(tmp_path: Path) -> Path:
-    """The committed database of MLflow, built of its SQL."""
-    path = tmp_path / "what is it?.db"
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript((DATA / "mlflow.sql").read_text())
-    return path

@@ -225,3 +225,13 @@ def test_what_mlflow_writes_reads_back(value):
 def test_a_parameter_is_never_another_text(text):
     back = mlflow.parameter(text)
     assert back == text or text in (str(back), json.dumps(back), json.dumps(back, separators=(",", ":")))
+
+
+def test_a_damaged_run_is_told_and_the_others_are_read(tmp_path):
+    store = tmp_path / "mlruns"
+    shutil.copytree(DATA / "mlruns", store)
+    [damaged] = store.glob(f"{ONE.parent.name}/{ONE.name}/meta.yaml")
+    damaged.write_text("[")
+    told: list[UserError] = []
+    assert [run.name for run in mlflow.read(store, told.append)] == ["two"]
+    assert str(damaged) in str(told[0]) and len(told) == 1

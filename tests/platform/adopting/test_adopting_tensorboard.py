@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-import builtins
 import struct
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -174,14 +174,37 @@ def test_links_are_not_followed(logs, tmp_path):
         list(tensorboard.read(tmp_path / "missing"))
 
 
-def test_without_the_library(logs, monkeypatch):
-    real = builtins.__import__
+def test_tensors_of_every_kind_of_number(tmp_path):
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.compat.proto.tensor_pb2 import TensorProto
+    from tensorboard.plugins.scalar.metadata import create_summary_metadata
+    from tensorboard.util.tensor_util import make_tensor_proto
 
-    def without(name, *args, **kwargs):
-        if name.startswith("tensorboard."):
-            raise ModuleNotFoundError(f"No module named {name!r}")
-        return real(name, *args, **kwargs)
+    kinds = ("float32", "float64", "int32", "int64", "float16", "bool")
+    tensors = {kind: make_tensor_proto(True if kind == "bool" else 1, dtype=kind) for kind in kinds}
+    for kind in kinds:  # NumPy's bytes, as writers of larger tensors have it
+        packed = tensors[f"{kind} packed"] = make_tensor_proto(1.0, dtype="float32")
+        packed.CopyFrom(TensorProto(dtype=tensors[kind].dtype, tensor_shape=packed.tensor_shape))
+        packed.tensor_content = np.ones((), kind).tobytes()
+    tensors["text"] = make_tensor_proto("one")
+    made = [
+        Summary.Value(tag=tag, tensor=tensor, metadata=create_summary_metadata("", ""))
+        for tag, tensor in tensors.items()
+    ]
+    write_events(tmp_path, Event(step=3, wall_time=1.7e9, summary=Summary(value=made)))
+    (run,) = tensorboard.read(tmp_path)
+    found = {tag: curve.values.tolist() for tag, curve in run.metrics.items()}
+    assert found == {tag: [1.0] for tag in tensors if tag != "text"}
 
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(UserError, match="pip install tensorboard"):
-        list(tensorboard.read(logs))
+
+def test_a_damaged_run_is_told_and_the_others_are_read(logs):
+    event_file(logs / "b").write_bytes(b"x" * 100)
+    told: list[UserError] = []
+    assert [run.name for run in tensorboard.read(logs, told.append)] == ["pilot/a"]
+    assert "damaged at byte 0" in str(told[0]) and len(told) == 1
+
+
+def test_a_folder_can_have_another_name(logs):
+    origins = [run.origin for run in tensorboard.read(logs, source="old")]
+    assert origins == ["tensorboard:old/b", "tensorboard:old/pilot/a"]

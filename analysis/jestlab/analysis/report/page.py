@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import io
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
@@ -211,10 +212,19 @@ def _policy(scripts: Sequence[str]) -> str:
 
 def _json(value: Any) -> str:
     """JSON that is safe in a script element, whatever texts are in it."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(_finite(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text
+
+
+def _finite(value: Any) -> Any:
+    """Return data without NaN and infinities, which JSON lacks: charts leave a gap where there is none."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(one) for key, one in value.items()}
+    return [_finite(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def own_file(name: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
@@ -10,8 +10,19 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from jestlab.platform.errors import UserError
+
 State = Literal["COMPLETED", "FAILED", "CANCELLED", "RUNNING"]
 """How a run ended. RUNNING: the source says of no end; the run goes on, or was killed."""
+
+
+Damaged = Callable[[UserError], None]
+"""Told of a run that cannot be read; the others are read all the same."""
+
+
+def refuse(error: UserError) -> None:
+    """Raise what is wrong with a run."""
+    raise error
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from jestlab.platform.adopting.found import FoundRun, State, finished, nested, one_line, utc
+from jestlab.platform.adopting.found import Damaged, FoundRun, State, finished, nested, one_line, refuse, utc
 from jestlab.platform.errors import UserError
 
 _LARGEST_VALUE_BYTES = 1 << 20
@@ -34,7 +34,7 @@ _STATES: dict[object, State] = {
 """MLflow's statuses: numbers in a file store, words in a database."""
 
 
-def read(path: Path) -> Iterator[FoundRun]:
+def read(path: Path, damaged: Damaged = refuse) -> Iterator[FoundRun]:
     """Yield the runs that are recorded by MLflow, without those that were deleted.
 
     A parameter is a text in MLflow. It becomes a number, true, false, null, or a JSON list or mapping if
@@ -44,9 +44,10 @@ def read(path: Path) -> Iterator[FoundRun]:
     Args:
         path: A database; a folder `mlruns`; an experiment's or a run's folder in it; or a folder that has
             `mlflow.db`, `mlruns`, or both.
+        damaged: Told of a run in which something is not as MLflow writes it; the run is left out.
 
     Raises:
-        UserError: There is no such store, or something in it is not as MLflow writes it.
+        UserError: There is no such store, or it is none of MLflow's.
     """
     if path.is_file():
         yield from _database(path)
@@ -61,7 +62,14 @@ def read(path: Path) -> Iterator[FoundRun]:
         if folder == path or not folder.is_symlink():
             for experiment, run in _run_folders(folder):
                 stores += 1
-                if run is not None and (found := _run(experiment, run)) is not None:
+                if run is None:
+                    continue
+                try:
+                    found = _run(experiment, run)
+                except UserError as error:
+                    damaged(error)
+                    continue
+                if found is not None:
                     yield found
     if not stores:
         raise UserError(

@@ -80,6 +80,7 @@ def _csv(path: Path, texts: Collection[str]) -> Table:
                         "as many as the first line has names"
                     )
                 lines.append(reader.line_num)
+                _check_size(path, len(lines) * len(names))
                 for name, column, cell in zip(names, cells, row, strict=True):
                     column.append((cell or None) if name in texts else parsed(cell))
     except UnicodeDecodeError as error:
@@ -113,7 +114,9 @@ def _parquet(path: Path, texts: Collection[str]) -> Table:
     import pyarrow.parquet
 
     try:
-        read = pyarrow.parquet.ParquetFile(path).read()
+        file = pyarrow.parquet.ParquetFile(path)
+        _check_size(path, file.metadata.num_rows * file.metadata.num_columns)
+        read = file.read()
         while any(pyarrow.types.is_struct(field.type) for field in read.schema):
             read = read.flatten()
         names = [name for name in read.column_names if not name.startswith("__index_level_")]
@@ -134,6 +137,17 @@ def _plain(cell: Any) -> Any:
     if isinstance(cell, list):
         return [_plain(one) for one in cell]
     return str(cell)
+
+
+_MOST_CELLS = 50_000_000
+"""Of a table, which is in memory as a whole: about 4 GB of numbers."""
+
+
+def _check_size(path: Path, cells: int) -> None:
+    if cells > _MOST_CELLS:
+        raise UserError(
+            f"{path}: more than {_MOST_CELLS // 10**6} million cells: split it by runs, or leave columns out"
+        )
 
 
 def _check_names(path: Path, names: Sequence[str]) -> None:

@@ -15,7 +15,11 @@ _PREFIX = "config."
 
 
 def read(
-    path: Path, run: Sequence[str] = (), step: str = "step", config: Sequence[str] = ()
+    path: Path,
+    run: Sequence[str] = (),
+    step: str = "step",
+    config: Sequence[str] = (),
+    source: str | None = None,
 ) -> Iterator[FoundRun]:
     """Yield the runs in a table.
 
@@ -45,6 +49,7 @@ def read(
         run: Columns that name a run together.
         step: Column that has the step.
         config: Columns that are config, if not to be found by the rule.
+        source: Name of the table in the origins of its runs; None for that of the file.
 
     Raises:
         UserError: A column is missing; a cell is not what its column needs; or two rows are of the same step,
@@ -67,7 +72,7 @@ def read(
         if len(named) > 1:
             values |= {name: parsed(part) for name, part in zip(named, key, strict=True)}
         yield FoundRun(
-            origin=_origin(found, key),
+            origin=_origin(found, key, source or path.name),
             name=key[0] if len(key) == 1 else ", ".join(map("=".join, zip(named, key, strict=True))),
             config=nested({name: value for name, value in values.items() if value is not None}),
             metrics=_metrics(found, metrics, mine, steps),
@@ -201,7 +206,7 @@ def _only(found: Table, name: str, rows: Sequence[int]) -> Any:
     return cells[0] if cells else None
 
 
-def _origin(found: Table, key: tuple[str, ...]) -> str:
+def _origin(found: Table, key: tuple[str, ...], source: str) -> str:
     # Parts are quoted where they are joined, so that "a/b", "c" and "a", "b/c" are different runs.
     run = "/".join(quote(part, safe="") for part in key) if len(key) > 1 else key[0]
-    return f"{found.kind}:{found.path.name}#{run}"
+    return f"{found.kind}:{source}#{run}"

@@ -7,11 +7,13 @@ import re
 import struct
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from jestlab.platform.adopting.found import FoundRun, State, finished, nested, one_line, utc
+import numpy as np
+
+from jestlab.platform.adopting.found import Damaged, FoundRun, State, finished, nested, one_line, refuse, utc
 from jestlab.platform.errors import UserError
 
 _EVENT_FILE = re.compile(r".*\.tfevents\.\d+(?:\.(?P<host>.+?))?(?:\.\d+\.\d+)?(?:\.v2)?")
@@ -22,7 +24,7 @@ _CHECKED_BYTES = 1 << 16
 _STATES: dict[int, State] = {2: "FAILED", 3: "RUNNING"}
 
 
-def read(path: Path) -> Iterator[FoundRun]:
+def read(path: Path, damaged: Damaged = refuse, source: str | None = None) -> Iterator[FoundRun]:
     """Yield the runs below a folder: each folder that has event files is one, named by its path.
 
     Scalars become metrics, and the hyperparameters of the HParams plugin the config, nested by their dots.
@@ -32,23 +34,35 @@ def read(path: Path) -> Iterator[FoundRun]:
 
     An event file that ends amid an event, as after a kill, lacks that event alone.
 
+    Args:
+        path: The folder.
+        damaged: Told of a run of which a file is damaged before its end; the run is left out.
+        source: Name of the folder in the origins of its runs; None for its own.
+
     Raises:
-        UserError: There are no event files, one is damaged before its end, or the library is missing.
+        UserError: There are no event files.
     """
     if not path.is_dir():
         raise UserError(f"{path}: no such folder: expected a folder with event files of TensorBoard below it")
     folders = _event_folders(path)
     if not folders:
         raise UserError(f"{path}: no event files of TensorBoard (events.out.tfevents.…) below it")
-    parse = _parser()
+    inner = defaultdict[Path, list[Path]](list)
     for folder in folders:
-        if not _belongs_to_parent(folder, folders):
-            log = _Log()
-            inner = [one for one in folders if one.parent == folder and _belongs_to_parent(one, folders)]
-            for one in (folder, *inner):
+        if _belongs_to_parent(folder, folders):
+            inner[folder.parent].append(folder)
+    for folder in folders:
+        if _belongs_to_parent(folder, folders):
+            continue
+        log = _Log()
+        try:
+            for one in (folder, *inner[folder]):
                 for file in folders[one]:
-                    log.read(file, parse)
-            yield log.run(path, folder)
+                    log.read(file)
+        except UserError as error:
+            damaged(error)
+            continue
+        yield log.run(path, folder, source)
 
 
 def _event_folders(path: Path) -> dict[Path, list[Path]]:
@@ -80,24 +94,27 @@ class _Log:
         self.steps: defaultdict[str, array[int]] = defaultdict(lambda: array("q"))
         self.values: defaultdict[str, array[float]] = defaultdict(lambda: array("d"))
 
-    def read(self, file: Path, parse: Callable[[bytes], Any]) -> None:
+    def read(self, file: Path) -> None:
         matched = _EVENT_FILE.fullmatch(file.name)
         self.host = self.host or (matched and matched["host"])
+        from google.protobuf.message import DecodeError
+        from tensorboardX.proto.event_pb2 import Event
+
         # Of all values that a tag has, the first alone says which plugin it is of.
         self.plugins = {}
         for offset, record in _records(file):
             try:
-                self._absorb(parse(record))
-            except (ValueError, TypeError) as error:
+                self._absorb(Event.FromString(record))
+            except (DecodeError, ValueError, TypeError) as error:
                 raise UserError(
                     one_line([f"{file}: the event at byte {offset} is not valid ({error}): {_REMEDY}"])
                 ) from error
 
-    def run(self, root: Path, folder: Path) -> FoundRun:
-        relative = folder.relative_to(root)
+    def run(self, root: Path, folder: Path, source: str | None) -> FoundRun:
+        relative, source = folder.relative_to(root), source or root.resolve().name
         return FoundRun(
-            origin=f"tensorboard:{(root.resolve().name / relative).as_posix()}",
-            name=relative.as_posix() if relative.parts else root.resolve().name,
+            origin=f"tensorboard:{(source / relative).as_posix()}",
+            name=relative.as_posix() if relative.parts else source,
             config=nested(self.config),
             metrics=finished({tag: (self.steps[tag], self.values[tag]) for tag in self.steps}),
             state=_STATES.get(self.status, "COMPLETED"),
@@ -129,13 +146,9 @@ class _Log:
                 self.values[value.tag].append(point)
 
     def _absorb_hparams(self, content: bytes) -> None:
-        from google.protobuf.message import DecodeError
-        from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
+        from tensorboardX.proto.plugin_hparams_pb2 import HParamsPluginData
 
-        try:
-            data = HParamsPluginData.FromString(content)
-        except DecodeError as error:
-            raise ValueError(str(error)) from error
+        data = HParamsPluginData.FromString(content)
         if data.HasField("session_start_info"):
             self.group = data.session_start_info.group_name or self.group
             for key, value in data.session_start_info.hparams.items():
@@ -146,13 +159,26 @@ class _Log:
             self.status = data.session_end_info.status
 
 
-def _scalar(tensor: Any) -> float | None:
-    from tensorboard.util.tensor_util import make_ndarray
+# Of `DataType` in TensorFlow's types.proto: the NumPy type of a tensor's content, and where its values are.
+_DTYPES = {
+    1: ("<f4", "float_val"), 2: ("<f8", "double_val"), 3: ("<i4", "int_val"), 9: ("<i8", "int64_val"),
+    19: ("<f2", None), 10: ("?", "bool_val"),
+}  # fmt: skip
 
+
+def _scalar(tensor: Any) -> float | None:
+    """Return the number in a tensor; None if it is none, or several."""
     # NOTE: a tensor of a few bytes may claim a shape that would fill the memory.
-    if any(dimension.size != 1 for dimension in tensor.tensor_shape.dim):
+    if any(dimension.size != 1 for dimension in tensor.tensor_shape.dim) or tensor.dtype not in _DTYPES:
         return None
-    return float(make_ndarray(tensor).reshape(()))
+    dtype, values = _DTYPES[tensor.dtype]
+    if tensor.tensor_content:
+        content = np.frombuffer(tensor.tensor_content, dtype)
+    elif values is not None:
+        content = np.asarray(getattr(tensor, values), np.float64)
+    else:  # the bits of numbers of 16 bits
+        content = np.asarray(tensor.half_val, "<u2").view(dtype)
+    return float(content[0]) if len(content) == 1 else None
 
 
 # ---- files of records
@@ -163,7 +189,7 @@ def _records(file: Path) -> Iterator[tuple[int, bytes]]:
 
     The checksums of data longer than a scalar ever is are not verified: in Python that takes seconds.
     """
-    from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c
+    from tensorboardX.record_writer import masked_crc32c
 
     size = file.stat().st_size
     with file.open("rb") as stream:
@@ -195,20 +221,3 @@ def _is_zero(stream: BinaryIO) -> bool:
 
 
 _REMEDY = "copy it again, or move it away"
-
-
-def _parser() -> Callable[[bytes], Any]:
-    """Return what makes an event of a record."""
-    try:
-        from google.protobuf.message import DecodeError
-        from tensorboard.compat.proto.event_pb2 import Event
-    except ImportError as error:
-        raise UserError(f"event files cannot be read ({error}): pip install tensorboard") from error
-
-    def parse(record: bytes) -> Any:
-        try:
-            return Event.FromString(record)
-        except DecodeError as error:
-            raise ValueError(str(error)) from error
-
-    return parse

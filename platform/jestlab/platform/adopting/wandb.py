@@ -6,12 +6,13 @@ import json
 import re
 from array import array
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from jestlab.platform.adopting.found import FoundRun, State, finished, number, one_line, put, utc
+from jestlab.platform.adopting.found import Damaged as Told
+from jestlab.platform.adopting.found import FoundRun, State, finished, number, one_line, put, refuse, utc
 from jestlab.platform.adopting.wandb_log import Damaged, Fields, fields, integer, messages, records, text
 from jestlab.platform.errors import UserError
 
@@ -25,7 +26,7 @@ _KEY, _NESTED_KEY, _VALUE_JSON = 1, 2, 16
 _UPDATE, _REMOVE = 1, 2
 
 
-def read(path: Path) -> Iterator[FoundRun]:
+def read(path: Path, damaged: Told = refuse) -> Iterator[FoundRun]:
     """Yield the runs in a folder of W&B.
 
     The log of each run is read, up to where a kill cut it off. A run that was resumed has several folders: it
@@ -35,30 +36,39 @@ def read(path: Path) -> Iterator[FoundRun]:
 
     Args:
         path: A folder `wandb`, or the one it is in; the folder of a run in it; or a file `run-ID.wandb`.
+        damaged: Told of a run of which a log is damaged before its end; the run is left out.
 
     Raises:
-        UserError: There are no logs at the path, or one is damaged before its end.
+        UserError: There are no logs at the path, or none of them says which run it is of.
     """
     logs = _logs(path)
     found = 0
     for _, group in groupby(logs, key=lambda log: log.name):
-        before: _Log | None = None
-        for file in group:
-            log = _Log.read(file)
-            if not log.run_id:
-                # Killed before anything was written.
-                continue
-            if before is not None and before.origin == log.origin:
-                log = before.resumed(log)
-            elif before is not None:
-                found += 1
-                yield before.run()
-            before = log
-        if before is not None:
+        try:
+            runs = _runs(group)
+        except UserError as error:
             found += 1
-            yield before.run()
+            damaged(error)
+            continue
+        found += len(runs)
+        yield from (log.run() for log in runs)
     if not found:
         raise UserError(f"{path}: its {len(logs)} logs of W&B end before a run's name: nothing to adopt")
+
+
+def _runs(files: Iterable[Path]) -> list[_Log]:
+    """Read logs of one name; those of a run that was resumed become one."""
+    runs: list[_Log] = []
+    for file in files:
+        log = _Log.read(file)
+        if not log.run_id:
+            # Killed before anything was written.
+            continue
+        if runs and runs[-1].origin == log.origin:
+            runs[-1] = runs[-1].resumed(log)
+        else:
+            runs.append(log)
+    return runs
 
 
 def _logs(path: Path) -> list[Path]:

@@ -45,6 +45,7 @@ VERBS = {
     "tag": "Tag experiments and runs.",
     "accept": "Accept that runs were made by other code or data.",
     "retract": "Retract the results of runs, and what rests on them.",
+    "adopt": "Take in runs of W&B, MLflow, TensorBoard, CSV.",
     "gc": "Find and delete unreferenced files.",
     "export": "Write a lab, or some experiments, to an archive.",
     "import": "Add the experiments of an archive to a lab.",

@@ -39,6 +39,7 @@ def lines(found: Survey) -> Iterator[str]:
 
 def _of_fixed(parts: list[Study], claims: int, error: float) -> Iterator[str]:
     """Write how likely a fixed number of seeds decides a claim; one seed decides none."""
+    parts = [part for part in parts if part.runs]  # of adopted runs the seeds are what they are
     single = sum(len(part.claims) for part in parts if len(part.replicates) < 2)
     if single:
         yield (

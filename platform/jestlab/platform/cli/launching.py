@@ -19,6 +19,7 @@ from jestlab.platform.launch import controller, detached, executors, session
 from jestlab.platform.launch.display import Listener, Passing, display
 from jestlab.platform.launch.options import Options
 from jestlab.platform.launch.session import How, Launched, Rerun
+from jestlab.platform.programs.adopted import NAME as ADOPTED
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.store import leases
 from jestlab.platform.store.records import RunState
@@ -108,7 +109,8 @@ def cancel(lab: Lab, name: str, *, now: bool, as_json: bool) -> int:
     store = Store.open(lab.store_url, create=False)
     named = naming.several(store, name)
     experiment = named.experiment
-    wanted = {row.fingerprint: row for row in named.runs if row.state != RunState.COMPLETED}
+    own = [row for row in named.runs if row.program != ADOPTED]  # others cannot be stopped from here
+    wanted = {row.fingerprint: row for row in own if row.state != RunState.COMPLETED}
     leases.request_stop(store, list(wanted), f"cancelled by {user_name()} on {host_name()}")
     settings = Settings.find()
     outcome = controller.launch(

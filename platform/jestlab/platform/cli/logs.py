@@ -20,6 +20,7 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.sync import Bucket, SyncedFolder
 from jestlab.platform.launch import liveness, logs
 from jestlab.platform.launch.executor import LaunchedJob
+from jestlab.platform.programs.adopted import NAME as ADOPTED
 from jestlab.platform.store import leases
 from jestlab.platform.store.records import Lease, RunState
 from jestlab.platform.store.store import Store
@@ -57,6 +58,8 @@ def logs_command(name: str, *, lines: int | None, follow: bool, as_json: bool, l
     fetch()
     if not path.exists() and not follow:
         text = _of_executor(store, lease, lab)
+        if text is None and chosen.program == ADOPTED:
+            raise UserError(f"{named.title} was adopted: its log is where its tool has left it")
         if text is None:
             raise UserError(f"{named.title} has no log yet: it is {chosen.state}")
         if lines is not None:

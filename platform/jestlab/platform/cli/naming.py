@@ -167,7 +167,10 @@ def _anywhere(store: Store, name: str, experiments: Sequence[str]) -> Named:
 
 def _by_fingerprint(store: Store, beginning: str) -> RunRow:
     """Find the one run whose fingerprint begins so, which may belong to no experiment any more."""
-    columns = (Run.fingerprint, Run.seed, Run.state, Run.reason, Run.step, Run.total_steps, Run.directory)
+    columns = (
+        Run.fingerprint, Run.seed, Run.state, Run.reason, Run.step, Run.total_steps, Run.directory,
+        Run.program,
+    )  # fmt: skip
     with store.reading() as connection:
         query = select(*columns).where(Run.fingerprint.startswith(beginning.lower())).limit(2)
         found = connection.execute(query).all()
@@ -180,7 +183,7 @@ def _by_fingerprint(store: Store, beginning: str) -> RunRow:
     title = row.directory.removeprefix("runs/")
     return RunRow(
         row.fingerprint, title, title, row.seed, RunState(row.state), row.reason, row.step, row.total_steps,
-        attempts=0, directory=row.directory, started_at=None, ended_at=None,
+        attempts=0, directory=row.directory, started_at=None, ended_at=None, program=row.program,
     )  # fmt: skip
 
 

@@ -176,6 +176,8 @@ def _unknown_hours(plan: Plan, place: ExecutorName) -> Iterator[str]:
 
 
 def _summary(plan: Plan) -> str:
+    if not plan.runs and plan.study.adopted:
+        return f"It has no runs of its own; adopted ones: {few(plan.study.adopted)}."
     counts = Counter(run.action for run in plan.runs)
     parts = f"{counts[Action.DONE]} done, {counts[Action.RESUME]} to resume, {counts[Action.RUN]} to run"
     shared = 0 if plan.parts else sum(len(run.aliases) for run in plan.runs)

@@ -32,6 +32,7 @@ from jestlab.models.data.datasets import MADE, benchmark_name, web_name
 from jestlab.platform import programs
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
+from jestlab.platform.programs import adopted
 from jestlab.platform.store import schema
 from jestlab.platform.store.address import parse_url, sqlite_file
 from jestlab.platform.store.annotations import KEEP
@@ -290,6 +291,8 @@ def _data(lab: Lab, state: _State, older_than: timedelta) -> Iterator[Unreferenc
 
 def _datasets(run: _Run) -> set[str] | None:
     """Names of the datasets made for a run; None where that cannot be said."""
+    if run.program == adopted.NAME:
+        return set()
     try:
         program = programs.get(run.program)
         config = program.read(json.loads(run.config)) if program.schema is not None else None

@@ -225,7 +225,8 @@ def launch(
             break
         plan = longer
     if not launched.outcome.launched:
-        listener.note(f"nothing to run: all {len(launched.runs)} runs are COMPLETED")
+        all_done = f"nothing to run: all {len(launched.runs)} runs are COMPLETED"
+        listener.note(all_done if launched.runs else "nothing to run: the spec has no runs of its own")
     return _reported(lab, launched, listener) if reported else launched
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jestlab.models.extensions import references
-from jestlab.platform.programs import BUILTIN, Config, Program
+from jestlab.platform.programs import BUILTIN, Config, Program, adopted
 from jestlab.platform.spec.config_tree import depth_of, run_names, without
 
 
@@ -44,6 +44,11 @@ def identity_of(program: Program, config: Config) -> dict[str, Any]:
     return identity
 
 
+def of_origin(origin: str) -> str:
+    """Compute the identity of a run that another tool has recorded: where it came from."""
+    return fingerprint(adopted.NAME, 1, {adopted.ORIGIN: origin}, {})
+
+
 def is_true(claimed: str, program: str, config: Mapping[str, Any], needs: Mapping[str, str]) -> bool:
     """Whether a fingerprint is that of a run. Nothing that the run names is looked for, imported or executed.
 
@@ -57,6 +62,8 @@ def is_true(claimed: str, program: str, config: Mapping[str, Any], needs: Mappin
         config: As stored: whole and resolved.
         needs: Role → fingerprint of each run that it needs.
     """
+    if program == adopted.NAME:
+        return claimed == of_origin(str(config.get(adopted.ORIGIN)))
     own = BUILTIN.get(program)
     if own is None and not references.is_reference(program):
         return False

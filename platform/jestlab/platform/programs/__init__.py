@@ -7,6 +7,7 @@ from pathlib import Path
 
 from jestlab.models.extensions import references
 from jestlab.platform.errors import UserError, nearest
+from jestlab.platform.programs import adopted
 from jestlab.platform.programs.builtin import DIAGNOSE, EMBED, SCORE, TRAIN, WEIGHTS
 from jestlab.platform.programs.command import COMMAND
 from jestlab.platform.programs.program import Config, Contents, Memory, Price, Program, Where
@@ -26,8 +27,10 @@ def get(name: str) -> Program:
             code: after the code has changed, `jestlab launch --rerun-changed` runs it again.
 
     Raises:
-        UserError: There is no such program.
+        UserError: There is no such program, or it is of runs that were adopted, which cannot be executed.
     """
+    if name == adopted.NAME:
+        raise UserError("adopted runs were executed by another tool: jestlab adopt takes them in")
     if name in BUILTIN:
         return BUILTIN[name]
     if not references.is_reference(name):

@@ -12,6 +12,7 @@ from starlette.responses import RedirectResponse, Response
 from jestlab.analysis.configs import flat
 from jestlab.platform.errors import StoreError, UserError, one_line_errors
 from jestlab.platform.launch import logs
+from jestlab.platform.programs.adopted import NAME as ADOPTED
 from jestlab.platform.serve import facts
 from jestlab.platform.serve.curves import curves_of
 from jestlab.platform.serve.experiment import row
@@ -146,5 +147,7 @@ def _pictures(served: Served, fingerprint: str) -> list[int]:
 
 
 def _no_log(served: Served, fingerprint: str) -> str:
+    if served.store.run(fingerprint).program == ADOPTED:
+        return "It was adopted: its log is where its tool has left it."
     places = [each["lab"] for each in facts.attempts(served.store, fingerprint) if each["lab"]]
     return f"Its log is in the lab at {places[-1]}." if places else "It has no log yet."

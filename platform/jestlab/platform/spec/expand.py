@@ -243,8 +243,8 @@ def _check_reports(study: Study, variants: Sequence[Variant], unsure: Collection
         variants: Of its runs.
         unsure: Runs whose points are not known, because something is wrong with them.
     """
-    known = {*names_of(study, variants).known, *study.runs}
-    points = tuple(f"{name} " for name in unsure)
+    known = {*names_of(study, variants).known, *study.runs, *study.adopted}
+    points = tuple(f"{name} " for name in (*unsure, *study.adopted))  # labels say what they are adopted from
     mistakes = Mistakes()
     for path, name in _shown_runs(study):
         if not name.startswith(points):

@@ -150,6 +150,8 @@ class Study(_Part):
             better, in what unit it is, how it is written. Those of jestlab's own programs need none.
         score: Names of evaluations (dataset/metric) whose mean is the score: of one goal and unit; empty for
             all headline ones.
+        adopted: Names of runs of other tools, which `jestlab adopt` takes in: a spec that has some needs no
+            runs of its own. Other adopted runs of the study are there, too.
         studies: The parts of a union, by name, each a whole study; empty for an ordinary study.
     """
 
@@ -171,6 +173,7 @@ class Study(_Part):
     family: Annotated[InstanceOf[Family], PlainSerializer(Family.written)] = Family()
     metrics: dict[str, Annotated[InstanceOf[Metric], PlainSerializer(Metric.written)]] = {}
     score: tuple[str, ...] = ()
+    adopted: tuple[str, ...] = ()
     studies: dict[str, Study] = {}
 
     @classmethod
@@ -188,7 +191,7 @@ class Study(_Part):
             if key not in cls.model_fields:
                 mistakes.add([SpecError((str(key),), f"unknown key: {nearest(str(key), cls.model_fields)}")])
         known = {key: value for key, value in written.items() if key in cls.model_fields}
-        if "runs" not in known and STUDIES not in known:
+        if "runs" not in known and STUDIES not in known and not known.get("adopted"):
             mistakes.check()  # one of them may be what is meant
         with mistakes:
             study = validated(cls, known)
@@ -249,7 +252,7 @@ class Study(_Part):
             return _union(data)
         if "runs" not in data and STUDIES in data:
             raise SpecError((STUDIES,), "is empty: name studies or their files, or give the spec `runs`")
-        if "runs" not in data:
+        if "runs" not in data and not data.get("adopted"):
             raise SpecError(("runs",), "is missing")
         return data
 
@@ -330,6 +333,14 @@ class Study(_Part):
             )
         return tuple(listed)
 
+    @field_validator("adopted", mode="before")
+    @classmethod
+    def _adopted(cls, names: Any) -> Any:
+        listed = () if names is None else names
+        if not isinstance(listed, list | tuple) or not all(isinstance(n, str) and n.strip() for n in listed):
+            raise SpecError(("adopted",), f"must be a list of names of runs, not {shown(names)}")
+        return tuple(listed)
+
     @field_validator("metrics", mode="before")
     @classmethod
     def _metrics(cls, metrics: Any) -> Any:
@@ -352,7 +363,7 @@ class Study(_Part):
         return _as_spec_error(lambda: parse_claims(claims))
 
     @model_validator(mode="after")
-    def _axes_are_of_runs(self) -> Study:
+    def _names_are_of_runs(self) -> Study:
         mistakes = Mistakes()
         for i, axis in enumerate(self.axes):
             place = ("axes", str(i), "runs")
@@ -363,6 +374,9 @@ class Study(_Part):
             for name, run in self.runs.items()
             if run.label == "" and not any(name in axis.runs for axis in self.axes)
         )
+        for i, name in enumerate(self.adopted):
+            if name in self.runs:
+                mistakes.add([SpecError(("adopted", str(i)), f"{name!r} is a run of this spec: rename one")])
         mistakes.check()
         return self
 

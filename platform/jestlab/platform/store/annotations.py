@@ -18,6 +18,7 @@ KEEP = "keep"
 """The tag that protects an experiment or a run from `jestlab gc`."""
 
 _LONGEST_TAG = 64
+_NO_TAG = re.compile(r"[\s,/\x00-\x1f]+")
 _TAG = re.compile(rf"[^\s,/\x00-\x1f]{{1,{_LONGEST_TAG}}}")
 
 
@@ -59,6 +60,12 @@ def notes(store: Store, subject: Subject) -> list[NoteRow]:
             .order_by(Note.created_at, Note.id)
         ).all()
     return [NoteRow(*row) for row in rows]
+
+
+def valid_tags(texts: Iterable[str]) -> list[str]:
+    """Make tags of texts that another tool allowed: what a tag cannot hold becomes hyphens."""
+    words = ("-".join(filter(None, _NO_TAG.split(text)))[:_LONGEST_TAG] for text in texts)
+    return [word for word in words if word and word != KEEP]
 
 
 def add_tags(store: Store, subject: Subject, names: Sequence[str], author: str | None = None) -> None:

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Engine, and_, exists, func, inspect, select
 from sqlalchemy.exc import DatabaseError
 
 from jestlab.platform.errors import StoreUnreachable, UserError
+from jestlab.platform.programs.adopted import NAME as ADOPTED
 from jestlab.platform.store import schema
 from jestlab.platform.store.address import existing_file
 from jestlab.platform.store.backup import back_up
@@ -170,7 +171,8 @@ def _folders(connection: Connection, root: Path) -> list[Finding]:
     """Find completed runs whose folders are gone."""
     if not root.is_dir():
         return []
-    done = select(Run.directory).where(Run.state == RunState.COMPLETED).order_by(Run.id)
+    here = (Run.state == RunState.COMPLETED) & (Run.program != ADOPTED)  # an adopted run has no folder
+    done = select(Run.directory).where(here).order_by(Run.id)
     missing = [directory for directory in connection.scalars(done) if not (root / directory).is_dir()]
     remedy = "bring it back, or give the --root that holds it"
     what = f"is COMPLETED, but there is no such folder in {root}"

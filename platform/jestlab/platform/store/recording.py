@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, bindparam, delete, select, update
 
 from jestlab.analysis.costs import EXECUTED
+from jestlab.platform.errors import UserError
+from jestlab.platform.programs.adopted import NAME as ADOPTED
 from jestlab.platform.store.engine import RECORDING, one_at_a_time
 from jestlab.platform.store.records import LIVE, RunState
 from jestlab.platform.store.tables import (
@@ -62,6 +64,7 @@ def record(connection: Connection, plan: Plan) -> int:
     ours = Member.experiment_id == experiment_id
     known = select(Member.run_id, Run.fingerprint).join(Run, Run.id == Member.run_id).where(ours)
     kept = [run_id for run_id, fingerprint in connection.execute(known) if fingerprint in plan.later]
+    kept += _keep_adopted(connection, experiment_id, plan)
     connection.execute(delete(Member).where(ours, Member.run_id.not_in(kept)))
     execute_many(connection, insert(connection, Member), members)
     execute_many(connection, insert(connection, Need).on_conflict_do_nothing(), needs)
@@ -70,6 +73,31 @@ def record(connection: Connection, plan: Plan) -> int:
     for part in plan.parts:
         record(connection, part)
     return experiment_id
+
+
+def _keep_adopted(connection: Connection, experiment_id: int, plan: Plan) -> list[int]:
+    """Move the adopted runs of a study behind those of its plan; return their ids.
+
+    Raises:
+        UserError: A run of the plan has the name of one of them.
+    """
+    adopted = connection.execute(
+        select(Member.run_id, Member.name, Member.label, Member.position)
+        .join(Run, Run.id == Member.run_id)
+        .where(Member.experiment_id == experiment_id, Run.program == ADOPTED)
+        .order_by(Member.position, Member.label)
+    ).all()
+    taken = {text for run in plan.runs for place in _places(run) for text in (place.name, place.label)}
+    if names := sorted({one.name for one in adopted} & taken):
+        raise UserError(
+            f"{plan.study.name}: {names[0]!r} is the name of an adopted run: rename the run of the "
+            "spec, or adopt the other one again with another --label"
+        )
+    for position, one in enumerate(adopted, start=len(plan.runs)):
+        if one.position != position:
+            its = (Member.experiment_id == experiment_id) & (Member.run_id == one.run_id)
+            connection.execute(update(Member).where(its).values(position=position))
+    return [one.run_id for one in adopted]
 
 
 def _places(run: PlannedRun) -> tuple[PlannedRun | Alias, ...]:

@@ -115,6 +115,7 @@ class RunRow:
     directory: str
     started_at: datetime | None
     ended_at: datetime | None
+    program: str
 
 
 @dataclass(frozen=True)

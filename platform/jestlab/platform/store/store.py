@@ -13,6 +13,7 @@ from sqlalchemy import Connection, DateTime, Engine, bindparam, exists, func, se
 from sqlalchemy.orm import aliased
 
 from jestlab.platform.errors import UserError, nearest
+from jestlab.platform.programs.adopted import NAME as ADOPTED
 from jestlab.platform.store import identity, recording, schema
 from jestlab.platform.store.address import existing_file, parse_url, refuse_remnants, shown_url, sqlite_file
 from jestlab.platform.store.engine import checkpoint, create_file, read_only, reading, writable, writing
@@ -366,10 +367,17 @@ class Store:
         return dict(found)
 
     def members(self, experiment: str) -> list[str]:
-        """Return the fingerprints of an experiment's runs; none if there is no such experiment."""
-        query = text("SELECT DISTINCT fingerprint FROM v_runs WHERE experiment = :experiment")
+        """Return the fingerprints of the runs that were launched of an experiment, without adopted ones; none
+        if there is no such experiment."""
+        query = (
+            select(Run.fingerprint)
+            .distinct()
+            .join(Member, Member.run_id == Run.id)
+            .join(Experiment, Experiment.id == Member.experiment_id)
+            .where(Experiment.name == experiment, Run.program != ADOPTED)
+        )
         with self.reading() as connection:
-            return list(connection.scalars(query, {"experiment": experiment}))
+            return list(connection.scalars(query))
 
     def shared(self, experiment: str, fingerprints: Iterable[str]) -> dict[str, int]:
         """Count these runs by the other experiments that they belong to."""

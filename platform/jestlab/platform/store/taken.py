@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from sqlalchemy import func, select
 
 from jestlab.platform.errors import UserError
+from jestlab.platform.programs.adopted import NAME as ADOPTED
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import Experiment, Member, Run, chunks
@@ -42,7 +43,7 @@ def _refuse(store: Store, name: str, fingerprints: Collection[str], is_part: boo
         if row is None:
             return
         mine = select(Member.run_id).where(Member.experiment_id == row.id)
-        own = select(func.count()).select_from(Run).where(Run.id.in_(mine))
+        own = select(func.count()).select_from(Run).where(Run.id.in_(mine), Run.program != ADOPTED)
         total = connection.scalar(own) or 0
         done = connection.scalar(own.where(Run.state == RunState.COMPLETED)) or 0
         shared = sum(

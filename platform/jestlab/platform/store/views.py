@@ -88,7 +88,10 @@ _MICROSECONDS_POSTGRESQL = f"(EXTRACT(EPOCH FROM {_LAST} - started_at) * 1000000
 
 
 def _goodput(microseconds: str) -> str:
-    """The definition of `v_goodput`: `timed` has the time held, and the time until a worker began."""
+    """The definition of `v_goodput`: `timed` has the time held, and the time until a worker began.
+
+    Where the time of adopted runs went, nobody has measured.
+    """
     waited = microseconds.replace("started_at", "claimed_at").replace(_LAST, f"COALESCE(started_at, {_LAST})")
     return f"""
     WITH timed AS (
@@ -98,7 +101,8 @@ def _goodput(microseconds: str) -> str:
         FROM attempt
     ){_FROM_RUN}
     JOIN attempt ON attempt.run_id = run.id
-    JOIN timed ON timed.attempt_id = attempt.id"""
+    JOIN timed ON timed.attempt_id = attempt.id
+    WHERE attempt.executor <> 'adopted'"""
 
 
 _FINAL = """CASE WHEN run.state = 'COMPLETED'
@@ -369,8 +373,8 @@ VIEWS: dict[str, View] = {
             "attempt.number": "1, 2, … within the run",
             "attempt.state": "PENDING until the worker starts, then RUNNING, then the final state",
             "attempt.reason": "reason for the state, if the attempt did not complete",
-            "attempt.executor": "executor that launched it: local, vertex, kubernetes or slurm",
-            "attempt.handle": "the executor's name of the job",
+            "attempt.executor": "executor that launched it: local, vertex, kubernetes or slurm; or adopted",
+            "attempt.handle": "the executor's name of the job; of an adopted run, where it was read from",
             "attempt.chips": "number of accelerator chips that it occupies",
             "attempt.lease_seconds": "seconds without a heartbeat after which the worker counts as lost",
             "attempt.first_step": "step of the run when the attempt was claimed; 0: it started over",

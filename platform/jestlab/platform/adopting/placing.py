@@ -1,0 +1,261 @@
+"""Where a run of another tool stands among those of a study: its label, its seed, and what is a score."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+
+from jestlab.analysis.configs import flat, lookup
+from jestlab.analysis.names import value_text
+from jestlab.platform.adopting.efforts import AtStep, Effort, number_of
+from jestlab.platform.adopting.found import Curve, FoundRun
+from jestlab.platform.errors import UserError, nearest, shown
+from jestlab.platform.planning.identity import of_origin
+from jestlab.platform.programs.adopted import ORIGIN
+from jestlab.platform.store.adoption import AdoptedRun, Known, Score
+from jestlab.platform.store.records import RunState
+
+_FIELD = re.compile(r"\{([^{}]*)\}")
+_LONGEST_LABEL = 120
+_EXPORTED = "jestlab."
+"""Tags of such names say what a run was before `jestlab export`; it is another one now."""
+
+_NO_END = "had not ended when it was adopted: it was killed, or went on"
+_FAILED = "its tool recorded that it failed"
+_CANCELLED = "its tool recorded that it was stopped"
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How runs are placed.
+
+    Attributes:
+        label: With `{name}`, `{group}` or a key of the config in braces, for what differs among runs. Runs of
+            one label are replicates of each other.
+        seed: Key of the config that holds the seed; runs without one are numbered.
+        scores: Each a name `dataset/metric` and the metric of the run that it is, or a pattern of metrics
+            which are scores by their own names.
+        examples: Where the examples seen by a step are found; None: unknown.
+        flops: Likewise the FLOPs of training.
+        seconds: Likewise the seconds of training; None: those of the whole run, at its last step.
+    """
+
+    label: str = "{name}"
+    seed: str = "seed"
+    scores: Sequence[tuple[str, str]] = ()
+    examples: Effort | None = None
+    flops: Effort | None = None
+    seconds: Effort | None = None
+
+
+def parse_score(written: str) -> tuple[str, str]:
+    """Parse `coco/i2t_r1=eval/recall`, `eval/top1` or a pattern, `eval/*`.
+
+    Raises:
+        UserError: The name of an evaluation has no slash.
+    """
+    name, equals, metric = written.partition("=")
+    if not equals:
+        return "", written
+    if "/" not in name.strip("/") or not metric:
+        raise UserError(f"{shown(written)}: expected DATASET/METRIC=NAME, such as coco/i2t_r1=eval/recall")
+    return name, metric
+
+
+class Placing:
+    """Places one run after another; no two runs get the same label and seed."""
+
+    def __init__(self, kind: str, rules: Rules, known: Known, path: str) -> None:
+        """Create it.
+
+        Args:
+            kind: Of the source, which marks the labels.
+            rules: How runs are placed.
+            known: What the store holds already.
+            path: Where the runs are read from.
+        """
+        self._kind = kind
+        self._rules = rules
+        self._known = known
+        self._path = _storable(path)
+        self._taken = dict(known.places)
+
+    def place(self, run: FoundRun) -> AdoptedRun:
+        """Return a run as it goes into the store.
+
+        Raises:
+            UserError: It lacks what a rule names, or another run has its name.
+        """
+        origin = _storable(run.origin)
+        fingerprint = of_origin(origin)
+        name = self._label(run)
+        label = f"{name} ({self._kind})"
+        if name in self._known.own or label in self._known.own:
+            raise UserError(
+                f"{run.name}: the study has a run {name!r} of its own: give another, --label 'old {{name}}'"
+            )
+        seed = self._seed(run, label, fingerprint)
+        metrics = dict(_as_stored(run.metrics))
+        steps = [int(curve.steps[-1]) for curve in metrics.values()]
+        state, reason = _state(run)
+        return AdoptedRun(
+            fingerprint=fingerprint,
+            origin=origin,
+            path=self._path,
+            name=name,
+            label=label,
+            seed=seed,
+            config={**_plain(run.config), ORIGIN: origin},
+            state=state,
+            reason=reason,
+            metrics={key: (curve.steps, curve.values) for key, curve in metrics.items()},
+            scores=list(self._scores(replace(run, metrics=metrics), max(steps, default=0))),
+            began=run.began,
+            ended=run.ended,
+            host=_storable(run.host or "") or None,
+            device=_storable(run.device or "") or None,
+            commit=_storable(run.git_commit or "") or None,
+            tags=tuple(_storable(tag) for tag in run.tags if not tag.startswith(_EXPORTED)),
+            note=_storable(run.notes).strip(),
+        )
+
+    def _label(self, run: FoundRun) -> str:
+        values = {"name": run.name, "group": run.group or run.name}
+
+        def text(found: re.Match[str]) -> str:
+            key = found[1]
+            value = values.get(key, run.config.get(key, lookup(run.config, key)))
+            if value is None:
+                known = [*values, *flat(run.config)]
+                raise UserError(f"{run.name}: it has no {key!r} for its label: {nearest(key, known)}")
+            return value_text(value)
+
+        written = _FIELD.sub(text, self._rules.label)
+        label = " ".join("".join(c if c.isprintable() else " " for c in written).split())
+        if not label:
+            raise UserError(f"{run.origin}: its label is empty: give one with --label")
+        return label if len(label) <= _LONGEST_LABEL else label[: _LONGEST_LABEL - 1] + "…"
+
+    def _seed(self, run: FoundRun, label: str, fingerprint: str) -> int:
+        """Return the seed of a run: the one that it has in the store, its own, or the first that is free."""
+        asked = [self._known.seeds.get(fingerprint)]
+        own = number_of(run.config, self._rules.seed)
+        if own is not None and 0 <= own < 2**32 and own == int(own):
+            asked.insert(0, int(own))
+        for seed in asked:
+            if seed is not None and self._taken.setdefault((label, seed), fingerprint) == fingerprint:
+                return seed
+        seed = 0
+        while self._taken.setdefault((label, seed), fingerprint) != fingerprint:
+            seed += 1
+        return seed
+
+    def _scores(self, run: FoundRun, last: int) -> Iterator[Score]:
+        rules = self._rules
+        examples, flops, seconds = (
+            _unknown if effort is None else _named(run, effort)
+            for effort in (rules.examples, rules.flops, rules.seconds)
+        )
+        if rules.seconds is None and run.seconds is not None:
+            seconds = _at_the_end(last, run.seconds)
+        for name, metric in self._chosen(run.metrics):
+            dataset, _, measure = name.rpartition("/")
+            curve = run.metrics[metric]
+            values = np.where(
+                np.isinf(curve.values), np.nan, curve.values
+            )  # no score can be compared with one
+            for step, value in zip(curve.steps.tolist(), values.tolist(), strict=True):
+                seen = examples(step)
+                yield Score(
+                    dataset,
+                    measure,
+                    step,
+                    value,
+                    int(seen) if seen is not None and 0 <= seen < 2**63 else None,
+                    flops(step),
+                    seconds(step),
+                )
+
+    def _chosen(self, metrics: Collection[str]) -> Iterator[tuple[str, str]]:
+        """Yield names of evaluations with the metrics that they are, each name once."""
+        chosen: dict[str, str] = {}
+        for name, pattern in self._rules.scores:
+            if name:
+                chosen |= {name: pattern} if pattern in metrics else {}
+                continue
+            for metric in metrics:
+                if fnmatchcase(metric, pattern) and (evaluation := _as_evaluation(metric, pattern)):
+                    chosen[evaluation] = metric
+        if not self._rules.scores:
+            chosen = {metric: metric for metric in metrics if metric in self._known.evaluations}
+        yield from chosen.items()
+
+
+def _as_evaluation(metric: str, pattern: str) -> str | None:
+    """Return the name of a metric as an evaluation: what precedes the last slash, or dot, is the dataset.
+
+    Returns:
+        The name; None if it has neither, and a pattern meets it by chance.
+
+    Raises:
+        UserError: It has neither, and is what the user asked for.
+    """
+    separator = "/" if "/" in metric.strip("/") else "."
+    dataset, found, measure = metric.rpartition(separator)
+    if found and dataset and measure:
+        return f"{dataset}/{measure}"
+    if metric == pattern:
+        raise UserError(f"{metric} names no dataset: --score DATASET/METRIC={metric}")
+    return None
+
+
+def _unknown(step: int) -> float | None:
+    return None
+
+
+def _at_the_end(last: int, seconds: float) -> AtStep:
+    return lambda step: seconds if step == last else None
+
+
+def _named(run: FoundRun, effort: Effort) -> AtStep:
+    try:
+        return effort.of(run)
+    except UserError as error:
+        raise UserError(f"{run.name}: {error}") from None
+
+
+def _as_stored(metrics: Mapping[str, Curve]) -> Iterator[tuple[str, Curve]]:
+    """Yield the metrics that a store can hold: it has no steps below 0, and no zero bytes in names."""
+    for name, curve in metrics.items():
+        first = int(curve.steps.searchsorted(0))
+        if len(curve.steps) > first and (text := _storable(name)):
+            yield text, Curve(curve.steps[first:], curve.values[first:])
+
+
+def _storable(text: str) -> str:
+    return text.replace("\0", "").encode(errors="replace").decode()
+
+
+def _state(run: FoundRun) -> tuple[RunState, str | None]:
+    if run.state == "COMPLETED":
+        return RunState.COMPLETED, None
+    if run.state == "FAILED":
+        return RunState.FAILED, _FAILED
+    return RunState.CANCELLED, _NO_END if run.state == "RUNNING" else _CANCELLED
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of a config as JSON has it: NaN and infinities are texts, and no text has zero bytes."""
+    if isinstance(value, str):
+        return _storable(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {_storable(str(key)): _plain(one) for key, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value

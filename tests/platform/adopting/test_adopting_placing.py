@@ -1,0 +1,211 @@
+"""Where adopted runs stand in a study: labels, seeds, scores, and what they took."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jestlab.platform.adopting.efforts import Effort
+from jestlab.platform.adopting.found import Curve, FoundRun
+from jestlab.platform.adopting.placing import Placing, Rules, parse_score
+from jestlab.platform.errors import UserError
+from jestlab.platform.planning.identity import is_true, of_origin
+from jestlab.platform.store.adoption import Known
+from jestlab.platform.store.records import RunState
+
+NOTHING = Known(False, (), {}, {}, ())
+
+
+def found(origin: str = "wandb:lab/jest/a", **parts) -> FoundRun:
+    given = {
+        "name": "one",
+        "config": {"lr": 0.5, "model": {"width": 64}},
+        "metrics": {"loss": Curve.of([0, 10, 20], [3, 2, 1]), "eval/top1": Curve.of([10, 20], [0.25, 0.5])},
+        "state": "COMPLETED",
+    }
+    return FoundRun(origin, **given | parts)
+
+
+def placed(run: FoundRun, known: Known = NOTHING, kind: str = "wandb", **rules):
+    return Placing(kind, Rules(**rules), known, "/here").place(run)
+
+
+def test_a_label_is_marked_with_where_it_comes_from():
+    run = placed(found())
+    assert (run.name, run.label, run.seed) == ("one", "one (wandb)", 0)
+    assert run.config == {"lr": 0.5, "model": {"width": 64}, "adopted_from": "wandb:lab/jest/a"}
+    assert is_true(run.fingerprint, "adopted", run.config, {})
+    assert not is_true(run.fingerprint, "adopted", {**run.config, "adopted_from": "other"}, {})
+
+
+@pytest.mark.parametrize(
+    ("template", "label"),
+    [
+        ("old", "old"),
+        ("{group} w={model.width}", "pilot w=64"),
+        ("{name} {lr}", "one 0.5"),
+        ("a\n\tb \x1b[31m", "a b [31m"),
+        ("x" * 500, "x" * 119 + "…"),
+    ],
+)
+def test_labels_are_written_by_a_template(template, label):
+    assert placed(found(group="pilot"), label=template).name == label
+
+
+def test_a_key_with_dots_is_a_key():
+    assert placed(found(config={"a.b": "c"}), label="{a.b}").name == "c"
+
+
+def test_what_a_template_lacks_is_told():
+    with pytest.raises(UserError, match=r"one: it has no 'widht' for its label: did you mean 'width'\?"):
+        placed(found(config={"width": 3}), label="{widht}")
+    with pytest.raises(UserError, match="its label is empty"):
+        placed(found(name="\x00"))
+
+
+def test_the_name_of_an_own_run_is_refused():
+    with pytest.raises(UserError, match=r"the study has a run 'one' of its own: give another, --label"):
+        placed(found(), Known(True, {"one"}, {}, {}, ()))
+
+
+def test_seeds_are_those_of_the_config_or_the_first_that_are_free():
+    placing = Placing("csv", Rules(label="all"), NOTHING, "/here")
+    seeds = [
+        placing.place(found(f"csv:t#{number}", config=config)).seed
+        for number, config in enumerate(
+            [{}, {"seed": 3}, {"seed": 3}, {"seed": True}, {"seed": 0.5}, {"seed": -1}]
+        )
+    ]
+    assert seeds == [0, 3, 1, 2, 4, 5]
+
+
+def test_a_run_keeps_the_seed_that_it_has():
+    its, other = of_origin("wandb:lab/jest/a"), of_origin("b")
+    known = Known(True, (), {("one (wandb)", 0): other, ("one (wandb)", 7): its}, {its: 7, other: 0}, ())
+    assert placed(found(), known).seed == 7
+    assert placed(found(config={"seed": 0}), known).seed == 7  # 0 is another's
+    assert placed(found("new"), known).seed == 1
+
+
+@given(st.lists(st.one_of(st.none(), st.integers(-1, 4)), max_size=12))
+def test_no_two_runs_have_one_place(seeds):
+    placing = Placing("csv", Rules(label="all"), NOTHING, "/here")
+    configs = [{} if seed is None else {"seed": seed} for seed in seeds]
+    runs = [placing.place(found(str(number), config=config)) for number, config in enumerate(configs)]
+    assert len({run.seed for run in runs}) == len(runs)
+    known = Known(
+        True, (), {(run.label, run.seed): run.fingerprint for run in runs},
+        {run.fingerprint: run.seed for run in runs}, (),
+    )  # fmt: skip
+    again = Placing("csv", Rules(label="all"), known, "/here")
+    for number, config in reversed([*enumerate(configs)]):
+        assert again.place(found(str(number), config=config)).seed == runs[number].seed
+
+
+def test_scores_are_those_that_are_asked_for():
+    metrics = {
+        "val/top1": Curve.of([5], [0.5]),
+        "val.top5": Curve.of([5], [math.inf]),
+        "acc": Curve.of([5], [0.75]),
+        "/x": Curve.of([5], [1]),
+    }
+    run = found(metrics=metrics)
+
+    def names(*scores: str) -> list[str]:
+        chosen = placed(run, scores=tuple(map(parse_score, scores))).scores
+        return [f"{score.dataset}/{score.metric}" for score in chosen]
+
+    assert names("*") == ["val/top1", "val/top5"]
+    assert names("v*1", "imagenet/top1=acc") == ["val/top1", "imagenet/top1"]
+    assert names("other/*") == [] == names("a/b=missing")
+    assert [score.value for score in placed(run, scores=[("a/b", "acc")]).scores] == [0.75]
+    assert math.isnan(placed(run, scores=[("a/b", "val.top5")]).scores[0].value)
+    with pytest.raises(UserError, match="acc names no dataset: --score DATASET/METRIC=acc"):
+        names("acc")
+
+
+def test_without_being_asked_scores_are_those_that_the_study_knows():
+    known = Known(True, (), {}, {}, {"eval/top1", "loss"})
+    assert {score.metric for score in placed(found(), known).scores} == {"top1", "loss"}
+    assert not placed(found()).scores
+
+
+@pytest.mark.parametrize("written", ["a=b", "/a=b", "a/b="])
+def test_names_of_scores_have_a_dataset(written):
+    with pytest.raises(UserError, match="expected DATASET/METRIC=NAME"):
+        parse_score(written)
+
+
+@pytest.mark.parametrize("seed", [math.nan, math.inf, -1, 2**40, "1"])
+def test_a_seed_that_is_none_is_numbered(seed):
+    assert placed(found(config={"seed": seed})).seed == 0
+
+
+def test_what_no_store_can_count_is_unknown():
+    run = found(metrics={"a/b": Curve.of([10], [1])})
+    for effort in ("step*1e300", "step*-1"):
+        assert placed(run, scores=[("", "a/b")], examples=Effort(effort)).scores[0].examples_seen is None
+    with pytest.raises(UserError, match="has no number 'nan'"):
+        placed(run, scores=[("", "a/b")], examples=Effort("step*nan"))
+
+
+def test_origins_of_any_bytes_have_an_identity():
+    run = placed(found("csv:t.csv#\ud800\0"))
+    assert run.origin == "csv:t.csv#?" and run.fingerprint == of_origin("csv:t.csv#?")
+
+
+def test_scores_say_what_training_took():
+    run = found(
+        metrics={
+            "eval/top1": Curve.of([5, 10, 20], [0.1, 0.2, 0.3]),
+            "seen": Curve.of([6, 20], [600, math.nan]),
+        },
+        seconds=12.5,
+    )
+    rules = {
+        "scores": [("", "eval/*")],
+        "examples": Effort("seen"),
+        "flops": Effort("step * 1e9"),
+    }
+    scores = placed(run, **rules).scores
+    assert [score.examples_seen for score in scores] == [None, 600, None]
+    assert [score.flops_total for score in scores] == [5e9, 1e10, 2e10]
+    assert [score.seconds for score in scores] == [None, None, 12.5]
+    timed = placed(run, scores=[("", "eval/*")], seconds=Effort("step*model.width")).scores
+    assert [score.seconds for score in timed] == [320, 640, 1280]
+
+
+def test_where_an_effort_is_missing_is_told():
+    with pytest.raises(UserError, match=r"one: no metric 'los': did you mean 'loss'\?"):
+        placed(found(), scores=[("", "*/*")], flops=Effort("los"))
+    with pytest.raises(UserError, match=r"step\*batch: its config has no number 'batch'"):
+        placed(found(), examples=Effort("step*batch"))
+
+
+@pytest.mark.parametrize(
+    ("state", "ends", "reason"),
+    [
+        ("COMPLETED", RunState.COMPLETED, None),
+        ("FAILED", RunState.FAILED, "failed"),
+        ("CANCELLED", RunState.CANCELLED, "stopped"),
+        ("RUNNING", RunState.CANCELLED, "had not ended"),
+    ],
+)
+def test_what_has_not_completed_says_why(state, ends, reason):
+    run = placed(found(state=state))
+    assert run.state is ends
+    assert run.reason is None if reason is None else reason in str(run.reason)
+
+
+def test_what_no_store_can_hold_is_left_out():
+    metrics = {"a\0b": Curve.of([-5, 0], [1, 2]), "gone": Curve.of([-1], [1])}
+    config = {"x": math.nan, "y": [math.inf, {"k\0": "v\0\ud800"}]}
+    run = placed(
+        found(metrics=metrics, config=config, notes="\0 ", tags=("t\0", "jestlab.seed=3"), host="h\0")
+    )
+    assert {name: steps.tolist() for name, (steps, _) in run.metrics.items()} == {"ab": [0]}
+    assert run.config["x"] == "nan" and run.config["y"] == ["inf", {"k": "v?"}]
+    assert (run.note, run.tags, run.host) == ("", ("t",), "h")

@@ -1,0 +1,229 @@
+"""Adopted runs in the store: each once, whole, beside one's own, on every database."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from dataclasses import replace
+from datetime import datetime
+
+import numpy as np
+import plans_support as plans
+import pytest
+
+from jestlab.analysis import frames, query, soundness
+from jestlab.platform.errors import UserError
+from jestlab.platform.planning.identity import of_origin
+from jestlab.platform.programs.adopted import NAME as PROGRAM
+from jestlab.platform.store.adoption import AdoptedRun, Score, adopt, known
+from jestlab.platform.store.annotations import Subject, add_note, notes, tags
+from jestlab.platform.store.maintenance import check
+from jestlab.platform.store.records import RunState
+from jestlab.platform.store.retractions import retract, retracted
+from jestlab.platform.store.store import Store
+
+ITS = of_origin("csv:t.csv#a")
+
+
+@pytest.fixture
+def store(store_url):
+    with closing(Store.open(store_url)) as store:
+        yield store
+
+
+def adopted(origin: str = "csv:t.csv#a", **parts) -> AdoptedRun:
+    steps = np.arange(5)
+    given = {
+        "fingerprint": of_origin(origin),
+        "origin": origin,
+        "path": "/data/t.csv",
+        "name": "old",
+        "label": "old (csv)",
+        "seed": 0,
+        "config": {"adopted_from": origin, "lr": 0.5},
+        "state": RunState.COMPLETED,
+        "metrics": {"loss": (steps, np.array([3, 2, np.nan, np.inf, 1.0]))},
+        "scores": [Score("val", "top1", 2, 0.25), Score("val", "top1", 4, 0.5, 400, 4e9, 2.5)],
+        "began": datetime(2025, 1, 1, 10),
+        "ended": datetime(2025, 1, 1, 11),
+        "host": "far",
+        "device": "8 × TPU",
+        "commit": "abc",
+        "tags": ["a tag, with/more"],
+        "note": "Two\nlines.",
+    }
+    return AdoptedRun(**given | parts)
+
+
+def take(store: Store, run: AdoptedRun, study: str = "old", **options) -> str:
+    return adopt(store, study, run, author="Ada", **options)
+
+
+def rows(store: Store, view: str, columns: str) -> list[tuple]:
+    frame = query.frame(str(store.engine.url.render_as_string(False)), view=view, columns=columns.split())
+    return [tuple(None if value != value else value for value in row) for row in frame.astype(object).values]
+
+
+def test_a_run_is_taken_in_whole(store):
+    assert take(store, adopted()) == "new"
+    assert rows(store, "runs", "experiment run label seed program state step directory") == [
+        (
+            "old",
+            "old",
+            "old (csv)",
+            0,
+            "adopted",
+            "COMPLETED",
+            4,
+            f"runs/adopted-{of_origin('csv:t.csv#a')[:8]}",
+        )
+    ]
+    assert rows(store, "metrics", "name step value") == [
+        ("loss", 0, 3), ("loss", 1, 2), ("loss", 2, None), ("loss", 3, float("inf")), ("loss", 4, 1),
+    ]  # fmt: skip
+    assert rows(store, "evaluations", "name step value examples_seen flops_total seconds final") == [
+        ("val/top1", 2, 0.25, None, None, None, 0),
+        ("val/top1", 4, 0.5, 400, 4e9, 2.5, 1),
+    ]
+    columns = "actual_hours learner_flops total_flops actual_flops"
+    assert rows(store, "costs", columns) == [(1, 4e9, 4e9, 4e9)]
+    assert rows(store, "attempts", "executor handle host device code_commit") == [
+        ("adopted", "/data/t.csv", "far", "8 × TPU", "abc")
+    ]
+    assert not rows(store, "goodput", "run")
+    subject = Subject(fingerprint=ITS)
+    assert list(tags(store, subject)) == ["a-tag-with-more"]
+    assert [(note.text, note.author) for note in notes(store, subject)] == [("Two\nlines.", "Ada")]
+
+
+def test_again_it_is_the_same(store):
+    take(store, adopted())
+    add_note(store, Subject(fingerprint=ITS), "Mine.", "Bea")
+    before = [rows(store, view, "*") for view in ("runs", "attempts", "metrics", "evaluations", "notes")]
+    assert take(store, adopted()) == "same"
+    assert [
+        rows(store, view, "*") for view in ("runs", "attempts", "metrics", "evaluations", "notes")
+    ] == before
+
+
+def test_what_has_changed_is_replaced_whole(store):
+    take(store, adopted())
+    add_note(store, Subject(fingerprint=ITS), "Mine.", "Bea")
+    shorter = adopted(metrics={"other": (np.array([1]), np.array([7.0]))}, scores=[], tags=["b"], note="New.")
+    assert take(store, shorter) == "changed"
+    assert rows(store, "metrics", "name step value") == [("other", 1, 7)]
+    assert not rows(store, "evaluations", "name") and rows(store, "costs", "learner_flops") == [(None,)]
+    subject = Subject(fingerprint=ITS)
+    assert [note.text for note in notes(store, subject)] == ["Two\nlines.", "Mine.", "New."]
+    assert take(store, shorter) == "same"
+
+
+def test_a_label_can_change(store):
+    take(store, adopted())
+    assert take(store, adopted(name="new", label="new (csv)")) == "changed"
+    assert rows(store, "runs", "run label") == [("new", "new (csv)")]
+
+
+def test_a_run_can_be_in_several_studies(store):
+    take(store, adopted())
+    assert take(store, adopted(), "other") == "changed"
+    assert sorted(rows(store, "runs", "experiment label")) == [("old", "old (csv)"), ("other", "old (csv)")]
+    assert len(rows(store, "metrics", "value")) == 10
+
+
+def test_another_file_of_the_same_name_is_no_change(store):
+    take(store, adopted())
+    other = adopted(path="/elsewhere/t.csv", config={"adopted_from": "csv:t.csv#a", "lr": 1})
+    with pytest.raises(UserError, match=r"was adopted from /data/t.csv, .* --source NAME"):
+        take(store, other)
+    assert json.loads(rows(store, "runs", "config")[0][0])["lr"] == 0.5
+    assert take(store, adopted(path="/elsewhere/t.csv")) == "same"
+    assert take(store, other, moved=True) == "changed"
+    assert take(store, replace(other, seed=1)) == "changed"
+
+
+def test_a_study_of_adopted_runs_says_which_they_are(store):
+    take(store, adopted(), goal="max")
+    take(store, adopted("csv:t.csv#b", name="other", label="other (csv)"), goal="min")
+    assert store.spec("old") == {
+        "name": "old", "adopted": ["old", "other"], "metrics": {"val/top1": {"goal": "max"}},
+    }  # fmt: skip
+
+
+def test_own_runs_come_first_and_adopted_ones_stay(store):
+    plan = plans.plan(plans.run("joint"), plans.run("uniform", config={"steps": 2}))
+    store.record(plan)
+    spec = store.spec("toy")
+    take(store, adopted(), "toy", goal="max")
+    assert store.spec("toy") == spec
+    more = plans.plan(*plan.runs, plans.run("third", config={"steps": 3}))
+    store.record(more)
+    assert rows(store, "runs", "run position") == [("joint", 0), ("uniform", 1), ("third", 2), ("old", 3)]
+    assert len(store.members("toy")) == 3
+    store.record(plans.plan(plan.runs[0]))
+    assert [run for (run,) in rows(store, "runs", "run")] == ["joint", "old"]
+
+
+def test_a_spec_cannot_take_the_name_of_an_adopted_run(store):
+    take(store, adopted(), "toy")
+    with pytest.raises(UserError, match="'old' is the name of an adopted run"):
+        store.record(plans.plan(plans.run("old")))
+    assert [run for (run,) in rows(store, "runs", "run")] == ["old"]
+
+
+def test_what_is_known_of_a_study(store):
+    assert known(store, "toy") == known(store, "none")
+    store.record(plans.plan(plans.run("joint", point={"a": 1})))
+    take(store, adopted(), "toy")
+    take(store, adopted("csv:t.csv#b", seed=4), "elsewhere")
+    its, other = ITS, of_origin("csv:t.csv#b")
+    found = known(store, "toy")
+    assert found.exists and set(found.own) == {"joint", "joint a=1"}
+    assert found.places == {("old (csv)", 0): its} and found.seeds == {its: 0, other: 4}
+    assert set(found.evaluations) == {"val/top1"}
+
+
+def test_nothing_is_adopted_into_a_union(store):
+    part = {"name": "part", "runs": {"any": {}}}
+    store.record(plans.plan(plans.run("part/joint"), name="all", runs=None, studies={"part": part}))
+    with pytest.raises(UserError, match="all is a union: adopt into one of its studies"):
+        known(store, "all")
+
+
+def test_a_retraction_ends_when_a_run_is_adopted_anew(store):
+    take(store, adopted())
+    retract(store, ITS, "wrong", "Ada")
+    assert take(store, adopted()) == "same" and len(retracted(store)) == 1
+    take(store, adopted(note="mended"))
+    assert not retracted(store)
+
+
+def test_half_a_run_is_never_there(store, monkeypatch):
+    from jestlab.platform.store import adoption
+
+    take(store, adopted())
+    monkeypatch.setattr(adoption, "_enter", lambda *_: 1 / 0)
+    for run in (adopted(note="changed", metrics={}), adopted("csv:t.csv#b")):
+        with pytest.raises(ZeroDivisionError):
+            take(store, run)
+    assert len(rows(store, "runs", "run")) == 1 and len(rows(store, "metrics", "value")) == 5
+
+
+def test_tables_show_them_beside_own_runs(store, tmp_path):
+    store.record(plan := plans.plan(plans.run("joint", config={"steps": 3})))
+    attempt = plans.begun(store, plan.runs[0], tmp_path)
+    attempt.evaluation(3, 30, 3e6, {"val/top1": 0.75})
+    attempt.complete()
+    take(store, adopted(), "toy")
+    url = str(store.engine.url.render_as_string(False))
+    assert frames.read(url, "toy").labels == ["joint", "old (csv)"]
+
+
+@plans.ON_SQLITE
+def test_a_store_with_adopted_runs_is_sound(store, tmp_path):
+    take(store, adopted())
+    assert check(str(store.engine.url), tmp_path) == []
+
+
+def test_the_analysis_knows_the_program_by_the_same_name():
+    assert soundness.ADOPTED == PROGRAM
