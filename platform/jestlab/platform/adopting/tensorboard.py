@@ -47,6 +47,9 @@ def read(path: Path, damaged: Damaged = refuse, source: str | None = None) -> It
     folders = _event_folders(path)
     if not folders:
         raise UserError(f"{path}: no event files of TensorBoard (events.out.tfevents.…) below it")
+    # NOTE: it imports tensorboardX without PyTorch, so it has to be imported before anything of tensorboardX.
+    import jestlab.models.training.events  # noqa: F401
+
     inner = defaultdict[Path, list[Path]](list)
     for folder in folders:
         if _belongs_to_parent(folder, folders):

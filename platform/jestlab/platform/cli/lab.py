@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import asdict
 from datetime import timedelta
@@ -16,6 +17,7 @@ from jestlab.platform.cli.help import Verbs
 from jestlab.platform.cli.naming import existing_store
 from jestlab.platform.cli.options import FILE, examples, json_option, lab_options
 from jestlab.platform.cli.output import counted, print_json, say, show, table
+from jestlab.platform.cli.progress import counting
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab import gc
 from jestlab.platform.lab.doctor import Level, examine
@@ -28,6 +30,9 @@ from jestlab.platform.store.backup import back_up
 from jestlab.platform.store.backup import restore as restore_backup
 from jestlab.platform.store.store import Store
 from jestlab.platform.terminal import styled
+
+FORMATS = ("mlflow", "parquet", "tensorboard")
+"""Those of `jestlab.platform.formats`, which is imported when one is asked for."""
 
 _archive = click.argument("archive", type=FILE)
 
@@ -218,23 +223,44 @@ def doctor_command(jax: bool, as_json: bool, lab: Lab) -> None:
     epilog=examples(
         "export lab.tar.zst",
         "export quickstart.tar.gz quickstart --with-checkpoints",
+        "export mlruns quickstart --format mlflow",
         "import quickstart.tar.gz --root /other/lab",
     ),
 )
-@_archive
+@click.argument("out", type=click.Path(path_type=Path))
 @click.argument("experiments", nargs=-1, metavar="[EXPERIMENT]...")
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(("archive", *FORMATS)),
+    default="archive",
+    show_default=True,
+    help="An archive, which `jestlab import` reads, or a folder for another tool.",
+)
 @click.option("--with-checkpoints", is_flag=True, help="Include all files of completed runs, not only logs.")
 @json_option()
 @lab_options
 def export_command(
-    archive: Path, experiments: tuple[str, ...], with_checkpoints: bool, as_json: bool, lab: Lab
+    out: Path, experiments: tuple[str, ...], kind: str, with_checkpoints: bool, as_json: bool, lab: Lab
 ) -> None:
-    """Write the results, logs and reports of EXPERIMENTs to ARCHIVE (.tar.zst or .tar.gz).
+    """Write the results, logs and reports of EXPERIMENTs to OUT, an archive (.tar.zst or .tar.gz).
 
     Without EXPERIMENT, export the whole lab, published results included.
 
     Without checkpoints, runs that need the weights of others cannot be launched from the imported archive.
+
+    With another format, OUT is a new folder with configs, metrics, scores, tags and notes, and no files of
+    runs: a file store of MLflow; three tables in Parquet, `runs`, `metrics` and `evaluations`; or event files
+    of TensorBoard, a folder for each run.
     """
+    if kind != "archive":
+        if with_checkpoints:
+            raise click.UsageError(f"--with-checkpoints: only an archive holds files of runs, {kind} none")
+        _hand_on(kind, out, experiments, as_json, lab)
+        return
+    archive = out
+    if archive.is_dir():
+        raise UserError(f"{archive} is a folder: name an archive, .tar.zst or .tar.gz, or give a --format")
     lab.on_this_machine("export")
     written = write(lab, existing_store(lab), archive, experiments, with_checkpoints)
     if as_json:
@@ -243,6 +269,33 @@ def export_command(
         held = f"{counted(len(written.experiments), 'experiment')}, {counted(written.runs, 'run')}"
         size = f"{counted(written.files, 'file')}, {archive.stat().st_size / 1e6:.1f} MB"
         say(f"{archive}: {held}, {size}")
+
+
+def _hand_on(kind: str, folder: Path, experiments: tuple[str, ...], as_json: bool, lab: Lab) -> None:
+    """Write results in the format of another tool."""
+    from jestlab.platform.formats import results
+    from jestlab.platform.formats.kinds import write as write_in
+
+    store = existing_store(lab)
+    total = results.count(store, experiments)
+    with counting(f"writing {counted(total, 'run')}", total) as advance:
+
+        def counted_off() -> Iterator[results.Result]:
+            for result in results.read(store, experiments):
+                yield result
+                advance(1)
+
+        write_in(kind, counted_off(), folder)
+    data = {"folder": str(folder), "format": kind, "runs": total}
+    viewer = _VIEWERS[kind].format(folder=shlex.quote(str(folder)))
+    show(as_json, data, f"{folder}: {counted(total, 'run')}; to look at them: {viewer}")
+
+
+_VIEWERS = {
+    "mlflow": "MLFLOW_ALLOW_FILE_STORE=true mlflow ui --backend-store-uri {folder}",
+    "parquet": "pandas, DuckDB and the like",
+    "tensorboard": "tensorboard --logdir {folder}",
+}
 
 
 @click.command(

@@ -1,0 +1,36 @@
+"""A recorded study in a store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.platform.formats import recorded
+
+from jestlab.platform.store.store import Store
+
+
+@pytest.fixture
+def store(store_url: str) -> Iterator[Store]:
+    """The store on each kind of database."""
+    store = Store.open(store_url)
+    recorded.record(store)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def sqlite_store(sqlite_url: str) -> Iterator[Store]:
+    """The store, for tests of what is written."""
+    store = Store.open(sqlite_url)
+    recorded.record(store)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    """Folder to write to, with nothing beside it."""
+    (tmp_path / "place").mkdir()
+    return tmp_path / "place" / "out"

@@ -1,0 +1,264 @@
+"""Results as a file store of MLflow: our own reader reads it whole, and so does MLflow."""
+
+from __future__ import annotations
+
+import json
+import os
+import posixpath
+import re
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.platform.formats import read_by_mlflow, recorded
+from tests.platform.formats.recorded import HOSTILE, JOINT, LABEL, as_text, only, result
+
+from jestlab.analysis.configs import flat
+from jestlab.platform.adopting import mlflow as reader
+from jestlab.platform.adopting.found import FoundRun
+from jestlab.platform.formats import kinds, results
+from jestlab.platform.formats.results import Result, Scored
+from jestlab.platform.store.records import RunState
+
+T = TypeVar("T")
+
+
+def written(out: Path, *runs: Result) -> dict[str, FoundRun]:
+    """Write runs and read them back, by name."""
+    kinds.write("mlflow", runs, out)
+    return {run.name: run for run in reader.read(out)}
+
+
+def curves(run: FoundRun) -> recorded.Curves:
+    return as_text({name: (curve.steps, curve.values) for name, curve in run.metrics.items()})
+
+
+def tags(run: FoundRun) -> dict[str, str]:
+    return dict(tag.partition("=")[::2] for tag in run.tags)
+
+
+def originals(keys: str, kind: str, values: Mapping[str, T]) -> dict[str, T]:
+    """Values by the keys that they had in the store, as the tag jestlab.keys tells."""
+    changed = json.loads(keys)[kind]
+    return {changed.get(key, key): value for key, value in values.items()}
+
+
+def by_mlflow(folder: Path) -> Any:
+    """What the real MLflow reads."""
+    python = os.environ.get("JESTLAB_PEERS")
+    if not python:
+        pytest.skip("JESTLAB_PEERS is not set: it names a Python that has mlflow")
+    environment = os.environ | {"MLFLOW_ALLOW_FILE_STORE": "true", "MLFLOW_DISABLE_TELEMETRY": "true"}
+    # What this project imports from is not for another interpreter.
+    environment.pop("PYTHONPATH", None)
+    command = [python, "-P", read_by_mlflow.__file__, str(folder)]
+    done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, cwd=folder.parent)
+    return json.loads(done.stdout)
+
+
+TITLES = {f"{LABEL}/0", f"{LABEL}/1", "baseline/0", "broken/0", "waiting/0"}
+
+CHANGED: dict[str, dict[str, str]] = {
+    "params": {},
+    "metrics": {"loss_": "loss"},
+    "tags": {"good_yes": "good=yes"},
+}
+CURVES = {"loss_" if name == "loss" else name: points for name, points in recorded.CURVES.items()}
+TAGS = {
+    "good_yes": "true", "keep": "true", "jestlab.label": LABEL, "jestlab.seed": "0",
+    "jestlab.fingerprint": JOINT.fingerprint, "jestlab.program": JOINT.program, "jestlab.state": "COMPLETED",
+}  # fmt: skip
+
+
+def test_a_study_is_read_back_whole(sqlite_store, out):
+    stored = {one.title: one for one in results.read(sqlite_store, ["toy"])}
+    runs = written(out, *stored.values())
+    assert set(runs) == set(stored) == TITLES
+    joint = runs[f"{LABEL}/0"]
+    assert (joint.group, joint.state, joint.git_commit) == ("toy", "COMPLETED", None)
+    assert joint.config == JOINT.config
+    assert curves(joint) == CURVES
+    found = tags(joint)
+    assert json.loads(found.pop("jestlab.keys")) == CHANGED
+    assert found == TAGS
+    assert joint.notes == "First λ.\n\nSecond:\ntwo lines."
+    for ours, theirs in ((stored[joint.name].began, joint.began), (stored[joint.name].ended, joint.ended)):
+        assert ours is not None and theirs is not None
+        assert timedelta(0) <= ours - theirs < timedelta(milliseconds=1)
+    baseline = runs["baseline/0"]
+    assert (baseline.config, curves(baseline)) == (joint.config, CURVES)
+    assert baseline.origin != joint.origin
+
+    assert curves(runs[f"{LABEL}/1"]) == {"loss": [(1, "-inf")]}
+    assert runs[f"{LABEL}/1"].config == {**JOINT.config, "seed": 1}
+    broken = runs["broken/0"]
+    assert (broken.state, broken.metrics, broken.config) == ("FAILED", {}, {"steps": 3})
+    assert tags(broken)["jestlab.reason"] == "ValueError: no"
+    waiting = runs["waiting/0"]
+    assert (waiting.state, waiting.began, waiting.ended) == ("RUNNING", None, None)
+    assert tags(waiting)["jestlab.state"] == "PENDING"
+    assert only(out.parent, out)
+
+
+def test_the_same_run_has_the_same_id_at_every_export(sqlite_store, out):
+    exports = []
+    for name in ("first", "second"):
+        kinds.write("mlflow", results.read(sqlite_store, []), out / name)
+        exports.append({run.origin for run in reader.read(out / name)})
+    assert exports[0] == exports[1]
+    assert len(exports[0]) == 6
+
+
+def test_what_a_run_has_little_of(out):
+    runs = written(
+        out,
+        result("a", commit="theirs", question="", tags=["only"]),
+        result("b", config={}, began=None, ended=None, commit=None),
+        result("c", config={"text": "x" * 7000, "list": ["y" * 7000]}, experiment="another"),
+    )
+    assert runs["a/0"].git_commit == "theirs" and tags(runs["a/0"])["only"] == "true"
+    assert (runs["b/0"].config, runs["b/0"].began, runs["b/0"].seconds) == ({}, None, None)
+    assert "jestlab.keys" not in tags(runs["a/0"]) | tags(runs["b/0"])
+    assert {len(text) for text in runs["c/0"].config.values()} == {6000}  # as long as MLflow allows
+    assert [runs[name].group for name in ("a/0", "b/0", "c/0")] == ["toy", "toy", "another"]
+    told = {yaml.safe_load(file.read_text())["name"]: file.parent for file in out.glob("*/meta.yaml")}
+    assert set(told) == {"toy", "another"}
+    assert (told["another"] / "tags" / "mlflow.note.content").read_text() == "Does it run?"
+    assert not (told["toy"] / "tags").exists()  # the first run of it had no question
+
+
+@pytest.mark.parametrize(
+    ("state", "status"),
+    [
+        (RunState.COMPLETED, 3),
+        (RunState.FAILED, 4),
+        (RunState.CANCELLED, 5),
+        (RunState.PREEMPTED, 5),
+        (RunState.SKIPPED, 5),
+        (RunState.RUNNING, 1),
+        (RunState.PENDING, 2),
+        (RunState.BLOCKED, 2),
+    ],
+)
+def test_states(out, state, status):
+    written(out, result(state=state))
+    (file,) = out.glob("*/*/meta.yaml")
+    assert yaml.safe_load(file.read_text())["status"] == status
+
+
+@pytest.mark.parametrize(
+    ("names", "files"),
+    [
+        (["loss", "loss/train"], ["loss_", "loss/train"]),
+        (["a", "a/b", "a/b/c", "a_", "a/b_"], ["a_", "a/b_", "a/b/c", "a__", "a/b__"]),
+        (["a@b", "a#b", "a_b"], ["a_b_2", "a_b_", "a_b"]),
+        (["a?/x", "a!", "a_"], ["a_/x", "a__2", "a__"]),
+        (["./a/b", "a/b", "a//b", "b/../a/b"], ["a/b_", "a/b", "a/b_2", "b/a/b"]),
+        (["x" * 300, "x" * 301], ["x" * 240, "x" * 240 + "_"]),
+        (["λ" * 300, "aλ" * 200], ["λ" * 120, "aλ" * 80]),
+    ],
+)
+def test_keys_that_would_be_the_same_file(out, names, files):
+    (run,) = written(out, result(metrics={name: [float(i)] for i, name in enumerate(names)})).values()
+    assert {name: curve.values[0] for name, curve in run.metrics.items()} == dict(
+        zip(files, range(9), strict=False)
+    )
+    changed = {new: old for new, old in zip(files, names, strict=True) if new != old}
+    assert json.loads(tags(run)["jestlab.keys"])["metrics"] == changed
+
+
+def hostile() -> Result:
+    """A run with every hostile name as metric, score, key of the config, and tag."""
+    values = {name: float(number) for number, name in enumerate(HOSTILE)}
+    return result(
+        metrics={name: [value] for name, value in values.items()},
+        scores=[Scored(name, "m", 0, value, None, None, None) for name, value in values.items()],
+        config=values,
+        tags=HOSTILE,
+    )
+
+
+def test_hostile_keys(out):
+    (run,) = written(out, one := hostile()).values()
+    keys = tags(run)["jestlab.keys"]
+    last = {name: curve.values[0] for name, curve in run.metrics.items()}
+    assert originals(keys, "metrics", last) == {name: values[0] for name, (_, values) in one.curves().items()}
+    assert originals(keys, "params", flat(run.config)) == one.config
+    assert set(HOSTILE) <= set(originals(keys, "tags", tags(run)))
+    assert only(out.parent, out)
+
+
+def test_hostile_labels_and_experiments(out):
+    made = [result(name) for name in HOSTILE] + [result("its", experiment=name) for name in HOSTILE]
+    kinds.write("mlflow", made, out)
+    runs = list(reader.read(out))
+    assert sorted(run.name for run in runs) == sorted(one.title for one in made)
+    assert {run.group for run in runs} - {"toy"} == {name or None for name in HOSTILE}
+    assert all(re.fullmatch(r"mlflow:\d{18}/[0-9a-f]{32}", run.origin) for run in runs)
+    assert only(out.parent, out)
+
+
+@given(st.sets(st.text("ab./_@\\ λ", max_size=7).filter(recorded.is_harmless), max_size=8))
+@settings(max_examples=60, deadline=None)
+def test_no_key_is_lost_and_none_leads_out(names):
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "out")
+        values = {name: float(number) for number, name in enumerate(sorted(names))}
+        (run,) = written(out, result(metrics={name: [value] for name, value in values.items()})).values()
+        found = {name: curve.values[0] for name, curve in run.metrics.items()}
+        keys = tags(run).get("jestlab.keys", '{"metrics": {}}')
+        assert originals(keys, "metrics", found) == values
+        assert only(Path(folder), out)
+        # What MLflow takes.
+        for name in found:
+            assert re.fullmatch(r"[/\w.\- :]+", name) and posixpath.normpath(name) == name
+            assert not name.startswith(("..", "/")) and name != "."
+
+
+@pytest.mark.process
+def test_mlflow_reads_a_study_whole(sqlite_store, out):
+    kinds.write("mlflow", results.read(sqlite_store, []), out)
+    runs = by_mlflow(out)
+    assert sorted((run["experiment"], run["name"]) for run in runs) == sorted(
+        [("other", "broken/0"), *(("toy", title) for title in TITLES)]
+    )
+    found = {run["name"]: run for run in runs if run["experiment"] == "toy"}
+    joint = found[f"{LABEL}/0"]
+    assert joint["about"] == {"mlflow.note.content": "Does it run?"}
+    assert joint["params"] == {
+        "steps": "20", "lr": "0.1", "flip": "True", "warmup": "None", "optimizer": "adam λ", "empty": "{}",
+        "model.width": "64", "model.layers": '[1, "two", null]', "model.head.bias": "False", "ratio": "0.5",
+    }  # fmt: skip
+    assert {name: [tuple(point) for point in points] for name, points in joint["metrics"].items()} == CURVES
+    assert joint["last"] == {name: points[-1][1] for name, points in CURVES.items()}
+    own = {key: text for key, text in joint["tags"].items() if not key.startswith("mlflow.")}
+    assert json.loads(own.pop("jestlab.keys")) == CHANGED
+    assert own == TAGS
+    assert joint["tags"]["mlflow.note.content"] == "First λ.\n\nSecond:\ntwo lines."
+    assert {name: run["status"] for name, run in found.items()} == {
+        **dict.fromkeys(TITLES, "FINISHED"), "broken/0": "FAILED", "waiting/0": "SCHEDULED",
+    }  # fmt: skip
+    assert 0 < joint["times"][0] <= joint["times"][1]
+    assert found["waiting/0"]["times"] == [0, None]
+
+
+@pytest.mark.process
+def test_mlflow_reads_hostile_names(out):
+    one = hostile()
+    kinds.write("mlflow", [one, *(result(name, experiment="others") for name in HOSTILE)], out)
+    runs = by_mlflow(out)
+    assert len(runs) == 1 + len(HOSTILE)
+    (found,) = (run for run in runs if run["experiment"] == "toy")
+    keys = found["tags"]["jestlab.keys"]
+    assert set(originals(keys, "metrics", found["metrics"])) == set(one.curves())
+    assert originals(keys, "params", found["params"]) == {
+        key: str(value) for key, value in one.config.items()
+    }
+    assert set(HOSTILE) <= set(originals(keys, "tags", found["tags"]))
