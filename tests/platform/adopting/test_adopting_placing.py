@@ -55,6 +55,13 @@ def test_labels_are_written_by_a_template(template, label):
     assert placed(found(group="pilot"), label=template).name == label
 
 
+def test_tags_with_values_can_be_named():
+    run = found(tags=("plain", "team=a=b", "jestlab.seed=7", "odd=x"))
+    assert placed(run, label="{team} {name}", seed="jestlab.seed").label == "a=b one (wandb)"
+    assert placed(run, seed="jestlab.seed").seed == 7
+    assert placed(run, seed="odd").seed == placed(run, seed="plain").seed == 0
+
+
 def test_a_key_with_dots_is_a_key():
     assert placed(found(config={"a.b": "c"}), label="{a.b}").name == "c"
 

@@ -36,9 +36,9 @@ class Rules:
     """How runs are placed.
 
     Attributes:
-        label: With `{name}`, `{group}` or a key of the config in braces, for what differs among runs. Runs of
-            one label are replicates of each other.
-        seed: Key of the config that holds the seed; runs without one are numbered.
+        label: With `{name}`, `{group}`, or a key of the config or of a tag in braces, for what differs among
+            runs. Runs of one label are replicates of each other.
+        seed: Key of the config, or of a tag, that holds the seed; runs without one are numbered.
         scores: Each a name `dataset/metric` and the metric of the run that it is, or a pattern of metrics
             which are scores by their own names.
         examples: Where the examples seen by a step are found; None: unknown.
@@ -126,7 +126,7 @@ class Placing:
         )
 
     def _label(self, run: FoundRun) -> str:
-        values = {"name": run.name, "group": run.group or run.name}
+        values = {**_tags(run), "name": run.name, "group": run.group or run.name}
 
         def text(found: re.Match[str]) -> str:
             key = found[1]
@@ -146,6 +146,8 @@ class Placing:
         """Return the seed of a run: the one that it has in the store, its own, or the first that is free."""
         asked = [self._known.seeds.get(fingerprint)]
         own = number_of(run.config, self._rules.seed)
+        if own is None and (tag := _tags(run).get(self._rules.seed, "")).isdecimal():
+            own = int(tag)
         if own is not None and 0 <= own < 2**32 and own == int(own):
             asked.insert(0, int(own))
         for seed in asked:
@@ -228,6 +230,11 @@ def _named(run: FoundRun, effort: Effort) -> AtStep:
         return effort.of(run)
     except UserError as error:
         raise UserError(f"{run.name}: {error}") from None
+
+
+def _tags(run: FoundRun) -> dict[str, str]:
+    """Return the values of those tags that have one, `team=vision`."""
+    return {key: value for key, equals, value in (tag.partition("=") for tag in run.tags) if equals}
 
 
 def _as_stored(metrics: Mapping[str, Curve]) -> Iterator[tuple[str, Curve]]:

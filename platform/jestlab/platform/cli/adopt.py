@@ -60,7 +60,8 @@ Tables, fronts and claims show adopted runs by their labels with the kind of the
     metavar="TEXT",
     default="{name}",
     show_default=True,
-    help="What runs are called: {name}, {group} and keys of the config in braces stand for what they are.",
+    help="What runs are called: {name}, {group}, and keys of the config and of tags in braces stand for what "
+    "they are.",
 )
 @click.option(
     "--score",
