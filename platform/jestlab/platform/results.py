@@ -10,6 +10,7 @@ from jestlab.analysis.costs import SCOPES
 from jestlab.platform.errors import UserError, one_line_errors
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.shown import Page
+from jestlab.platform.words import listed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -305,9 +306,7 @@ def _names(given: str | Sequence[str] | None) -> Sequence[str] | None:
 
 def _split(given: str | Sequence[str] | None) -> Sequence[str] | None:
     """Take names as a list, or separated by commas."""
-    if not isinstance(given, str):
-        return given
-    return [name for part in given.split(",") if (name := part.strip())]
+    return listed(given) if isinstance(given, str) else given
 
 
 def _check_one_of(what: str, value: str | None, known: Sequence[str]) -> None:

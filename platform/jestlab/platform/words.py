@@ -1,4 +1,4 @@
-"""Words that plans, launches and verbs share: counts, places in line, the first of many labels."""
+"""Words that plans, launches and verbs share: counts, places in line, lists, what may be printed."""
 
 from __future__ import annotations
 
@@ -20,3 +20,13 @@ def ordinal(number: int) -> str:
     """Return 1 as 1st, 2 as 2nd, 11 as 11th."""
     last = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number}{last}"
+
+
+def listed(text: str) -> list[str]:
+    """Take apart names that are separated by commas."""
+    return [name for part in text.split(",") if (name := part.strip())]
+
+
+def printable(text: str) -> str:
+    """Replace what a terminal would obey by spaces."""
+    return "".join(character if character.isprintable() else " " for character in text)

@@ -12,6 +12,9 @@ import yaml
 from tensorboardX import SummaryWriter
 from tests.platform.adopting.make_data import DATA
 
+from jestlab.platform.adopting.kinds import READERS
+from jestlab.platform.cli.adopt import KINDS
+
 pytestmark = pytest.mark.usefixtures("forking")
 
 SIGLIP = """model,seed,step,toy/score,examples,flops,note
@@ -59,6 +62,10 @@ def siglip(tmp_path: Path) -> Path:
 def spec(tmp_path: Path) -> Path:
     (tmp_path / "toy.yaml").write_text(yaml.safe_dump(SPEC))
     return tmp_path / "toy.yaml"
+
+
+def test_the_command_knows_every_reader():
+    assert list(KINDS) == list(READERS)
 
 
 def take(root: Path, path: Path, *more: object) -> dict:

@@ -12,9 +12,9 @@ import plans_support as plans
 import pytest
 
 from jestlab.analysis import frames, query, soundness
+from jestlab.platform.adopted import NAME as PROGRAM
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.identity import of_origin
-from jestlab.platform.programs.adopted import NAME as PROGRAM
 from jestlab.platform.store.adoption import AdoptedRun, Score, adopt, known
 from jestlab.platform.store.annotations import Subject, add_note, notes, tags
 from jestlab.platform.store.maintenance import check

@@ -159,3 +159,11 @@ def test_every_way_to_write_postgresql(postgres, prefix):
     assert store is not None
     assert store.experiments() == []
     store.close()
+
+
+def test_a_store_is_opened_without_what_only_specs_need():
+    """Verbs that read results, and workers that begin, do not wait for it."""
+    heavy = {"pydantic", "jax", "pandas"}
+    code = f"import sys, jestlab.platform.store.store; print(sorted({heavy!r} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

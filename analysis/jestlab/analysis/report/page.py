@@ -9,6 +9,7 @@ import io
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib.resources import files
 from typing import Any
 
@@ -212,7 +213,11 @@ def _policy(scripts: Sequence[str]) -> str:
 
 def _json(value: Any) -> str:
     """JSON that is safe in a script element, whatever texts are in it."""
-    text = json.dumps(_finite(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    dumps = partial(json.dumps, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    try:
+        text = dumps(value)
+    except ValueError:  # rare, and to look at every number takes as long as to write it
+        text = dumps(_finite(value))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text

@@ -11,7 +11,7 @@ from jestlab.platform.adopting.found import FoundRun
 
 
 class Reader(Protocol):
-    """Yields the runs at a path. The reader of tables takes more arguments, which have defaults."""
+    """Yields the runs at a path. Readers take more arguments, each its own, which have defaults."""
 
     def __call__(self, path: Path) -> Iterator[FoundRun]:
         """Yield the runs at a path; raise a UserError if it cannot be read."""

@@ -13,13 +13,14 @@ import numpy as np
 
 from jestlab.analysis.configs import flat, lookup
 from jestlab.analysis.names import value_text
+from jestlab.platform.adopted import ORIGIN
 from jestlab.platform.adopting.efforts import AtStep, Effort, number_of
 from jestlab.platform.adopting.found import Curve, FoundRun
 from jestlab.platform.errors import UserError, nearest, shown
 from jestlab.platform.planning.identity import of_origin
-from jestlab.platform.programs.adopted import ORIGIN
 from jestlab.platform.store.adoption import AdoptedRun, Known, Score
 from jestlab.platform.store.records import RunState
+from jestlab.platform.words import printable
 
 _FIELD = re.compile(r"\{([^{}]*)\}")
 _LONGEST_LABEL = 120
@@ -137,13 +138,13 @@ class Placing:
             return value_text(value)
 
         written = _FIELD.sub(text, self._rules.label)
-        label = " ".join("".join(c if c.isprintable() else " " for c in written).split())
+        label = " ".join(printable(written).split())
         if not label:
             raise UserError(f"{run.origin}: its label is empty: give one with --label")
         return label if len(label) <= _LONGEST_LABEL else label[: _LONGEST_LABEL - 1] + "…"
 
     def _seed(self, run: FoundRun, label: str, fingerprint: str) -> int:
-        """Return the seed of a run: the one that it has in the store, its own, or the first that is free."""
+        """Return the seed of a run: its own, else that which it has in the store, else the first free."""
         asked = [self._known.seeds.get(fingerprint)]
         own = number_of(run.config, self._rules.seed)
         if own is None and (tag := _tags(run).get(self._rules.seed, "")).isdecimal():
@@ -166,12 +167,11 @@ class Placing:
         )
         if rules.seconds is None and run.seconds is not None:
             seconds = _at_the_end(last, run.seconds)
-        for name, metric in self._chosen(run.metrics):
+        for name, metric in self._chosen(run.metrics).items():
             dataset, _, measure = name.rpartition("/")
             curve = run.metrics[metric]
-            values = np.where(
-                np.isinf(curve.values), np.nan, curve.values
-            )  # no score can be compared with one
+            # Nothing compares with an infinite score: it counts as none.
+            values = np.where(np.isinf(curve.values), np.nan, curve.values)
             for step, value in zip(curve.steps.tolist(), values.tolist(), strict=True):
                 seen = examples(step)
                 yield Score(
@@ -184,8 +184,10 @@ class Placing:
                     seconds(step),
                 )
 
-    def _chosen(self, metrics: Collection[str]) -> Iterator[tuple[str, str]]:
-        """Yield names of evaluations with the metrics that they are, each name once."""
+    def _chosen(self, metrics: Collection[str]) -> dict[str, str]:
+        """Return the names of evaluations with the metrics that they are."""
+        if not self._rules.scores:
+            return {metric: metric for metric in metrics if metric in self._known.evaluations}
         chosen: dict[str, str] = {}
         for name, pattern in self._rules.scores:
             if name:
@@ -194,9 +196,7 @@ class Placing:
             for metric in metrics:
                 if fnmatchcase(metric, pattern) and (evaluation := _as_evaluation(metric, pattern)):
                     chosen[evaluation] = metric
-        if not self._rules.scores:
-            chosen = {metric: metric for metric in metrics if metric in self._known.evaluations}
-        yield from chosen.items()
+        return chosen
 
 
 def _as_evaluation(metric: str, pattern: str) -> str | None:

@@ -16,6 +16,7 @@ from jestlab.platform.cli.output import Block, counted, few, print_json, printab
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.whoami import person
+from jestlab.platform.words import listed
 
 if TYPE_CHECKING:
     from jestlab.platform.adopting.found import Damaged, FoundRun
@@ -195,12 +196,8 @@ def _options(
         raise click.UsageError(f"--source: runs of {kind} have names of their own, wherever they lie")
     options: dict[str, Any] = {} if source is None else {"source": source}
     if kind in _TABLES:
-        options |= {"run": _columns(run), "config": _columns(config), "step": step or "step"}
+        options |= {"run": listed(run or ""), "config": listed(config or ""), "step": step or "step"}
     return options
-
-
-def _columns(written: str | None) -> tuple[str, ...]:
-    return tuple(part.strip() for part in (written or "").split(",") if part.strip())
 
 
 def _read(kind: str, path: Path, damaged: Damaged, options: dict[str, Any]) -> Iterator[FoundRun]:

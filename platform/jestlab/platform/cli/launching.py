@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from jestlab.platform.adopted import NAME as ADOPTED
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.options import same_lab_options
 from jestlab.platform.cli.outcome import outcome_data, show_outcome
@@ -19,7 +20,6 @@ from jestlab.platform.launch import controller, detached, executors, session
 from jestlab.platform.launch.display import Listener, Passing, display
 from jestlab.platform.launch.options import Options
 from jestlab.platform.launch.session import How, Launched, Rerun
-from jestlab.platform.programs.adopted import NAME as ADOPTED
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.store import leases
 from jestlab.platform.store.records import RunState

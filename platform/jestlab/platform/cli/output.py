@@ -18,6 +18,7 @@ from jestlab.platform.errors import UserError
 from jestlab.platform.terminal import OBEYED, Styled, as_styled, has_styles, width, wrapped
 from jestlab.platform.words import counted as counted
 from jestlab.platform.words import few as few
+from jestlab.platform.words import printable as printable
 
 if TYPE_CHECKING:
     from jestlab.platform.planning.plan import Plan
@@ -127,11 +128,6 @@ def show(as_json: bool, data: Any, text: Block | Iterable[Block]) -> None:
         print_json(data)
     else:
         say(text)
-
-
-def printable(text: str) -> str:
-    """Replace what a terminal would obey by spaces."""
-    return "".join(character if character.isprintable() else " " for character in text)
 
 
 def absent_data(plan: Plan) -> list[str]:

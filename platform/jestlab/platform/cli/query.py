@@ -29,6 +29,7 @@ from jestlab.platform.cli.output import (
 from jestlab.platform.cli.tables import ESSENTIAL, USUAL, Table
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.views import VIEWS
+from jestlab.platform.words import listed
 
 _EPILOG = """\
 Conditions compare columns of the view and config keys with numbers, 'strings', true and false, by = != < <= >
@@ -116,7 +117,7 @@ def query_command(
 
 
 def _names(text: str | None) -> list[str] | None:
-    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+    return None if text is None else listed(text)
 
 
 def _views() -> tuple[list[str], list[tuple[Any, ...]]]:

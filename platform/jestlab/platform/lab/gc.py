@@ -29,10 +29,9 @@ from sqlalchemy import Connection, delete, select
 
 from jestlab.models.config import OwnReader, ShapesBenchmark, ShapesWeb
 from jestlab.models.data.datasets import MADE, benchmark_name, web_name
-from jestlab.platform import programs
+from jestlab.platform import adopted, programs
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.programs import adopted
 from jestlab.platform.store import schema
 from jestlab.platform.store.address import parse_url, sqlite_file
 from jestlab.platform.store.annotations import KEEP

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from jestlab.platform.store.provenance import without_url_credentials
+from jestlab.platform.words import printable
 
 NAME = "log.txt"
 
@@ -48,7 +49,6 @@ def tail(text: str, count: int = 3) -> str:
 
 def one_line(text: str, length: int = 500) -> str:
     """Return text as one printable line: white space single, its middle left out if long."""
-    printable = "".join(character if character.isprintable() else " " for character in text)
-    line = " ".join(printable.split())
+    line = " ".join(printable(text).split())
     half = length // 2
     return line if len(line) <= length else f"{line[:half]} … {line[-half:]}"

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from jestlab.models.extensions import references
-from jestlab.platform.programs import BUILTIN, Config, Program, adopted
+from jestlab.platform import adopted
+from jestlab.platform.programs import BUILTIN, Config, Program
 from jestlab.platform.spec.config_tree import depth_of, run_names, without
 
 

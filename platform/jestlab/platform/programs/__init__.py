@@ -6,8 +6,8 @@ import functools
 from pathlib import Path
 
 from jestlab.models.extensions import references
+from jestlab.platform import adopted
 from jestlab.platform.errors import UserError, nearest
-from jestlab.platform.programs import adopted
 from jestlab.platform.programs.builtin import DIAGNOSE, EMBED, SCORE, TRAIN, WEIGHTS
 from jestlab.platform.programs.command import COMMAND
 from jestlab.platform.programs.program import Config, Contents, Memory, Price, Program, Where

@@ -10,6 +10,7 @@ from jestlab.analysis import query
 from jestlab.platform.errors import StoreUnreachable, UserError, one_line_errors
 from jestlab.platform.serve.labs import Labs
 from jestlab.platform.serve.rendering import rendered
+from jestlab.platform.words import listed
 
 MOST = 500
 """Rows that are shown."""
@@ -22,7 +23,7 @@ def page(labs: Labs, request: Request) -> str:
     """Search by the language of `jestlab query --where`."""
     asked = request.query_params
     where, order = asked.get("where", "").strip(), asked.get("order", "").strip()
-    columns = [name for part in asked.get("columns", "").split(",") if (name := part.strip())]
+    columns = listed(asked.get("columns", ""))
     found: list[dict[str, Any]] = []
     wrong, more = "", False
     names = [*(columns or COLUMNS)]
@@ -31,7 +32,7 @@ def page(labs: Labs, request: Request) -> str:
             for served in labs.among(asked.get("lab")):
                 result = query.select(
                     served.lab.store_url, "runs", where or None, ["fingerprint", *names],
-                    [part.strip() for part in order.split(",") if part.strip()], MOST + 1,
+                    listed(order), MOST + 1,
                 )  # fmt: skip
                 names = result.columns[1:]
                 more |= len(result.rows) > MOST

@@ -346,10 +346,8 @@ def anchor(study: Study, folder: Path, own: Path | None = None) -> Study:
         parts = {name: anchor(part, folder, own).to_dict() for name, part in study.studies.items()}
         _anchor_code(written, folder)
         return _parsed_again(study, written | {STUDIES: parts})
-    for section in (
-        written,
-        *written.get("runs", {}).values(),
-    ):  # first: programs know which other keys are paths
+    # First: programs know which other keys are paths.
+    for section in (written, *written.get("runs", {}).values()):
         if "program" in section:
             section["program"] = references.anchored(section["program"], folder)
     _anchor_code(written, folder)

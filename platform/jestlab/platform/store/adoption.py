@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from sqlalchemy import Connection, delete, func, select, update
 
+from jestlab.platform.adopted import NAME as PROGRAM
 from jestlab.platform.errors import UserError
-from jestlab.platform.programs.adopted import NAME as PROGRAM
 from jestlab.platform.store.annotations import valid_tags
 from jestlab.platform.store.engine import RECORDING, one_at_a_time
 from jestlab.platform.store.records import RunState
+from jestlab.platform.store.spool import as_number
 from jestlab.platform.store.tables import (
     Attempt,
     Cost,
@@ -118,7 +118,7 @@ class AdoptedRun:
         """Return a digest of all that is stored of the run itself, whatever studies it belongs to."""
         found = hashlib.sha256()
         about = [self.seed, self.config, self.state, self.reason, self.began, self.ended, self.host]
-        about += [self.device, self.commit, [*self.tags], self.note, [asdict(score) for score in self.scores]]
+        about += [self.device, self.commit, [*self.tags], self.note, [vars(score) for score in self.scores]]
         found.update(json.dumps(about, sort_keys=True, default=str).encode())
         for name in sorted(self.metrics):
             steps, values = self.metrics[name]
@@ -331,19 +331,15 @@ def _record(connection: Connection, run: AdoptedRun, run_id: int, attempt_id: in
         for start in range(0, len(steps), _BATCH):
             part = slice(start, start + _BATCH)
             points = zip(steps[part].tolist(), values[part].tolist(), strict=True)
-            rows = [of_curve | {"step": step, "value": _number(value)} for step, value in points]
+            rows = [of_curve | {"step": step, "value": as_number(value)} for step, value in points]
             execute_many(connection, insert(connection, Metric), rows)
-    scores = [of_run | asdict(score) | {"value": _number(score.value)} for score in run.scores]
+    scores = [of_run | vars(score) | {"value": as_number(score.value)} for score in run.scores]
     execute_many(connection, insert(connection, Evaluation), scores)
     spent = [(score.step, score.flops_total) for score in run.scores if score.flops_total is not None]
     if spent:  # nobody knows the parts of it: all counts as the learner's
         parts = {"learner": max(spent)[1], "scoring": 0.0, "reference_scoring": 0.0}
         costs = [{"run_id": run_id, "component": name, "flops": flops} for name, flops in parts.items()]
         execute_many(connection, insert(connection, Cost), costs)
-
-
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else value
 
 
 def _annotate(connection: Connection, run_id: int, run: AdoptedRun, author: str) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine, and_, exists, func, inspect, select
 from sqlalchemy.exc import DatabaseError
 
+from jestlab.platform.adopted import NAME as ADOPTED
 from jestlab.platform.errors import StoreUnreachable, UserError
-from jestlab.platform.programs.adopted import NAME as ADOPTED
 from jestlab.platform.store import schema
 from jestlab.platform.store.address import existing_file
 from jestlab.platform.store.backup import back_up

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 
 from sqlalchemy import func, select
 
+from jestlab.platform.adopted import NAME as ADOPTED
 from jestlab.platform.errors import UserError
-from jestlab.platform.programs.adopted import NAME as ADOPTED
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import Experiment, Member, Run, chunks

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from jestlab.analysis.costs import COMPONENTS
+from jestlab.platform.adopted import NAME as ADOPTED
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def _goodput(microseconds: str) -> str:
     ){_FROM_RUN}
     JOIN attempt ON attempt.run_id = run.id
     JOIN timed ON timed.attempt_id = attempt.id
-    WHERE attempt.executor <> 'adopted'"""
+    WHERE attempt.executor <> '{ADOPTED}'"""
 
 
 _FINAL = """CASE WHEN run.state = 'COMPLETED'
