@@ -79,11 +79,14 @@ class PostgresServer:
         """Start it, and wait until it answers."""
         settings = [f"--{name}={value}" for name, value in {**_SETTINGS, "port": self.port}.items()]
         command = [str(self._bin / "postgres"), "-D", str(self._data), *settings]
+        # Not the marks of a lab: the test that happens to start it would end it with its lab's processes.
+        own = {name: value for name, value in os.environ.items() if not name.startswith("JESTLAB_")}
         self._process = subprocess.Popen(
             ["sh", "-c", _GUARDED, "sh", str(self._folder), *command],
             stdin=subprocess.PIPE,
             user=self._user,
             cwd=self._folder,
+            env=own,
             start_new_session=True,  # Ctrl-C is not for the server
         )
         deadline = time.monotonic() + 30
