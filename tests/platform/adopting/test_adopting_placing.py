@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -172,7 +173,7 @@ def test_scores_say_what_training_took():
         },
         seconds=12.5,
     )
-    rules = {
+    rules: dict[str, Any] = {
         "scores": [("", "eval/*")],
         "examples": Effort("seen"),
         "flops": Effort("step * 1e9"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import labs_support as labs
 import pytest
@@ -46,10 +47,11 @@ def said(root: Path, *arguments: object, code: int = 0) -> str:
     return done.stdout + done.stderr
 
 
-def asked(root: Path, *arguments: object, code: int = 0) -> dict:
+def asked(root: Path, *arguments: object, code: int = 0) -> dict[str, Any]:
     done = labs.here("adopt", *arguments, "--json", root=root)
     assert done.returncode == code, done.stderr
-    return json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
 
 
 @pytest.fixture
@@ -68,7 +70,7 @@ def test_the_command_knows_every_reader():
     assert list(KINDS) == list(READERS)
 
 
-def take(root: Path, path: Path, *more: object) -> dict:
+def take(root: Path, path: Path, *more: object) -> dict[str, Any]:
     how = ("--run", "model,seed", "--label", "{model}", "--score", "toy/*")
     return asked(
         root, "csv", path, "--into", "toy", *how, "--examples", "examples", "--flops", "flops", *more

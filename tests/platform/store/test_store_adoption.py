@@ -6,6 +6,7 @@ import json
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 import numpy as np
 import plans_support as plans
@@ -33,7 +34,7 @@ def store(store_url):
 
 def adopted(origin: str = "csv:t.csv#a", **parts) -> AdoptedRun:
     steps = np.arange(5)
-    given = {
+    given: dict[str, Any] = {
         "fingerprint": of_origin(origin),
         "origin": origin,
         "path": "/data/t.csv",
@@ -59,7 +60,7 @@ def take(store: Store, run: AdoptedRun, study: str = "old", **options) -> str:
     return adopt(store, study, run, author="Ada", **options)
 
 
-def rows(store: Store, view: str, columns: str) -> list[tuple]:
+def rows(store: Store, view: str, columns: str) -> list[tuple[Any, ...]]:
     frame = query.frame(str(store.engine.url.render_as_string(False)), view=view, columns=columns.split())
     return [tuple(None if value != value else value for value in row) for row in frame.astype(object).values]
 
