@@ -103,7 +103,7 @@ def rows(count: int) -> Iterator[tuple[type[Base], list[dict[str, Any]]]]:
     yield (
         Metric,
         [
-            {"run_id": n, "name_id": 1, "step": step, "value": 1 / step, "attempt_id": n}
+            {"run_id": n, "name_id": 1, "step": step, "value": 1 / step}
             for n, _, _ in runs
             for step in range(1, STEPS + 1)
         ],

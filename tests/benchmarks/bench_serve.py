@@ -149,9 +149,9 @@ def fill(path: Path, runs: int, points: int, running: int = RUNNING) -> str:
         connection.execute(
             text(
                 "WITH RECURSIVE step(s) AS (SELECT 1 UNION ALL SELECT s + 1 FROM step WHERE s < :last) "
-                "INSERT INTO metric (run_id, name_id, step, value, attempt_id) "
+                "INSERT INTO metric (run_id, name_id, step, value) "
                 "SELECT run.id, metric_name.id, s, CASE WHEN s = :spike THEN 1000.0 ELSE 5.0 / s + "
-                "0.001 * ((s * 7919 + run.id) % 100) END, run.id "
+                "0.001 * ((s * 7919 + run.id) % 100) END "
                 "FROM run CROSS JOIN metric_name CROSS JOIN step"
             ),
             {"last": steps, "spike": SPIKE},
@@ -176,7 +176,7 @@ class Training(threading.Thread):
         while not self.over.wait(1.0):
             self._step += 1
             points = [
-                {"run_id": n, "name_id": i, "step": self._step, "value": 1.0 / n + i, "attempt_id": n}
+                {"run_id": n, "name_id": i, "step": self._step, "value": 1.0 / n + i}
                 for n in range(1, RUNNING + 1)
                 for i in range(1, len(METRICS) + 1)
             ]

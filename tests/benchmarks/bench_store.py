@@ -122,8 +122,8 @@ def many(folder: Path, runs: int = 10_000, metrics: int = 20, steps: int = 50) -
         connection.execute(
             text(
                 "WITH RECURSIVE step(s) AS (SELECT 0 UNION ALL SELECT s + 1 FROM step WHERE s < :last) "
-                "INSERT INTO metric (run_id, name_id, step, value, attempt_id) "
-                "SELECT run.id, metric_name.id, s, s * 0.01, 1 "
+                "INSERT INTO metric (run_id, name_id, step, value) "
+                "SELECT run.id, metric_name.id, s, s * 0.01 "
                 "FROM run CROSS JOIN metric_name CROSS JOIN step"
             ),
             {"last": steps - 1},

@@ -492,7 +492,7 @@ def beats(url, run):
             {"its": run.fingerprint},
         ).one()
         connection.execute(text("UPDATE run SET step = step + 1 WHERE id = :id"), {"id": identity.run_id})
-        metric = {"run_id": identity.run_id, "attempt_id": identity.id, "step": 10_000, "value": 1.0}
+        metric = {"run_id": identity.run_id, "step": 10_000, "value": 1.0}
         name = connection.scalar(text("SELECT id FROM metric_name"))
         connection.execute(insert(rows.Metric).values(**metric, name_id=name))
     engine.dispose()

@@ -86,8 +86,8 @@ def test_the_tables_are_those_of_the_newest_schema():
             made += str(CreateTable(table).compile(dialect=dialect))
             for index in sorted(table.indexes, key=str):
                 made += str(CreateIndex(index).compile(dialect=dialect))
-    assert schema.HEAD == "0009"
-    assert hashlib.sha256(made.encode()).hexdigest()[:16] == "3f5611382e4d6bf6"
+    assert schema.HEAD == "0010"
+    assert hashlib.sha256(made.encode()).hexdigest()[:16] == "87e0dd26949e49a2"
 
 
 def _column(column):
@@ -108,7 +108,8 @@ def _check_constraints(engine: Engine) -> None:
         "UPDATE attempt SET claimed_at = NULL",
         "UPDATE attempt SET run_id = 99",
         "UPDATE attempt SET launcher_id = 99",
-        "UPDATE metric SET attempt_id = 99",
+        "UPDATE evaluation SET attempt_id = 99",
+        "UPDATE metric SET name_id = 99",
         "INSERT INTO note (text, author, created_at) VALUES ('of nothing', 'me', '2024-05-01')",
         "UPDATE published SET position = 1",
         "UPDATE published SET printed = NULL",
@@ -168,7 +169,7 @@ def test_a_process_killed_in_the_middle_of_a_migration_leaves_the_old_store(fill
     Store.open(store_url).close()
 
 
-@pytest.mark.parametrize("revision", ["0003", "0004", "0005"])
+@pytest.mark.parametrize("revision", ["0003", "0004", "0005", "0009"])
 def test_a_store_of_an_older_release_is_upgraded(database_url, revision):
     engine = rows.opened(database_url)
     schema.migrate(engine, revision)
@@ -177,6 +178,7 @@ def test_a_store_of_an_older_release_is_upgraded(database_url, revision):
     schema.migrate(engine, schema.HEAD)
     after = rows.everything(engine)
     engine.dispose()
+    assert {row.pop("attempt_id") for row in before["metric"]} == {2, 5}
     for table, names in rows.added_after(revision).items():
         if names:
             assert {row.pop(name) for row in after[table] for name in names} == {None}

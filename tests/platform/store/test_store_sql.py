@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import plans_support as plans
 import pytest
@@ -13,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
+from jestlab.platform.store.points import Point, write_points
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Evaluation, Metric, upsert
+from jestlab.platform.store.tables import Evaluation, upsert
 
-KEYS = ("run_id", "name_id", "step")
 RUN = plans.run("uniform")
 
 
@@ -33,31 +32,22 @@ def store(store_url: str) -> Iterator[Store]:
     store.close()
 
 
-def row(name: int, step: int, value: float | None, attempt: int = 1) -> dict[str, Any]:
-    return {"run_id": 1, "name_id": name, "step": step, "value": value, "attempt_id": attempt}
-
-
-def put(store: Store, *rows: dict[str, Any]) -> None:
+def put(store: Store, *points: Point, keep: bool = False) -> None:
     with store.writing() as connection:
-        upsert(connection, Metric, rows, KEYS, ("value", "attempt_id"), newest="attempt_id")
+        write_points(connection, 1, points, keep=keep)
 
 
-def kept(store: Store) -> dict[tuple[int, int], tuple[float | None, int]]:
+def kept(store: Store) -> dict[tuple[int, int], float | None]:
     with store.reading() as connection:
-        found = connection.execute(text("SELECT name_id, step, value, attempt_id FROM metric"))
-        return {(name, step): (value, attempt) for name, step, value, attempt in found}
+        found = connection.execute(text("SELECT name_id, step, value FROM metric"))
+        return {(name, step): value for name, step, value in found}
 
 
-def test_rows_are_inserted_and_changed(store):
+def test_points_are_inserted_and_changed(store):
     put(store)
-    put(store, row(1, 1, 0.5), row(2, 1, None), row(1, 2**40, math.inf))
-    put(store, row(1, 1, -math.inf), row(2, 2, 5e-324))
-    assert kept(store) == {
-        (1, 1): (-math.inf, 1),
-        (2, 1): (None, 1),
-        (1, 2**40): (math.inf, 1),
-        (2, 2): (5e-324, 1),
-    }
+    put(store, (1, 1, 0.5), (2, 1, None), (1, 2**40, math.inf))
+    put(store, (1, 1, -math.inf), (2, 2, 5e-324))
+    assert kept(store) == {(1, 1): -math.inf, (2, 1): None, (1, 2**40): math.inf, (2, 2): 5e-324}
 
 
 def test_texts_of_every_kind(store):
@@ -80,14 +70,45 @@ POINTS = st.tuples(st.integers(1, 2), st.integers(0, 3), st.one_of(st.none(), st
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.tuples(st.integers(1, 2), st.lists(POINTS, max_size=6)), max_size=5))
-def test_the_last_write_of_the_latest_attempt_counts(store, batches):
+@given(st.lists(st.tuples(st.booleans(), st.lists(POINTS, max_size=6)), max_size=5))
+def test_the_last_write_counts_unless_what_is_there_is_kept(store, batches):
     with store.writing() as connection:
         connection.execute(text("DELETE FROM metric"))
-    expected: dict[tuple[int, int], tuple[float | None, int]] = {}
-    for attempt, points in batches:
-        put(store, *(row(name, step, value, attempt) for name, step, value in points))
-        for name, step, value in points:
-            if expected.get((name, step), (None, 0))[1] <= attempt:
-                expected[name, step] = (value, attempt)
+    expected: dict[tuple[int, int], float | None] = {}
+    for keep, points in batches:
+        put(store, *points, keep=keep)
+        last = {(name, step): value for name, step, value in points}
+        expected = last | expected if keep else expected | last
     assert kept(store) == expected
+
+
+SCORES = st.tuples(st.sampled_from("ab"), st.integers(0, 3), st.one_of(st.none(), st.floats(allow_nan=False)))
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.integers(1, 2), st.lists(SCORES, max_size=6)), max_size=5))
+def test_the_last_write_of_the_latest_attempt_counts(store, batches):
+    with store.writing() as connection:
+        connection.execute(text("DELETE FROM evaluation"))
+    expected: dict[tuple[str, int], tuple[float | None, int]] = {}
+    for attempt, scores in batches:
+        rows = [
+            {
+                "run_id": 1,
+                "dataset": "d",
+                "metric": metric,
+                "step": step,
+                "value": value,
+                "attempt_id": attempt,
+            }
+            for metric, step, value in scores
+        ]
+        with store.writing() as connection:
+            keys = ("run_id", "dataset", "metric", "step")
+            upsert(connection, Evaluation, rows, keys, ("value", "attempt_id"), newest="attempt_id")
+        for metric, step, value in scores:
+            if expected.get((metric, step), (None, 0))[1] <= attempt:
+                expected[metric, step] = (value, attempt)
+    with store.reading() as connection:
+        found = connection.execute(text("SELECT metric, step, value, attempt_id FROM evaluation"))
+        assert {(metric, step): (value, attempt) for metric, step, value, attempt in found} == expected

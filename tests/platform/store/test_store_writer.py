@@ -480,7 +480,7 @@ def test_a_name_that_no_database_takes_is_an_error_at_once(attempt, name):
 
 @plans.ON_SQLITE
 def test_whatever_goes_wrong_in_writing_fails_the_program_and_not_its_heartbeat(store, attempt, monkeypatch):
-    def refused(*_: object) -> None:
+    def refused(*_: object, late: bool) -> None:
         raise OverflowError("too large for SQL")
 
     attempt.log(1, {"loss": 1.0})

@@ -66,8 +66,8 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     ],
     "metric_name": [{"id": 1, "name": "loss"}, {"id": 2, "name": "examples_seen"}],
     "metric": [
-        {"run_id": run, "name_id": name, "step": step, "value": value, "attempt_id": attempt}
-        for run, attempt in ((1, 2), (2, 5))
+        {"run_id": run, "name_id": name, "step": step, "value": value}
+        for run in (1, 2)
         for name in (1, 2)
         for step, value in ((1, 0.1), (2, None), (3, math.inf))
     ],
@@ -167,20 +167,23 @@ def rows_of(revision: str) -> dict[str, list[dict[str, Any]]]:
         for table, rows in ROWS.items()
         if added.get(table) != ()
     }
+    if revision < "0010":  # points said which attempt had written them
+        for row in found["metric"]:
+            row["attempt_id"] = {1: 2, 2: 5}[row["run_id"]]
     if revision < "0005":  # nothing was unknown then
         for row in found["evaluation"]:
             row |= {name: row[name] or 0 for name in ("examples_seen", "flops_total")}
     return found
 
 
-LATER = "0010"
+LATER = "0011"
 
 _LATER_MIGRATION = '''
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0010"
-down_revision = "0009"
+revision = "0011"
+down_revision = "0010"
 
 
 def upgrade():

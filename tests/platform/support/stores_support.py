@@ -88,9 +88,7 @@ def attempt(
             ) or _first(connection.execute(insert(tables.MetricName).values(name="loss")))
             for step, value in enumerate(loss, start=1):
                 connection.execute(
-                    insert(tables.Metric).values(
-                        run_id=its_run, name_id=name_id, step=step, value=value, attempt_id=attempt_id
-                    )
+                    insert(tables.Metric).values(run_id=its_run, name_id=name_id, step=step, value=value)
                 )
     return attempt_id
 

@@ -284,17 +284,16 @@ def _batched(ids: list[Value]) -> Iterator[list[Value]]:
 
 
 def _curves(connection: Connection, runs: Names) -> Iterator[dict[str, Any]]:
-    """Yield metrics, one line for each run, name and attempt; several for a very long curve."""
+    """Yield metrics, one line for each run and name; several for a very long curve."""
     for few in _batched(list(runs)):
         rows = connection.execute(
-            select(Metric.run_id, MetricName.name, Attempt.number, Metric.step, Metric.value)
+            select(Metric.run_id, MetricName.name, Metric.step, Metric.value)
             .join(MetricName, MetricName.id == Metric.name_id)
-            .join(Attempt, Attempt.id == Metric.attempt_id)
             .where(Metric.run_id.in_(few))
             .order_by(Metric.run_id, Metric.name_id, Metric.step)
         )
-        for (run_id, name, number), curve in itertools.groupby(rows, key=lambda row: tuple(row[:3])):
-            whose = {"run": runs[run_id], "name": name, "attempt": number}
+        for (run_id, name), curve in itertools.groupby(rows, key=lambda row: tuple(row[:2])):
+            whose = {"run": runs[run_id], "name": name}
             while points := list(itertools.islice(curve, _POINTS)):
                 steps, values = zip(*((point.step, encode(point.value)) for point in points), strict=True)
                 yield whose | {"steps": steps, "values": values}

@@ -297,11 +297,7 @@ class _Merge:
                 name, its_points = decode_curve(curve)
                 if name not in names:
                     names[name] = self._new(MetricName, {"name": name})
-                whose = {
-                    "run_id": self._runs[curve["run"]],
-                    "name_id": names[name],
-                    "attempt_id": self._attempt(curve),
-                }
+                whose = {"run_id": self._runs[curve["run"]], "name_id": names[name]}
                 for step, value in its_points:
                     yield whose | {"step": step, "value": value}
 

@@ -15,6 +15,7 @@ from jestlab.platform.adopted import NAME as PROGRAM
 from jestlab.platform.errors import UserError
 from jestlab.platform.store.annotations import valid_tags
 from jestlab.platform.store.engine import RECORDING, one_at_a_time
+from jestlab.platform.store.points import write_points
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.spool import as_number
 from jestlab.platform.store.tables import (
@@ -292,8 +293,8 @@ def _write(connection: Connection, run: AdoptedRun, before: _Before | None, dige
         run_id = int(connection.execute(statement).scalar_one())
     else:
         run_id = before.run_id
-        connection.execute(delete(Attempt).where(Attempt.run_id == run_id))  # and with it what it recorded
-        connection.execute(delete(Cost).where(Cost.run_id == run_id))
+        for table in (Metric, Evaluation, Cost, Attempt):
+            connection.execute(delete(table).where(table.run_id == run_id))
         connection.execute(update(Run).where(Run.id == run_id).values(**values))
     _record(connection, run, run_id, _attempt(connection, run, run_id, before, digest))
     return run_id
@@ -325,14 +326,13 @@ def _record(connection: Connection, run: AdoptedRun, run_id: int, attempt_id: in
     names = [{"name": name} for name in run.metrics]
     execute_many(connection, insert(connection, MetricName).on_conflict_do_nothing(), names)
     ids = dict(connection.execute(select(MetricName.name, MetricName.id)).tuples().all())
-    of_run = {"run_id": run_id, "attempt_id": attempt_id}
     for name, (steps, values) in run.metrics.items():
-        of_curve = of_run | {"name_id": ids[name]}
         for start in range(0, len(steps), _BATCH):
             part = slice(start, start + _BATCH)
             points = zip(steps[part].tolist(), values[part].tolist(), strict=True)
-            rows = [of_curve | {"step": step, "value": as_number(value)} for step, value in points]
-            execute_many(connection, insert(connection, Metric), rows)
+            rows = [(ids[name], step, as_number(value)) for step, value in points]
+            write_points(connection, run_id, rows)
+    of_run = {"run_id": run_id, "attempt_id": attempt_id}
     scores = [of_run | vars(score) | {"value": as_number(score.value)} for score in run.scores]
     execute_many(connection, insert(connection, Evaluation), scores)
     spent = [(score.step, score.flops_total) for score in run.scores if score.flops_total is not None]

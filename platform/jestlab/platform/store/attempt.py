@@ -406,7 +406,7 @@ class Attempt:
                 connection.execute(
                     update(AttemptRow).where(AttemptRow.id == attempt_id).values(**batch.spent)
                 )
-            self._points.write(connection, batch, attempt_id)
+            self._points.write(connection, batch, attempt_id, late=not own)
             if batch.end is not None:
                 self._write_end(connection, batch.end, stop_reason)
         self._stop_reason = stop_reason

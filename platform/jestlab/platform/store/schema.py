@@ -11,7 +11,7 @@ from jestlab.platform.store.address import shown_url
 from jestlab.platform.store.engine import migrating, reading
 from jestlab.platform.store.views import VIEWS
 
-HEAD = "0009"
+HEAD = "0010"
 """The newest migration: what this code reads and writes. Revisions are numbered, so that they compare."""
 
 MIGRATIONS = (Path(__file__).parent / "migrations",)

@@ -18,7 +18,8 @@ from typing import Any
 from sqlalchemy import Connection, select, update
 
 from jestlab.platform.digests import size_and_digest
-from jestlab.platform.store.tables import Artifact, Evaluation, Metric, MetricName, Run, insert, now, upsert
+from jestlab.platform.store.points import write_points
+from jestlab.platform.store.tables import Artifact, Evaluation, MetricName, Run, insert, now, upsert
 
 PREFIX = "spool-"
 """Of the names of its files."""
@@ -218,7 +219,6 @@ def _batch(kept: dict[str, Any]) -> Batch:
 
 # ---- rows
 
-_OF_POINT = ("run_id", "name_id", "step")
 _OF_SCORE = ("run_id", "dataset", "metric", "step")
 
 
@@ -230,13 +230,20 @@ class Points:
         self._run_id = run_id
         self._names: dict[str, int] = {}
 
-    def write(self, connection: Connection, batch: Batch, attempt_id: int) -> None:
-        """Write a batch, except its end, inside a write transaction."""
+    def write(self, connection: Connection, batch: Batch, attempt_id: int, *, late: bool) -> None:
+        """Write a batch, except its end, inside a write transaction.
+
+        Args:
+            connection: In a write transaction.
+            batch: What was recorded.
+            attempt_id: By which attempt.
+            late: Whether a later attempt may have written since.
+        """
         whose = {"run_id": self._run_id, "attempt_id": attempt_id}
         if batch.points:
             names = self._ids(connection, {name for _, name, _ in batch.points})
-            points = [whose | {"name_id": names[n], "step": step, "value": v} for step, n, v in batch.points]
-            upsert(connection, Metric, points, _OF_POINT, ("value", "attempt_id"), newest="attempt_id")
+            points = [(names[name], step, value) for step, name, value in batch.points]
+            write_points(connection, self._run_id, points, keep=late)
         scores = [whose | score for score in batch.scores]
         changed = ("value", "examples_seen", "flops_total", "seconds", "attempt_id")
         upsert(connection, Evaluation, scores, _OF_SCORE, changed, newest="attempt_id")

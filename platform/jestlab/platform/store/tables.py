@@ -233,7 +233,6 @@ class Metric(Base):
     name_id: Mapped[int] = mapped_column(ForeignKey("metric_name.id"), primary_key=True)
     step: Mapped[int] = mapped_column(_STEP, primary_key=True)
     value: Mapped[float | None]
-    attempt_id: Mapped[int] = mapped_column(ForeignKey("attempt.id", ondelete="CASCADE"))
 
 
 class Evaluation(Base):
