@@ -66,6 +66,7 @@ def ours(folder: Path, runs: int, metrics: int, steps: int) -> dict[str, Any]:
             attempt.log(step, {name: (number * 7 + i + step) % 101 / 100 for i, name in enumerate(names)})
         attempt.complete()
     bulk = time.perf_counter() - start
+    store.close_whole()
     grown = size(path) - before
     single = plans.run("single", config={"steps": -1})
     store.record(plans.plan(single, name="single"))

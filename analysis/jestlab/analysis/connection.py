@@ -7,6 +7,7 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -53,8 +54,6 @@ def connect(store: str | Connection) -> Iterator[Connection]:
         said = " ".join(str(error.orig).split())
         remedy = " (if an older build has made it: run jestlab db upgrade)" if _OLDER.search(said) else ""
         raise ValueError(f"cannot read results from {address.shown(url)}: {said}{remedy}") from error
-    finally:
-        engine.dispose()
 
 
 def shown(url: str) -> str:
@@ -62,16 +61,25 @@ def shown(url: str) -> str:
     return address.shown(address.parse(url))
 
 
+# Engines are kept, since making one takes as long as a small query. They hold no connections.
+
+
 def _sqlite(url: URL) -> Engine:
+    path = Path(url.database or "").absolute()
+    if not path.is_file():
+        raise FileNotFoundError(f"no store at {url.database}: launch a study first, or name another lab")
+    return _of_file(path)
+
+
+@lru_cache(maxsize=16)
+def _of_file(path: Path) -> Engine:
     from sqlalchemy import create_engine
     from sqlalchemy.pool import NullPool
 
-    path = Path(url.database or "")
-    if not path.is_file():
-        raise FileNotFoundError(f"no store at {path}: launch a study first, or name another lab")
     return create_engine("sqlite://", creator=lambda: _open_sqlite(path), poolclass=NullPool)
 
 
+@lru_cache(maxsize=16)
 def _server(url: URL) -> Engine:
     """On PostgreSQL a transaction sees one moment and cannot write."""
     from sqlalchemy import create_engine

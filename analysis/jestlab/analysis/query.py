@@ -19,6 +19,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,11 +59,19 @@ class Result:
         """Convert the rows to a pandas frame."""
         import pandas as pd
 
-        frame = pd.DataFrame.from_records(self.rows, columns=self.columns)
+        frame = pd.DataFrame.from_records(self.rows, columns=_index(tuple(self.columns)))
         for name in self.columns:
             if name.endswith("_at"):
                 frame[name] = pd.to_datetime(frame[name], format="ISO8601")
         return frame
+
+
+@lru_cache(maxsize=64)
+def _index(columns: tuple[str, ...]) -> pd.Index[str]:
+    """Make the index of columns: as long as a frame of a few rows takes."""
+    import pandas as pd
+
+    return pd.Index(columns)
 
 
 def default_url() -> str:
