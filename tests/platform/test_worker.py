@@ -142,6 +142,12 @@ def test_a_worker_frozen_until_another_has_its_run_writes_no_more(lab):
     frozen = worker(lab, run)
     labs.wait_until(lambda: (lab.root / run.directory / "state.json").exists())
     frozen.send_signal(signal.SIGSTOP)
+    database = sqlite3.connect(lab.root / "results.db")
+    [written] = database.execute("SELECT MAX(step) FROM metric").fetchone()
+    database.executescript(
+        "CREATE TABLE again (step); CREATE TRIGGER told AFTER UPDATE ON metric"
+        " BEGIN INSERT INTO again VALUES (new.step); END"
+    )
     lease = leases.standings(store, [run.fingerprint])[run.fingerprint].lease
     assert lease is not None
     leases.end(store, run.fingerprint, lease.id, RunState.PREEMPTED, "silent", None)
@@ -150,12 +156,9 @@ def test_a_worker_frozen_until_another_has_its_run_writes_no_more(lab):
     frozen.send_signal(signal.SIGCONT)
     assert frozen.wait(30) == processes.EXIT_BUSY
     assert second.wait(30) == processes.EXIT_COMPLETED
-    database = sqlite3.connect(lab.root / "results.db")
-    late = database.execute(
-        "SELECT COUNT(*) FROM metric JOIN attempt ON attempt.id = attempt_id"
-        " WHERE number = 1 AND step > (SELECT MIN(step) FROM metric WHERE attempt_id = 2)"
-    )
-    assert late.fetchone() == (0,)
+    by_both = database.execute("SELECT step FROM again WHERE step > ?", (written,)).fetchall()
+    assert by_both == []
+    assert database.execute("SELECT COUNT(*) FROM metric").fetchone() >= (200,)
     states = database.execute("SELECT number, state, reason FROM attempt").fetchall()
     assert states == [(1, "PREEMPTED", "silent"), (2, "COMPLETED", None)]
 
@@ -176,8 +179,8 @@ def test_an_end_that_could_not_be_told_is_told_by_the_next_attempt(lab):
     assert finished(lab, run)[0] == processes.EXIT_COMPLETED
     assert labs.starts(lab.root, "run") == []
     assert store.runs("toy")[0].state == RunState.COMPLETED
-    points = sqlite3.connect(lab.root / "results.db").execute("SELECT step, value, attempt_id FROM metric")
-    assert points.fetchall() == [(5, 0.5, lease.id)]
+    points = sqlite3.connect(lab.root / "results.db").execute("SELECT step, value FROM metric")
+    assert points.fetchall() == [(5, 0.5)]
     assert not spool.path.exists()
 
 

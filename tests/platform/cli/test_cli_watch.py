@@ -36,9 +36,8 @@ def recorded(root: Path) -> Store:
     )
     with store.writing() as connection:
         its_id = stores.run_id(store, trains)
-        Points(its_id).write(
-            connection, Batch(points=[(500, "examples_seen", 98_000.0)], progress=(500, 1_000)), attempt
-        )
+        batch = Batch(points=[(500, "examples_seen", 98_000.0)], progress=(500, 1_000))
+        Points(its_id).write(connection, batch, attempt, late=False)
     leases.enter_launcher(store, processes.identity())
     return store
 
