@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
+import os
 import re
 import sqlite3
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -61,22 +64,51 @@ def shown(url: str) -> str:
     return address.shown(address.parse(url))
 
 
-# Engines are kept, since making one takes as long as a small query. They hold no connections.
+# To open a file and read its schema takes longer than most questions: a connection to each is kept, idle and
+# outside any transaction, so that it holds up nobody. A file that took the place of another is opened anew.
+
+_KEPT = 8
+"""Files with a connection that is kept: those asked last."""
+_kept: dict[tuple[Path, int, int], Engine] = {}
+_keeping = threading.Lock()
 
 
 def _sqlite(url: URL) -> Engine:
     path = Path(url.database or "").absolute()
     if not path.is_file():
         raise FileNotFoundError(f"no store at {url.database}: launch a study first, or name another lab")
-    return _of_file(path)
+    stat = path.stat()
+    key = (path, stat.st_dev, stat.st_ino)
+    with _keeping:
+        engine = _kept.pop(key, None) or _engine_of(path)
+        _kept[key] = engine
+        gone = [_kept.pop(old) for old in [*_kept][:-_KEPT]]
+    for old in gone:
+        old.dispose()
+    return engine
 
 
-@lru_cache(maxsize=16)
-def _of_file(path: Path) -> Engine:
+def _engine_of(path: Path) -> Engine:
     from sqlalchemy import create_engine
-    from sqlalchemy.pool import NullPool
+    from sqlalchemy.pool import QueuePool
 
-    return create_engine("sqlite://", creator=lambda: _open_sqlite(path), poolclass=NullPool)
+    return create_engine(
+        "sqlite://", creator=lambda: _open_sqlite(path), poolclass=QueuePool, pool_size=1, max_overflow=-1
+    )
+
+
+def _forget() -> None:
+    """Close the connections that are kept."""
+    with _keeping:
+        for engine in _kept.values():
+            engine.dispose()
+        _kept.clear()
+
+
+# A child would inherit what SQLite believes that it has locked, but not the locks: even a connection of its
+# own to the same file would then read, and write, unprotected.
+os.register_at_fork(before=_forget)
+atexit.register(_forget)  # the last one to close a store tidies up the files beside it
 
 
 @lru_cache(maxsize=16)
@@ -95,7 +127,7 @@ def _open_sqlite(path: Path) -> sqlite3.Connection:
     NOTE: footgun. `mode=ro` on a database in WAL mode leaves -wal and -shm files behind, which a read-only
     connection may make but not remove; `query_only` forbids writing just as well and leaves nothing.
     """
-    connection = sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True)
+    connection = sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True, check_same_thread=False)
     connection.execute("PRAGMA query_only = ON")
     guards.only_selects(connection, hidden=guards.SECRET)
     return connection

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -86,16 +88,30 @@ def only_queries(engine: Engine) -> Engine:
     )
 
 
-def limit_time(connection: Connection, seconds: float) -> None:
-    """Let the database give up a query of this connection that takes longer."""
+@contextmanager
+def time_limit(connection: Connection, seconds: float | None) -> Iterator[None]:
+    """Let the database give up queries of this connection, in its transaction, that take longer.
+
+    Args:
+        connection: It.
+        seconds: How long. None: no limit.
+    """
+    if seconds is None:
+        yield
+        return
     if connection.dialect.name == "postgresql":
         setting = "SELECT set_config('statement_timeout', %s, true)"
         connection.exec_driver_sql(setting, (str(round(1000 * seconds)),)).fetchall()
+        yield
         return
     raw = connection.connection.driver_connection
     assert isinstance(raw, sqlite3.Connection)
     ends = time.monotonic() + seconds
     raw.set_progress_handler(lambda: time.monotonic() > ends, _INSTRUCTIONS)
+    try:
+        yield
+    finally:
+        raw.set_progress_handler(None, 0)
 
 
 def is_out_of_time(error: BaseException) -> bool:

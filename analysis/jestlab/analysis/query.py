@@ -131,9 +131,7 @@ def ask(url: str | None, sql: str, limit: int | None = None, seconds: float | No
     """
     from sqlalchemy.exc import DBAPIError, StatementError
 
-    with connect(url or default_url()) as connection:
-        if seconds is not None:
-            guards.limit_time(connection, seconds)
+    with connect(url or default_url()) as connection, guards.time_limit(connection, seconds):
         try:
             # Without parameters `%` is a sign like any other.
             result = connection.execution_options(no_parameters=True).exec_driver_sql(sql)
