@@ -228,8 +228,9 @@ def marked(mark: str) -> set[int]:
     """
     wanted, found, this = f"{MARK}={mark}".encode(), set(), os.getpid()
     for pid in psutil.pids():
-        with contextlib.suppress(OSError):
-            if pid != this and wanted in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+        with contextlib.suppress(OSError), Path(f"/proc/{pid}/environ").open("rb", 0) as environment:
+            read = environment.read()
+            if wanted in read and pid != this and wanted in read.split(b"\0"):
                 found.add(pid)
     return found
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TypeVar
 
 Thing = TypeVar("Thing")
@@ -14,8 +15,17 @@ AT_A_TIME = 16
 
 
 def each(act: Callable[[Thing], Value], things: Sequence[Thing]) -> list[Value]:
-    """Return what a function returns for each of some things, in their order; the first error is raised."""
+    """Return what a function returns for each of some things, in their order; the first error is raised.
+
+    The function does not call this one.
+    """
     if len(things) < 2:
         return [act(thing) for thing in things]
-    with ThreadPoolExecutor(min(len(things), AT_A_TIME), thread_name_prefix="launch") as pool:
-        return list(pool.map(act, things))
+    done = [_pool().submit(act, thing) for thing in things]
+    wait(done)
+    return [one.result() for one in done]
+
+
+@functools.cache  # a launcher asks often, and to start threads takes longer than most answers
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(AT_A_TIME, thread_name_prefix="launch")

@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import io
 import logging
+import sqlite3
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ import yaml
 from absl import flags
 from absl import logging as absl_logging
 from filelock import FileLock
+from sqlalchemy import event
 from xmanager import xm, xm_local
 from xmanager.xm import job_operators
 from xmanager.xm_local import handles, registry, status
@@ -162,6 +164,17 @@ def _use_database(folder: Path) -> None:
     flags.FLAGS["xm_db_yaml_config_path"].value = str(config)
     for cached in (database._db_config, database.db_connector, database.db_settings, database.database):
         cached.cache_clear()
+    engine = database.database().engine
+
+    @event.listens_for(engine, "connect")
+    def _write_ahead(connection: Any, _: Any) -> None:
+        # A work unit is a transaction. By SQLite's defaults each waits for the disk several times, while its
+        # job waits to be started; if the machine loses power, it is enough that the file is not damaged.
+        with contextlib.suppress(sqlite3.OperationalError):  # another launcher is using the file right now
+            connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+
+    engine.dispose()
 
 
 def _quiet(log: Path) -> None:

@@ -6,13 +6,14 @@ together, whoever they are, is looked at in the transaction that claims, one lau
 
 from __future__ import annotations
 
+import functools
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, or_, select, update
+from sqlalchemy import Connection, RowMapping, Select, Update, and_, bindparam, func, or_, select, update
 
 from jestlab.analysis import units
 from jestlab.platform.store.engine import CLAIMING, one_at_a_time
@@ -156,14 +157,44 @@ def claim(
 
 def launched(store: Store, handles: Mapping[int, str]) -> None:
     """Store the handles of the jobs of attempts, by the attempts' ids, in one transaction."""
-    statement = (
+    with store.writing() as connection:
+        rows = [{"attempt": attempt, "its_handle": handle} for attempt, handle in sorted(handles.items())]
+        execute_many(connection, _launched(), rows)
+
+
+# Statements are built once: that takes several times as long as to execute them, and launchers do that often.
+
+
+@functools.cache
+def _launched() -> Update:
+    return (
         update(Attempt.__table__)  # type: ignore[arg-type]
         .where(Attempt.__table__.c.id == bindparam("attempt"))
         .values(handle=bindparam("its_handle"))
     )
-    with store.writing() as connection:
-        rows = [{"attempt": attempt, "its_handle": handle} for attempt, handle in sorted(handles.items())]
-        execute_many(connection, statement, rows)
+
+
+@functools.cache
+def _unlocked() -> Select[int, str, str, int]:
+    return (
+        select(Run.id, Run.fingerprint, Run.state, Run.step)
+        .where(
+            Run.fingerprint.in_(bindparam("runs", expanding=True)),
+            Run.state != RunState.COMPLETED,
+            Run.stop_reason.is_(None),
+        )
+        .order_by(Run.id)
+        .with_for_update(key_share=True)
+    )
+
+
+@functools.cache
+def _attempts() -> Select[int, int, int]:
+    return (
+        select(Attempt.run_id, func.count().filter(Attempt.state.in_(LIVE)), func.max(Attempt.number))
+        .where(Attempt.run_id.in_(bindparam("runs", expanding=True)))
+        .group_by(Attempt.run_id)
+    )
 
 
 class _Free(NamedTuple):
@@ -179,21 +210,9 @@ class _Free(NamedTuple):
 def _free(connection: Connection, fingerprints: Iterable[str]) -> Iterator[_Free]:
     """Lock runs, and find those that can be claimed."""
     for chunk in chunks(fingerprints):
-        runs = connection.execute(
-            select(Run.id, Run.fingerprint, Run.state, Run.step)
-            .where(Run.fingerprint.in_(chunk), Run.state != RunState.COMPLETED, Run.stop_reason.is_(None))
-            .order_by(Run.id)
-            .with_for_update(key_share=True)
-        ).all()
-        attempts = select(
-            Attempt.run_id, func.count().filter(Attempt.state.in_(LIVE)), func.max(Attempt.number)
-        ).group_by(Attempt.run_id)
-        known = {
-            run_id: (live, number)
-            for run_id, live, number in connection.execute(
-                attempts.where(Attempt.run_id.in_([run.id for run in runs]))
-            )
-        }
+        runs = connection.execute(_unlocked(), {"runs": chunk}).all()
+        attempts = connection.execute(_attempts(), {"runs": [run.id for run in runs]})
+        known = {run_id: (live, number) for run_id, live, number in attempts}
         for run in runs:
             live, number = known.get(run.id, (0, 0))
             if not live:
@@ -202,42 +221,47 @@ def _free(connection: Connection, fingerprints: Iterable[str]) -> Iterator[_Free
 
 def _holders(connection: Connection, executor: str, limits: Limits) -> list[int | None]:
     """Return the launcher, by its id, of each attempt that holds a slot."""
-    query = (
-        select(Attempt.id, Attempt.launcher_id)
-        .outerjoin(Launcher, Launcher.id == Attempt.launcher_id)
-        .where(*_holding(executor, limits.machine))
-    )
-    return [launcher for attempt, launcher in connection.execute(query) if attempt not in limits.dead]
-
-
-def _holding(executor: str, machine: str | None) -> Iterator[ColumnElement[bool]]:
-    """Say which attempts hold a slot of an executor, on this machine where it has a name."""
-    yield Attempt.state.in_(LIVE)
-    yield Attempt.executor == executor
-    if machine is not None:
-        by_launcher = Launcher.name.startswith(f"{machine}:", autoescape=True)
-        if executor == "local":  # an attempt may have been adopted by a launcher of another machine
-            by_handle = Attempt.handle.startswith(f"{machine}:", autoescape=True)
-            yield or_(by_handle, and_(Attempt.handle.is_(None), by_launcher))
-        else:
-            yield by_launcher
+    rows = connection.execute(_holding(executor, limits.machine))
+    return [row.launcher_id for row in rows if row.id not in limits.dead]
 
 
 def holding(store: Store, executor: str, machine: str | None) -> list[Lease]:
     """Return the live attempts that hold a slot of an executor, on one machine or wherever they are."""
-    names = tuple(name for name in Lease.__dataclass_fields__ if name not in ("launcher", "fingerprint"))
+    with store.reading() as connection:
+        rows = connection.execute(_holding(executor, machine)).mappings()
+        return [_lease(row) for row in rows]
+
+
+_OF_LEASE = tuple(Lease.__dataclass_fields__)
+
+
+def _lease(row: RowMapping) -> Lease:
+    return Lease(**{name: row[name] for name in _OF_LEASE} | {"state": RunState(row["state"])})
+
+
+@functools.lru_cache(maxsize=8)
+def _holding(executor: str, machine: str | None) -> Select[Any]:
+    """Select the attempts that hold a slot of an executor, on this machine where it has a name."""
+    of_attempt = (name for name in _OF_LEASE if name not in ("launcher", "fingerprint"))
     query = (
         select(
-            *(getattr(Attempt, name) for name in names),
+            *(getattr(Attempt, name) for name in of_attempt),
+            Attempt.launcher_id,
             Launcher.name.label("launcher"),
             Run.fingerprint,
         )
         .join(Run, Run.id == Attempt.run_id)
         .outerjoin(Launcher, Launcher.id == Attempt.launcher_id)
-        .where(*_holding(executor, machine))
+        .where(Attempt.state.in_(LIVE), Attempt.executor == executor)
     )
-    with store.reading() as connection:
-        return [Lease(**{**row._mapping, "state": RunState(row.state)}) for row in connection.execute(query)]
+    if machine is None:
+        return query
+    by_launcher = Launcher.name.startswith(f"{machine}:", autoescape=True)
+    if executor != "local":
+        return query.where(by_launcher)
+    by_handle = Attempt.handle.startswith(f"{machine}:", autoescape=True)
+    # An attempt may have been adopted by a launcher of another machine.
+    return query.where(or_(by_handle, and_(Attempt.handle.is_(None), by_launcher)))
 
 
 def _too_dear(
@@ -287,8 +311,13 @@ def _make_pending(connection: Connection, runs: Sequence[_Free]) -> None:
     for run in waiting:
         check_move(run.fingerprint, run.state, RunState.PENDING)
     for chunk in chunks(run.id for run in waiting):
-        values = {"state": RunState.PENDING, "reason": None, "updated_at": now()}
-        connection.execute(update(Run).where(Run.id.in_(chunk)).values(**values))
+        connection.execute(_pending(), {"runs": chunk, "at": now()})
+
+
+@functools.cache
+def _pending() -> Update:
+    values: dict[str, Any] = {"state": RunState.PENDING, "reason": None, "updated_at": bindparam("at")}
+    return update(Run).where(Run.id.in_(bindparam("runs", expanding=True))).values(**values)
 
 
 def _insert(

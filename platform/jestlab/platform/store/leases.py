@@ -9,12 +9,13 @@ for dead ends or adopts the attempt as it saw it, and is refused if the attempt 
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, RowMapping, delete, func, select, update
+from sqlalchemy import Connection, Row, Select, Update, bindparam, delete, func, select, update
 from sqlalchemy.orm import aliased
 
 from jestlab.platform.store.records import LIVE, WAITING, Lease, RunState, Standing, check_move
@@ -24,6 +25,7 @@ from jestlab.platform.store.tables import Attempt, Launcher, Run, chunks, insert
 _LONG_GONE = timedelta(days=7)
 _OF_RUN = tuple(name for name in Standing.__dataclass_fields__ if name not in ("fruitless", "lease"))
 _OF_ATTEMPT = tuple(name for name in Lease.__dataclass_fields__ if name not in ("launcher", "fingerprint"))
+_OF_STANDING, _OF_LEASE = (*_OF_RUN, "fruitless"), (*_OF_ATTEMPT, "launcher")
 
 
 def enter_launcher(store: Store, name: str, lab_id: int | None = None) -> int:
@@ -63,6 +65,16 @@ def leave(store: Store, launcher_id: int) -> None:
 
 def standings(store: Store, fingerprints: Iterable[str]) -> dict[str, Standing]:
     """Return how runs stand, all at one moment."""
+    with store.reading() as connection:
+        return {
+            standing.fingerprint: standing
+            for chunk in chunks(fingerprints)
+            for standing in map(_standing, connection.execute(_standings(), {"runs": chunk}))
+        }
+
+
+@functools.cache  # to build it takes several times as long as to execute it, and launchers do that often
+def _standings() -> Select[Any]:
     last = aliased(Attempt)
     fruitless = (
         select(func.count())
@@ -71,33 +83,29 @@ def standings(store: Store, fingerprints: Iterable[str]) -> dict[str, Standing]:
         .scalar_subquery()
     )
     newest = select(func.max(last.number)).where(last.run_id == Run.id).correlate(Run).scalar_subquery()
-    query = (
+    return (
         select(
             *(getattr(Run, name) for name in _OF_RUN),
-            fruitless.label("fruitless"),
-            *(getattr(Attempt, name).label(f"attempt_{name}") for name in _OF_ATTEMPT),
-            Launcher.name.label("attempt_launcher"),
+            fruitless,
+            *(getattr(Attempt, name) for name in _OF_ATTEMPT),
+            Launcher.name,
         )
         .select_from(Run)
         .outerjoin(Attempt, (Attempt.run_id == Run.id) & (Attempt.number == newest))
         .outerjoin(Launcher, Launcher.id == Attempt.launcher_id)
+        .where(Run.fingerprint.in_(bindparam("runs", expanding=True)))
     )
-    with store.reading() as connection:
-        return {
-            row.fingerprint: _standing(row._mapping)
-            for chunk in chunks(fingerprints)
-            for row in connection.execute(query.where(Run.fingerprint.in_(chunk)))
-        }
 
 
-def _standing(row: RowMapping) -> Standing:
+def _standing(row: Row[Any]) -> Standing:
+    count = len(_OF_STANDING)
+    run = dict(zip(_OF_STANDING, row[:count], strict=True))
+    its = dict(zip(_OF_LEASE, row[count:], strict=True))
     lease = None
-    if row["attempt_id"] is not None:
-        values = {name: row[f"attempt_{name}"] for name in (*_OF_ATTEMPT, "launcher")}
-        values |= {"state": RunState(values["state"]), "fingerprint": row["fingerprint"]}
-        lease = Lease(**values)
-    values = {name: row[name] for name in (*_OF_RUN, "fruitless")}
-    return Standing(**{**values, "state": RunState(values["state"])}, lease=lease)
+    if its["id"] is not None:
+        its |= {"state": RunState(its["state"]), "fingerprint": run["fingerprint"]}
+        lease = Lease(**its)
+    return Standing(**run | {"state": RunState(run["state"]), "lease": lease})
 
 
 def waits(store: Store, reasons: Mapping[int, str]) -> None:
@@ -231,21 +239,38 @@ def finish(
 
     `values` are further columns of the attempt. Returns False if the attempt was over already.
     """
-    ended = connection.execute(
-        update(Attempt)
-        .where(Attempt.id == attempt_id, Attempt.state.in_(LIVE))
-        .values(state=state, reason=reason, exit_code=exit_code, ended_at=now(), **values)
-    ).rowcount
-    if not ended:
+    new = {"state": state, "reason": reason, "exit_code": exit_code, "ended_at": now(), **values}
+    its_values = {f"new_{name}": value for name, value in new.items()}
+    if not connection.execute(_finish_attempt(tuple(new)), {"its_id": attempt_id, **its_values}).rowcount:
         return False
-    # The attempt that holds the run decides its state, whatever others have entered meanwhile.
     failed = 1 if state == RunState.FAILED else 0
-    connection.execute(
-        update(Run)
-        .where(Run.fingerprint == fingerprint, Run.state != RunState.COMPLETED)
-        .values(state=state, reason=reason, failures=Run.failures + failed, updated_at=now())
-    )
+    how = {"new_state": state, "new_reason": reason, "failed": failed, "at": now()}
+    connection.execute(_finish_run(), {"run": fingerprint, **how})
     return True
+
+
+@functools.cache
+def _finish_attempt(columns: tuple[str, ...]) -> Update:
+    return (
+        update(Attempt)
+        .where(Attempt.id == bindparam("its_id"), Attempt.state.in_(LIVE))
+        .values({name: bindparam(f"new_{name}") for name in columns})
+    )
+
+
+@functools.cache
+def _finish_run() -> Update:
+    """The attempt that holds the run decides its state, whatever others have entered meanwhile."""
+    return (
+        update(Run)
+        .where(Run.fingerprint == bindparam("run"), Run.state != RunState.COMPLETED)
+        .values(
+            state=bindparam("new_state"),
+            reason=bindparam("new_reason"),
+            failures=Run.failures + bindparam("failed"),
+            updated_at=bindparam("at"),
+        )
+    )
 
 
 def enter(store: Store, entries: Sequence[tuple[Standing, RunState, str | None]]) -> int:
