@@ -45,13 +45,20 @@ class Chart {
     this.variant = Object.keys(this.figure.variants)[0];
     this.log = { x: false, y: this.figure.variants[this.variant].y_log };
     this.shown = new Map();
-    for (const variant of Object.values(this.figure.variants)) {
-      for (const one of variant.series) {
-        if (!this.shown.has(one.label)) this.shown.set(one.label, one.shown);
-      }
-    }
     this.drawing = new Plot(this.plot);
     this.makeControls();
+    this.listSeries();
+    this.draw();
+  }
+
+  /** Show newer data of the same figure, with the choices that were made. */
+  renew() {
+    this.figure = DATA.figures[this.section.dataset.figure];
+    const variants = Object.keys(this.figure.variants);
+    if (!variants.includes(this.variant)) this.variant = variants[0];
+    if (variants.join() !== this.variants.join()) this.makeControls();
+    this.listSeries();
+    this.tellVariant();
     this.draw();
   }
 
@@ -62,20 +69,21 @@ class Chart {
   makeControls() {
     const controls = this.section.querySelector(".controls");
     const name = this.section.dataset.figure;
-    const variants = Object.keys(this.figure.variants);
+    const variants = (this.variants = Object.keys(this.figure.variants));
+    controls.replaceChildren();
     if (variants.length > 1) {
       controls.append(
-        this.choice("over", `${name}-variant`, variants, (chosen) => {
+        this.choice("over", `${name}-variant`, variants, this.variant, (chosen) => {
           this.variant = chosen;
-          this.section.querySelector(".caption").textContent = this.data.caption;
-          this.section.querySelector(".files").dataset.plot = this.data.printed;
+          this.tellVariant();
           this.draw();
         }),
       );
     }
     for (const side of ["x", "y"]) {
+      const [first, second] = this.log[side] ? ["log", "linear"] : ["linear", "log"];
       controls.append(
-        this.choice(`${side} axis`, `${name}-${side}`, this.log[side] ? ["log", "linear"] : ["linear", "log"], (chosen) => {
+        this.choice(`${side} axis`, `${name}-${side}`, [first, second], first, (chosen) => {
           this.log[side] = chosen === "log";
           this.draw();
         }),
@@ -84,33 +92,54 @@ class Chart {
     const reset = make("button", { type: "button" }, "Reset zoom");
     reset.addEventListener("click", () => this.drawing.zoom(null));
     controls.append(reset);
+    const details = this.section.querySelector("details.numbers");
+    details.ontoggle = () => this.tabulate();
+  }
 
-    const list = this.section.querySelector(".series");
-    const swatches = (this.swatches = []);
+  /** Say what belongs to the variant that is shown. */
+  tellVariant() {
+    const [caption, files] = [this.section.querySelector(".caption"), this.section.querySelector(".files")];
+    if (caption.textContent !== this.data.caption) caption.textContent = this.data.caption;
+    files.dataset.plot = this.data.printed;
+  }
+
+  /** List the series, each with a checkbox; as long as they are the same, only what is said of them changes. */
+  listSeries() {
     // Series that are shown come first, since the list may be long.
-    for (const one of this.allSeries().sort((a, b) => b.shown - a.shown)) {
+    const all = this.allSeries().sort((a, b) => b.shown - a.shown);
+    if (this.listed?.size === all.length && all.every((one) => this.listed.has(one.label))) {
+      for (const one of all) {
+        const entry = this.listed.get(one.label);
+        entry.one = one;
+        if (entry.text.textContent !== one.text) entry.text.textContent = one.text;
+      }
+      return;
+    }
+    for (const one of all) if (!this.shown.has(one.label)) this.shown.set(one.label, one.shown);
+    this.listed = new Map();
+    const list = this.section.querySelector(".series");
+    list.replaceChildren(list.querySelector("legend"));
+    for (const one of all) {
       const box = make("input", { type: "checkbox", checked: this.shown.get(one.label) });
       box.addEventListener("change", () => {
         this.shown.set(one.label, box.checked);
         this.draw();
       });
       const swatch = svg("svg", { width: 30, height: 12, viewBox: "0 0 30 12", "aria-hidden": "true" });
-      swatches.push([swatch, one]);
-      const label = make("label", { class: "one" }, box, swatch, make("span", {}, one.text));
-      list.append(label);
+      const text = make("span", {}, one.text);
+      this.listed.set(one.label, { one, swatch, text });
+      list.append(make("label", { class: "one" }, box, swatch, text));
     }
-    const all = make("button", { type: "button" }, "All");
+    const every = make("button", { type: "button" }, "All");
     const none = make("button", { type: "button" }, "None");
-    for (const [button, value] of [[all, true], [none, false]]) {
+    for (const [button, value] of [[every, true], [none, false]]) {
       button.addEventListener("click", () => {
         for (const label of this.shown.keys()) this.shown.set(label, value);
         for (const box of list.querySelectorAll("input")) box.checked = value;
         this.draw();
       });
     }
-    list.append(make("span", { class: "buttons" }, all, none));
-    const details = this.section.querySelector("details.numbers");
-    details.addEventListener("toggle", () => this.tabulate());
+    list.append(make("span", { class: "buttons" }, every, none));
   }
 
   allSeries() {
@@ -121,10 +150,10 @@ class Chart {
     return [...seen.values()];
   }
 
-  choice(legend, name, options, chosen) {
+  choice(legend, name, options, current, chosen) {
     const set = make("fieldset", {}, make("legend", {}, legend));
-    options.forEach((option, i) => {
-      const input = make("input", { type: "radio", name, value: option, checked: i === 0 });
+    options.forEach((option) => {
+      const input = make("input", { type: "radio", name, value: option, checked: option === current });
       input.addEventListener("change", () => chosen(option));
       set.append(make("label", {}, input, make("span", {}, option)));
     });
@@ -136,7 +165,7 @@ class Chart {
   }
 
   draw() {
-    for (const [swatch, one] of this.swatches) paint(swatch, one, this.data.kind);
+    for (const entry of this.listed.values()) paint(entry, this.data.kind);
     const series = this.visible();
     const banded = series.length <= MOST_BANDS;
     const shapes = series.flatMap((one) => (this.data.kind === "curves" ? curveShapes(one, banded) : paretoShapes(one)));
@@ -187,8 +216,12 @@ class Chart {
 }
 
 /** The line and marker of a series, for its checkbox. */
-function paint(swatch, one, kind) {
+function paint(entry, kind) {
+  const { swatch, one } = entry;
   const colour = ink(one.colour);
+  const look = [kind, colour, one.dash, one.symbol].join();
+  if (entry.look === look) return; // there may be a thousand
+  entry.look = look;
   swatch.replaceChildren();
   if (kind === "curves") {
     const dash = one.dash === "solid" ? "none" : one.dash === "dash" ? "6,3" : one.dash.replaceAll("px", "");
@@ -200,10 +233,26 @@ function paint(swatch, one, kind) {
 let charts = [];
 DARK.addEventListener("change", () => charts.forEach((chart) => chart.draw()));
 
-/** Bring what the page holds to life: once it is read, and again if its results are replaced. */
+/** Show the buttons that would do nothing without JavaScript. */
+function awaken(page) {
+  for (const hidden of page.querySelectorAll(".files[hidden], button[data-copy][hidden]")) hidden.hidden = false;
+}
+
+/** Draw the figures of the page, one at each step; those that were drawn before keep what was chosen. */
+function* renewCharts() {
+  const before = new Map(charts.map((chart) => [chart.section, chart]));
+  charts = [];
+  for (const section of document.querySelectorAll("section[data-figure]")) {
+    const chart = before.get(section);
+    if (chart) chart.renew();
+    charts.push(chart ?? new Chart(section));
+    yield "rest";
+  }
+}
+
+/** Bring what the page holds to life, once it is read. */
 function begin() {
   DATA = JSON.parse(document.getElementById("data").textContent);
-  // Without JavaScript these buttons would do nothing, so they are hidden until now.
-  for (const hidden of document.querySelectorAll(".files[hidden], button[data-copy][hidden]")) hidden.hidden = false;
-  charts = [...document.querySelectorAll("section[data-figure]")].map((section) => new Chart(section));
+  awaken(document);
+  for (const _ of renewCharts());
 }

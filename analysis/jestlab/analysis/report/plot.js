@@ -148,7 +148,8 @@ class Plot {
     const middle = (top + bottom) / 2;
     this.write(y.title, { x: 13, y: middle, "text-anchor": "middle", class: "title y", transform: `rotate(-90 13 ${middle})` });
 
-    this.inside = this.add("g", { "clip-path": `url(#${clip})` });
+    // Put into the page when it is whole: before, each colour that is asked for would be computed anew.
+    this.inside = svg("g", { "clip-path": `url(#${clip})` });
     this.points = [];
     for (const level of levels) {
       const at = this.at("y", level.y);
@@ -156,7 +157,9 @@ class Plot {
       this.inside.append(svg("line", { ...line, "stroke-width": 1.2, class: "level" }));
       if (level.text) this.write(level.text, { x: left + 6, y: at - 4, class: "name" });
     }
+    this.paper = css("--paper");
     for (const shape of shapes) this.inside.append(this[shape.kind](shape));
+    this.svg.append(this.inside);
     this.tell(null);
   }
 
@@ -226,7 +229,7 @@ class Plot {
   marks({ x, y, colour, symbol, size, fill = "full", opacity = 1, texts, label }) {
     const group = svg("g", { class: "marks", "data-label": label, opacity });
     const outline = SYMBOLS[symbol](size / 2);
-    const inside = fill === "full" ? colour : fill === "half" ? this.half(colour) : css("--paper");
+    const inside = fill === "full" ? colour : fill === "half" ? this.half(colour) : this.paper;
     x.forEach((value, i) => {
       const [px, py] = [this.at("x", value), this.at("y", y[i])];
       if (!Number.isFinite(px) || !Number.isFinite(py)) return;
@@ -244,7 +247,7 @@ class Plot {
     const gradient = this.add("linearGradient", { id });
     gradient.append(
       svg("stop", { offset: 0.5, "stop-color": colour }),
-      svg("stop", { offset: 0.5, "stop-color": css("--paper") }),
+      svg("stop", { offset: 0.5, "stop-color": this.paper }),
     );
     return `url(#${id})`;
   }

@@ -31,7 +31,7 @@ GLYPHS = {
 }
 """A sign for each state, beside its word: colour alone says nothing to some people."""
 
-_OWN_SCRIPTS = ("live.js",)
+_OWN_SCRIPTS = ("results.js", "live.js")
 
 
 @dataclass(frozen=True)

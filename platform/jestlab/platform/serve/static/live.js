@@ -4,7 +4,7 @@ const TICK = 1000; // milliseconds between two questions, while the page is look
 const GLYPHS = { PENDING: "○", BLOCKED: "◌", RUNNING: "▶", COMPLETED: "✓", FAILED: "✗", CANCELLED: "■", PREEMPTED: "↺", SKIPPED: "–" };
 const MOST_KEPT = 4000; // points of a curve that a page keeps; it asks for the curves anew after that
 const DUTY = 20; // a drawing that took long is followed by a rest that is so many times as long
-const RESULTS_DUTY = 100; // the same of results: tables of a thousand rows are written in one go
+const RESULTS_DUTY = 100; // the same of results
 const MOST_NAMED = 20; // lines whose names are listed; of more the pointer tells them
 const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#7f6bd6", "#000000"];
 
@@ -201,23 +201,16 @@ function followExperiment(section, curves) {
 
 function followResults(place) {
   let etag = "";
-  let isFirst = true;
   let rests = 0;
   const look = async () => {
     if (performance.now() < rests) return;
     const answer = await ask(place.dataset.results, etag ? { "If-None-Match": etag } : {});
     if (answer === null) return;
-    const html = await answer.text();
-    const open = document.querySelector("dialog[open]");
-    if (open && !isFirst) return; // somebody reads where a number comes from
+    const text = await answer.text();
+    if (document.querySelector("dialog[open]")) return; // somebody reads where a number comes from
     etag = answer.headers.get("etag") ?? "";
-    const began = performance.now();
-    // The server has escaped all texts, and scripts that are put in like this do not run.
-    place.innerHTML = html;
-    isFirst = false;
-    begin();
-    const now = performance.now();
-    rests = now + RESULTS_DUTY * (now - began);
+    const busy = await inSlices(replaceResults(place, text));
+    rests = performance.now() + RESULTS_DUTY * busy;
   };
   look().catch(tell).finally(() => repeatedly(look, 5 * TICK));
 }
