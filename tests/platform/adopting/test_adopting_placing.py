@@ -17,7 +17,7 @@ from jestlab.platform.planning.identity import is_true, of_origin
 from jestlab.platform.store.adoption import Known
 from jestlab.platform.store.records import RunState
 
-NOTHING = Known(False, (), {}, {}, ())
+NOTHING = Known((), {}, {}, ())
 
 
 def found(origin: str = "wandb:lab/jest/a", **parts) -> FoundRun:
@@ -76,7 +76,7 @@ def test_what_a_template_lacks_is_told():
 
 def test_the_name_of_an_own_run_is_refused():
     with pytest.raises(UserError, match=r"the study has a run 'one' of its own: give another, --label"):
-        placed(found(), Known(True, {"one"}, {}, {}, ()))
+        placed(found(), Known({"one"}, {}, {}, ()))
 
 
 def test_seeds_are_those_of_the_config_or_the_first_that_are_free():
@@ -92,7 +92,7 @@ def test_seeds_are_those_of_the_config_or_the_first_that_are_free():
 
 def test_a_run_keeps_the_seed_that_it_has():
     its, other = of_origin("wandb:lab/jest/a"), of_origin("b")
-    known = Known(True, (), {("one (wandb)", 0): other, ("one (wandb)", 7): its}, {its: 7, other: 0}, ())
+    known = Known((), {("one (wandb)", 0): other, ("one (wandb)", 7): its}, {its: 7, other: 0}, ())
     assert placed(found(), known).seed == 7
     assert placed(found(config={"seed": 0}), known).seed == 7  # 0 is another's
     assert placed(found("new"), known).seed == 1
@@ -105,7 +105,7 @@ def test_no_two_runs_have_one_place(seeds):
     runs = [placing.place(found(str(number), config=config)) for number, config in enumerate(configs)]
     assert len({run.seed for run in runs}) == len(runs)
     known = Known(
-        True, (), {(run.label, run.seed): run.fingerprint for run in runs},
+        (), {(run.label, run.seed): run.fingerprint for run in runs},
         {run.fingerprint: run.seed for run in runs}, (),
     )  # fmt: skip
     again = Placing("csv", Rules(label="all"), known, "/here")
@@ -136,7 +136,7 @@ def test_scores_are_those_that_are_asked_for():
 
 
 def test_without_being_asked_scores_are_those_that_the_study_knows():
-    known = Known(True, (), {}, {}, {"eval/top1", "loss"})
+    known = Known((), {}, {}, {"eval/top1", "loss"})
     assert {score.metric for score in placed(found(), known).scores} == {"top1", "loss"}
     assert not placed(found()).scores
 

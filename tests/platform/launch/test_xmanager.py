@@ -6,6 +6,7 @@ import asyncio
 import importlib.metadata
 import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -90,11 +91,9 @@ def test_the_version_that_the_private_attributes_were_read_in():
 
 
 async def add(experiment: Experiment, executor: Jobs, *jobs: Job) -> list[LaunchedJob | ExecutorError]:
-    """Launch jobs as the controller does: work units first, then all jobs at once."""
-    units = await experiment.add(executor, jobs)
+    """Launch jobs as the controller does: all jobs at once, and then work units."""
     found = executor.launch_all(jobs)
-    for unit, job in zip(units, found, strict=True):
-        unit.tell(job)
+    await experiment.add(executor, jobs, found)
     return found
 
 
@@ -149,14 +148,15 @@ def test_a_lab_that_was_moved_away_is_not_made_anew(root):
 
 
 def test_a_launch_goes_on_where_its_records_cannot(root, tmp_path):
-    """As when the lab was moved away and back: SQLite then refuses to write to the file that was open."""
+    """As when somebody has tidied up its database."""
     gate = tmp_path / "gate"
     runs = {"first": {"steps": 3, "gate": str(gate)}, "second": {"steps": 3, "needs": ["first"]}}
     planned = plan(load(str(labs.write_study(tmp_path, runs=runs))))
 
-    def move() -> None:
+    def lose() -> None:
         labs.wait_until(lambda: labs.starts(root, "first"))
-        (root / "xmanager").rename(tmp_path / "away")
+        with closing(sqlite3.connect(root / "xmanager" / "experiments.db")) as database:
+            database.execute("DROP TABLE work_unit")
         gate.touch()
 
     notes: list[str] = []
@@ -165,7 +165,7 @@ def test_a_launch_goes_on_where_its_records_cannot(root, tmp_path):
         def note(self, message: str) -> None:
             notes.append(message)
 
-    with labs.meanwhile(move):
+    with labs.meanwhile(lose):
         assert labs.launch_here(root, planned, listener=Ear()).exit_code == 0
     [note] = notes
     assert note.startswith("XManager keeps no record of this launch, or no whole one: OperationalError")

@@ -244,6 +244,31 @@ def test_tables_and_figures_are_saved_as_the_report_has_them(finished, serving, 
 
 
 @pytest.mark.process
+def test_results_that_are_replaced_keep_what_was_chosen(finished, serving, visited):
+    shown = visited(f"{serving(finished).url}/experiment/toy")
+    tab = shown.tab
+    until(tab, "document.querySelectorAll('#curves path.line').length > 1")
+    kept = "[document.querySelector('#reproduce'), document.querySelector('#curves .plot svg')]"
+    tab.evaluate(f"{kept}.forEach((each) => each.mine = true)")
+    box = tab.locator("#curves .series input").first
+    hidden = tab.locator("#curves .series label").first.text_content()
+    box.uncheck()
+    tab.locator("#curves .controls label", has_text="log").first.click()
+    tab.locator("#curves details.numbers summary").click()
+    assert labs.here("retract", "toy/joint/1", "wrong data", root=finished.root).returncode == 0
+    until(tab, "document.querySelector('#table-summary tbody .retracted') !== null")
+    assert tab.evaluate(f"{kept}.every((each) => each.mine)")
+    assert not box.is_checked()
+    assert tab.locator("#curves .series label").first.text_content().split("(")[0] == hidden.split("(")[0]
+    assert tab.locator("#curves .controls input[value=log]").first.is_checked()
+    assert tab.evaluate("document.querySelector('#curves details.numbers').open")
+    lines = "[...document.querySelectorAll('#curves path.line')].map((each) => each.dataset.label)"
+    drawn = tab.evaluate(lines)
+    assert drawn and hidden.split(" (")[0] not in drawn
+    assert shown.complaints == []
+
+
+@pytest.mark.process
 def test_the_results_of_a_union_are_those_of_its_studies(root, tmp_path, serving):
     for name in ("mine", "theirs"):
         runs = {"runs": {"uniform": {}, "joint": {"needs": []}}, "base": {"steps": 10, "lab": name}}

@@ -179,7 +179,7 @@ def test_what_is_known_of_a_study(store):
     take(store, adopted("csv:t.csv#b", seed=4), "elsewhere")
     its, other = ITS, of_origin("csv:t.csv#b")
     found = known(store, "toy")
-    assert found.exists and set(found.own) == {"joint", "joint a=1"}
+    assert set(found.own) == {"joint", "joint a=1"}
     assert found.places == {("old (csv)", 0): its} and found.seeds == {its: 0, other: 4}
     assert set(found.evaluations) == {"val/top1"}
 

@@ -142,7 +142,7 @@ def adopt_command(
         failed.append(str(error))
 
     store = Store.open_readonly(lab.store_url) if dry_run else Store.open(lab.store_url)
-    known = adoption.Known(False, (), {}, {}, ()) if store is None else adoption.known(store, study)
+    known = adoption.Known((), {}, {}, ()) if store is None else adoption.known(store, study)
     placing = Placing(kind, rules, known, str(path.resolve()))
     author = person()
 

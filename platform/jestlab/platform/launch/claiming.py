@@ -127,8 +127,9 @@ class Claiming:
         if free and (more := executor.room()) is not None:
             free = min(free, more)
         chosen = list(fitting[:free][:TOGETHER])
-        clear = each(lambda pair: self._cleared(pair[0]), chosen)
-        chosen = [pair for pair, is_clear in zip(chosen, clear, strict=True) if is_clear]
+        tried = [run for run, _ in chosen if run.lease is not None]
+        clear = dict(zip([run.fingerprint for run in tried], each(self._cleared, tried), strict=True))
+        chosen = [pair for pair in chosen if clear.get(pair[0].fingerprint, True)]
         found = claims.Found({}, [], {}, room.taken, room.by_others)
         if chosen:
             terms = claims.Terms(

@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TypeVar
 
 from jestlab.platform.errors import StoreError, UserError
@@ -234,12 +235,13 @@ class _Controller:
         self._needed = self.store.states(self._outside) if self._outside else {}
         live = [run.lease for run in standings.values() if run.lease is not None and run.lease.is_live]
         self._ours = [lease for lease in live if lease.launcher == self._name]
-        signs = self._liveness.check(live, leases.heartbeats(self.store))
+        signs = self._liveness.check(live, leases.heartbeats(self.store)) if live else {}
+        at = now()
         self._final, ready = {}, []
         todo, actions = _Todo(), []
         for fingerprint, target in self._runs.items():
             run = standings[fingerprint]
-            action = reconcile.decide(run, self._seen(run, target, signs, standings), self._rules)
+            action = reconcile.decide(run, self._seen(run, target, signs, standings, at), self._rules)
             if isinstance(action, reconcile.Claim) and not self.options.launches:
                 action = reconcile.Done(run.state, run.reason)  # somebody has launched it again meanwhile
             if isinstance(action, reconcile.Claim):
@@ -265,16 +267,21 @@ class _Controller:
         return claimed
 
     def _seen(
-        self, run: Standing, target: Target, signs: Mapping[int, Signs], standings: Mapping[str, Standing]
+        self,
+        run: Standing,
+        target: Target,
+        signs: Mapping[int, Signs],
+        standings: Mapping[str, Standing],
+        at: datetime,
     ) -> Seen:
-        """Collect what is known of a run beyond its row in the store."""
+        """Collect what is known of a run, at a time, beyond its row in the store."""
         known = signs[run.lease.id] if run.lease is not None and run.is_live else Signs()
         needs = dict(self._needed_run(needed) for needed in target.needs.values())
         return Seen(
             **vars(known),
             needs=needs,
             stopping=self._stopping,
-            now=now(),
+            now=at,
             elsewhere=self._presence.elsewhere(run.lease) if run.is_live else None,
             missing=self._missing(target, standings) if target.needs else None,
         )

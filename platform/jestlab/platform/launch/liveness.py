@@ -62,10 +62,12 @@ class Liveness:
         self._silence.clear()
 
     def _is_orphaned(self, launcher: str | None, launchers: Mapping[str, object]) -> bool:
-        if launcher is None or launcher not in launchers or state_of(launcher) == JobState.GONE:
+        if launcher is None or launcher not in launchers:
             return True
+        if launcher == self._launcher:
+            return False
         silent = self._silence.seconds(launcher, launchers[launcher])
-        return launcher != self._launcher and silent > self._lease_seconds
+        return state_of(launcher) == JobState.GONE or silent > self._lease_seconds
 
     def _jobs(self, leases: Iterable[Lease]) -> dict[int, JobStatus]:
         """States of the attempts' jobs."""

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jestlab.platform.launch import logs
-from jestlab.platform.launch.executor import Executor, Job
+from jestlab.platform.launch.executor import Executor, ExecutorError, Job, LaunchedJob
 
 if TYPE_CHECKING:  # imports XManager, which takes a second
-    from jestlab.platform.launch.xmanager import Experiment, Launched
+    from jestlab.platform.launch.xmanager import Experiment
 
 
 class Record:
@@ -47,14 +47,23 @@ class Record:
         except Exception as error:
             self._lacks(error)
 
-    async def add(self, executor: Executor, jobs: Sequence[Job]) -> Sequence[Launched]:
-        """Make a work unit of each job that is about to be launched; none where there is no record."""
+    async def add(
+        self, executor: Executor, jobs: Sequence[Job], found: Sequence[LaunchedJob | ExecutorError]
+    ) -> None:
+        """Make a work unit of each job that was launched, or was to be, where there is a record.
+
+        It is made while the jobs begin, so that none waits for it.
+
+        Args:
+            executor: The jobs'.
+            jobs: The jobs.
+            found: What has become of each.
+        """
         if self._experiment is not None and self._is_kept:
             try:
-                return await self._experiment.add(executor, jobs)
+                await self._experiment.add(executor, jobs, found)
             except Exception as error:
                 self._lacks(error)
-        return ()
 
     async def close(self) -> None:
         """Let XManager end its experiment."""

@@ -77,7 +77,7 @@ class Starting:
         executor = claimed[0].executor
         jobs = [self._job(one) for one in claimed]
         if (reason := stopping()) is None:
-            found = await self._presence.beating(self._launched(executor, jobs))
+            found = await self._presence.beating(asyncio.to_thread(_launched, executor, jobs))
         else:
             found = [ExecutorError(reason)] * len(jobs)
         handles: dict[int, str] = {}
@@ -100,6 +100,8 @@ class Starting:
             await self._write_surely(lambda: claims.launched(self._store, handles), stop_if_asked)
         if endings:
             await self._write_surely(lambda: leases.end_all(self._store, endings), lambda: None)
+        if reason is None:
+            await self._presence.beating(self._record.add(executor, jobs, found))
         return bool(endings)
 
     def _job(self, one: Claimed) -> Job:
@@ -115,19 +117,6 @@ class Starting:
             self._options.retry_exit_codes,
         )
 
-    async def _launched(
-        self, executor: Executor, jobs: Sequence[Job]
-    ) -> Sequence[LaunchedJob | ExecutorError]:
-        """Launch jobs at once; XManager knows them as long as that works."""
-        units = await self._record.add(executor, jobs)
-        try:
-            found: Sequence[LaunchedJob | ExecutorError] = await asyncio.to_thread(executor.launch_all, jobs)
-        except ExecutorError as error:
-            found = [error] * len(jobs)
-        for unit, job in zip(units, found, strict=False):
-            unit.tell(job)
-        return found
-
     async def _write_surely(self, write: Callable[[], object], meanwhile: Callable[[], None]) -> None:
         """Write what must not be lost while the store is away, if its user does not give up."""
         while True:
@@ -139,6 +128,14 @@ class Starting:
                 if self._termination.at_once:
                     return
                 await asyncio.sleep(self._poll_seconds)
+
+
+def _launched(executor: Executor, jobs: Sequence[Job]) -> Sequence[LaunchedJob | ExecutorError]:
+    """Launch jobs at once."""
+    try:
+        return executor.launch_all(jobs)
+    except ExecutorError as error:
+        return [error] * len(jobs)
 
 
 def _stop(executor: Executor, job: LaunchedJob, *, now: bool) -> None:

@@ -1,8 +1,8 @@
 """Launch through XManager: each study is one of its experiments, each attempt a work unit.
 
 XManager's own executors lack what jestlab needs (see the executors' modules), but executors are classes: the
-one here passes the job to an executor of jestlab, and the launched job to the work unit, so that
-`wait_until_complete`, `get_status` and `stop` of XManager's API work on it.
+one here gives a work unit the job that an executor of jestlab has launched, so that `wait_until_complete`,
+`get_status` and `stop` of XManager's API work on it.
 
 Only this module uses attributes of XManager that are not public; its version is pinned.
 """
@@ -44,24 +44,11 @@ _OVER = {
 
 
 class Launched(handles.ExecutionHandle):  # type: ignore[misc]  # XManager has no types
-    """A job as XManager's work units see it.
+    """A job, or why it was not launched, as XManager's work units see it."""
 
-    Attributes:
-        job: Set once it has been launched.
-        error: Why it was not launched.
-    """
-
-    def __init__(self, executor: Executor) -> None:
-        self.job: LaunchedJob | None = None
-        self.error: ExecutorError | None = None
+    def __init__(self, executor: Executor, job: LaunchedJob | ExecutorError) -> None:
         self._executor = executor
-
-    def tell(self, found: LaunchedJob | ExecutorError) -> None:
-        """Say what has become of the job."""
-        if isinstance(found, LaunchedJob):
-            self.job = found
-        else:
-            self.error = found
+        self._job = job
 
     async def wait(self) -> None:
         """Wait for the end; raise RuntimeError if it failed, which XManager turns into its own error."""
@@ -80,23 +67,20 @@ class Launched(handles.ExecutionHandle):  # type: ignore[misc]  # XManager has n
 
     def stop(self) -> None:
         """Ask the job to stop."""
-        if self.job is not None:
-            self._executor.stop(self.job, now=False)
+        if isinstance(self._job, LaunchedJob):
+            self._executor.stop(self._job, now=False)
 
     def _look(self) -> JobStatus:
-        if self.error is not None:
-            return JobStatus(JobState.FAILED, str(self.error))
-        if self.job is None:
-            return JobStatus(JobState.QUEUED, "is being launched")
-        return self._executor.statuses([self.job])[self.job]
+        if isinstance(self._job, LaunchedJob):
+            return self._executor.statuses([self._job])[self._job]
+        return JobStatus(JobState.FAILED, str(self._job))
 
 
 @attr.s(auto_attribs=True)
 class Handover(xm.Executor):  # type: ignore[misc]
-    """Executes a job of XManager by one of jestlab's executors, which launches it with others: see `add`."""
+    """Stands for one of jestlab's executors, which has launched the job with others: see `add`."""
 
-    executor: Executor
-    job: Job
+    launched: Launched
 
     Spec = xm_local.LocalSpec
 
@@ -106,7 +90,7 @@ class Handover(xm.Executor):  # type: ignore[misc]
         for job in job_operators.flatten_jobs(job_group):
             # As non-local handles: the experiment then neither waits for them at its exit, nor raises again
             # what was already handled.
-            local_experiment_unit._non_local_execution_handles.append(Launched(job.executor.executor))
+            local_experiment_unit._non_local_execution_handles.append(job.executor.launched)
         return []
 
 
@@ -138,18 +122,25 @@ class Experiment:
         with contextlib.redirect_stdout(io.StringIO()):  # it prints
             await self._experiment.__aexit__(None, None, None)
 
-    async def add(self, executor: Executor, jobs: Sequence[Job]) -> list[Launched]:
-        """Make a work unit of each job; whoever then launches the jobs says so by `Launched.tell`.
+    async def add(
+        self, executor: Executor, jobs: Sequence[Job], found: Sequence[LaunchedJob | ExecutorError]
+    ) -> None:
+        """Make a work unit of each job, of which it is known what has become of it.
 
-        All are added at once, and launched together: XManager lets one work unit wait for another.
+        They are launched together before: XManager lets one work unit wait for another.
         """
         added = [
             self._experiment.add(
-                xm.Job(self._executable, Handover(executor, job), name=job.title, args=list(job.arguments))
+                xm.Job(
+                    self._executable,
+                    Handover(Launched(executor, one)),
+                    name=job.title,
+                    args=list(job.arguments),
+                )
             )
-            for job in jobs
+            for job, one in zip(jobs, found, strict=True)
         ]
-        return [unit._non_local_execution_handles[0] for unit in await asyncio.gather(*added)]
+        await asyncio.gather(*added)
 
 
 def _use_database(folder: Path) -> None:

@@ -133,14 +133,12 @@ class Known:
     """What a store holds of a study before runs are adopted into it.
 
     Attributes:
-        exists: Whether there is such a study.
         own: Names and labels of its own runs.
         places: Label and seed of each adopted run of it → fingerprint.
         seeds: Fingerprint of each adopted run, of whatever study → its seed.
         evaluations: Names (dataset/metric) of what its runs were evaluated on.
     """
 
-    exists: bool
     own: Collection[str]
     places: Mapping[tuple[str, int], str]
     seeds: Mapping[str, int]
@@ -172,7 +170,6 @@ def known(store: Store, experiment: str) -> Known:
         )
         own = [one for one in members if one.program != PROGRAM]
         return Known(
-            exists=row is not None,
             own={text for one in own for text in (one.name, one.label)},
             places={(one.label, one.seed): one.fingerprint for one in members if one.program == PROGRAM},
             seeds=dict(connection.execute(seeds).tuples().all()),

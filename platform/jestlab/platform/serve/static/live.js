@@ -3,8 +3,7 @@
 const TICK = 1000; // milliseconds between two questions, while the page is looked at
 const GLYPHS = { PENDING: "○", BLOCKED: "◌", RUNNING: "▶", COMPLETED: "✓", FAILED: "✗", CANCELLED: "■", PREEMPTED: "↺", SKIPPED: "–" };
 const MOST_KEPT = 4000; // points of a curve that a page keeps; it asks for the curves anew after that
-const DUTY = 20; // a drawing that took long is followed by a rest that is so many times as long
-const RESULTS_DUTY = 100; // the same of results
+const DUTY = 20; // what took long is followed by a rest that is so many times as long
 const MOST_NAMED = 20; // lines whose names are listed; of more the pointer tells them
 const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#7f6bd6", "#000000"];
 
@@ -210,7 +209,7 @@ function followResults(place) {
     if (document.querySelector("dialog[open]")) return; // somebody reads where a number comes from
     etag = answer.headers.get("etag") ?? "";
     const busy = await inSlices(replaceResults(place, text));
-    rests = performance.now() + RESULTS_DUTY * busy;
+    rests = performance.now() + DUTY * busy;
   };
   look().catch(tell).finally(() => repeatedly(look, 5 * TICK));
 }
