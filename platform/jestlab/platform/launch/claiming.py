@@ -60,6 +60,7 @@ class Claiming:
     Attributes:
         left: How many runs can start beside those that were claimed last.
         freed: How many slots became free between the launcher's last look and its last claim.
+        told: Fingerprints of the runs that were told, by the last claim, for what they wait.
         too_dear: Fingerprint → why a run would exceed the limit of chip-hours, as of the last claim.
     """
 
@@ -90,6 +91,7 @@ class Claiming:
         self._termination = termination
         self._since = options.since or now()
         self.left = self.freed = 0
+        self.told: Collection[str] = ()
         self.too_dear: Mapping[str, str] = {}
 
     def claim(
@@ -105,7 +107,7 @@ class Claiming:
             ours: Live attempts that the launcher looks after, as it has seen them.
             plan: Fingerprints of all its runs.
         """
-        self.left, self.freed, self.too_dear = 0, 0, {}
+        self.left, self.freed, self.told, self.too_dear = 0, 0, (), {}
         if not ready:
             return []
         executor = self._executors(self._options.executor)
@@ -191,6 +193,7 @@ class Claiming:
         new = {run: reason for run, reason in reasons.items() if before[run] != reason}
         if new:
             leases.wait(self._store, new)
+            self.told = new.keys()
 
     def _cleared(self, run: Standing) -> bool:
         """Whether nothing of a run's last attempt is left: two must not write into one folder."""

@@ -8,6 +8,7 @@ again by the handles of their jobs.
 from __future__ import annotations
 
 import asyncio
+import gc
 import math
 import signal
 import time
@@ -156,6 +157,10 @@ class _Controller:
         self._outside = {need for run in self.targets for need in run.needs.values()} - self._runs.keys()
         self._needed_inside = {need for run in self.targets for need in run.needs.values()}
         self._needed: Mapping[str, RunState] = {}  # of runs that others bring to their end
+        self._standings: dict[str, Standing] = {}
+        self._settled: dict[str, Standing] = {}  # of runs that stay as they are, whatever becomes of others
+        self._looked_at = -math.inf  # at all runs
+        self._changed: set[str] = set()  # by this launcher, since it has looked at them
         self._shown: dict[str, tuple[RunState, str | None]] = {}
         self._stopping: str | None = None
         self.stopped: str | None = None  # why this launch stopped itself
@@ -178,6 +183,10 @@ class _Controller:
     async def run(self) -> bool:
         """Bring all runs to their end; return whether the user stopped it."""
         self.listener.begin(len(self._runs))
+        thresholds = gc.get_threshold()
+        # Each pass leaves thousands of small objects, few of them in cycles: to look for those as often as
+        # Python does takes a fifth of a launcher's time.
+        gc.set_threshold(max(thresholds[0], 10_000), *thresholds[1:])
         before = {number: signal.getsignal(number) for number in _SIGNALS if looping.receives_signals()}
         try:
             for number in before:
@@ -191,6 +200,7 @@ class _Controller:
             for number, handler in before.items():
                 asyncio.get_running_loop().remove_signal_handler(number)
                 signal.signal(number, handler)  # a script may have its own
+            gc.set_threshold(*thresholds)
             self.listener.end()
             await self._record.close()
             if not self._store_away:
@@ -206,6 +216,7 @@ class _Controller:
             if not self._store_away:
                 self.listener.note(f"{error}: waiting for the store; what runs goes on")
             self._store_away = True
+            self._looked_at = -math.inf
             self._liveness.forget()
             return self._termination.at_once
         if self._store_away:
@@ -231,16 +242,46 @@ class _Controller:
         """Read, decide and act; what is returned has been claimed and is still to be launched."""
         self._presence.beat()
         self._presence.lab()
-        standings = leases.standings(self.store, self._runs)
+        standings, ready, has_acted = self._judge()
+        if has_acted:  # what it led to, such as a free slot, is seen at once
+            standings, ready, has_acted = self._judge()
+        if has_acted:
+            self.wakeup.set()
+        running = [fingerprint for fingerprint, run in standings.items() if run.state == RunState.RUNNING]
+        if running:
+            self.listener.progress(self.store.progress(running, ("loss", EXAMPLES)))
+        if ready and self._stopping is None and not self._record.opened:
+            self._has_to_open = True
+            return []
+        claimed = self._claiming.claim(ready if self._stopping is None else [], self._ours, self._runs)
+        self._changed.update(self._claiming.told, (one.target.fingerprint for one in claimed))
+        if self._claiming.freed:
+            self.wakeup.set()
+        if not claimed and not any(run.is_live for run in standings.values()):
+            self._stop_if_stuck()
+        return claimed
+
+    def _judge(self) -> tuple[Mapping[str, Standing], list[tuple[Standing, Target]], bool]:
+        """Look at all runs, decide about each, and do it.
+
+        Returns:
+            How the runs stood, those that may start, and whether anything was done to the others.
+        """
+        standings = self._look()
         self._needed = self.store.states(self._outside) if self._outside else {}
         live = [run.lease for run in standings.values() if run.lease is not None and run.lease.is_live]
         self._ours = [lease for lease in live if lease.launcher == self._name]
-        signs = self._liveness.check(live, leases.heartbeats(self.store)) if live else {}
+        # Of the launchers, those are asked for that others' attempts have.
+        launchers = leases.heartbeats(self.store) if len(self._ours) < len(live) else {}
+        signs = self._liveness.check(live, launchers)
         at = now()
         self._final, ready = {}, []
         todo, actions = _Todo(), []
         for fingerprint, target in self._runs.items():
             run = standings[fingerprint]
+            if self._settled.get(fingerprint) is run:
+                self._final[fingerprint] = run.state
+                continue
             action = reconcile.decide(run, self._seen(run, target, signs, standings, at), self._rules)
             if isinstance(action, reconcile.Claim) and not self.options.launches:
                 action = reconcile.Done(run.state, run.reason)  # somebody has launched it again meanwhile
@@ -249,22 +290,29 @@ class _Controller:
             else:
                 self._decided(todo, run, target, action)
             actions.append((run, target, action))
-        self._do(todo)
+            if isinstance(action, reconcile.Done) and run.state in (RunState.COMPLETED, RunState.FAILED):
+                self._settled[fingerprint] = run
+        has_acted = self._do(todo)
         for decided in actions:
             self._show(*decided)
         self._stop_if_alike(standings)
-        running = [fingerprint for fingerprint, run in standings.items() if run.state == RunState.RUNNING]
-        if running:
-            self.listener.progress(self.store.progress(running, ("loss", EXAMPLES)))
-        if ready and self._stopping is None and not self._record.opened:
-            self._has_to_open = True
-            return []
-        claimed = self._claiming.claim(ready if self._stopping is None else [], self._ours, self._runs)
-        if self._claiming.freed:
-            self.wakeup.set()
-        if not live and not claimed:
-            self._stop_if_stuck()
-        return claimed
+        return standings, ready, has_acted
+
+    def _look(self) -> Mapping[str, Standing]:
+        """Return how all runs stand.
+
+        What others do to runs that no attempt holds is looked at once an interval: launchers of thousands of
+        runs are woken many times in it, each time by an attempt of their own.
+        """
+        at = time.monotonic()
+        if at - self._looked_at >= self._intervals.poll:
+            self._looked_at = at
+            self._standings = leases.standings(self.store, self._runs)
+        else:
+            held = {run.fingerprint for run in self._standings.values() if run.is_live}
+            self._standings |= leases.standings(self.store, held | self._changed)
+        self._changed = set()
+        return self._standings
 
     def _seen(
         self,
@@ -312,10 +360,15 @@ class _Controller:
             case reconcile.End():
                 todo.ended.append(action)
 
-    def _do(self, todo: _Todo) -> None:
-        """Do what has been decided: one transaction of a kind, whatever the number of runs."""
+    def _do(self, todo: _Todo) -> bool:
+        """Do what has been decided: one transaction of a kind, whatever the number of runs.
+
+        Returns:
+            Whether runs have other states, or attempts another launcher, than they had.
+        """
         if todo.entries:
             leases.enter(self.store, todo.entries)
+            self._changed.update(run.fingerprint for run, _, _ in todo.entries)
         if todo.waits:
             leases.waits(self.store, todo.waits)
         if todo.adopted:
@@ -330,8 +383,7 @@ class _Controller:
             done = {ending.attempt_id for ending in leases.end_all(self.store, endings.values())}
             killed = [end.lease for end in todo.ended if end.kill and end.lease.id in done]
             each(self._termination.kill, killed)
-        if todo.entries or todo.adopted or endings:
-            self.wakeup.set()
+        return bool(todo.entries or todo.adopted or endings)
 
     def _ending(self, end: reconcile.End) -> leases.Ending:
         lease = end.lease

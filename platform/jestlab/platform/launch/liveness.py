@@ -62,10 +62,10 @@ class Liveness:
         self._silence.clear()
 
     def _is_orphaned(self, launcher: str | None, launchers: Mapping[str, object]) -> bool:
-        if launcher is None or launcher not in launchers:
-            return True
         if launcher == self._launcher:
             return False
+        if launcher is None or launcher not in launchers:
+            return True
         silent = self._silence.seconds(launcher, launchers[launcher])
         return state_of(launcher) == JobState.GONE or silent > self._lease_seconds
 

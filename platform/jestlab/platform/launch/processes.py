@@ -42,6 +42,7 @@ KILL_SECONDS = 5.0
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _PAUSE_SECONDS = 0.01
+_BLOCK = 1 << 17
 _TICKS = os.sysconf("SC_CLK_TCK")
 _OVER = (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
 
@@ -228,11 +229,24 @@ def marked(mark: str) -> set[int]:
     """
     wanted, found, this = f"{MARK}={mark}".encode(), set(), os.getpid()
     for pid in psutil.pids():
-        with contextlib.suppress(OSError), Path(f"/proc/{pid}/environ").open("rb", 0) as environment:
-            read = environment.read()
-            if wanted in read and pid != this and wanted in read.split(b"\0"):
-                found.add(pid)
+        environment = _environment(pid)
+        if wanted in environment and pid != this and wanted in environment.split(b"\0"):
+            found.add(pid)
     return found
+
+
+def _environment(pid: int) -> bytes:
+    """Return a process's environment; nothing where it cannot be read. Asked of all, whenever a job ends."""
+    try:
+        file = os.open(f"/proc/{pid}/environ", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    read = b""
+    with contextlib.suppress(OSError):
+        while block := os.read(file, _BLOCK):
+            read += block
+    os.close(file)
+    return read
 
 
 def adopt_orphans() -> None:

@@ -13,19 +13,31 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, RowMapping, Select, Update, and_, bindparam, func, or_, select, update
+from sqlalchemy import (
+    Connection,
+    RowMapping,
+    Select,
+    Update,
+    and_,
+    bindparam,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.sql.dml import ReturningInsert
 
 from jestlab.analysis import units
 from jestlab.platform.store.engine import CLAIMING, one_at_a_time
 from jestlab.platform.store.records import LIVE, Lease, RunState, check_move
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Attempt, Budget, Launcher, Run, chunks, execute_many, insert, now
+from jestlab.platform.store.tables import Attempt, Budget, Launcher, Run, chunks, execute_many, now
 
 LIMIT = "the limit"
 """How the reason of a run begins that would exceed a limit."""
 
 _ROUNDING = 1e-9  # of a sum
-_ROWS = 500  # of one INSERT: SQLite takes 32,766 parameters
 
 
 class Claim(NamedTuple):
@@ -320,33 +332,37 @@ def _pending() -> Update:
     return update(Run).where(Run.id.in_(bindparam("runs", expanding=True))).values(**values)
 
 
+@functools.cache
+def _inserted() -> ReturningInsert[int, int]:
+    return insert(Attempt).returning(Attempt.run_id, Attempt.id)
+
+
 def _insert(
     connection: Connection, runs: Sequence[_Free], logs: Mapping[str, str], terms: Terms
 ) -> dict[str, Claim]:
     """Insert an attempt at each run, and return it as a claim, by fingerprint."""
-    made: dict[str, Claim] = {}
-    for start in range(0, len(runs), _ROWS):
-        some = runs[start : start + _ROWS]
-        rows: list[dict[str, Any]] = [
-            {
-                "run_id": run.id,
-                "number": run.number + 1,
-                "state": RunState.PENDING,
-                "launcher_id": terms.launcher_id,
-                "executor": terms.executor,
-                "chips": terms.chips,
-                "lease_seconds": terms.lease_seconds,
-                "claimed_at": now(),
-                "heartbeat_at": now(),
-                "first_step": run.step,
-                "log": logs[run.fingerprint],
-                "token": secrets.token_hex(16),
-                "lab_id": terms.lab_id,
-            }
-            for run in some
-        ]
-        statement = insert(connection, Attempt).values(rows).returning(Attempt.run_id, Attempt.id)
-        ids = dict(connection.execute(statement).tuples().all())
-        for run, row in zip(some, rows, strict=True):
-            made[run.fingerprint] = Claim(ids[run.id], row["number"], row["token"])
-    return made
+    rows: list[dict[str, Any]] = [
+        {
+            "run_id": run.id,
+            "number": run.number + 1,
+            "state": RunState.PENDING,
+            "launcher_id": terms.launcher_id,
+            "executor": terms.executor,
+            "chips": terms.chips,
+            "lease_seconds": terms.lease_seconds,
+            "claimed_at": now(),
+            "heartbeat_at": now(),
+            "first_step": run.step,
+            "log": logs[run.fingerprint],
+            "token": secrets.token_hex(16),
+            "lab_id": terms.lab_id,
+        }
+        for run in runs
+    ]
+    if not rows:
+        return {}
+    ids = dict(connection.execute(_inserted(), rows).tuples().all())
+    return {
+        run.fingerprint: Claim(ids[run.id], row["number"], row["token"])
+        for run, row in zip(runs, rows, strict=True)
+    }
