@@ -144,11 +144,13 @@ def test_what_is_no_store(tmp_path):
 
 
 def test_reading_writes_nothing_beside_a_store_in_wal_mode(study):
-    with sqlite3.connect(study.path) as connection:
-        connection.execute("PRAGMA journal_mode = WAL")
-    connection.close()
+    with sqlite3.connect(study.path) as writing:
+        writing.execute("PRAGMA journal_mode = WAL")
+    writing.close()
     before = {path: path.read_bytes() for path in study.path.parent.iterdir()}
     frames.read(study.url, "study")
+    assert study.path.read_bytes() == before[study.path]
+    connection._forget()  # as when the process ends
     assert {path: path.read_bytes() for path in study.path.parent.iterdir()} == before
 
 

@@ -46,18 +46,15 @@ class Chart {
     this.log = { x: false, y: this.figure.variants[this.variant].y_log };
     this.shown = new Map();
     this.drawing = new Plot(this.plot);
-    this.makeControls();
-    this.listSeries();
-    this.draw();
   }
 
-  /** Show newer data of the same figure, with the choices that were made. */
-  renew() {
+  /** Show the data as it is now, with the choices that were made; yields when it may rest. */
+  *show() {
     this.figure = DATA.figures[this.section.dataset.figure];
     const variants = Object.keys(this.figure.variants);
     if (!variants.includes(this.variant)) this.variant = variants[0];
-    if (variants.join() !== this.variants.join()) this.makeControls();
-    this.listSeries();
+    if (variants.join() !== this.variants?.join()) this.makeControls();
+    yield* this.listSeries();
     this.tellVariant();
     this.draw();
   }
@@ -104,7 +101,7 @@ class Chart {
   }
 
   /** List the series, each with a checkbox; as long as they are the same, only what is said of them changes. */
-  listSeries() {
+  *listSeries() {
     // Series that are shown come first, since the list may be long.
     const all = this.allSeries().sort((a, b) => b.shown - a.shown);
     if (this.listed?.size === all.length && all.every((one) => this.listed.has(one.label))) {
@@ -119,7 +116,8 @@ class Chart {
     this.listed = new Map();
     const list = this.section.querySelector(".series");
     list.replaceChildren(list.querySelector("legend"));
-    for (const one of all) {
+    for (const [i, one] of all.entries()) {
+      if (i % 100 === 99) yield "rest"; // there may be a thousand
       const box = make("input", { type: "checkbox", checked: this.shown.get(one.label) });
       box.addEventListener("change", () => {
         this.shown.set(one.label, box.checked);
@@ -127,7 +125,9 @@ class Chart {
       });
       const swatch = svg("svg", { width: 30, height: 12, viewBox: "0 0 30 12", "aria-hidden": "true" });
       const text = make("span", {}, one.text);
-      this.listed.set(one.label, { one, swatch, text });
+      const entry = { one, swatch, text };
+      paint(entry, this.data.kind);
+      this.listed.set(one.label, entry);
       list.append(make("label", { class: "one" }, box, swatch, text));
     }
     const every = make("button", { type: "button" }, "All");
@@ -140,6 +140,7 @@ class Chart {
       });
     }
     list.append(make("span", { class: "buttons" }, every, none));
+    yield "rest";
   }
 
   allSeries() {
@@ -220,7 +221,7 @@ function paint(entry, kind) {
   const { swatch, one } = entry;
   const colour = ink(one.colour);
   const look = [kind, colour, one.dash, one.symbol].join();
-  if (entry.look === look) return; // there may be a thousand
+  if (entry.look === look) return;
   entry.look = look;
   swatch.replaceChildren();
   if (kind === "curves") {
@@ -243,9 +244,9 @@ function* renewCharts() {
   const before = new Map(charts.map((chart) => [chart.section, chart]));
   charts = [];
   for (const section of document.querySelectorAll("section[data-figure]")) {
-    const chart = before.get(section);
-    if (chart) chart.renew();
-    charts.push(chart ?? new Chart(section));
+    const chart = before.get(section) ?? new Chart(section);
+    charts.push(chart);
+    yield* chart.show();
     yield "rest";
   }
 }
