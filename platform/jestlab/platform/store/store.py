@@ -7,9 +7,10 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, DateTime, Engine, bindparam, exists, func, select, text
+from sqlalchemy import Connection, DateTime, Engine, Select, bindparam, exists, func, select, text
 from sqlalchemy.orm import aliased
 
 from jestlab.platform.adopted import NAME as ADOPTED
@@ -327,22 +328,9 @@ class Store:
         with self.reading() as connection:
             known = select(MetricName.id, MetricName.name).where(MetricName.name.in_(metrics))
             names = dict(connection.execute(known).tuples().all())
-            # One query for all runs, and in it one look at the end of each curve, by the primary key.
-            newest = [
-                select(Metric.value)
-                .where(Metric.run_id == Run.id, Metric.name_id == name_id)
-                .order_by(Metric.step.desc())
-                .limit(1)
-                .scalar_subquery()
-                for name_id in names
-            ]
-            attempt = (Attempt.first_step, Attempt.started_at)
-            query = select(
-                Run.fingerprint, Run.step, Run.total_steps, Run.updated_at, *attempt, *newest
-            ).outerjoin(Attempt, (Attempt.run_id == Run.id) & (Attempt.state == RunState.RUNNING))
             found = {}
             for chunk in chunks(fingerprints):
-                for row in connection.execute(query.where(Run.fingerprint.in_(chunk))):
+                for row in connection.execute(_progress(tuple(names)), {"runs": chunk}):
                     fingerprint, step, total_steps, reported_at, first_step, started_at, *values = row
                     pairs = zip(names.values(), values, strict=True)
                     latest = {name: value for name, value in pairs if value is not None}
@@ -419,6 +407,25 @@ class Store:
             )
             for run in runs
         ]
+
+
+@lru_cache(maxsize=16)  # whoever watches runs asks often, and to build it takes a while
+def _progress(names: tuple[int, ...]) -> Select[Any]:
+    """Ask how far runs are: one query for all, and in it one look at the end of each curve, by its key."""
+    newest = [
+        select(Metric.value)
+        .where(Metric.run_id == Run.id, Metric.name_id == name)
+        .order_by(Metric.step.desc())
+        .limit(1)
+        .scalar_subquery()
+        for name in names
+    ]
+    attempt = (Attempt.first_step, Attempt.started_at)
+    return (
+        select(Run.fingerprint, Run.step, Run.total_steps, Run.updated_at, *attempt, *newest)
+        .outerjoin(Attempt, (Attempt.run_id == Run.id) & (Attempt.state == RunState.RUNNING))
+        .where(Run.fingerprint.in_(bindparam("runs", expanding=True)))
+    )
 
 
 def _archive(origin: str | None) -> str | None:
