@@ -40,7 +40,7 @@ PATIENCE = 60
 
 PEERS = Path(__file__).with_name("peers")
 SHOWN = {
-    "list": "name => document.body.innerText.includes(name)",
+    "list": "name => document.body?.innerText.includes(name)",
     "run": "() => document.querySelector('path.js-line') !== null || "  # of plotly, which MLflow draws with
     "[...document.querySelectorAll('svg path')].some((path) => "
     "(path.getAttribute('d') ?? '').length > 300 && path.getBoundingClientRect().width > 99)",
