@@ -42,7 +42,7 @@ def test_time_is_limited_for_one_question(study):
     assert query.ask(study.url, COUNT.format(10**5)).rows == [(100_000,)]
 
 
-def test_questions_of_several_threads_at_once(study):
+def test_two_questions_at_once(study):
     with connection.connect(study.url) as first, connection.connect(study.url) as second:
         for each in (first, second):
             assert len(connection.frame(each, "SELECT * FROM v_runs")) == 8

@@ -46,6 +46,7 @@ class Chart {
     this.log = { x: false, y: this.figure.variants[this.variant].y_log };
     this.shown = new Map();
     this.drawing = new Plot(this.plot);
+    section.querySelector("details.numbers").addEventListener("toggle", () => this.tabulate());
   }
 
   /** Show the data as it is now, with the choices that were made; yields when it may rest. */
@@ -89,8 +90,6 @@ class Chart {
     const reset = make("button", { type: "button" }, "Reset zoom");
     reset.addEventListener("click", () => this.drawing.zoom(null));
     controls.append(reset);
-    const details = this.section.querySelector("details.numbers");
-    details.ontoggle = () => this.tabulate();
   }
 
   /** Say what belongs to the variant that is shown. */
