@@ -118,7 +118,8 @@ def test_a_job_that_slurm_has_forgotten_has_left_its_end(lab, monkeypatch):
     """`MinJobAge` has passed, and the site has no accounting; the launcher was away meanwhile."""
     study = lab.study({"one": {"program": "toy_programs:vanish", "code": 3}})
     with lab.launching(study, "--set", "resources.lease_seconds=60") as first:
-        wait_until(lambda: lab.cluster.jobs())
+        # Slurm has the job some moments before the launcher knows under which id.
+        wait_until(lambda: lab.rows("SELECT 1 FROM attempt WHERE handle IS NOT NULL"))
         os.kill(first.pid, signal.SIGKILL)
         first.wait()
         wait_until(lambda: not lab.cluster.jobs())
