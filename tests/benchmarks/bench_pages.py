@@ -156,6 +156,8 @@ def main() -> None:
             elif python:
                 with theirs(tool, python, folder, options.runs) as pages:
                     found[tool] = measured(browser, pages)
+            if tool in found:  # what was seen is not lost if the next one fails
+                print(tool, {what: _told(seconds) for what, seconds in found[tool].items()}, file=sys.stderr)
         browser.close()
     machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
     print(f"{machine}, {time.strftime('%Y-%m-%d')}; {options.runs:,} runs of {METRICS} × {STEPS} points\n")

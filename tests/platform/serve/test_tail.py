@@ -5,11 +5,13 @@ from __future__ import annotations
 import plans_support as plans
 import pytest
 
+from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.serve import tail as tails
 from jestlab.platform.serve.tail import Tail
 from jestlab.platform.store import leases
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
+from jestlab.platform.watching import watch
 
 RUNS = [plans.run(name, config={"steps": 10, "name": name}) for name in ("uniform", "independent", "joint")]
 
@@ -119,3 +121,30 @@ def test_a_run_that_goes_on_from_its_checkpoint_sends_its_points_again(store, tm
     again.flush()
     assert [point.step for point in tail.since(cursor).points][-3:] == [1, 2, 3]
     again.complete()
+
+
+@pytest.mark.parametrize("place", [(watch, "standing"), (tails, "_points")], ids=["rows", "points"])
+def test_a_store_that_goes_away_halfway_loses_nothing(store, tmp_path, monkeypatch, place):
+    tail = Tail(store, "toy")
+    attempt = plans.begun(store, RUNS[0], tmp_path)
+    cursor = tail.since("").snapshot.cursor
+    another = plans.begun(store, RUNS[1], tmp_path)
+    attempt.log(1, {"loss": 1.0})
+    attempt.progress(1, 10)
+    attempt.flush()
+
+    def away(*_):
+        raise StoreUnreachable("the store is away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(*place, away)
+        with pytest.raises(StoreUnreachable):
+            tail.since(cursor)
+    changes = tail.since(cursor)
+    assert [line.run.name for line in changes.snapshot.lines] == ["uniform", "independent", "joint"]
+    assert [line.run.step for line in changes.snapshot.lines] == [1, 0, 0]
+    assert changed(changes)["independent"] == RunState.RUNNING
+    assert changes.snapshot.totals.states() == {"PENDING": 1, "RUNNING": 2}
+    assert [point.step for point in changes.points] == [1]
+    for each in (attempt, another):
+        each.complete()

@@ -335,7 +335,7 @@ def watch_command(
     all runs are completed or have not ended yet, 1 a run has failed or was stopped.
     """
     watch = Watch(naming.existing_store(lab), experiment)
-    lines: Sequence[Line] = watch.look()
+    lines = watch.look().lines
     if once or as_json or not sys.stdout.isatty():
         show(as_json, [_line_data(line) for line in lines], text(lines))
     else:
@@ -350,7 +350,7 @@ def _live(watch: Watch, lines: Sequence[Line], every: float) -> Sequence[Line]:
         while quiet < _QUIET_LOOKS and not all(line.run.state == RunState.COMPLETED for line in lines):
             time.sleep(every)
             try:
-                lines = watch.look()
+                lines = watch.look().lines
             except StoreUnreachable as error:
                 live.update(_drawn([*_shown(lines, live.console.height), one_line(str(error))]))
                 continue

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from itertools import islice
+from itertools import islice, takewhile
 from uuid import uuid4
 
 from sqlalchemy import Connection, TextClause, text
@@ -89,7 +89,7 @@ class Tail:
         self._epoch = uuid4().hex[:8]  # cursors of another server, or of one that was restarted, mean nothing
         self._count = 0
         self._snapshot = Snapshot("", ())
-        self._changed: list[int] = []  # when each row did, as a count
+        self._changed: dict[int, int] = {}  # place of each row → when it changed, as a count; the latest last
         self._points: deque[tuple[int, Point]] = deque(maxlen=MOST_POINTS)
         self._forgotten = 0  # the count of the newest point that is kept no more
         self._last_steps: dict[str, int] = {}  # of runs whose losses are followed
@@ -108,11 +108,8 @@ class Tail:
             epoch, _, number = cursor.partition(".")
             known = epoch == self._epoch and number.isdecimal() and int(number) >= self._forgotten
             count = int(number) if known else 0
-            lines = [
-                (place, line)
-                for place, (line, changed) in enumerate(zip(now.lines, self._changed, strict=True))
-                if changed > count
-            ]
+            latest = takewhile(lambda row: row[1] > count, reversed(self._changed.items()))
+            lines = [(place, now.lines[place]) for place in sorted(place for place, _ in latest)]
             points = []
             if known:
                 newer = sum(1 for _ in _from_the_end(self._points, count))
@@ -123,19 +120,17 @@ class Tail:
         """Read the store, unless that was done just now."""
         if time.monotonic() - self._looked < LOOK_SECONDS:
             return self._snapshot
-        lines, before = self._watch.look(), self._snapshot
+        (lines, places), before = self._watch.look(), self._snapshot
         self._count += 1
-        if len(lines) != len(before.lines):
-            self._changed = [self._count] * len(lines)
-            totals = Totals().changed((), lines)
+        if len(places) == len(lines):  # others, or other places
+            self._changed, totals = {}, Totals().changed((), lines)
         else:
-            pairs = enumerate(zip(lines, before.lines, strict=True))
-            places = [place for place, (new, old) in pairs if new is not old and new != old]
-            for place in places:
-                self._changed[place] = self._count
             totals = before.totals.changed(
                 (before.lines[place] for place in places), (lines[place] for place in places)
             )
+        for place in places:
+            self._changed.pop(place, None)  # to its end
+            self._changed[place] = self._count
         self._snapshot = Snapshot(f"{self._epoch}.{self._count}", lines, totals)
         self._read_points()
         self._looked = time.monotonic()
@@ -149,17 +144,18 @@ class Tail:
             run: min(self._last_steps.get(run, step), step)
             for run, step in {**self._last_steps, **steps}.items()
         }
-        self._last_steps = steps
         runs = list(asked)
+        come: list[Point] = []
         with self._store.reading() as connection:
             for start in range(0, len(runs), _TOGETHER):
-                part = {run: asked[run] for run in runs[start : start + _TOGETHER]}
-                for point in _points(connection, part):
-                    if len(self._points) == MOST_POINTS:
-                        self._forgotten = self._points[0][0]
-                    self._points.append((self._count, point))
-                    if point.fingerprint in self._last_steps:
-                        self._last_steps[point.fingerprint] = point.step
+                come += _points(connection, {run: asked[run] for run in runs[start : start + _TOGETHER]})
+        self._last_steps = steps
+        for point in come:
+            if len(self._points) == MOST_POINTS:
+                self._forgotten = self._points[0][0]
+            self._points.append((self._count, point))
+            if point.fingerprint in steps:
+                steps[point.fingerprint] = point.step
 
 
 def _from_the_end(points: deque[tuple[int, Point]], count: int) -> Sequence[tuple[int, Point]]:

@@ -1,7 +1,8 @@
 """What tells whether anything of a run has changed: as little as can be read of very many runs at a time.
 
-Runs are counted and summed up by their states first, which a database does without handing them out. Only of
-a state whose sums have changed are the runs themselves read: of ten thousand runs mostly those that go on.
+Runs are counted and summed up by their states first, which a database does without handing them out: those of
+the whole store, which an index answers alone, and where that has changed those of the experiment. Only of a
+state whose sums have changed are the runs themselves read: of ten thousand runs mostly those that go on.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, exists, func, select
+from sqlalchemy import Connection, Executable, String, exists, func, select, type_coerce
 
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store, of_experiment
@@ -41,12 +42,14 @@ class Marks(NamedTuple):
 
     Attributes:
         launched: When it was last launched, which may have changed what belongs to it.
+        everywhere: State → its runs in the whole store, summed up.
         groups: State → its runs, summed up.
         states: State → fingerprint → mark of each of its runs.
         read: States whose runs have been read for these marks; of others they are as they were.
     """
 
     launched: object
+    everywhere: Mapping[str, Group]
     groups: Mapping[str, Group]
     states: Mapping[str, Mapping[str, Mark]]
     read: frozenset[str]
@@ -57,8 +60,20 @@ class Marks(NamedTuple):
             yield from self.states.get(state, ())
 
 
-NOTHING = Marks(None, {}, {}, frozenset())
+NOTHING = Marks(None, {}, {}, {}, frozenset())
 """What is known before somebody has looked."""
+
+_SUMS = select(
+    Run.state, func.count(), func.sum(Run.id), func.sum(Run.step), func.max(Run.updated_at)
+).group_by(Run.state)
+_MARKS = select(
+    Run.fingerprint,
+    *(
+        type_coerce(Run.updated_at, String) if name == "updated_at" else getattr(Run, name)
+        for name in Mark._fields
+    ),
+)
+"""Of ten thousand runs, of whose times nothing is made: they are only compared."""
 
 
 def marks(store: Store, experiment: str, before: Marks = NOTHING) -> Marks:
@@ -78,16 +93,18 @@ def marks(store: Store, experiment: str, before: Marks = NOTHING) -> Marks:
                 Experiment.id == of_experiment(connection, experiment, Experiment.id)
             )
         ).one()
-        groups = _groups(connection, key)
-        known = before.groups if launched == before.launched else {}
-        changed = frozenset(state for state, group in groups.items() if group != known.get(state))
+        known = before if launched == before.launched else NOTHING
+        everywhere = _groups(connection, _SUMS)
+        doubted = [state for state in RunState if everywhere.get(state) != known.everywhere.get(state)]
+        groups = {state: group for state, group in known.groups.items() if state not in doubted}
+        groups |= _groups(connection, _of(key, _SUMS).where(Run.state.in_(doubted))) if doubted else {}
+        changed = frozenset(state for state, group in groups.items() if group != known.groups.get(state))
         states = {state: before.states.get(state, {}) for state in groups} | _marks(connection, key, changed)
-    return Marks(launched, groups, states, changed)
+    return Marks(launched, everywhere, groups, states, changed)
 
 
-def _groups(connection: Connection, experiment: int) -> dict[str, Group]:
-    sums = (func.count(), func.sum(Run.id), func.sum(Run.step), func.max(Run.updated_at))
-    rows = connection.execute(_of(experiment, select(Run.state, *sums)).group_by(Run.state)).all()
+def _groups(connection: Connection, sums: Executable) -> dict[str, Group]:
+    rows = connection.execute(sums).all()
     return {
         state: Group(runs, int(ids), int(steps), updated_at) for state, runs, ids, steps, updated_at in rows
     }
@@ -96,12 +113,9 @@ def _groups(connection: Connection, experiment: int) -> dict[str, Group]:
 def _marks(connection: Connection, experiment: int, states: frozenset[str]) -> dict[str, dict[str, Mark]]:
     if not states:
         return {}
-    columns = (Run.fingerprint, *(getattr(Run, name) for name in Mark._fields))
-    query = _of(experiment, select(*columns)).where(Run.state.in_(sorted(states)))
-    # Ten thousand rows at a time: neither objects nor times are made of them.
-    sql = str(query.compile(connection, compile_kwargs={"literal_binds": True}))
+    query = _of(experiment, _MARKS).where(Run.state.in_(sorted(states)))
     found: dict[str, dict[str, Mark]] = {state: {} for state in states}
-    for fingerprint, *mark in connection.exec_driver_sql(sql).fetchall():
+    for fingerprint, *mark in connection.execute(query):
         found[mark[0]][fingerprint] = Mark._make(mark)
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from jestlab.platform.launch.pace import EXAMPLES, Pace, Speeds
 from jestlab.platform.launch.waiting import Waits
@@ -48,6 +49,19 @@ class Line:
     repeats: bool = False
 
 
+class Look(NamedTuple):
+    """All runs as they were at one moment.
+
+    Attributes:
+        lines: In the order of the study.
+        changed: Places of the lines that say something else than at the look before; all at the first look,
+            and when the study was launched anew.
+    """
+
+    lines: Sequence[Line]
+    changed: Collection[int]
+
+
 class Watch:
     """The runs of an experiment, which knows how fast they are since it reads them repeatedly."""
 
@@ -58,21 +72,28 @@ class Watch:
         self._marks = NOTHING
         self._rows: list[RunRow] = []
         self._places: dict[str, list[int]] = {}  # of each run among the rows, one for each of its labels
-        self._lines: list[Line | None] = []  # of the rows; None until it is read
+        self._lines: list[Line] = []  # of the rows
+        self._changed: set[int] = set()  # places of lines that this look has changed
         self._stands: dict[str, Stands] = {}
         self._paces: dict[str, Pace] = {}
         self._costs: dict[str, Spending] = {}
         self._costs_due = self._stands_due = 0.0
 
-    def look(self) -> list[Line]:
-        """Read what has changed, and return all runs, in the order of the study.
-
-        A line that says what it said before is the same object.
+    def look(self) -> Look:
+        """Read what has changed.
 
         Raises:
             UserError: There is no such experiment any more.
         """
+        try:
+            return self._look()
+        except Exception:
+            self._marks = NOTHING  # what was read by halves is read anew
+            raise
+
+    def _look(self) -> Look:
         before = self._marks
+        self._changed = set()
         self._marks = marks(self._store, self._experiment, before)
         went_on, others, moved = self._changes(before)
         self._read_costs(moved)
@@ -86,7 +107,7 @@ class Watch:
             doubted = {run for run in went_on if self._stands[run].run.reason}
             stands = self._read_stands(others.union(doubted).difference(self._marks.of(WAITING)))
         self._write(running | went_on | stands)
-        return [line for line in self._lines if line is not None]
+        return Look(list(self._lines), self._changed)
 
     def running(self) -> dict[str, int]:
         """Return the steps of the runs that ran when somebody looked, by their fingerprints."""
@@ -134,7 +155,8 @@ class Watch:
         self._rows, self._places = list(rows), {}
         for place, row in enumerate(rows):
             self._places.setdefault(row.fingerprint, []).append(place)
-        self._lines = [None] * len(rows)
+        self._lines = [Line(row, None, None, None, Spending()) for row in rows]
+        self._changed = set(range(len(rows)))
 
     def _read_costs(self, moved: bool) -> None:
         """Read costs again when a run has begun or ended, unless they were read just now."""
@@ -158,13 +180,15 @@ class Watch:
         progress = self._store.progress(begun, (LOSS, EXAMPLES, FLOPS))
         for each in stands:
             for place in self._places[each.run.fingerprint]:
-                run = replace(self._rows[place], state=each.run.state, reason=each.run.reason)
+                run = self._rows[place]
+                if (run.state, run.reason) != (each.run.state, each.run.reason):
+                    run = replace(run, state=each.run.state, reason=each.run.reason)
                 new = self._line(run, each.waits, progress.get(run.fingerprint))
                 if place != self._places[run.fingerprint][0]:
                     new = replace(new, repeats=True)
-                old = self._lines[place]
-                if old is None or new != old or new.waits != old.waits:
-                    self._lines[place] = new
+                if new != self._lines[place]:
+                    self._changed.add(place)
+                self._lines[place] = new
 
     def _line(self, run: RunRow, waits: Waits | None, progress: Progress | None) -> Line:
         latest: Mapping[str, float] = progress.latest if progress is not None else {}
