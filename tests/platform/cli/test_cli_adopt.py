@@ -195,6 +195,16 @@ def test_a_damaged_run_does_not_stop_the_others(root, tmp_path):
     assert "run-broken.wandb" in line and "copy the file again, or move it away" in line
 
 
+def test_what_is_wrong_with_many_runs_is_told_once(root, siglip):
+    arguments = ("csv", siglip, "--into", "toy", "--run", "model,seed", "--examples", "seen")
+    lines = labs.here("adopt", *arguments, root=root).stderr.splitlines()
+    assert len(lines) == 2
+    assert "no metric 'seen'" in lines[0]
+    assert "5 more runs" in lines[1]
+    found = asked(root, *arguments, code=1)
+    assert len(set(found["failed"])) == 6 and found["runs"] == []
+
+
 def test_a_dry_run_writes_nothing(root, siglip):
     how = ("csv", siglip, "--into", "old", "--run", "model,seed", "--dry-run")
     told = said(root, "adopt", *how)

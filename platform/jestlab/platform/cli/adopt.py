@@ -160,7 +160,7 @@ def adopt_command(
             with closing(store):
                 if not dry_run:
                     store.close_whole()
-    for line in failed:
+    for line in _told(failed):
         say(f"jestlab: {line}", err=True)
     if as_json:
         print_json({"study": study, "dry_run": dry_run, "runs": taken, "failed": failed})
@@ -168,6 +168,20 @@ def adopt_command(
         say(_shown(taken, study, dry_run, only))
     if failed:
         raise SystemExit(1)
+
+
+def _told(failed: Sequence[str]) -> Iterator[str]:
+    """Write what went wrong with runs; of more than two with the same fault the first, and their number."""
+    alike: dict[str, list[str]] = {}
+    for line in failed:
+        _, _, fault = line.partition(": ")
+        alike.setdefault(fault or line, []).append(line)
+    for first, *others in alike.values():
+        yield first
+        if len(others) < 2:
+            yield from others
+        else:
+            yield f"the same is so of {len(others)} more runs: --json names them"
 
 
 def _rules(
