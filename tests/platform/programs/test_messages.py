@@ -183,6 +183,9 @@ def test_what_is_no_message_is_refused_in_one_line(line):
             "scores.a",
         ),
         (b'{"type": "log", "step": 1, "metrics": {"a\\u0000": 1}}', "String should match pattern"),
+        (b'{"type": "log", "step": 1, "metrics": {"a\\rb": 1}}', ": String should match pattern"),
+        (b'{"type": "log", "step": 1, "metrics": {"a\\u2028b": "c"}}', ": Input should be a valid number"),
+        (b'{"type": "log", "step": 1, "metrics": {"%s": 1}}' % (b"a" * 5_000), "at most 300 characters"),
         (b"[" * 100_000, "is not a valid message: not valid JSON: "),
         (b'{"type": "log", "step": 1, "metrics": {"a": 1}} x', "not valid JSON: trailing characters"),
     ],
@@ -192,6 +195,7 @@ def test_the_error_names_what_is_wrong(line, message):
         protocol.parse(line)
     assert message in str(caught.value)
     assert len(str(caught.value)) < 400
+    assert len(str(caught.value).splitlines()) == 1
 
 
 def test_a_path_that_no_disk_has_is_refused_in_a_short_line(tmp_path):

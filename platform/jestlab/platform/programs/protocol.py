@@ -129,7 +129,8 @@ def _problem(error: ValidationError) -> str:
         return f"type {context['tag']!r} is unknown: {nearest(context['tag'], _TYPES)}"
     if details["type"] == "union_tag_not_found":
         return f"it has no type: expected {', '.join(_TYPES)}"
-    place = ".".join(str(part) for part in details["loc"][1:] if part != "[key]")
+    # A place may be a name that the command made up.
+    place = one_line(".".join(str(part) for part in details["loc"][1:] if part != "[key]"), _SHOWN)
     return f"{place}: {details['msg']}" if place else str(details["msg"])
 
 
