@@ -186,6 +186,7 @@ def test_what_is_no_message_is_refused_in_one_line(line):
         (b'{"type": "log", "step": 1, "metrics": {"a\\rb": 1}}', ": String should match pattern"),
         (b'{"type": "log", "step": 1, "metrics": {"a\\u2028b": "c"}}', ": Input should be a valid number"),
         (b'{"type": "log", "step": 1, "metrics": {"%s": 1}}' % (b"a" * 5_000), "at most 300 characters"),
+        (b'{"type": "%s"}' % (b"a" * 5_000), " is unknown"),
         (b"[" * 100_000, "is not a valid message: not valid JSON: "),
         (b'{"type": "log", "step": 1, "metrics": {"a": 1}} x', "not valid JSON: trailing characters"),
     ],

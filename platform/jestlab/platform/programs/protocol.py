@@ -106,7 +106,9 @@ def parse(line: bytes) -> Message:
     try:
         return _ANY.validate_json(line)
     except ValidationError as error:
-        raise ValueError(f"{_quoted(line)} is not a valid message: {_problem(error)}") from None
+        # It may quote names that the command made up.
+        problem = one_line(_problem(error), 2 * _SHOWN)
+        raise ValueError(f"{_quoted(line)} is not a valid message: {problem}") from None
 
 
 def numbers(values: dict[str, float | None]) -> dict[str, float]:
@@ -129,8 +131,7 @@ def _problem(error: ValidationError) -> str:
         return f"type {context['tag']!r} is unknown: {nearest(context['tag'], _TYPES)}"
     if details["type"] == "union_tag_not_found":
         return f"it has no type: expected {', '.join(_TYPES)}"
-    # A place may be a name that the command made up.
-    place = one_line(".".join(str(part) for part in details["loc"][1:] if part != "[key]"), _SHOWN)
+    place = ".".join(str(part) for part in details["loc"][1:] if part != "[key]")
     return f"{place}: {details['msg']}" if place else str(details["msg"])
 
 

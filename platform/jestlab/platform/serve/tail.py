@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from itertools import islice, takewhile
+from itertools import takewhile
 from uuid import uuid4
 
 from sqlalchemy import Connection, TextClause, text
@@ -108,13 +108,10 @@ class Tail:
             epoch, _, number = cursor.partition(".")
             known = epoch == self._epoch and number.isdecimal() and int(number) >= self._forgotten
             count = int(number) if known else 0
-            latest = takewhile(lambda row: row[1] > count, reversed(self._changed.items()))
-            lines = [(place, now.lines[place]) for place in sorted(place for place, _ in latest)]
-            points = []
-            if known:
-                newer = sum(1 for _ in _from_the_end(self._points, count))
-                points = [point for _, point in islice(self._points, len(self._points) - newer, None)]
-            return Changes(now, lines, points, not known)
+            changed = takewhile(lambda pair: pair[1] > count, reversed(self._changed.items()))
+            lines = [(place, now.lines[place]) for place in sorted(place for place, _ in changed)]
+            come = list(takewhile(lambda pair: pair[0] > count, reversed(self._points))) if known else []
+            return Changes(now, lines, [point for _, point in reversed(come)], not known)
 
     def _look(self) -> Snapshot:
         """Read the store, unless that was done just now."""
@@ -156,16 +153,6 @@ class Tail:
             self._points.append((self._count, point))
             if point.fingerprint in steps:
                 steps[point.fingerprint] = point.step
-
-
-def _from_the_end(points: deque[tuple[int, Point]], count: int) -> Sequence[tuple[int, Point]]:
-    """Return the points that came after a count, the newest first."""
-    found = []
-    for pair in reversed(points):
-        if pair[0] <= count:
-            break
-        found.append(pair)
-    return found
 
 
 def _points(connection: Connection, asked: dict[str, int]) -> Sequence[Point]:
