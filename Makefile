@@ -5,12 +5,15 @@ BIN := $(VENV)/bin
 UV := $(VENV)/uv/bin/uv
 STAMP := $(VENV)/.installed
 ORACLES := $(VENV)/.oracles
-# What pytest makes of the tests' asserts is kept as bytecode, also where bytecode is not wanted elsewhere.
+# pytest keeps its rewritten asserts as bytecode, even where the environment disables bytecode.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal
+# Everything: all marks, 100 examples for each property, every Monte Carlo trial, random order.
+ALL := -m "" --hypothesis-profile full
+ARGS ?=
 # Debian packages: PyPI has neither a browser nor TeX.
 TOOLS := chromium texlive-latex-base texlive-latex-recommended
 
-.PHONY: demo docs test quick coverage isas check bench faults fuzz oracles tools cluster cluster-kubernetes cluster-slurm cluster-image format lock install clean
+.PHONY: demo docs test test-all coverage isas check bench faults fuzz oracles tools cluster cluster-kubernetes cluster-slurm cluster-image cluster-smoke format lock install clean
 .DEFAULT_GOAL := demo
 
 demo: install  ## train a reference, JEST and its rivals; print the table, write the plots
@@ -19,24 +22,24 @@ demo: install  ## train a reference, JEST and its rivals; print the table, write
 docs: install  ## build the documentation from docs/ into site/, which opens from disk: site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 
-test: install  ## the whole test suite
-	$(PYTEST)
+test: install  ## the default test suite: minutes on two cores; ARGS="-k pareto" selects
+	$(PYTEST) -p no:randomly $(ARGS)
 
-quick: install  ## the tests that are fast: no processes, no database server, no browser, no PyTorch
-	$(PYTEST) --no-processes \
-	  -m "not (process or server or browser or oracle or slow)"
+test-all: install  ## the default suite plus clusters, the container, Monte Carlo, all docs, other processors
+	$(PYTEST) $(ALL) $(ARGS)
+	$(MAKE) isas
 
-coverage: install  ## the whole test suite with line and branch coverage, also of the processes that tests start
+coverage: install  ## run the default test suite, report line and branch coverage, also of the processes it starts
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -n 2 --dist worksteal
+	$(BIN)/coverage run -m pytest -n 2 --dist worksteal -p no:randomly $(ARGS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
-# Sums round differently on other processors: a test that passes under all three rests on no rounding.
+# Sums round differently on other processors: a test that passes under all three doesn't depend on rounding.
 isas: install  ## the numeric tests, compiled for AVX2, for AVX, and for SSE 4.2
 	set -e; for isa in AVX2:Haswell AVX:Sandybridge SSE4_2:Nehalem; do \
 	  XLA_FLAGS="$$XLA_FLAGS --xla_cpu_max_isa=$${isa%:*}" OPENBLAS_CORETYPE=$${isa#*:} \
-	  $(PYTEST) -m "not browser" tests/models tests/experiments tests/analysis; \
+	  $(PYTEST) -m "not full and not browser" tests/models tests/experiments tests/analysis; \
 	done
 
 check: install  ## ruff, mypy, import-linter
@@ -80,6 +83,9 @@ tools:  ## install a browser and LaTeX; tests that need one are skipped where it
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(TOOLS) >/dev/null; \
 	else echo "make tools: install $(TOOLS) yourself; without them some tests of reports skip"; fi
+
+cluster-smoke: install  ## one study on Slurm, one JobSet on Kubernetes; each is skipped where it isn't installed
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -m smoke tests/platform/launch
 
 cluster: cluster-slurm cluster-kubernetes cluster-image  ## build what the tests of clusters run on; they are skipped where it is missing
 

@@ -5,7 +5,6 @@ import importlib.util
 import itertools
 import os
 import re
-import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -13,12 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from tests.browser_support import Opened, open_page, started_browser, tabs
 
-# A busy machine is not a bug.
-settings.register_profile("without deadline", deadline=None)
-settings.load_profile("without deadline")
+# The examples of property tests: few and always the same ones, or many and new ones (`make test-all`).
+# A busy machine is not a bug, hence no deadline.
+settings.register_profile(
+    "default", deadline=None, max_examples=20, derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)  # fmt: skip
+settings.register_profile("full", settings.get_profile("default"), max_examples=100, derandomize=False)
+settings.load_profile("default")
 
 # Tests compile much and compute little: so, a step compiles in a sixth of the time. Without the new emitters
 # a fusion is not lowered through MLIR; a split count of 1 makes one LLVM module of a program instead of many.
@@ -49,34 +53,13 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 MARKS_BY_FIXTURE = {
-    "postgres": "server",
-    "postgres_server": "server",
     "browser": "browser",
     "opened": "browser",
     "visited": "browser",
     "whole_cluster": "cluster",
     "slurm_cluster": "cluster",
 }
-"""Fixture → mark of the tests that use it. Tests that start processes need no mark: see `--no-processes`."""
-
-MARKS_BY_PATH = {
-    "process": ("platform/launch/", "platform/lab/test_remote_lab.py", "platform/test_hosts.py"),
-    "slow": (
-        "analysis/report/",
-        "analysis/test_table_and_plot_verbs.py",
-        "experiments/test_laion_transfer.py",
-        "models/test_execution.py",
-        "models/test_flops_against_xla.py",
-        "models/test_step_flops.py",
-        "models/selection/test_quality.py",
-        "models/selection/test_selection_flops.py",
-        "models/training/",
-        "platform/cli/test_cli_report.py",
-        "platform/cli/test_cli_unions.py",
-        "platform/test_reports.py",
-    ),
-}
-"""Mark → where it is of all tests."""
+"""Fixture → mark of the tests that use it."""
 
 LONGEST = (
     "platform/launch/executors/slurm/",
@@ -102,8 +85,6 @@ LONGEST = (
 """Where the tests that take longest are, those of clusters first; parallel test processes start with them."""
 
 ORACLES = ("torch", "transformers")
-PROGRAMS = ("git", "uname")
-"""What may be started in spite of `--no-processes`."""
 
 REASONS = {
     "torch|transformers": "need PyTorch (make oracles)",
@@ -112,7 +93,6 @@ REASONS = {
     "no Kubernetes": "need Kubernetes (make cluster)",
     "no Slurm": "need Slurm (make cluster)",
     "no image": "need the container (make cluster-image)",
-    "starts a process": "start processes (make test)",
 }
 """What the reason of a skip matches → how the summary counts it."""
 
@@ -132,24 +112,19 @@ def opened(browser: Any) -> Iterator[Callable[..., Opened]]:
         yield opening
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--no-processes", action="store_true", help="skip tests as soon as they start a process")
-
-
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by the fixtures that they use and by where they are."""
-    root = Path(__file__).parent
+    """Mark tests by the fixtures that they use; PostgreSQL's variant of a test belongs to `make test-all`."""
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
-        parameters = item.callspec.params if hasattr(item, "callspec") else {}
-        if parameters.get("store_url") == "postgresql":
-            fixtures.add("postgres")
         for name in fixtures & MARKS_BY_FIXTURE.keys():
             item.add_marker(MARKS_BY_FIXTURE[name])
-        path = item.path.relative_to(root).as_posix()
-        for mark, places in MARKS_BY_PATH.items():
-            if path.startswith(places):
-                item.add_marker(mark)
+        parameters = item.callspec.params if hasattr(item, "callspec") else {}
+        is_variant = "postgresql" in (parameters.get("store_url"), parameters.get("database_url"))
+        if item.get_closest_marker("cluster") or (
+            is_variant and item.get_closest_marker("both_databases") is None
+        ):
+            item.add_marker("full")
     worker = getattr(items[0].config, "workerinput", None) if items else None
     if worker:
         items[:] = longest_first(items, worker["workercount"])
@@ -188,21 +163,6 @@ def pytest_collection_finish() -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("oracle") and not all(map(importlib.util.find_spec, ORACLES)):
         pytest.skip("torch or transformers is not installed")
-    if item.config.getoption("--no-processes"):
-        setattr(subprocess.Popen, "__init__", _skip_process)  # noqa: B010
-        setattr(os, "fork", _skip_process)  # noqa: B010
-
-
-_start_process = subprocess.Popen.__init__
-
-
-def _skip_process(*arguments, **options):
-    """Start a process if it is one of `PROGRAMS`; skip the running test if not."""
-    command = arguments[1] if len(arguments) > 1 else options.get("args", ())
-    program = command if isinstance(command, str) else next(iter(command), "")
-    if Path(str(program).split(" ")[0]).name not in PROGRAMS:
-        pytest.skip("starts a process")
-    _start_process(*arguments, **options)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

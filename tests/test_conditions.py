@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jestlab.analysis import conditions, query
@@ -110,7 +110,6 @@ CONDITIONS = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
 @given(CONDITIONS)
 @example("good or similarity > 0.2 and not aesthetic = 3")
 def test_both_keep_the_same_rows(text):

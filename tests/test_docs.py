@@ -68,8 +68,6 @@ NOT_RUN: dict[tuple[str, str], str] = {
 WITH_TORCH = ("../README.md", "programs.md")
 """Pages that run PyTorch."""
 
-pytestmark = pytest.mark.process
-
 
 @pytest.mark.parametrize("page", PAGES)
 def test_what_a_page_says_works(page, tmp_path, monkeypatch, capsys):

@@ -28,8 +28,6 @@ PAGES = [
 ]
 PAGES += [f"reference/{name}.html" for name in ("commands", "spec", "config", "benchmarks", "security")]
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
-
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -221,7 +221,6 @@ def turned(read_frames: Frames) -> Frames:
 @settings(
     phases=(Phase.explicit, Phase.reuse, Phase.generate),  # to shrink a failing example takes minutes
     max_examples=20,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_turning_sign_and_goal_turns_nothing_else(new_store, stored_run, runs):

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jestlab.analysis import pareto
@@ -34,7 +34,6 @@ def test_front_is_the_definition(pairs):
 KINDS = ["uniform", "grid", "anti", "curve", "one cost", "odd", "far", "near", "infinite costs", "decades"]
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from(KINDS))
 def test_many_points_are_prefiltered_without_loss(seed, kind):
     rng = np.random.default_rng(seed)

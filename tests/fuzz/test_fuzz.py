@@ -13,7 +13,6 @@ from fuzz import Counted, mutated
 CASES = {"archives": 150, "specs": 300, "weights": 300, "protocol": 500}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", TARGETS)
 def test_what_others_have_written_is_read_or_refused_in_a_line(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

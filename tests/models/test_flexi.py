@@ -46,7 +46,7 @@ def test_kernel_is_resized_as_published(old, new):
     np.testing.assert_allclose(resized, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(old=st.sampled_from([1, 2, 5]), more=st.sampled_from([1, 2, 5]), seed=st.integers(0, 2**32 - 1))
 def test_a_grown_patch_embeds_as_the_patch_did(old, more, seed):
     rng = np.random.default_rng(seed)

@@ -26,7 +26,7 @@ def test_share_is_rounded_and_never_nothing(patches, keep, kept):
     assert drop_patches(tokens(2, patches), keep, jax.random.key(0)).shape == (2, kept, 1)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(
     n=st.integers(1, 2),
     length=st.sampled_from([1, 2, 9]),

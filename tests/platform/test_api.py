@@ -234,7 +234,6 @@ def test_ctrl_c_stops_the_runs_at_a_checkpoint(tmp_path, root, below_a_loop):
     assert first == 0 and second > 0
 
 
-@pytest.mark.slow
 def test_a_script_needs_no_main_guard(tmp_path, root):
     """Reports of several studies are written by several processes, which do not execute the script again."""
     for name in ("one", "two"):

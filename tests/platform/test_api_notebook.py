@@ -16,8 +16,6 @@ import pytest
 DOCUMENTED = Path(__file__).parents[2] / "docs" / "notebook.ipynb"
 _MOST_BYTES = 300_000
 
-pytestmark = pytest.mark.process
-
 
 @pytest.fixture(scope="module")
 def documented():

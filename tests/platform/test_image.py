@@ -263,7 +263,6 @@ RESULTS = """
 
 
 @pytest.mark.cluster
-@pytest.mark.process
 def test_each_program_runs_in_it_and_trains_what_this_machine_trains(contained):
     for name in contained.runs:
         code, said = contained.work(name)

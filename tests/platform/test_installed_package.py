@@ -23,8 +23,6 @@ PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
 KINDS = {"criteria", "rules", "losses", "evaluations", "readers", "towers", "figures", "tables", "executors"}
 _FILE = re.compile(r"^```\w+\n(# ([\w/.-]+\.\w+)\b.*?)^```$", re.DOTALL | re.MULTILINE)
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
-
 
 def files() -> Iterator[tuple[str, str]]:
     """The files that the page's blocks of code are."""

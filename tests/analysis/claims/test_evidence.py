@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import ttest_1samp
 
@@ -31,7 +31,6 @@ def looked(differences, side, near, error):
 JUDGES: tuple[Any, ...] = (one_look, looked)
 
 
-@settings(max_examples=80, deadline=None)
 @given(values, st.sampled_from(SIDES), within, errors)
 def test_turned_over_everything_is_turned_over(differences, side, near, error):
     for judge in JUDGES:
@@ -42,7 +41,6 @@ def test_turned_over_everything_is_turned_over(differences, side, near, error):
         assert (one.low, one.high) == pytest.approx((-other.high, -other.low), nan_ok=True)
 
 
-@settings(max_examples=80, deadline=None)
 @given(values, st.sampled_from(SIDES), within, errors)
 def test_a_claim_is_decided_once_the_chance_of_an_error_is_small_enough(differences, side, near, error):
     found = any_look(differences, side, near, error, 24)
@@ -50,7 +48,6 @@ def test_a_claim_is_decided_once_the_chance_of_an_error_is_small_enough(differen
     assert (found.forecast is None) == (found.verdict != "undecided")
 
 
-@settings(max_examples=80, deadline=None)
 @given(values, st.sampled_from(SIDES), within, errors, values)
 def test_a_decision_stays_whatever_comes_later(differences, side, near, error, later):
     found = any_look(differences, side, near, error, 24)
@@ -58,7 +55,6 @@ def test_a_decision_stays_whatever_comes_later(differences, side, near, error, l
         assert any_look(differences + later, side, near, error, 24) == found
 
 
-@settings(max_examples=80, deadline=None)
 @given(values, st.sampled_from(SIDES), within)
 def test_a_stricter_error_decides_nothing_else_and_nothing_sooner(differences, side, near):
     loose, strict = (any_look(differences, side, near, error, 24) for error in (0.05, 0.05 / 55))
@@ -67,7 +63,6 @@ def test_a_stricter_error_decides_nothing_else_and_nothing_sooner(differences, s
         assert strict.seeds >= loose.seeds
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(numbers, min_size=2, max_size=8).filter(lambda v: len(set(v)) > 1))
 def test_one_look_is_scipy_s_t_test(differences):
     found = one_look(differences, "above", 0.0, 0.05)
@@ -111,7 +106,6 @@ def test_without_seeds_nothing_is_known():
     assert math.isnan(one_look([1.0], "above", 0.0, 0.05).low)
 
 
-@settings(max_examples=60, deadline=None)
 @given(numbers, numbers, within)
 def test_outer_bounds_are_asked_only_where_a_difference_is_not_near(one, other, near):
     low, high = sorted((one, other))

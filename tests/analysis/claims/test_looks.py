@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest, quantile_test
 
@@ -75,7 +75,6 @@ def test_the_chance_is_that_of_paths_that_show_as_much():
     assert shown == pytest.approx(0.0308, abs=5e-5)
 
 
-@settings(max_examples=100, deadline=None)
 @given(signs, st.sampled_from(LEVELS))
 def test_a_test_has_decided_once_the_chance_is_at_most_the_level(disagree, level):
     against, allowed = running(disagree), most_against(level, LAST)
@@ -83,7 +82,6 @@ def test_a_test_has_decided_once_the_chance_is_at_most_the_level(disagree, level
     assert decided == (chance(against, LAST) <= level)
 
 
-@settings(max_examples=40, deadline=None)
 @given(signs)
 def test_evidence_stays_and_grows_with_each_seed_that_agrees(disagree):
     chances = [chance(running(disagree[:n]), LAST) for n in range(len(disagree) + 1)]
@@ -94,7 +92,6 @@ def test_evidence_stays_and_grows_with_each_seed_that_agrees(disagree):
     assert chance(running([*disagree[:1], *[True] * LAST, *disagree[1:]]), LAST) == chances[1]  # too late
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(st.floats(-10, 10, allow_nan=False), min_size=1, max_size=25), st.sampled_from(LEVELS))
 def test_a_bound_excludes_what_the_test_rejects(values, level):
     low, high = interval(values, level, LAST)

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.simulation import DRAWS, FIRST, LAST, MIXED, after_a_pilot, piloted, simulated, until_decided
 
@@ -35,7 +35,6 @@ def by_closed_testing(chances, error):
     return [not any(claim in kept for kept in kept_sets) for claim in claims]
 
 
-@settings(max_examples=200, deadline=None)
 @given(chances, st.sampled_from([1, 2, 3, 8]))
 def test_those_are_decided_that_closed_testing_decides(chances, at_once):
     with pytest.MonkeyPatch.context() as patch:
@@ -44,7 +43,6 @@ def test_those_are_decided_that_closed_testing_decides(chances, at_once):
         assert [turn.chance <= 0.05 for turn in found] == by_closed_testing(chances, 0.05)
 
 
-@settings(max_examples=200, deadline=None)
 @given(chances)
 def test_a_claim_is_decided_if_it_is_at_its_own_share_of_the_error_and_has_its_turn(chances):
     for chance, turn in zip(chances, turns(chances, 0.05), strict=True):

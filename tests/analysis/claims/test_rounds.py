@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jestlab.analysis.claims import Claim
@@ -47,7 +47,6 @@ def test_a_round_goes_half_of_the_way_to_the_earliest_decision():
     assert rounds == [7, 9, 10, 11]
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.sampled_from([-2.0, 0.0, 2.0]), min_size=3, max_size=23),
     st.sampled_from([1, 8, 55]),

@@ -7,7 +7,7 @@ import statistics
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jestlab.analysis.claims import Claim
@@ -55,7 +55,6 @@ def judged(found, states=None, **claim):
     return judge(Claim.parse(written), "study", "smoke", runs, Measures(None, None, logged))
 
 
-@settings(max_examples=25, deadline=None)
 @given(results(), st.sampled_from(["above", "below"]))
 def test_to_swap_the_sides_is_to_swap_above_and_below(found, comparison):
     other = {"above": "below", "below": "above"}[comparison]
@@ -64,7 +63,6 @@ def test_to_swap_the_sides_is_to_swap_above_and_below(found, comparison):
     assert one.verdict == FLIPPED[judged(found, of="a", **{other: "b"}).verdict]
 
 
-@settings(max_examples=25, deadline=None)
 @given(results(), st.integers(1, 64).map(lambda n: n / 16))
 def test_near_is_symmetric_and_wider_is_nearer(found, within):
     one, other = (judged(found, of=x, near=y, within=within).verdict for x, y in (("a", "b"), ("b", "a")))
@@ -75,7 +73,6 @@ def test_near_is_symmetric_and_wider_is_nearer(found, within):
         assert judged(found, of="a", near="b", within=within / 2).verdict == "does not hold"
 
 
-@settings(max_examples=25, deadline=None)
 @given(results(), numbers, st.sampled_from(["above", "below", "near"]))
 def test_what_both_sides_gain_changes_nothing(found, constant, comparison):
     told = {"of": "a", comparison: "b", "within": 1.0}
@@ -86,7 +83,6 @@ def test_what_both_sides_gain_changes_nothing(found, constant, comparison):
     )  # fmt: skip
 
 
-@settings(max_examples=25, deadline=None)
 @given(results(), st.sampled_from(["above", "below"]))
 def test_what_is_subtracted_from_both_sides_cancels(found, comparison):
     plain = judged(found, of="a", **{comparison: "b"})
@@ -94,7 +90,6 @@ def test_what_is_subtracted_from_both_sides_cancels(found, comparison):
     assert (plain.verdict, plain.difference) == (both.verdict, both.difference)
 
 
-@settings(max_examples=25, deadline=None)
 @given(results())
 def test_the_interval_is_student_s(found):
     one = judged(found, of="a", above="b")
@@ -119,7 +114,6 @@ def test_an_undecided_claim_says_how_many_seeds_would_tell_and_how_surely():
     assert alike.reason.startswith("leans against the claim; about 25 seeds would decide it in half of")
 
 
-@settings(max_examples=25, deadline=None)
 @given(results(), st.sampled_from(["a", "b"]), st.data())
 def test_a_seed_counts_that_both_sides_have(found, label, data):
     """To lose a run of one side is to lose its seed."""
@@ -136,7 +130,6 @@ def test_a_seed_counts_that_both_sides_have(found, label, data):
     assert (f"not completed: {label} (seed" in one.gap) == bool(gone)
 
 
-@settings(max_examples=25, deadline=None)
 @given(results(), st.sampled_from(["above", "below", "near"]))
 def test_the_parts_add_up(found, comparison):
     one = judged(

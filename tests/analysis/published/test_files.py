@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jestlab.analysis import published
@@ -141,7 +141,6 @@ def test_a_row_is_one_row():
     )
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_whatever_the_file_holds_there_is_an_answer(content):
     try:
@@ -186,7 +185,6 @@ def cells_of_a_table(draw):
     return cells
 
 
-@settings(deadline=None, max_examples=40)
 @given(cells_of_a_table())
 def test_what_is_written_is_read_back(cells):
     assert published.parse(published.render(cells).encode(), "x.csv") == cells

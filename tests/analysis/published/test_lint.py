@@ -8,7 +8,7 @@ from decimal import ROUND_HALF_DOWN, ROUND_HALF_UP, Decimal
 from statistics import fmean
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jestlab.analysis import published
@@ -106,7 +106,6 @@ def half_up(number: Decimal) -> str:
 scores = st.lists(st.decimals(10, 90, places=3), min_size=8, max_size=8)
 
 
-@settings(deadline=None)
 @given(
     scores,
     st.integers(1, 4),

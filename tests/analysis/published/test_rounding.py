@@ -6,7 +6,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jestlab.analysis.published.cell import Interval, read_number, rounded, show
@@ -66,7 +66,6 @@ def test_what_is_no_printed_number(text):
         read_number(text)
 
 
-@settings(deadline=None)
 @given(st.decimals(-10_000, 10_000, allow_nan=False, places=6), st.integers(0, 4), st.sampled_from("+ "))
 def test_a_number_is_among_those_that_its_printed_form_stands_for(number, places, sign):
     """Python's own decimal rounding is the oracle."""
@@ -96,7 +95,6 @@ def test_a_number_in_the_form_of_another(value, like, text):
     assert show(value, like) == text
 
 
-@settings(deadline=None)
 @given(intervals, intervals, st.fractions(0, 1), st.fractions(0, 1))
 def test_intervals_hold_what_their_numbers_give(a, b, s, t):
     x, y = a.low + s * (a.high - a.low), b.low + t * (b.high - b.low)
@@ -109,7 +107,6 @@ def test_intervals_hold_what_their_numbers_give(a, b, s, t):
         assert (a / b).low <= x / y <= (a / b).high
 
 
-@settings(deadline=None)
 @given(intervals, st.integers(0, 2), st.fractions(0, 1))
 def test_what_could_be_printed_of_an_interval(a, places, t):
     step = Fraction(1, 10**places)

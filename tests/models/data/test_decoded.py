@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jestlab.models.data import images
@@ -60,7 +60,6 @@ def seen(folder, first, **changes) -> list[object]:
     return found
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     broken=st.sets(st.integers(0, EXAMPLES - 1), max_size=EXAMPLES) | st.sets(st.integers(0, 3)),
     first=st.integers(0, 9),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jestlab.models.data.embeddings import About, EmbeddingCache, EmbeddingWriter
@@ -49,7 +49,6 @@ def test_data_are_on_disk_before_they_are_counted(tmp_path, monkeypatch):
     assert json.loads((tmp_path / "embeddings/about.json").read_text())["done"] == 10
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
 @given(
     data=st.data(),
     marks=st.dictionaries(st.integers(0, N - 1), st.booleans(), min_size=1),

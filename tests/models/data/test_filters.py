@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jestlab.models.data.filters import Filter
@@ -45,13 +45,11 @@ def kept(expression, table=TABLE):
     return table.filter(Filter.parse(expression).compile(table.schema))["row"].to_pylist()
 
 
-@settings(max_examples=300, deadline=None)
 @given(conditions)
 def test_a_filter_means_what_python_means(expression):
     assert kept(expression) == [i for i, row in enumerate(ROWS) if eval(expression, {}, row)]
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.text(alphabet="ab.()[]'\"<>=!+-*/&|~ \n0915{}:,@\\_λ\0", max_size=30) | st.text(max_size=20))
 @example("(" * 3000)
 @example("not " * 9000 + "a")

@@ -8,7 +8,7 @@ import threading
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -61,7 +61,6 @@ def expected(contents):
     return np.stack([decode(content, 8) for content in contents])
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(0, N - 1), max_size=70), st.integers(1, 40), st.integers(1, 3))
 def test_batches_are_the_decoded_images_in_order(make, expected, indices, batch_size, threads):
     images = make().take(np.array(indices, np.int64))

@@ -7,7 +7,6 @@ import tarfile
 
 import numpy as np
 import pytest
-import webdataset
 from PIL import Image
 
 from jestlab.models.data import benchmarks
@@ -53,6 +52,8 @@ def test_the_same_examples_as_webdataset_reads(tmp_path):
         [("._s1.png", b"?"), ("README", b"?"), *pair("s1", 6, "webp"), ("s1.json", b"{}")],
     )
     split = read_split(folder, "cls", 8)
+    import webdataset  # imports PyTorch where it is installed
+
     theirs = list(
         webdataset.WebDataset([str(folder / f"{i}.tar") for i in (0, 1)], shardshuffle=False).to_tuple(
             "__key__", "webp;png;jpg;jpeg", "cls"

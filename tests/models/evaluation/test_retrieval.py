@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from jestlab.models import evaluation
@@ -46,7 +46,6 @@ def decides_rounding(images, captions, image_of_caption):
     return False
 
 
-@settings(max_examples=40)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 60), st.integers(1, 6), st.sampled_from([1, 50, 2**23]))
 def test_recalls_are_the_published_ones_whatever_the_blocks(seed, n, most, block):
     data = dataset(np.random.default_rng(seed), n, most, 0.6)

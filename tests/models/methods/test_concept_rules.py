@@ -8,7 +8,7 @@ from fractions import Fraction
 import jax
 import jax.numpy as jnp
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jestlab.models.methods.concepts import concept_diversity, concept_frequency
@@ -30,7 +30,6 @@ def gain(concepts, reached, frequency, t):
     return sum(parts, Fraction(0)) / len(concepts)
 
 
-@settings(deadline=None, max_examples=60)
 @given(SETS, st.data())
 def test_diversity_takes_the_largest_gain_each_time(sets, data):
     b = data.draw(st.integers(1, len(sets)))
@@ -66,7 +65,6 @@ def test_a_batch_is_more_balanced_than_what_it_is_chosen_from():
     assert all(counts[c] >= min(5, there[c]) for c in range(10))
 
 
-@settings(deadline=None, max_examples=40)
 @given(SETS, st.data())
 def test_frequency_takes_those_with_the_most_concepts(sets, data):
     b = data.draw(st.integers(1, len(sets)))

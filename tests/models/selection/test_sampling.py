@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jestlab.models.selection.sampling import Candidates, draw, gumbel
@@ -90,7 +90,6 @@ COMPILED = {
 }
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     scores=st.lists(ANY_FLOAT, min_size=12, max_size=12),
     excluded=st.sets(st.integers(0, 11), max_size=7),

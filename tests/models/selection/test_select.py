@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.models.support.algorithm1 import assert_drawn
 from tests.models.support.algorithm1 import conditional_scores as exact_scores
@@ -123,7 +123,6 @@ def softmax_loss_of(z, chosen):
     return float((denominators - np.diag(s)).mean())
 
 
-@settings(max_examples=20)
 @given(
     rule=st.sampled_from(RULES),
     loss=st.sampled_from(LOSSES),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jestlab.models.training.distinct import REGISTERS, Distinct
@@ -27,7 +27,6 @@ def test_scattered_numbers_count_like_consecutive_ones():
     assert found.count == pytest.approx(300_000, rel=0.03)
 
 
-@settings(deadline=None)
 @given(NUMBERS, NUMBERS)
 def test_order_repetition_and_parts_change_nothing(one, other):
     whole, parts, first = Distinct(), Distinct(), Distinct()

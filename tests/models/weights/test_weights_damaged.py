@@ -8,7 +8,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.lib import format as npy
 
@@ -107,7 +107,6 @@ class TestNpz:
         fails(zipped(tmp_path / "a.npz", {"t": pickle.dumps(Bomb())}), "t is damaged")
         assert not (tmp_path / "executed").exists()
 
-    @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(share=st.floats(0, 1, exclude_max=True))
     def test_cut_off(self, npz, tmp_path, share):
         content = npz().read_bytes()
@@ -151,7 +150,6 @@ class TestSafetensors:
         write(make_weights(towers), tmp_path / "hf", "huggingface")
         return tmp_path / "hf"
 
-    @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(share=st.floats(0, 1, exclude_max=True))
     def test_cut_off(self, make_weights, towers, tmp_path_factory, share):
         folder = tmp_path_factory.mktemp("cut") / "hf"

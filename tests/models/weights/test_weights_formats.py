@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jestlab.models.config import TextTower, TwoTowers, VisionTower
@@ -52,7 +52,7 @@ def same(found, expected):
         assert found[name].shape == expected[name].shape, name
 
 
-@settings(deadline=None, max_examples=5)
+@settings(max_examples=5)
 @given(two_towers())
 def test_names_and_shapes_are_those_of_the_model(model):
     abstract = jax.eval_shape(lambda: initialize(model, jax.random.key(0)))
@@ -68,7 +68,6 @@ def test_siglip_b16_has_as_many_parameters_as_published():
     assert round(counts["txt"] / 1e6, 2) == 110.27
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(model=st.one_of(two_towers(), two_towers(public=True)), form=st.sampled_from(FORMATS))
 def test_out_and_in_again(tmp_path_factory, make_weights, model, form):
     public = model.vision.pooling == "map" and model.vision.width == model.embedding_dim

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -176,7 +176,6 @@ def test_automodel_and_autoprocessor_open_an_export(exported, name):
 
 
 @pytest.mark.parametrize("name", ["gemma", "own"])
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(caption=st.text(st.sampled_from("abcdefgh oxyzRQ.,_-'!?0123456789 éßİ猫\t"), max_size=40))
 def test_an_export_reads_every_caption_as_jestlab_does(exported, processors_of, name, caption):
     found = processors_of[name](text=[caption], padding="max_length", truncation=True, return_tensors="np")

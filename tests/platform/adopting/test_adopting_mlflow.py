@@ -60,7 +60,6 @@ def test_database(mlflow_database):
     check(list(mlflow.read(mlflow_database.parent)), "1")
 
 
-@pytest.mark.process
 def test_what_the_installed_library_records(peers_folder):
     check(list(mlflow.read(peers_folder / "mlflow.db")), "1")
     (experiment,) = (file.parents[2].name for file in peers_folder.glob("mlruns/*/*/params/lr"))

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jestlab.platform.adopting import tabular
@@ -176,7 +176,6 @@ def rows_of(made: dict[str, Any], order: Any) -> list[Sequence[Any]]:
     return rows
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(made=tables(), order=st.randoms(use_true_random=False), is_parquet=st.booleans())
 def test_round_trip(tmp_path, made, order, is_parquet):
     header = ["run", "step", "config.a", "x", "y"]
@@ -206,7 +205,6 @@ def test_round_trip(tmp_path, made, order, is_parquet):
                 np.testing.assert_array_equal(curve.values, [value for _, value in expected])
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(st.sampled_from('step,run\n"01.e-x\t\0é'), max_size=60) | st.text(max_size=60))
 def test_any_text_gives_runs_or_an_error_of_one_line(tmp_path, text):
     path = tmp_path / "table.csv"

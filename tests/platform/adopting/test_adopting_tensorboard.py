@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tensorboardX import SummaryWriter
 
@@ -121,7 +121,6 @@ def test_a_restart_writes_over_what_was_lost(tmp_path):
     assert run.metrics["loss"].values.tolist() == [1, 1, 1, 2, 2, 2, 2, 2]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_damaged_file_gives_a_prefix_or_an_error_of_one_line(tmp_path, logs, data):
     whole = event_file(logs / "pilot" / "a").read_bytes()

@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.platform.adopting.make_data import DATA
 
@@ -53,7 +53,6 @@ def test_a_run_is_read_from_any_folder_around_it(place):
     check(run)
 
 
-@pytest.mark.process
 def test_what_the_installed_library_records(peers_folder):
     (run,) = wandb.read(peers_folder)
     check(run)
@@ -202,7 +201,6 @@ def test_a_length_over_a_block_is_no_end(tmp_path):
         list(records(log))
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(length=st.integers(0, len(WHOLE)), zeros=st.integers(0, 40))
 @example(length=0, zeros=0)
 def test_a_log_that_was_cut_off_is_a_prefix(tmp_path, length, zeros):
@@ -220,7 +218,6 @@ def test_a_log_that_was_cut_off_is_a_prefix(tmp_path, length, zeros):
         assert found == whole
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(offset=st.integers(0, len(WHOLE) - 1), flipped=st.integers(1, 255))
 def test_a_flipped_byte_gives_a_prefix_or_an_error_of_one_line(tmp_path, offset, flipped):
     data = bytearray(WHOLE)
@@ -242,7 +239,6 @@ def test_a_flipped_byte_gives_a_prefix_or_an_error_of_one_line(tmp_path, offset,
         assert str(log) in str(error) and "\n" not in str(error)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sizes=st.lists(st.sampled_from([0, 1, 30, 9000, 32_740, 32_747, 32_754, 32_761, 70_000]), max_size=8))
 def test_records_over_blocks(tmp_path, sizes):
     log = tmp_path / "run-x.wandb"
@@ -250,7 +246,6 @@ def test_records_over_blocks(tmp_path, sizes):
     assert [len(record) for record in records(log)] == sizes
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(made=st.lists(st.binary(max_size=60), max_size=4))
 def test_any_records_give_runs_or_an_error_of_one_line(tmp_path, made):
     log = tmp_path / "run-x.wandb"

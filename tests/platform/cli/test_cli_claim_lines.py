@@ -8,7 +8,7 @@ import sys
 import plans_support as plans
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jestlab.platform.cli import main
@@ -58,7 +58,6 @@ def test_statements_are_broken_between_words_to_fit_the_terminal():
     ]
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.text(st.characters(codec="ascii", exclude_categories=["C"])), min_size=1),
     st.integers(60, 200),

@@ -148,7 +148,6 @@ def test_each_shell_has_its_script(shell):
     assert shown.exit_code == 0 and f"_JESTLAB_COMPLETE={shell}" in shown.output
 
 
-@pytest.mark.process
 def test_a_real_bash_completes(folder):
     """Tab in an interactive bash: an experiment, and a run whose label has a blank and an equals sign."""
     script = CliRunner().invoke(cli, ["completion", "bash"]).output

@@ -44,7 +44,6 @@ def run(*arguments, cwd):
         return labs.here("data", *arguments)
 
 
-@pytest.mark.process
 def test_icons_are_fetched_and_shown_and_not_fetched_again(registry, tmp_path):
     fetched = run("fetch", "icons", cwd=tmp_path)
     assert fetched.returncode == 0, fetched.stderr
@@ -60,7 +59,6 @@ def test_icons_are_fetched_and_shown_and_not_fetched_again(registry, tmp_path):
     assert parts["web"]["license"] == {"MIT": {"examples": 80}}
 
 
-@pytest.mark.process
 def test_what_fails_is_one_line_and_calling_again_goes_on(registry, tmp_path):
     whole = registry.served["logo.tgz"]
     registry.served["logo.tgz"] = whole[: len(whole) // 2]

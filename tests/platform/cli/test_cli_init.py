@@ -92,7 +92,6 @@ def test_json_names_the_files_and_what_is_next(jestlab):
     assert len(plan(load("sub/a.yaml")).runs) == 9
 
 
-@pytest.mark.process
 def test_the_study_of_a_script_launches_and_ends_in_a_table(jestlab):
     jestlab("init", "--program", "command")
     text = Path("study.yaml").read_text()
@@ -125,7 +124,6 @@ def evaluations(folder: Path, tmp_path: Path, resume: str, *replies: dict[str, o
     return {m["step"]: m["scores"]["test/accuracy"] for m in messages if m["type"] == "evaluation"}
 
 
-@pytest.mark.process
 def test_the_script_goes_on_where_it_was_stopped(jestlab, tmp_path):
     jestlab("init", "--program", "command")
     whole, parts = tmp_path / "whole", tmp_path / "parts"
@@ -139,7 +137,6 @@ def test_the_script_goes_on_where_it_was_stopped(jestlab, tmp_path):
     assert evaluations(parts, tmp_path, str(parts)) == at_once
 
 
-@pytest.mark.process
 def test_the_script_prints_by_hand(jestlab, tmp_path):
     jestlab("init", "--program", "command")
     run = [sys.executable, "train_study.py"]

@@ -121,7 +121,6 @@ def on_a_terminal(folder, columns, verbs, **environment):
     return said.decode().replace("\r\n", "\n")
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("columns", [80, 140])
 def test_no_line_of_any_verb_is_wider_than_the_terminal(folder, columns):
     verbs = VERBS if columns == 80 else [["status", "toy"], ["table", "toy"], ["query", "--view", "runs"]]

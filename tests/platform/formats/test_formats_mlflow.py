@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.platform.formats import read_by_mlflow, recorded
 from tests.platform.formats.recorded import HOSTILE, JOINT, LABEL, as_text, only, result
@@ -206,7 +206,6 @@ def test_hostile_labels_and_experiments(out):
 
 
 @given(st.sets(st.text("ab./_@\\ λ", max_size=7).filter(recorded.is_harmless), max_size=8))
-@settings(max_examples=60, deadline=None)
 def test_no_key_is_lost_and_none_leads_out(names):
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "out")
@@ -222,7 +221,6 @@ def test_no_key_is_lost_and_none_leads_out(names):
             assert not name.startswith(("..", "/")) and name != "."
 
 
-@pytest.mark.process
 def test_mlflow_reads_a_study_whole(sqlite_store, out):
     kinds.write("mlflow", results.read(sqlite_store, []), out)
     runs = by_mlflow(out)
@@ -249,7 +247,6 @@ def test_mlflow_reads_a_study_whole(sqlite_store, out):
     assert found["waiting/0"]["times"] == [0, None]
 
 
-@pytest.mark.process
 def test_mlflow_reads_hostile_names(out):
     one = hostile()
     kinds.write("mlflow", [one, *(result(name, experiment="others") for name in HOSTILE)], out)

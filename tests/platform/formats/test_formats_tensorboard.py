@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.platform.formats import recorded
 from tests.platform.formats.recorded import HOSTILE, JOINT, LABEL, files_below, only, result
@@ -199,7 +199,6 @@ def test_hostile_names(out):
 
 
 @given(st.sets(st.text("ab./- λ\\", max_size=6).filter(recorded.is_harmless), min_size=1, max_size=8))
-@settings(max_examples=40, deadline=None)
 def test_no_run_is_lost_and_none_leads_out(labels):
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "out")

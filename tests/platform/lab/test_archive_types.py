@@ -108,7 +108,6 @@ def test_a_value_that_its_column_cannot_have(victim, change, match):
 ODD: list[object] = [None, True, -1, 2**70, 1.5, float("nan"), "", "x", "\ud800", "[" * 100_000, [], {"a": 1}]
 
 
-@pytest.mark.slow
 def test_any_value_in_any_place_is_taken_or_refused(victim, whole):
     """Each column of each table by one odd value after another: no traceback, no long line."""
     lab, path = victim

@@ -70,7 +70,6 @@ def copied(root: Path, copy: Path, how: str) -> None:
     assert said.returncode == 0, said.stderr
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("how", ["folder", "backup", "archive"])
 def test_a_launch_of_a_copy_leaves_the_originals_pod_alone(root, study, tmp_path, cluster, how):
     job = a_pod_that_runs(root, study, cluster)
@@ -95,7 +94,6 @@ def own_attempts(root: Path) -> bool:
     return bool(rows.fetchall())
 
 
-@pytest.mark.process
 def test_cancelling_in_a_copy_leaves_the_originals_process_alone(root, tmp_path):
     spec = labs.write_study(tmp_path, runs=RUNS)
     with labs.started("launch", spec, root=root) as launcher:

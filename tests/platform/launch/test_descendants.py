@@ -59,7 +59,6 @@ def nothing_stays(root):
         os.kill(pid, signal.SIGKILL)
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("kind", LEAVES)
 @pytest.mark.parametrize("code", [0, 3])
 def test_what_a_command_leaves_behind_ends_before_its_end_is_told(root, tmp_path, kind, code):
@@ -101,7 +100,6 @@ def worker_of(root: Path) -> list[int]:
     return [pid for [pid] in rows.fetchall()]
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("kind", ["child", "daemon", "granddaemon"])
 def test_cancel_ends_what_a_killed_worker_has_left(root, tmp_path, kind):
     spec = study(tmp_path, f"{LEAVES[kind]} {BEGUN}; sleep 4321; exit 0")
@@ -114,7 +112,6 @@ def test_cancel_ends_what_a_killed_worker_has_left(root, tmp_path, kind):
         assert labs.processes_of(root) == []
 
 
-@pytest.mark.process
 def test_another_attempt_starts_after_all_of_the_first_has_ended(root, tmp_path):
     """Or two programs would write into one folder."""
     alone = '[ -z "$JESTLAB_RESUME" ] || exit 0'
@@ -127,7 +124,6 @@ def test_another_attempt_starts_after_all_of_the_first_has_ended(root, tmp_path)
     assert states(root) == [("COMPLETED", None)]
 
 
-@pytest.mark.process
 def test_a_killed_worker_takes_its_daemons_along(root, tmp_path):
     """The launcher lives, and sees to it."""
     spec = study(tmp_path, f"{LEAVES['daemon']} {BEGUN}; sleep 4321; exit 0")
@@ -143,7 +139,6 @@ def test_a_killed_worker_takes_its_daemons_along(root, tmp_path):
     assert seen == [[]]
 
 
-@pytest.mark.process
 def test_no_attempt_starts_while_something_of_the_one_before_cannot_be_ended(root, tmp_path):
     """As a process that waits for a dead disk: it is said, and tried again until it has ended."""
     spec = study(tmp_path, '[ -n "$JESTLAB_RESUME" ] || exit 3', resources={"retries": 1})

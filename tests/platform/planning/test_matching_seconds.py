@@ -141,7 +141,6 @@ def test_a_rival_that_matches_itself_is_refused():
         plan(study({**RUNS, "third": {"match": {"flops": "uniform_in_time"}}}))
 
 
-@pytest.mark.process
 def test_one_launch_measures_solves_and_runs(root, tmp_path):
     runs = {
         "small": {},

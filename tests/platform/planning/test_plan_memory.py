@@ -68,7 +68,6 @@ def estimated(*given: Any) -> Memory:
     return found
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "parts",
     [

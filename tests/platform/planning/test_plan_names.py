@@ -149,7 +149,6 @@ def test_every_registered_study_mentions_what_is_there(name):
     check(plan(load(name), absent="note"))
 
 
-@pytest.mark.process
 def test_plan_and_launch_refuse_before_anything_runs(tmp_path):
     spec = labs.write_study(tmp_path, score=["toy/scroe"], metrics={"toy/score": {"goal": "max"}})
     root = tmp_path / "lab"
@@ -162,7 +161,6 @@ def test_plan_and_launch_refuse_before_anything_runs(tmp_path):
     assert not root.exists()
 
 
-@pytest.mark.process
 def test_the_first_evaluation_is_the_last_moment(root, tmp_path):
     """A declared name that the program does not report: each run ends at its first evaluation, tried once."""
     spec = labs.write_study(

@@ -72,7 +72,6 @@ def saved(root):
     return json.loads(found[0].read_text())["done"] if found else 0
 
 
-@pytest.mark.process
 def test_a_study_embeds_between_its_reference_and_its_learners(root, spec):
     """Stopped in the midst of it, it goes on; and the reports have no row and no curve for it."""
 

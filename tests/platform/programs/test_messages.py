@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jestlab.platform.client import _Reporting
@@ -151,7 +151,6 @@ NEARLY = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300)
 @given(
     st.binary() | JSON.map(lambda value: json.dumps(value).encode()) | NEARLY.map(json.dumps).map(str.encode)
 )

@@ -255,7 +255,6 @@ def test_attempts_record_the_code_that_configs_name(tmp_path):
     assert found is not None and [*found.files] == ["own.py"]
 
 
-@pytest.mark.process
 def test_a_study_of_ones_own_code_is_launched(root, tmp_path):
     """One of each in real worker processes; edited, only what it names runs again."""
     runs = {"x": selecting(rule="own.py:halves", criterion="own.py:clipped"), **{

@@ -83,7 +83,6 @@ def studied(changes):
     return Study.model_validate(tree)
 
 
-@pytest.mark.process
 def test_runs_train_on_what_their_filter_over_scores_keeps(launched):
     root, _ = launched
     with sqlite3.connect(root / "results.db") as store:
@@ -107,7 +106,6 @@ def test_runs_train_on_what_their_filter_over_scores_keeps(launched):
     assert np.all(columns["soft_cap"][read] > 0)
 
 
-@pytest.mark.process
 def test_scores_are_looked_at_and_written_for_other_tools(launched):
     root, _ = launched
     file = root.parent / "scores.parquet"
@@ -144,7 +142,6 @@ def test_a_plan_prices_scores_and_orders_the_runs():
     assert scores.price.cost.reference_scoring == pytest.approx(found)
 
 
-@pytest.mark.process
 def test_scoring_a_folder_takes_as_much_as_scoring_the_same_shapes(launched):
     """The folder's index says how many examples there are, for the price as for the memory."""
     root, _ = launched

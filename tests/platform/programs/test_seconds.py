@@ -106,7 +106,6 @@ def test_the_store_knows_the_seconds_of_each_evaluation(store_url, tmp_path):
     store.close()
 
 
-@pytest.mark.process
 def test_a_command_that_reports_scores_alone_is_timed(root, tmp_path):
     script = tmp_path / "own.py"
     script.write_text(

@@ -14,8 +14,6 @@ import pytest
 
 from jestlab.platform.store.store import Store
 
-pytestmark = pytest.mark.process
-
 
 @pytest.fixture
 def recorded(root):

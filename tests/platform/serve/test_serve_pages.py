@@ -58,7 +58,6 @@ def finished(root, tmp_path) -> Lab:
     return Lab.find(root)
 
 
-@pytest.mark.process
 def test_pages_go_on_while_runs_train(root, tmp_path, store_url, serving, visited, monkeypatch):
     monkeypatch.setenv("JESTLAB_STORE", store_url)
     spec = labs.write_study(tmp_path, **STUDY)
@@ -99,7 +98,6 @@ def _is_recorded(lab: Lab) -> bool:
         store.close()
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "dark")])
 def test_pages_fit_and_are_accessible(finished, serving, visited, width, scheme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
@@ -129,7 +127,6 @@ def test_pages_fit_and_are_accessible(finished, serving, visited, width, scheme)
         assert refused == [], path
 
 
-@pytest.mark.process
 def test_everything_is_reached_by_keyboard(finished, serving, visited):
     server = serving(finished)
     tab = visited(f"{server.url}/").tab
@@ -150,7 +147,6 @@ def test_everything_is_reached_by_keyboard(finished, serving, visited):
     until(tab, "document.querySelectorAll('#curves path.line').length === 2")
 
 
-@pytest.mark.process
 def test_the_table_is_sorted_found_in_and_filtered(finished, serving):
     server = serving(finished)
 
@@ -166,7 +162,6 @@ def test_the_table_is_sorted_found_in_and_filtered(finished, serving):
     assert server.get("/experiment/toy?sort=shoesize").status == 400
 
 
-@pytest.mark.process
 def test_what_is_written_says_who(finished, serving):
     server = serving(finished, writes=True)
     run = fingerprints(finished.store_url)["joint/0"]
@@ -193,7 +188,6 @@ def test_what_is_written_says_who(finished, serving):
     assert author == "Ada"
 
 
-@pytest.mark.process
 def test_runs_are_cancelled_and_retried_from_a_page(root, tmp_path, serving):
     runs = {"slow": {"steps": 1_000, "pause": 0.1}, "broken": {"fail_at": 2}}
     spec = labs.write_study(tmp_path, runs=runs)
@@ -221,7 +215,6 @@ def test_runs_are_cancelled_and_retried_from_a_page(root, tmp_path, serving):
     assert "Ada" in page
 
 
-@pytest.mark.process
 def test_tables_and_figures_are_saved_as_the_report_has_them(finished, serving, visited):
     assert labs.here("report", "toy", root=finished.root).returncode == 0
     folder = finished.root / "reports" / "toy" / "report"
@@ -243,7 +236,6 @@ def test_tables_and_figures_are_saved_as_the_report_has_them(finished, serving, 
     assert server.get("/experiment/toy/file/results.db").status == 404
 
 
-@pytest.mark.process
 def test_results_that_are_replaced_keep_what_was_chosen(finished, serving, visited):
     shown = visited(f"{serving(finished).url}/experiment/toy")
     tab = shown.tab
@@ -268,7 +260,6 @@ def test_results_that_are_replaced_keep_what_was_chosen(finished, serving, visit
     assert shown.complaints == []
 
 
-@pytest.mark.process
 def test_the_results_of_a_union_are_those_of_its_studies(root, tmp_path, serving):
     for name in ("mine", "theirs"):
         runs = {"runs": {"uniform": {}, "joint": {"needs": []}}, "base": {"steps": 10, "lab": name}}

@@ -135,7 +135,6 @@ def test_what_is_recorded_can_be_less(tmp_path, monkeypatch):
     assert provenance.collect(code, ("environment",)).environment == everything.environment
 
 
-@pytest.mark.process
 def test_the_first_launch_says_what_is_recorded_and_the_config_file_turns_it_off(root, tmp_path, monkeypatch):
     spec = labs.write_study(tmp_path, runs={"uniform": {"steps": 2}})
     config = tmp_path / "config.yaml"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import plans_support as plans
 import pytest
 import stores_support as stores
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import text
 
@@ -69,7 +69,6 @@ def test_texts_of_every_kind(store):
 POINTS = st.tuples(st.integers(1, 2), st.integers(0, 3), st.one_of(st.none(), st.floats(allow_nan=False)))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.booleans(), st.lists(POINTS, max_size=6)), max_size=5))
 def test_the_last_write_counts_unless_what_is_there_is_kept(store, batches):
     with store.writing() as connection:
@@ -85,7 +84,6 @@ def test_the_last_write_counts_unless_what_is_there_is_kept(store, batches):
 SCORES = st.tuples(st.sampled_from("ab"), st.integers(0, 3), st.one_of(st.none(), st.floats(allow_nan=False)))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.integers(1, 2), st.lists(SCORES, max_size=6)), max_size=5))
 def test_the_last_write_of_the_latest_attempt_counts(store, batches):
     with store.writing() as connection:

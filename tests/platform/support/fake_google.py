@@ -8,8 +8,6 @@ import re
 from typing import Any
 
 from fake_api import FakeApi, Refused
-from google.cloud.aiplatform_v1.types import CustomJob
-from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 
 PROJECT_NUMBER = "123456789"
 _JOBS = re.compile(r"/v1/projects/([^/]+)/locations/([^/]+)/customJobs")
@@ -85,6 +83,10 @@ class FakeGoogle(FakeApi):
         raise Refused(404, "no such method")
 
     def _create(self, region: str, body: dict[str, Any]) -> dict[str, Any]:
+        # Importing the client takes two seconds, which tests of other executors need not spend.
+        from google.cloud.aiplatform_v1.types import CustomJob
+        from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
+
         try:
             made = MessageToDict(ParseDict(body, CustomJob.pb(CustomJob())))  # as strict as the real one
         except ParseError as error:

@@ -136,7 +136,6 @@ def test_data_of_other_packages_are_not_taken_for_these(made: Path) -> None:
         is_made(made, [])
 
 
-@pytest.mark.process
 def test_a_full_disk_is_told_and_leaves_nothing_half_written(tmp_path: Path) -> None:
     written(tmp_path)
     # A file that may not grow beyond a limit fails as on a full disk, with another number.

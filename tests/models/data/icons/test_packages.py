@@ -12,7 +12,6 @@ from jestlab.models.data.icons.packages import checksum, download, read_package
 from jestlab.models.data.icons.sets import icon_sets
 
 needs_npm = pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm")
-pytestmark = pytest.mark.process
 
 
 @needs_npm

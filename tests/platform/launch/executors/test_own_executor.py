@@ -33,7 +33,6 @@ with open(os.environ["JESTLAB_REPORTS"], "w") as reports:
 # ---- the contract
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(
     ("executor", "options"),
     [(Local, {}), (own.Wrapped, {"command": "nice -n 5 {worker}"}), (own.Plain, {"say": "x"})],
@@ -43,7 +42,6 @@ def test_executors_pass(executor, options):
     testing.check_executor(executor, **options)
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(
     ("executor", "message"),
     [
@@ -156,7 +154,6 @@ def study(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.process
 def test_a_study_is_launched_by_it_and_its_logs_are_found(study, root):
     planned = labs.jestlab("plan", study, root=root)
     assert planned.returncode == 0 and "HOURS are unknown" not in planned.stdout, planned.stdout
@@ -172,7 +169,6 @@ def test_a_study_is_launched_by_it_and_its_logs_are_found(study, root):
     ], rows
 
 
-@pytest.mark.process
 def test_the_command_line_names_it_too_and_is_told_what_is_wrong(study, root):
     at = ("launch", study)
     refused = labs.jestlab(*at, "--on", f"{study.parent}/own_executors.py:Plain", root=root)
