@@ -1,4 +1,4 @@
-"""Settings for every test, made before JAX is imported anywhere."""
+"""Settings of all tests; they are made before anything imports JAX."""
 
 import gc
 import importlib.util
@@ -24,9 +24,9 @@ settings.register_profile(
 settings.register_profile("full", settings.get_profile("default"), max_examples=100, derandomize=False)
 settings.load_profile("default")
 
-# Tests compile much and compute little: so, a step compiles in a sixth of the time. Without the new emitters
-# a fusion is not lowered through MLIR; a split count of 1 makes one LLVM module of a program instead of many.
-# Flags that the caller gave stay as they are, e.g. XLA_FLAGS=--xla_cpu_max_isa=AVX2.
+# Tests compile much and compute little. With these flags a step compiles in a sixth of the time: fusions
+# aren't lowered through MLIR, and each program is one LLVM module instead of many.
+# Flags from the environment take precedence, e.g. XLA_FLAGS=--xla_cpu_max_isa=AVX2.
 FAST_COMPILATION = {
     "--xla_backend_optimization_level": "0",
     "--xla_llvm_disable_expensive_passes": "true",
@@ -34,7 +34,7 @@ FAST_COMPILATION = {
     "--xla_cpu_parallel_codegen_split_count": "1",
 }
 
-# What the caller's terminal is like is no matter of tests, nor of the processes that they start.
+# Tests, and the processes that they start, don't depend on the caller's terminal.
 for _name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR"):
     os.environ.pop(_name, None)
 
@@ -43,8 +43,8 @@ _named = {flag.split("=")[0] for flag in _flags}
 _flags += [f"{name}={value}" for name, value in FAST_COMPILATION.items() if name not in _named]
 os.environ["XLA_FLAGS"] = " ".join(_flags)
 
-# Compiled functions are shared by all test processes, by the workers that tests start, and by later runs.
-# JAX's keys hold XLA_FLAGS, so that other flags or another instruction set find other entries.
+# Test processes, the workers that they start, and later runs share compiled functions. JAX's cache keys
+# include XLA_FLAGS, so other flags and instruction sets have their own entries.
 os.environ.setdefault(
     "JAX_COMPILATION_CACHE_DIR", str(Path(tempfile.gettempdir()) / f"jestlab-tests-{os.getuid()}" / "jax")
 )
@@ -61,28 +61,16 @@ MARKS_BY_FIXTURE = {
 }
 """Fixture → mark of the tests that use it."""
 
-LONGEST = (
+SLOWEST = (
+    "test_docs.py",
+    "models/training/test_loop.py",
+    "models/training/test_step.py",
+    "models/training/test_devices.py",
     "platform/launch/executors/slurm/",
     "platform/launch/executors/kubernetes/",
-    "platform/launch/executors/test_executor_contract.py",
-    "platform/launch/test_pods.py",
-    "platform/cli/test_cli_launching.py",
-    "platform/launch/test_copied_labs.py",
-    "test_docs.py",
-    "models/training/test_devices.py",
     "platform/test_image.py",
-    "experiments/test_laion_transfer.py",
-    "platform/lab/test_remote_lab.py",
-    "models/training/test_step.py",
-    "models/training/test_loop.py",
-    "platform/test_hosts.py",
-    "platform/programs/test_embed_program.py",
-    "platform/programs/test_diagnose_program.py",
-    "platform/launch/test_faults.py",
-    "models/training/test_diagnose.py",
-    "platform/launch/test_launch.py",
 )
-"""Where the tests that take longest are, those of clusters first; parallel test processes start with them."""
+"""Files and folders with the slowest tests: each worker of pytest-xdist starts with one of them."""
 
 ORACLES = ("torch", "transformers")
 
@@ -97,17 +85,17 @@ REASONS = {
 """What the reason of a skip matches → how the summary counts it."""
 
 
-# Not for the session: while it is there its event loop runs in this thread, and others need one of their own.
+# Not for the session: its event loop runs in this thread, and other tests need their own.
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Debian's Chromium, without a window."""
+    """A headless Chromium."""
     with started_browser() as browser:
         yield browser
 
 
 @pytest.fixture
 def opened(browser: Any) -> Iterator[Callable[..., Opened]]:
-    """Opens pages, which are closed after the test."""
+    """A function that opens pages; they are closed after the test."""
     with tabs(browser, open_page) as opening:
         yield opening
 
@@ -127,34 +115,34 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("full")
     worker = getattr(items[0].config, "workerinput", None) if items else None
     if worker:
-        items[:] = longest_first(items, worker["workercount"])
+        items[:] = slowest_first(items, worker["workercount"])
 
 
-def longest_first(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
-    """Order tests so that none that takes long is left for the end.
+def slowest_first(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
+    """Order tests so that no slow one is left for the end.
 
-    `--dist worksteal` gives each worker one piece of the list, of equal lengths; whoever is done takes tests
-    from the end of another's piece. So the places of `LONGEST` are dealt out to the beginnings of the pieces,
-    each place as a whole, because its tests share fixtures.
+    `--dist worksteal` gives each worker one piece of the list, of equal lengths; a worker that has finished
+    its piece takes tests from the end of another's. The places in `SLOWEST` are dealt out to the beginnings
+    of the pieces, each place as a whole, because its tests share fixtures.
     """
     root = Path(__file__).parent
-    long: list[list[pytest.Item]] = [[] for _ in LONGEST]
-    short: list[pytest.Item] = []
+    slow: list[list[pytest.Item]] = [[] for _ in SLOWEST]
+    fast: list[pytest.Item] = []
     for item in items:
         path = item.path.relative_to(root).as_posix()
-        place = next((long[i] for i, start in enumerate(LONGEST) if path.startswith(start)), short)
+        place = next((slow[i] for i, start in enumerate(SLOWEST) if path.startswith(start)), fast)
         place.append(item)
-    begun = iter(short)
+    remaining = iter(fast)
     ordered: list[pytest.Item] = []
     for worker in range(workers):
-        piece = list(itertools.chain.from_iterable(long[worker::workers]))
+        piece = list(itertools.chain.from_iterable(slow[worker::workers]))
         size = (len(items) - len(ordered)) // (workers - worker)
-        ordered += piece + list(itertools.islice(begun, max(size - len(piece), 0)))
-    return ordered + list(begun)
+        ordered += piece + list(itertools.islice(remaining, max(size - len(piece), 0)))
+    return ordered + list(remaining)
 
 
 def pytest_collection_finish() -> None:
-    """Let Python look for garbage rarely, and not among what was imported: it took an eighth of the time."""
+    """Collect garbage rarely, and never among imported modules: that took an eighth of the time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 50)
@@ -166,12 +154,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say what was skipped, and which command brings it."""
+    """Print why tests were skipped, and the command that installs what they need."""
     counts = Counter[str]()
     for report in terminalreporter.stats.get("skipped", []):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-        known = (said for pattern, said in REASONS.items() if re.search(pattern, reason))
+        known = (text for pattern, text in REASONS.items() if re.search(pattern, reason))
         counts[next(known, f"({reason.removeprefix('Skipped: ')})")] += 1
     if counts:
-        groups = ", ".join(f"{count} {what}" for what, count in counts.most_common())
+        groups = ", ".join(f"{count} {reason}" for reason, count in counts.most_common())
         terminalreporter.write_line(f"{counts.total()} skipped: {groups}")

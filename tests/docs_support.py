@@ -14,6 +14,7 @@ Other code is not run: tests/test_docs.py lists each such block with its reason.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shlex
@@ -24,10 +25,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import click
 import pytest
 import yaml
 
-from jestlab.platform.cli import main
+from jestlab.platform.cli import cli, main
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.spec.load import load
 from jestlab.platform.spec.yaml import Document
@@ -49,10 +51,11 @@ _REFERENCE = "runs.reference.schedule.examples_seen=256"
 SHRUNK: dict[str, Sequence[str]] = {
     "quickstart": (*SHRINK, _REFERENCE),
     "cnn.yaml": ("base.steps=40",),
+    "xor.yaml": (),
     "folders.yaml": SHRINK[3:],
     "paper": (*SHRINK, *(f"studies.{name}.{_REFERENCE}" for name in FEW)),
 }
-"""Study → overrides with which it is launched, beside the number of seeds."""
+"""Study → overrides for its launch, in addition to the number of seeds."""
 
 _FENCE = re.compile(r"^( *)```(\w+)([^\n]*)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
 _FILE = re.compile(r"(?:#|//) (~?[\w./-]+\.\w+)\b")
@@ -157,6 +160,17 @@ class Reader:
         elif block.language == "yaml":
             self.part(block)
 
+    def check(self, block: Block) -> None:
+        """Check a block without running it: commands parse, specs load, Python compiles."""
+        if block.language in ("sh", "console"):
+            prompts = re.findall(r"^\$ (.*)$", block.text, re.MULTILINE)
+            for line in prompts if block.language == "console" else commands(block.text):
+                parse(line)
+        elif block.language == "python":
+            compile(block.text, f"block in line {block.line}", "exec")
+        else:
+            self.do(block)
+
     def read(self, file: str) -> None:
         """Check a YAML file: settings, or a spec."""
         if file.startswith("~"):
@@ -217,6 +231,29 @@ def commands(text: str) -> list[str]:
     """Split a block of commands into lines; a backslash continues one, and a comment is none."""
     joined = text.replace("\\\n", " ")
     return [line for line in joined.splitlines() if shlex.split(line, comments=True)]
+
+
+def parse(line: str) -> None:
+    """Parse the `jestlab` commands of a shell line, as far as click does before it runs them.
+
+    Raises:
+        click.UsageError: A verb, an option, or an argument is wrong.
+    """
+    lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;<>")
+    lexer.whitespace_split = True
+    words = list(lexer)
+    for operator, command in itertools.groupby(words, lambda word: set(word) <= set("|&;<>")):
+        given = list(command)
+        if operator or given[0] != "jestlab":
+            continue
+        context = cli.make_context("jestlab", given[1:])
+        rest = [*context._protected_args, *context.args]
+        found: click.Command | None = cli
+        while isinstance(found, click.Group):
+            name, found, rest = found.resolve_command(context, rest)
+            assert found is not None
+            context = found.make_context(name, rest, parent=context)
+            rest = [*context._protected_args, *context.args]
 
 
 def unlisted(page: str, found: Sequence[Block], listed: Mapping[tuple[str, str], str]) -> Iterator[str]:

@@ -1,20 +1,19 @@
-"""What the documentation tells its reader to do works: every command, file, snippet and transcript in it."""
+"""The documentation works: every command, file, snippet, and transcript in it."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+import click
 import psutil
 import pytest
 import yaml
 from tests import docs_support
 from tests.docs_support import Reader, blocks, unlisted
+from tests.waiting import wait_until
 
 from jestlab.analysis.query import frame
 from jestlab.experiments import paper
@@ -68,26 +67,49 @@ NOT_RUN: dict[tuple[str, str], str] = {
 WITH_TORCH = ("../README.md", "programs.md")
 """Pages that run PyTorch."""
 
+DEFAULT = ("../README.md", "index.md", "concepts.md", "spec.md")
+"""Pages whose examples `make test` runs; `make test-all` runs those of all pages."""
+
+
+@pytest.fixture
+def reader(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(paper, "STUDIES", docs_support.FEW)
+    return Reader(tmp_path, monkeypatch, capsys)
+
 
 @pytest.mark.parametrize("page", PAGES)
-def test_what_a_page_says_works(page, tmp_path, monkeypatch, capsys):
-    found = blocks((DOCS / page).read_text(encoding="utf-8"))
-    assert list(unlisted(page, found, NOT_RUN)) == []
+def test_commands_parse_and_specs_load(page, reader, monkeypatch):
+    monkeypatch.setattr(click.Path, "convert", lambda self, value, *_: value)  # files needn't exist
+    page_blocks = blocks((DOCS / page).read_text(encoding="utf-8"))
+    assert list(unlisted(page, page_blocks, NOT_RUN)) == []
+    reader.write(page_blocks)
+    for block in page_blocks:
+        if block.is_run:
+            reader.check(block)
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=[] if page in DEFAULT else [pytest.mark.full]) for page in PAGES]
+)
+def test_examples_run(page, reader):
     if page in WITH_TORCH:
         pytest.importorskip("torch", reason="torch is not installed")
-    monkeypatch.setattr(paper, "STUDIES", docs_support.FEW)
-    reader = Reader(tmp_path, monkeypatch, capsys)
-    reader.write(found)
-    for block in found:
+    page_blocks = blocks((DOCS / page).read_text(encoding="utf-8"))
+    reader.write(page_blocks)
+    for block in page_blocks:
         if block.is_run:
             reader.do(block)
 
 
-@pytest.mark.parametrize(("page", "first"), NOT_RUN)
-def test_what_is_not_run_is_there(page, first):
-    """The list holds nothing that was changed or removed since."""
-    found = blocks((DOCS / page).read_text(encoding="utf-8"))
-    assert [block.first for block in found if not block.is_run and block.first == first] == [first]
+def test_blocks_that_are_not_run_exist():
+    """`NOT_RUN` lists no block that was changed or removed since."""
+    found = {
+        (page, block.first)
+        for page in PAGES
+        for block in blocks((DOCS / page).read_text(encoding="utf-8"))
+        if not block.is_run
+    }
+    assert NOT_RUN.keys() - found == set()
 
 
 def test_every_verb_is_shown():
@@ -106,7 +128,8 @@ def test_the_readme_is_a_screen_and_a_half():
     assert len((DOCS.parent / "README.md").read_bytes()) <= 8_192
 
 
-def test_the_pytorch_script_goes_on_from_its_checkpoint_after_a_kill(tmp_path, monkeypatch, capsys):
+@pytest.mark.full
+def test_the_pytorch_script_resumes_from_its_checkpoint_after_a_kill(tmp_path, monkeypatch, capsys):
     """Killed with its worker, it is resumed by the same launch, and ends as if nothing had happened."""
     pytest.importorskip("torch", reason="torch is not installed")
     reader = Reader(tmp_path, monkeypatch, capsys)
@@ -119,10 +142,11 @@ def test_the_pytorch_script_goes_on_from_its_checkpoint_after_a_kill(tmp_path, m
     calm = subprocess.run([*launch, "--root", "calm"], capture_output=True, text=True)
     assert calm.returncode == 0, calm.stderr
     with subprocess.Popen([*launch, "--root", "lab"], stdout=subprocess.PIPE, text=True) as launched:
-        (script,) = until(
+        (script,) = wait_until(
             lambda: [p for p in scripts(tmp_path) if list(tmp_path.glob("lab/runs/*/checkpoint.pt"))]
         )
         worker = script.parent()
+        assert worker is not None
         worker.kill()
         script.kill()
         out, _ = launched.communicate(timeout=120)
@@ -142,12 +166,3 @@ def scripts(folder: Path) -> list[psutil.Process]:
         if process.info["cwd"] == str(folder) and process.info["cmdline"][1:] == ["cnn.py"]:
             found.append(process)
     return found
-
-
-def until(found: Callable[[], list[Any]]) -> list[Any]:
-    """Wait until something is found."""
-    for _ in range(1_200):
-        if result := found():
-            return result
-        time.sleep(0.05)
-    pytest.fail("not found within a minute")

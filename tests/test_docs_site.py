@@ -93,6 +93,7 @@ def test_every_command_and_every_option_is_in_the_reference(site):
                     assert re.search(rf"{option}\b", text), (verb, option)
 
 
+@pytest.mark.full
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_page_is_accessible_and_asks_nothing_of_the_network(opened, site, scheme):
@@ -112,6 +113,7 @@ def test_every_page_is_accessible_and_asks_nothing_of_the_network(opened, site, 
     assert sorted(violations) == []
 
 
+@pytest.mark.full
 @pytest.mark.browser
 def test_pages_fit_a_phone(opened, site):
     for page in PAGES:
@@ -120,6 +122,7 @@ def test_pages_fit_a_phone(opened, site):
         shown.tab.close()
 
 
+@pytest.mark.full
 @pytest.mark.browser
 def test_search_from_disk_finds_a_word(opened, site):
     tab = opened(site / "index.html").tab

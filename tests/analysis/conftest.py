@@ -1,8 +1,10 @@
-"""A store as analysis sees it: a SQLite file with tables of the views' names and columns."""
+"""A store as the analysis sees it: a SQLite file with tables of the views' names and columns."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shutil
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +14,9 @@ from zlib import crc32
 
 import pytest
 
+from jestlab.analysis import frames
+from jestlab.analysis.figures import Plot
+from jestlab.analysis.frames import Frames
 from jestlab.analysis.published import COLUMNS
 
 VIEWS = {
@@ -34,7 +39,21 @@ VIEWS = {
     "reference_training_flops reference_training_share_flops",
 }
 TYPES = {"label": "TEXT", "seed": "INTEGER", "step": "INTEGER", "value": "REAL", "host": "TEXT"}
-"""Some columns have a declared type, as those of the real views have that are columns of tables."""
+"""Columns with a declared type, like those that the real views take from tables."""
+
+UNIFORM = {
+    "selection.rule": "uniform",
+    "selection.filtering_ratio": 0.8,
+    "selection.chunks": 16,
+    "selection.criterion": "learnability",
+    "schedule.batch_size": 64,
+    "schedule.super_batch_size": None,
+    "approximation.share": 0.0,
+    "approximation.score": False,
+    "approximation.method": "flexi",
+    "loss": "sigmoid",
+}
+"""Config of a run with uniform sampling."""
 
 BATCH = 64
 METRICS = ("shapes/zero_shot", "shapes_retrieval/i2t_r1")
@@ -42,10 +61,10 @@ METRICS = ("shapes/zero_shot", "shapes_retrieval/i2t_r1")
 
 @dataclass
 class StoredRun:
-    """One run of the fixture: an evaluation every step, at each the same value for every metric."""
+    """One run: an evaluation at each step, with the same value for every metric."""
 
     run: str
-    scores: Sequence[float]  # one an evaluation, at steps 1, 2, …
+    scores: Sequence[float]  # at steps 1, 2, …
     label: str = ""
     seed: int = 0
     state: str = "COMPLETED"
@@ -55,24 +74,32 @@ class StoredRun:
     reference_training_share: float = 0.0
     needed: int = 0
     metrics: Sequence[str] = METRICS
-    total_steps: int | None = None  # as many as scores
+    total_steps: int | None = None  # by default the number of scores
     config: dict[str, Any] = field(default_factory=dict)  # keys may be dotted
     point: dict[str, Any] = field(default_factory=dict)
-    counts: bool = True  # examples and FLOPs
+    counts: bool = True  # whether examples and FLOPs are known
     seconds_per_step: float | None = None
     chips: int = 1
-    logged: dict[str, Sequence[float | None]] = field(default_factory=dict)  # metric → a value a step
+    logged: dict[str, Sequence[float | None]] = field(default_factory=dict)  # metric → value at each step
 
 
 @dataclass
 class Store:
-    """A store file, and what reads it needs."""
+    """A store file."""
 
     path: Path
 
     @property
     def url(self) -> str:
         return f"sqlite:///{self.path}"
+
+    def copy(self, path: Path) -> Store:
+        return Store(Path(shutil.copy(self.path, path)))
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+        """Execute one statement and commit it."""
+        with contextlib.closing(sqlite3.connect(self.path)) as connection, connection:
+            connection.execute(sql, parameters)
 
     def add(
         self,
@@ -82,14 +109,13 @@ class Store:
         spec: dict[str, Any] | None = None,
         scale: str | None = "smoke",
     ) -> Store:
-        with sqlite3.connect(self.path) as connection:
+        with contextlib.closing(sqlite3.connect(self.path)) as connection, connection:
             for position, run in enumerate(runs):
                 _insert(connection, experiment, question, position, run)
             connection.execute(
                 "INSERT INTO v_experiments VALUES (?, ?, NULL, ?, ?, NULL, NULL)",
                 [experiment, question, scale, json.dumps(spec or {})],
             )
-        connection.close()
         return self
 
 
@@ -143,20 +169,21 @@ def _nested(dotted: dict[str, Any]) -> dict[str, Any]:
     return tree
 
 
+@pytest.fixture(scope="session")
+def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """An empty store, which tests copy."""
+    path = tmp_path_factory.mktemp("empty") / "results.db"
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        for view, columns in VIEWS.items():
+            typed = ", ".join(f"{name} {TYPES.get(name, '')}" for name in columns.split())
+            connection.execute(f"CREATE TABLE {view} ({typed})")
+    return Store(path)
+
+
 @pytest.fixture
-def new_store(tmp_path: Path) -> Callable[[], Store]:
-    """Makes empty stores: each call another file."""
-
-    def make() -> Store:
-        path = tmp_path / f"results-{len(list(tmp_path.iterdir()))}.db"
-        with sqlite3.connect(path) as connection:
-            for view, columns in VIEWS.items():
-                typed = ", ".join(f"{name} {TYPES.get(name, '')}" for name in columns.split())
-                connection.execute(f"CREATE TABLE {view} ({typed})")
-        connection.close()
-        return Store(path)
-
-    return make
+def new_store(tmp_path: Path, empty_store: Store) -> Callable[[], Store]:
+    """A function that makes an empty store, each time in another file."""
+    return lambda: empty_store.copy(tmp_path / f"results-{len(list(tmp_path.iterdir()))}.db")
 
 
 @pytest.fixture
@@ -165,14 +192,29 @@ def stored_run() -> type[StoredRun]:
 
 
 @pytest.fixture
-def study(new_store: Callable[[], Store]) -> Store:
-    """A reference, uniform, independent and joint, two seeds each; seed 1 of independent never gets there.
+def stored_runs() -> Callable[..., list[StoredRun]]:
+    """A function that returns one run of a name for each given curve, with seeds 0, 1, …"""
+    return lambda run, *curves, **options: [
+        StoredRun(run, scores, seed=seed, **options) for seed, scores in enumerate(curves)
+    ]
+
+
+@pytest.fixture
+def read_runs(new_store: Callable[[], Store]) -> Callable[..., Frames]:
+    """A function that records runs in a new store, and returns their results."""
+    return lambda *runs, **options: frames.read(new_store().add(*runs, **options).url, "study")
+
+
+@pytest.fixture(scope="session")
+def finished_study(empty_store: Store) -> Store:
+    """A reference, uniform, independent, and joint with two seeds each.
 
     Uniform ends at .4 (seed 0) and .5 (seed 1) after four steps. Joint is at .4 after 1.5 steps and at .5
     after 2 steps; each of its steps costs 8/3 of uniform's. Its share in the reference's training is 8 GFLOP.
+    Seed 1 of independent never reaches uniform's final score.
     """
     scoring: dict[str, Any] = {"flops_per_step": (3e9, 5e9, 5e9), "reference_training_share": 8e9}
-    return new_store().add(
+    return empty_store.copy(empty_store.path.with_name("study.db")).add(
         StoredRun("reference", [0.5, 0.7], seed=0, needed=1),
         StoredRun("reference", [0.5, 0.8], seed=1, needed=1),
         StoredRun("uniform", [0.1, 0.2, 0.3, 0.4], seed=0),
@@ -182,3 +224,28 @@ def study(new_store: Callable[[], Store]) -> Store:
         StoredRun("joint", [0.3, 0.5, 0.6, 0.6], seed=0, **scoring),
         StoredRun("joint", [0.3, 0.5, 0.6, 0.7], seed=1, **scoring),
     )
+
+
+@pytest.fixture
+def study(finished_study: Store, tmp_path: Path) -> Store:
+    """A copy of the finished study, which a test may change."""
+    return finished_study.copy(tmp_path / "study.db")
+
+
+@pytest.fixture
+def drawings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the figures that are drawn; their files have nothing but the mark of what they show."""
+    drawn: list[str] = []
+
+    def mark(plot: Plot, suffixes: Sequence[str]) -> list[bytes]:
+        drawn.append(plot.name)
+        return [plot._mark.encode() for _ in suffixes]
+
+    monkeypatch.setattr(Plot, "_drawn", mark)
+    return drawn
+
+
+@pytest.fixture(scope="session")
+def results(finished_study: Store) -> Frames:
+    """The results of the finished study, read once."""
+    return frames.read(finished_study.url, "study")

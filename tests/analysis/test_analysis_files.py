@@ -1,4 +1,4 @@
-"""Files are written whole or not at all, whatever comes in between."""
+"""Files are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from jestlab.analysis.files import write_whole
 
 
 class Stop(BaseException):
-    """What a signal's handler raises, as Ctrl-C does."""
+    """Raised by a signal handler, like KeyboardInterrupt."""
 
 
-def test_a_signal_at_any_moment_leaves_nothing_beside_the_file(tmp_path):
+def test_a_signal_at_any_moment_leaves_no_other_file(tmp_path):
     def stop(*_: object) -> None:
         raise Stop
 
@@ -34,7 +34,7 @@ def test_a_signal_at_any_moment_leaves_nothing_beside_the_file(tmp_path):
     assert (tmp_path / "table.md").read_text() == "x" * 1_000
 
 
-def test_its_permissions_are_those_of_new_files(tmp_path):
+def test_permissions_are_those_of_new_files(tmp_path):
     mask = os.umask(0o027)
     try:
         path = write_whole(tmp_path / "new" / "table.md", "λ")

@@ -1,9 +1,8 @@
-"""How many runs a reference has to serve until it has paid, by hand."""
+"""Number of runs after which a reference has paid for itself, calculated by hand."""
 
 from __future__ import annotations
 
 import math
-import sqlite3
 
 from jestlab.analysis import figures, frames, tables
 from jestlab.analysis.provenance import Origins
@@ -18,7 +17,7 @@ NEEDS = {"reference_training_share": 8e9}  # a third of what making the referenc
 
 
 def test_break_even(new_store, stored_run):
-    """Uniform spends 12 GFLOP; joint gets there with 4.5 and 6, and its reference took 24."""
+    """Uniform spends 12 GFLOP; joint matches it with 4.5 and 6, and its reference took 24."""
     store = new_store().add(
         stored_run("reference", [0.5, 0.7], needed=1),
         stored_run("uniform", [0.1, 0.2, 0.3, 0.4]),
@@ -50,38 +49,28 @@ def test_break_even(new_store, stored_run):
     assert [run.against["scored_flops"] for run in told.runs] == [12e9, 12e9]
 
 
-def test_the_reference_s_scoring_counts(new_store, stored_run):
-    """Joint gets there with 4.5 GFLOP, and with 6 if its reference's scoring counts, of 12."""
-    store = new_store().add(
+def test_the_reference_s_scoring_counts(read_runs, stored_run):
+    """Joint matches 12 GFLOP with 4.5, and with 6 if its reference's scoring counts."""
+    results = read_runs(
         stored_run("uniform", [0.1, 0.2, 0.3, 0.4]),
         stored_run("joint", [0.3, 0.5, 0.6, 0.6], flops_per_step=(3e9, 0.0, 1e9), **NEEDS),
     )
-    assert break_even(frames.read(store.url, "study")) == {"joint": 5}
+    assert break_even(results) == {"joint": 5}
 
 
-def test_what_was_spent_by_then_may_not_be_known(new_store, stored_run):
-    """It got there between an evaluation before anything was spent and the next."""
+def test_is_unknown_where_the_cost_until_the_match_is_unknown(new_store, stored_run):
+    """Joint gets there between an evaluation before anything was spent and the next."""
     store = new_store().add(
-        stored_run("uniform", [0.1, 0.2, 0.3, 0.4]),
-        stored_run("joint", [0.3, 0.5, 0.6, 0.6], **NEEDS),
+        stored_run("uniform", [0.1, 0.2, 0.3, 0.4]), stored_run("joint", [0.3, 0.5, 0.6, 0.6], **NEEDS)
     )
-    with sqlite3.connect(store.path) as connection:
-        connection.execute("UPDATE v_evaluations SET flops_total = 0 WHERE label = 'joint' AND step = 1")
-    connection.close()
+    store.execute("UPDATE v_evaluations SET flops_total = 0 WHERE label = 'joint' AND step = 1")
     results = frames.read(store.url, "study")
     assert break_even(results) == {}
     assert "break-even" not in tables.speedup_table(tables.finals(results)).markdown()
 
 
-def test_where_no_number_pays(study):
-    results = frames.read(study.url, "study")
-    assert break_even(results) == {"independent": math.inf, "joint": math.inf}
-    assert "median [range] over seeds: never: independent, joint." in figures.speedup(results).texts.caption
-
-
-def test_nothing_is_said_where_nothing_is_needed(new_store, stored_run):
-    store = new_store().add(stored_run("uniform", [0.1, 0.2]), stored_run("own", [0.2, 0.3]))
-    results = frames.read(store.url, "study")
+def test_is_not_shown_where_no_run_needs_a_reference(read_runs, stored_run):
+    results = read_runs(stored_run("uniform", [0.1, 0.2]), stored_run("own", [0.2, 0.3]))
     assert break_even(results) == {}
     assert "has to serve" not in figures.speedup(results).texts.caption
     table = tables.speedup_table(tables.finals(results))

@@ -1,31 +1,21 @@
-"""Values of config keys by label, and which reference a learner selects with."""
+"""Config values by label, and the reference that a learner selects with."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from tests.analysis.conftest import UNIFORM
 
 from jestlab.analysis import frames
 from jestlab.analysis.configs import BATCH_SIZE, Configs
 
-UNIFORM = {
-    "selection.rule": "uniform",
-    "selection.filtering_ratio": 0.8,
-    "selection.chunks": 16,
-    "selection.criterion": "learnability",
-    "schedule.batch_size": 64,
-    "schedule.super_batch_size": None,
-    "approximation.share": 0.0,
-    "approximation.score": False,
-    "approximation.method": "flexi",
-}
 JOINT = UNIFORM | {"selection.rule": "joint", "selection.reference": "reference"}
 
 
 @pytest.fixture
 def configs(new_store, stored_run):
-    """Configs of runs, each a label and its config."""
+    """A function that returns the configs of runs, each a label and its config."""
 
     def make(points=(), **runs):
         store = new_store().add(
@@ -40,7 +30,7 @@ def configs(new_store, stored_run):
     return make
 
 
-def test_what_has_no_effect_has_no_value(configs):
+def test_a_key_without_effect_has_no_value(configs):
     found = configs(
         uniform=UNIFORM,
         joint=JOINT,
@@ -52,10 +42,8 @@ def test_what_has_no_effect_has_no_value(configs):
     assert found.get("uniform", "selection.rule") == "uniform"
     assert found.get("uniform", "selection.filtering_ratio") is None
     assert found.get("joint", "selection.filtering_ratio") == 0.8
-    assert (found.get("joint", "selection.chunks"), found.get("independent", "selection.chunks")) == (
-        16,
-        None,
-    )
+    assert found.get("joint", "selection.chunks") == 16
+    assert found.get("independent", "selection.chunks") is None
     assert (found.get("joint", "selection.sweeps"), found.get("joint", "no.such.key")) == (None, None)
     assert (found.reference("hard"), found.get("joint", "approximation.method")) == (None, None)
     assert found.get("flexi", "approximation.method") == "flexi"
@@ -90,8 +78,8 @@ def test_references_are_found_at_their_point_and_through_caches(configs):
     assert found.run("joint weak") == "joint"
 
 
-def test_a_run_that_another_study_shares_is_read_by_this_studys_names(new_store, stored_run):
-    """The config that the store keeps of it is the other study's, and names runs as that does."""
+def test_a_shared_run_is_read_by_the_names_of_this_study(new_store, stored_run):
+    """The store has the config of the other study, with the names of that study."""
     theirs = JOINT | {"selection.reference": "cache"}
     store = new_store().add(
         stored_run("strong", [0.1], config=UNIFORM),
@@ -110,7 +98,7 @@ def test_a_run_that_another_study_shares_is_read_by_this_studys_names(new_store,
     assert found.reference("strong") is None
 
 
-def test_a_reference_that_is_not_to_be_told(configs):
+def test_an_ambiguous_or_missing_reference_is_an_error(configs):
     twice = [("reference", f"reference {name}", {"data.filter": name}, UNIFORM) for name in ("a", "b")]
     with pytest.raises(ValueError, match="'joint' of 'study' needs 'reference', which is several labels"):
         configs(twice, joint=JOINT).reference("joint")

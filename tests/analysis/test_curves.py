@@ -1,4 +1,4 @@
-"""Scores, crossings and speed-ups, against figures worked out by hand."""
+"""Scores, crossings, and speed-ups, against numbers calculated by hand."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from jestlab.analysis import curves, frames
 
 
-def test_score_is_the_mean_over_all_metrics(new_store, stored_run):
-    store = new_store().add(
+def test_score_is_the_mean_over_all_metrics(read_runs, stored_run):
+    results = read_runs(
         stored_run("uniform", [0.2, 0.4]), stored_run("joint", [0.5], metrics=["shapes/zero_shot"])
     )
-    table: Any = curves.score_curves(frames.read(store.url, "study")).set_index(["label", "step"])
+    table: Any = curves.score_curves(results).set_index(["label", "step"])
     assert table.loc[("uniform", 2), "score"] == pytest.approx(0.4)
     assert math.isnan(table.loc[("joint", 1), "score"])  # it lacks a metric that another run has
     assert list(table.loc["uniform", "examples_seen"]) == [64, 128]
@@ -33,20 +33,17 @@ def test_score_is_the_mean_over_all_metrics(new_store, stored_run):
         ("reference_training", 52e9, 8e9),  # paid before the first step
     ],
 )
-def test_flops_follow_the_scope(study, scope, flops, fixed):
-    table = curves.score_curves(frames.read(study.url, "study"), scope)
+def test_flops_follow_the_scope(results, scope, flops, fixed):
+    table = curves.score_curves(results, scope)
     joint = table[(table["label"] == "joint") & (table["seed"] == 0)]
     assert list(joint["flops"]) == pytest.approx([fixed + flops * step / 4 for step in (1, 2, 3, 4)])
 
 
 def test_flops_of_a_run_without_a_price_are_unknown(new_store, stored_run):
-    store = new_store().add(stored_run("own", [0.2], flops_per_step=(0.0, 0.0, 0.0)))
-    assert curves.score_curves(frames.read(store.url, "study"))["flops"].isna().all()
-
-
-def test_unknown_scope(study):
+    read = frames.read(new_store().add(stored_run("own", [0.2], flops_per_step=(0, 0, 0))).url, "study")
+    assert curves.score_curves(read)["flops"].isna().all()
     with pytest.raises(ValueError, match="unknown cost scope 'all'"):
-        curves.score_curves(frames.read(study.url, "study"), "all")  # type: ignore[arg-type]
+        curves.score_curves(read, "all")  # type: ignore[arg-type]
 
 
 def along(x, place):
@@ -71,11 +68,8 @@ def test_crossing(y, target, x):
     assert (found and along([10, 20, 30], found)) == (x and pytest.approx(x))
 
 
-@given(
-    st.lists(st.tuples(st.floats(1, 10), st.floats(-1, 1)), min_size=1, max_size=20),
-    st.floats(-1, 1),
-)
-def test_a_crossing_lies_on_the_curve_and_nothing_before_it_reaches_the_target(steps, target):
+@given(st.lists(st.tuples(st.floats(1, 10), st.floats(-1, 1)), min_size=1, max_size=20), st.floats(-1, 1))
+def test_a_crossing_is_on_the_curve_and_nothing_before_it_reaches_the_target(steps, target):
     x, y = np.cumsum([dx for dx, _ in steps]), np.array([value for _, value in steps])
     place = curves.crossing(y.tolist(), target)
     if place is None:
@@ -86,8 +80,8 @@ def test_a_crossing_lies_on_the_curve_and_nothing_before_it_reaches_the_target(s
         assert np.interp(found, x, y) == pytest.approx(max(target, y[0]), abs=1e-6)
 
 
-def test_speedups_are_paired_by_seed(study):
-    of_study = curves.speedups(curves.score_curves(frames.read(study.url, "study")), "uniform")
+def test_speedups_are_paired_by_seed(results):
+    of_study = curves.speedups(curves.score_curves(results), "uniform")
     table: Any = of_study.set_index(["label", "seed"])
     # seed 0: .4 between steps 1 (.3) and 2 (.5): 4 / 1.5; seed 1: .5 at step 2: 4 / 2. A step costs 8/3.
     assert table.loc[("joint", 0), "fewer_examples"] == pytest.approx(4 / 1.5)
@@ -103,21 +97,20 @@ def test_speedups_are_paired_by_seed(study):
     assert list(table.loc["uniform", "examples_to_match"]) == [4 * 64, 4 * 64]
 
 
-def test_unfinished_runs_have_no_speedup(new_store, stored_run):
-    store = new_store().add(
+def test_unfinished_runs_have_no_speedup(read_runs, stored_run):
+    results = read_runs(
         stored_run("uniform", [0.1, 0.2], seed=0),
         stored_run("uniform", [0.1], seed=1, state="RUNNING", total_steps=2),
         stored_run("joint", [0.3, 0.4], seed=0, state="FAILED"),
         stored_run("joint", [0.3, 0.4], seed=1),
     )
-    table = curves.speedups(curves.score_curves(frames.read(store.url, "study")), "uniform")
-    assert list(table["label"]) == [
-        "uniform"
-    ]  # joint's seed 1 has nothing to compare with, its seed 0 failed
+    table = curves.speedups(curves.score_curves(results), "uniform")
+    # Joint's seed 1 has nothing to compare with, its seed 0 failed.
+    assert list(table["label"]) == ["uniform"]
 
 
-def test_mean_curves(study):
-    table = curves.score_curves(frames.read(study.url, "study"))
+def test_mean_curves(results):
+    table = curves.score_curves(results)
     uniform = curves.mean_curves(table, "examples_seen").query("label == 'uniform'")
     assert list(uniform["examples_seen"]) == [64, 128, 192, 256]
     assert list(uniform["mean"]) == pytest.approx([0.1, 0.2, 0.3, 0.45])
@@ -127,14 +120,14 @@ def test_mean_curves(study):
     assert std["high"].iloc[-1] - std["mean"].iloc[-1] == pytest.approx(np.std([0.4, 0.5], ddof=1))
 
 
-def test_mean_curves_leave_runs_out_that_died_early(new_store, stored_run):
-    store = new_store().add(
+def test_mean_curves_exclude_runs_that_died_early(read_runs, stored_run):
+    results = read_runs(
         stored_run("uniform", [0.1, 0.2, 0.3], seed=0),
         stored_run("uniform", [0.9], seed=1, state="FAILED", total_steps=3),
         stored_run("joint", [0.2, 0.4], seed=0, state="RUNNING", total_steps=3),
         stored_run("joint", [0.4], seed=1, state="RUNNING", total_steps=3),
     )
-    means = curves.mean_curves(curves.score_curves(frames.read(store.url, "study")), "examples_seen")
+    means = curves.mean_curves(curves.score_curves(results), "examples_seen")
     table: Any = means.set_index("label")
     assert list(table.loc["uniform", "mean"]) == pytest.approx([0.1, 0.2, 0.3])
     assert set(table.loc["uniform", "seeds"]) == {1}
@@ -142,11 +135,11 @@ def test_mean_curves_leave_runs_out_that_died_early(new_store, stored_run):
     assert not table.loc["joint", "final"]
 
 
-def test_mean_curves_interpolate_where_seeds_were_evaluated_elsewhere(new_store, stored_run):
-    store = new_store().add(
+def test_mean_curves_interpolate_seeds_evaluated_at_different_points(read_runs, stored_run):
+    results = read_runs(
         stored_run("uniform", [0.0, 0.2, 0.4], seed=0),
         stored_run("uniform", [0.0, 0.2, 0.4], seed=1, flops_per_step=(2e9, 0.0, 0.0)),
     )
-    table = curves.mean_curves(curves.score_curves(frames.read(store.url, "study")), "flops")
+    table = curves.mean_curves(curves.score_curves(results), "flops")
     assert list(table["flops"]) == [3e9, 4e9, 6e9]  # of 3, 6, 9 and 2, 4, 6, within what both cover
     assert list(table["mean"]) == pytest.approx([(0 + 0.1) / 2, (0.2 / 3 + 0.2) / 2, (0.2 + 0.4) / 2])

@@ -1,9 +1,8 @@
-"""What runs spend: examples, FLOPs, seconds, chip-hours; what nobody knows has no column, and is no axis."""
+"""What runs spend: examples, FLOPs, seconds, chip-hours. An unknown effort has no column and no axis."""
 
 from __future__ import annotations
 
 import math
-import sqlite3
 
 import numpy as np
 import pandas as pd
@@ -20,7 +19,7 @@ SPEC = {"metrics": {"wiki/perplexity": {"goal": "min", "digits": 2}}}
 
 @pytest.fixture
 def timed(new_store, stored_run):
-    """Runs of which nobody counts examples or FLOPs: `quick` takes a second a step, `slow` two or more."""
+    """Runs without counts of examples or FLOPs: `quick` takes a second a step, `slow` two or more."""
     ends = {("slow", 2.0): (40.0, 41.0), ("quick", 1.0): (30.0, 31.5)}
     claim = {"statement": "quick is better in the same time", "of": "quick", "better_than": "slow"}
     return new_store().add(
@@ -36,7 +35,7 @@ def timed(new_store, stored_run):
     )  # fmt: skip
 
 
-def test_only_what_is_known_has_a_column(timed):
+def test_only_known_efforts_have_a_column(timed):
     found = tables.finals(frames.read(timed.url, "study"), "slow")
     assert found.efforts == ["seconds"]
     headers = [column.header for column in tables.summary(found).columns]
@@ -54,7 +53,7 @@ def test_only_what_is_known_has_a_column(timed):
     assert said.endswith("It reaches slow’s final score with 2.4× less training time.")
 
 
-def test_figures_take_what_is_known(timed):
+def test_figures_and_pages_use_the_known_effort(timed):
     read_frames = frames.read(timed.url, "study")
     front = figures.pareto(read_frames)
     means = front.data[front.data["kind"] == "mean"].set_index("label")
@@ -65,9 +64,7 @@ def test_figures_take_what_is_known(timed):
     curves = figures.learning_curves(read_frames)
     assert curves.texts.x == "training time"
     last = curves.data[curves.data["label"] == "slow"].iloc[-1]
-    assert [last["effort"], last["mean"]] == pytest.approx(
-        [6.3, 40.5]
-    )  # means of both ends, not where one ends
+    assert [last["effort"], last["mean"]] == pytest.approx([6.3, 40.5])  # means of both ends
     bars = figures.speedup(read_frames, "slow")
     assert bars.texts.x == "training time"
     assert set(bars.data.loc[bars.data["kind"] == "bar", "cost"]) == {"seconds"}
@@ -75,9 +72,6 @@ def test_figures_take_what_is_known(timed):
         plot.figure()
     with pytest.raises(ValueError, match="has completed with a score and known FLOPs"):
         figures.pareto(read_frames, cost="flops")
-
-
-def test_a_page_of_what_is_timed(timed):
     contents = gather(timed.url, "study")
     assert [list(part.variants) for part in contents.figures] == [["training time"], ["training time"]]
 
@@ -92,7 +86,7 @@ def test_a_claim_at_equal_time(timed):
     assert of_seed_1["difference"].sum() == pytest.approx(quick - slow)
 
 
-def test_all_costs_stand_beside_each_other(new_store, stored_run):
+def test_shows_all_known_efforts(new_store, stored_run):
     store = new_store().add(
         stored_run("one", [0.1, 0.2, 0.4], seconds_per_step=100.0, chips=4),
         stored_run("two", [0.2, 0.4, 0.5], seconds_per_step=50.0, chips=16),
@@ -103,11 +97,8 @@ def test_all_costs_stand_beside_each_other(new_store, stored_run):
     headers = [column.header for column in table.columns]
     cells = dict(zip(headers, [cell.text for cell in table.lines[1].cells], strict=True))
     assert (cells["time (min)"], cells["chip-hours"]) == ("2.50", "0.67")
-    assert (cells["fewer examples"], cells["less time"], cells["fewer chip-hours"]) == (
-        "1.5×",
-        "3.0×",
-        "0.8×",
-    )
+    factors = [cells[name] for name in ("fewer examples", "less time", "fewer chip-hours")]
+    assert factors == ["1.5×", "3.0×", "0.8×"]
     contents = gather(store.url, "study")
     assert [list(part.variants) for part in contents.figures] == [
         ["examples seen", "training FLOPs", "training time", "chip-hours of training"],
@@ -119,27 +110,25 @@ def test_all_costs_stand_beside_each_other(new_store, stored_run):
     }  # fmt: skip
 
 
-def test_one_process_is_one_chip_and_its_chip_hours_say_nothing_more(new_store, stored_run):
-    store = new_store().add(stored_run("one", [0.1, 0.2], seconds_per_step=100.0))
-    assert tables.finals(frames.read(store.url, "study")).efforts == ["examples_seen", "flops", "seconds"]
+def test_chip_hours_of_one_chip_are_not_shown(read_runs, stored_run):
+    results = read_runs(stored_run("one", [0.1, 0.2], seconds_per_step=100.0))
+    assert tables.finals(results).efforts == ["examples_seen", "flops", "seconds"]
 
 
-def test_a_store_of_before_seconds_were_kept(study):
+def test_reads_a_store_without_seconds(study):
     new = tables.summary(tables.finals(frames.read(study.url, "study"), "uniform"))
-    with sqlite3.connect(study.path) as connection:
-        for column in ("seconds", "chip_hours"):
-            connection.execute(f"ALTER TABLE v_evaluations DROP COLUMN {column}")
-    connection.close()
+    for column in ("seconds", "chip_hours"):
+        study.execute(f"ALTER TABLE v_evaluations DROP COLUMN {column}")
     old = frames.read(study.url, "study")
     assert old.scores["seconds"].isna().all()
     assert tables.summary(tables.finals(old, "uniform")).markdown() == new.markdown()
 
 
-def test_seeds_that_were_evaluated_at_other_steps_share_those_of_both(new_store, stored_run):
-    store = new_store().add(
+def test_the_mean_over_seconds_is_taken_at_shared_steps(read_runs, stored_run):
+    results = read_runs(
         stored_run("a", [0.1, 0.2, 0.4], seconds_per_step=1.0), stored_run("a", [0.2, 0.4, 0.6], seed=1)
     )
-    curves = score_curves(frames.read(store.url, "study"))
+    curves = score_curves(results)
     curves.loc[curves["seed"] == 1, "seconds"] = [3.0, 6.0, 9.0]
     curves = curves.drop(curves.index[(curves["seed"] == 1) & (curves["step"] == 2)])
     mean = mean_curves(curves, "seconds")
@@ -147,9 +136,7 @@ def test_seeds_that_were_evaluated_at_other_steps_share_those_of_both(new_store,
     assert mean["mean"].tolist() == pytest.approx([0.15, 0.5])
 
 
-@pytest.mark.parametrize(
-    ("amounts", "unit"),
-    [([59.0], "s"), ([119.0], "s"), ([120.0, 3.0], "min"), ([7200.0], "h"), ([2e5], "days")],
-)
-def test_the_unit_of_seconds(amounts, unit):
-    assert efforts.unit("seconds", pd.Series([*amounts, math.nan]))[1] == unit
+def test_units_of_seconds():
+    units = {(59.0,): "s", (119.0,): "s", (120.0, 3.0): "min", (7200.0,): "h", (2e5,): "days"}
+    for amounts, unit in units.items():
+        assert efforts.unit("seconds", pd.Series([*amounts, math.nan]))[1] == unit

@@ -1,9 +1,9 @@
-"""Where the time of runs went: the parts add up to what was held, and redone work counts as lost."""
+"""How runs spent their time: the parts add up to the time held, and repeated work counts as lost."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -31,7 +31,7 @@ def seconds(found: Goodput) -> dict[str, float]:
     return {cause: amount / SECOND for cause, amount in found.parts.items() if amount}
 
 
-def test_a_completed_attempt_is_divided_as_it_measured():
+def test_a_completed_attempt_is_divided_by_its_measurements():
     found = of_run([attempt()])
     assert seconds(found) == {
         "training": 75, "evaluation": 5, "startup": 5, "compilation": 5, "checkpoint": 7, "winddown": 3,
@@ -40,49 +40,39 @@ def test_a_completed_attempt_is_divided_as_it_measured():
     assert (found.waited, found.attempts, found.unknown_attempts) == (3 * SECOND, 1, 0)
 
 
-def test_steps_that_the_next_attempt_did_again_are_lost():
-    """Killed at step 100, resumed at 60: 32 of 80 useful seconds are redone, and the silence is lost, too."""
+def test_steps_that_the_next_attempt_repeats_are_lost():
+    """Killed at step 100, resumed at 60: 32 of 80 useful seconds are repeated; the wind-down is lost, too."""
     killed = attempt(1, "PREEMPTED", winddown_seconds=None)
     found = of_run([killed, attempt(2, resumed_step=60)])
     first = divide(killed, 60)
     assert first["preempted"] == (32 + 3) * SECOND
     assert first["training"] + first["evaluation"] == 48 * SECOND
-    assert first["training"] == 45 * SECOND  # evaluation is redone in proportion
+    assert first["training"] == 45 * SECOND  # evaluation is repeated in proportion
     assert seconds(found)["preempted"] == 35
     assert found.ratio == (48 + 80) / 200
 
 
-def test_an_older_checkpoint_than_the_last_loses_more():
-    """The checkpoint of step 60 was damaged, and training went on from 30."""
-    assert divide(attempt(1, "PREEMPTED"), 30)["preempted"] == (80 - 24) * SECOND
+def test_the_loss_depends_on_the_checkpoint_that_was_resumed():
+    """Saved at step 60; an older checkpoint loses more, one that the store does not know of less."""
+    lost = {step: divide(attempt(1, "PREEMPTED"), step)["preempted"] / SECOND for step in (30, 80, 100, None)}
+    assert lost == {30: 80 - 24, 80: 80 - 64, 100: 0, None: 32}
 
 
-def test_a_checkpoint_that_the_store_never_heard_of_loses_less():
-    assert divide(attempt(1, "PREEMPTED"), 80)["preempted"] == (80 - 64) * SECOND
-    assert divide(attempt(1, "PREEMPTED"), 100)["preempted"] == 0
-
-
-def test_the_last_checkpoint_counts_while_nothing_went_on_from_it():
-    assert divide(attempt(1, "FAILED"), None)["failed"] == 32 * SECOND
-
-
-def test_any_later_attempt_may_redo_steps():
-    """The second attempt went on from 60, the third, since that checkpoint was damaged, from 30."""
+def test_any_later_attempt_may_repeat_steps():
+    """The second attempt resumed at step 60, the third, since that checkpoint was damaged, at 30."""
     attempts = [attempt(1, "PREEMPTED"), attempt(2, "FAILED", resumed_step=60), attempt(3, resumed_step=30)]
     assert seconds(of_run(attempts))["preempted"] == 80 - 24
 
 
 @pytest.mark.parametrize("state", ["PREEMPTED", "FAILED", "CANCELLED"])
-def test_all_of_an_attempt_that_left_nothing_is_lost(state):
+def test_an_attempt_without_a_checkpoint_is_lost(state):
     before_first = attempt(1, state, saved_step=None, saved_seconds=None)
     before_any_step = attempt(1, state, resumed_step=None, reached_step=None, saved_step=None)
     resumed_again = attempt(2, state, resumed_step=60, saved_step=None)
     assert seconds(of_run([before_first])) == {state.lower(): 100}
     assert seconds(of_run([before_any_step])) == {state.lower(): 100}
     assert divide(resumed_again, 60)[state.lower()] == 100 * SECOND
-
-
-def test_a_run_that_started_over_keeps_what_it_had_completed():
+    # A completed attempt is kept when the run starts over.
     assert "preempted" not in seconds(of_run([attempt(1), attempt(2, "RUNNING", resumed_step=0)]))
 
 
@@ -93,7 +83,7 @@ def test_chips_count():
     assert (both.held, both.waited) == (500 * SECOND, 6 * SECOND)
 
 
-def test_what_no_worker_measured_is_unknown_and_not_in_the_ratio():
+def test_unmeasured_time_is_unknown_and_not_in_the_ratio():
     old = attempt(1, training_seconds=None)
     found = of_run([old, attempt(2)])
     assert (found.unknown, found.unknown_attempts, found.ratio) == (100 * SECOND, 1, 0.8)
@@ -101,12 +91,9 @@ def test_what_no_worker_measured_is_unknown_and_not_in_the_ratio():
     assert of_run([attempt(held_seconds=None)]) == Goodput(waited=3 * SECOND)
 
 
-def test_a_run_under_several_names_counts_once():
+def test_a_run_with_several_names_counts_once_and_disagreeing_clocks_add_no_time():
     twice = [attempt(), replace(attempt(), label="again")]
     assert by_run(twice) == {"f": of_run([attempt()])}
-
-
-def test_clocks_that_disagree_stretch_no_time():
     found = of_run([attempt(held_seconds=50.0)])
     assert found.held == 50 * SECOND
     assert found.ratio == pytest.approx(0.8)
@@ -131,18 +118,8 @@ made_up = st.builds(
     number=st.integers(1, 6),
     state=st.sampled_from(["PENDING", "RUNNING", "COMPLETED", "FAILED", "PREEMPTED", "CANCELLED"]),
     chips=st.integers(0, 256),
-    queue_seconds=amounts,
-    held_seconds=amounts,
-    startup_seconds=amounts,
-    compilation_seconds=amounts,
-    training_seconds=amounts,
-    evaluation_seconds=amounts,
-    checkpoint_seconds=amounts,
-    winddown_seconds=amounts,
-    resumed_step=steps,
-    reached_step=steps,
-    saved_step=steps,
-    saved_seconds=amounts,
+    **{field.name: amounts for field in fields(AttemptTime) if field.name.endswith("_seconds")},
+    **{field.name: steps for field in fields(AttemptTime) if field.name.endswith("_step")},
 )
 
 

@@ -1,13 +1,9 @@
-"""A connection to a file is kept between questions, and nobody notices."""
+"""A connection to a file is kept between queries, without any visible effect."""
 
 from __future__ import annotations
 
-import shutil
-import sqlite3
 import subprocess
 import sys
-from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -16,44 +12,34 @@ from jestlab.analysis import connection, frames, query
 COUNT = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {}) SELECT MAX(i) FROM n"
 
 
-def test_a_file_that_takes_the_place_of_another_is_read(study, stored_run, new_store):
-    path = Path(study.url.removeprefix("sqlite:///"))
+def test_reads_a_file_that_replaces_another(study, stored_run, new_store):
     other = new_store().add(stored_run("uniform", [0.9]), experiment="other")
     assert frames.experiments(study.url) == ["study"]
-    Path(other.url.removeprefix("sqlite:///")).replace(path)
+    other.path.replace(study.path)
     assert frames.experiments(study.url) == ["other"]
-    path.unlink()
+    study.path.unlink()
     with pytest.raises(FileNotFoundError):
         frames.experiments(study.url)
 
 
-def test_what_others_write_is_seen(study):
+def test_reads_what_other_connections_write(study):
     assert len(query.frame(study.url, sql="SELECT * FROM v_runs")) == 8
-    with closing(sqlite3.connect(study.url.removeprefix("sqlite:///"))) as other, other:
-        other.execute("DELETE FROM v_runs WHERE label = 'joint'")
-        other.execute("CREATE TABLE later AS SELECT 1 AS one")
+    study.execute("DELETE FROM v_runs WHERE label = 'joint'")
+    study.execute("CREATE TABLE later AS SELECT 1 AS one")
     assert len(query.frame(study.url, sql="SELECT * FROM v_runs")) == 6
     assert query.frame(study.url, sql="SELECT * FROM later").one.tolist() == [1]
 
 
-def test_time_is_limited_for_one_question(study):
+def test_the_time_limit_is_for_one_query(study):
     with pytest.raises(ValueError, match=r"took longer than 0\.05 s"):
         query.ask(study.url, COUNT.format(10**9), seconds=0.05)
     assert query.ask(study.url, COUNT.format(10**5)).rows == [(100_000,)]
 
 
-def test_two_questions_at_once(study):
-    with connection.connect(study.url) as first, connection.connect(study.url) as second:
-        for each in (first, second):
-            assert len(connection.frame(each, "SELECT * FROM v_runs")) == 8
-
-
-def test_the_last_files_are_kept(study, tmp_path, monkeypatch):
+def test_keeps_the_last_files(study, tmp_path, monkeypatch):
     monkeypatch.setattr(connection, "_KEPT", 2)
-    path = Path(study.url.removeprefix("sqlite:///"))
     for number in range(5):
-        shutil.copy(path, tmp_path / f"{number}.db")
-        assert frames.experiments(f"sqlite:///{tmp_path / f'{number}.db'}") == ["study"]
+        assert frames.experiments(study.copy(tmp_path / f"{number}.db").url) == ["study"]
     assert [key[0].name for key in connection._kept] == ["3.db", "4.db"]
 
 
@@ -85,11 +71,10 @@ assert frames.experiments(f"sqlite:///{path}") == ["study"]
 """
 
 
-def test_a_process_that_forks_takes_none_along_and_leaves_nothing_behind(study):
-    path = Path(study.url.removeprefix("sqlite:///"))
-    with closing(sqlite3.connect(path)) as raw:
-        raw.execute("PRAGMA journal_mode = WAL")
-    assert not list(path.parent.glob("*-wal"))
-    done = subprocess.run([sys.executable, "-c", FORKS, path], capture_output=True, text=True, check=False)
+def test_a_forked_process_inherits_no_connection_and_leaves_no_files(study):
+    study.execute("PRAGMA journal_mode = WAL")
+    before = list(study.path.parent.iterdir())
+    command = [sys.executable, "-c", FORKS, study.path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert not list(path.parent.glob("*-wal")) + list(path.parent.glob("*-shm"))
+    assert list(study.path.parent.iterdir()) == before == [study.path]

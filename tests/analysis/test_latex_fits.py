@@ -1,4 +1,4 @@
-"""Tables in an article on two columns, as LaTeX sets them: nothing is wider than it may be."""
+"""Tables in an article with two columns, set by LaTeX: none is too wide."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ import shutil
 import subprocess
 from dataclasses import replace
 
-import pandas as pd
 import pytest
 
 from jestlab.analysis import published, tables
-from jestlab.analysis.tables.core import ESSENTIAL, Column, Table
 from jestlab.analysis.tables.latex import COLUMN, TEXT, parse_width
 from jestlab.analysis.tables.tex import escape, width
 
@@ -23,7 +21,7 @@ needs_latex = pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no La
 
 @pytest.fixture
 def quickstart(new_store, stored_run):
-    """Runs, metrics and costs of the quickstart, with claims and without some seeds."""
+    """Runs, metrics, and costs like those of the quickstart, with claims and a failed run."""
     scoring = {"flops_per_step": (3e9, 5e9, 5e9), "reference_training_share": 8e9}
     claims = [
         {"statement": LONG, "of": "joint", "above": "uniform", "source": "App., Fig. 8, left"},
@@ -52,9 +50,9 @@ def quickstart(new_store, stored_run):
     )
 
 
-def made_of(store):
-    names = ("summary", "speedups", "claims", "comparison", "specialists")
-    return [tables.table(store.url, name, ["study"], with_published=False) for name in names]
+@pytest.fixture
+def summary(quickstart):
+    return tables.table(quickstart.url, "summary", ["study"])
 
 
 def document(shown, options=""):
@@ -74,11 +72,14 @@ def log_of(text, folder):
     return (folder / "paper.log").read_text(errors="replace").replace("\n", " ")
 
 
+@pytest.mark.full
 @needs_latex
 @pytest.mark.parametrize("paper", ["", ",a4paper"])
 def test_no_table_is_too_wide_for_an_article(quickstart, tmp_path, paper):
     cells = published.frame(published.paper())
-    shown = made_of(quickstart) + [tables.paper_table(name, cells) for name in tables.LAYOUTS]
+    names = ("summary", "speedups", "claims", "comparison", "specialists")
+    shown = [tables.table(quickstart.url, name, ["study"], with_published=False) for name in names]
+    shown += [tables.paper_table(name, cells) for name in tables.LAYOUTS]
     shown += [replace(table, width=width) for table in shown for width in ("column", "text")]
     log = log_of(document(shown, paper), tmp_path)
     assert re.findall(r"Overfull \\hbox.{80}", log) == []
@@ -86,33 +87,8 @@ def test_no_table_is_too_wide_for_an_article(quickstart, tmp_path, paper):
 
 
 @needs_latex
-def test_long_names_and_many_columns_fit(tmp_path):
-    rows = [
-        f"a learner of a very long name with learning_rate={i} data/web_of_noisy_pictures" for i in range(3)
-    ]
-    frame = pd.DataFrame({"row": rows, "apart": False})
-
-    def column(i):
-        text = f"{10 * i + 4.5:.1f} ± {i}.5"
-        return Column(
-            f"m{i}", f"dataset_{i} zero-shot accuracy", lambda row: text, group="a long group" * (i % 2)
-        )
-
-    columns = (
-        Column("run", "run", lambda row: row["row"], align="left", importance=ESSENTIAL),
-        *map(column, range(12)),
-    )
-    table = Table(
-        "wide", "All of them: " + "shapes_retrieval/i2t_r1, " * 5, frame, columns, ("x_y: " + LONG,)
-    )
-    shown = [table, *(replace(table, width=width) for width in ("column", "3.1in", "12cm"))]
-    log = log_of(document(shown), tmp_path)
-    assert re.findall(r"Overfull \\hbox.{80}", log) == []
-
-
-@needs_latex
-def test_texts_are_as_wide_as_latex_sets_them(tmp_path):
-    """Never narrower by more than widths are rounded; bold letters are taken for a little too wide."""
+def test_widths_of_texts_equal_those_of_latex(tmp_path):
+    """Up to rounding; widths of bold letters are a little too large."""
     texts = [
         "Flexi-JEST++ (ours), f=50%", "34.0 ± 0.5", "[+17.6, −33.1]", "1,234.5×", "learning_rate & #1",
         "Δ uniform", "≥ 2.0× (2/3)", "I→T R@1 (%) ↑", "abcdefghijklmnopqrstuvwxyz", "Łukasz Müller β₂",
@@ -135,9 +111,8 @@ def test_texts_are_as_wide_as_latex_sets_them(tmp_path):
         assert 0.985 <= ours / float(points) <= (1.13 if style else 1.06), (texts[int(i)], size, style)
 
 
-def test_the_least_important_columns_go_and_a_comment_says_which(quickstart):
-    wide = made_of(quickstart)[0]
-    text = replace(wide, width="column").latex()
+def test_leaves_out_the_least_important_columns_and_says_which(summary):
+    text = replace(summary, width="column").latex()
     assert "\\begin{table}[t]" in text
     header = next(line for line in text.splitlines() if line.strip().startswith("run &"))
     assert "score" in header
@@ -145,41 +120,28 @@ def test_the_least_important_columns_go_and_a_comment_says_which(quickstart):
     assert "columns: [score, delta" in text
     assert "fewer_flops]" in text
     assert all(line.isascii() for line in text.splitlines())
-    assert "Left out" not in replace(wide, columns=wide.columns[:3]).latex()
+    assert "Left out" not in replace(summary, columns=summary.columns[:3]).latex()
 
 
-def test_narrow_tables_stand_in_a_column_and_wide_ones_over_both(quickstart):
-    wide = made_of(quickstart)[0]
-    assert "\\begin{table*}[t]" in wide.latex()
-    narrow = replace(wide, columns=wide.columns[:3])
+def test_narrow_tables_fit_into_a_column_and_wide_ones_span_both(summary):
+    """Notes are below the table, and can be left out."""
+    wide = summary.latex()
+    assert "\\begin{table*}[t]" in wide
+    narrow = replace(summary, columns=summary.columns[:3])
     assert "\\begin{table}[t]" in narrow.latex()
     assert "\\begin{table*}[t]" in replace(narrow, width="text").latex()
-    assert "resizebox" not in wide.latex()
+    assert wide.index("\\end{tabular}") < wide.index("FLOPs: training")
+    assert "\\parbox" not in replace(summary, notes=()).latex()
 
 
-def test_notes_stand_under_the_table_and_can_be_left_out(quickstart):
-    table = made_of(quickstart)[0]
-    assert table.latex().index("\\end{tabular}") < table.latex().index("FLOPs: training")
-    assert "\\parbox" not in replace(table, notes=()).latex()
-
-
-@pytest.mark.parametrize(
-    ("written", "points", "environment"),
-    [
-        ("auto", None, ""),
-        ("column", COLUMN, "table"),
-        ("text", TEXT, "table*"),
-        ("3.25in", 234.9, "table"),
-        ("240pt", 240.0, "table"),
-        ("14 cm", 398.3, "table*"),
-    ],
-)
-def test_widths(written, points, environment):
-    found = parse_width(written)
-    assert found == (points if points is None else pytest.approx(points, abs=0.1), environment)
-
-
-@pytest.mark.parametrize("written", ["", "3.25", "wide", "3 feet", "0.1in", "-3in", "1e9pt"])
-def test_what_is_no_width(written):
-    with pytest.raises(ValueError, match="expected auto, column, text, or a length such as"):
-        parse_width(written)
+def test_parses_widths():
+    assert parse_width("auto") == (None, "")
+    for written, points, environment in (
+        ("column", COLUMN, "table"), ("text", TEXT, "table*"), ("3.25in", 234.9, "table"),
+        ("240pt", 240.0, "table"), ("14 cm", 398.3, "table*"),
+    ):  # fmt: skip
+        assert parse_width(written)[0] == pytest.approx(points, abs=0.1)
+        assert parse_width(written)[1] == environment
+    for written in ("", "3.25", "wide", "3 feet", "0.1in", "-3in", "1e9pt"):
+        with pytest.raises(ValueError, match="expected auto, column, text, or a length such as"):
+            parse_width(written)

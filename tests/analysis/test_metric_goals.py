@@ -1,52 +1,41 @@
-"""Results by a metric of which less is better, and by several: against NumPy, and turned upside down."""
+"""Results by metrics of which less is better: like those with the opposite sign and goal."""
 
 from __future__ import annotations
 
 import re
-import sqlite3
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
+from tests.analysis.conftest import VIEWS
 
 from jestlab.analysis import figures, frames, tables
 from jestlab.analysis.claims import Claim
 from jestlab.analysis.claims.measures import Measures
-from jestlab.analysis.claims.verdicts import judge, read
+from jestlab.analysis.claims.verdicts import Judged, judge, read
 from jestlab.analysis.curves import score_curves
 from jestlab.analysis.frames import Frames
 from jestlab.analysis.report.answer import answer
 
 LESS, MORE = {"goal": "min", "digits": 2, "name": "PPL"}, {"goal": "max", "unit": "percent"}
-ENDS = {"slow": (43.6, 44.1, 43.0), "fast": (23.4, 23.9, 22.7), "dear": (30.0, 23.5, 29.0)}
-FLOPS = {"slow": 1e9, "fast": 3e9, "dear": 5e9}  # of a step
+ENDS = {"slow": (43.6, 44.1, 43.0), "fast": (23.4, 23.9, 22.7), "costly": (30.0, 23.5, 29.0)}
+FLOPS = {"slow": 1e9, "fast": 3e9, "costly": 5e9}  # of a step
 STEPS = 5
 
 
 @pytest.fixture
-def language(new_store, stored_run):
-    """Three runs whose perplexity falls to what `ENDS` says while their accuracy rises."""
-    runs = [
-        stored_run(
-            label, [60.0 + (end - 60.0) * step / STEPS for step in range(1, STEPS + 1)], seed=seed,
-            flops_per_step=(FLOPS[label], 0.0, 0.0), metrics=["wiki/perplexity"],
-        )
-        for label, ends in ENDS.items()
-        for seed, end in enumerate(ends)
-    ]  # fmt: skip
+def language(new_store, stored_runs):
+    """Three runs whose perplexity falls to the values of `ENDS` while their accuracy rises."""
+    runs = []
+    for label, ends in ENDS.items():
+        curves = [[60 + (end - 60) * step / STEPS for step in range(1, STEPS + 1)] for end in ends]
+        price = (FLOPS[label], 0.0, 0.0)
+        runs += stored_runs(label, *curves, flops_per_step=price, metrics=["wiki/perplexity"])
     claims = [
         {"statement": "fast is better", "of": "fast", "better_than": "slow"},
         {"statement": "fast is above", "of": "fast", "above": "slow"},
-        {
-            "statement": "fast is more accurate",
-            "of": "fast",
-            "better_than": "slow",
-            "measure": "wiki/accuracy",
-        },
-        {"statement": "dear is as good", "of": "dear", "near": "fast", "within": 1.0},
+        {"statement": "more accurate", "of": "fast", "better_than": "slow", "measure": "wiki/accuracy"},
+        {"statement": "costly is as good", "of": "costly", "near": "fast", "within": 1.0},
     ]
     spec = {
         "metrics": {"wiki/perplexity": LESS, "wiki/accuracy": MORE},
@@ -54,76 +43,11 @@ def language(new_store, stored_run):
         "claims": claims,
     }
     store = new_store().add(*runs, spec=spec)
-    with sqlite3.connect(store.path) as connection:  # the accuracy of each: 1 − perplexity / 100
-        columns = [row[1] for row in connection.execute("PRAGMA table_info(v_evaluations)")]
-        put = {"metric": "'accuracy'", "name": "'wiki/accuracy'", "value": "1 - value / 100"}
-        taken = ", ".join(put.get(column, column) for column in columns)
-        connection.execute(f"INSERT INTO v_evaluations SELECT {taken} FROM v_evaluations")
-    connection.close()
+    # The accuracy of each is 1 − perplexity / 100.
+    put = {"metric": "'accuracy'", "name": "'wiki/accuracy'", "value": "1 - value / 100"}
+    taken = ", ".join(put.get(column, column) for column in VIEWS["v_evaluations"].split())
+    store.execute(f"INSERT INTO v_evaluations SELECT {taken} FROM v_evaluations")
     return store
-
-
-def rows_of(store, name: str) -> dict[tuple[str, int], np.ndarray]:
-    """(label, seed) → [step, value, examples, FLOPs], straight from the store."""
-    query = """
-        SELECT label, seed, step, value, examples_seen, flops_total
-        FROM v_evaluations WHERE name = ? ORDER BY step"""
-    found: dict[tuple[str, int], list[Any]] = {}
-    with sqlite3.connect(store.path) as connection:
-        for label, seed, *numbers in connection.execute(query, [name]):
-            found.setdefault((label, seed), []).append(numbers)
-    connection.close()
-    return {key: np.array(rows) for key, rows in found.items()}
-
-
-@pytest.mark.parametrize(("metric", "sign"), [("wiki/perplexity", -1), ("wiki/accuracy", 1)])
-def test_tables_and_fronts_are_those_of_plain_numpy(language, metric, sign):
-    raw = rows_of(language, metric)
-    finals = {label: np.array([raw[label, seed][-1, 1] for seed in range(3)]) for label in ENDS}
-    costs = {label: np.array([raw[label, seed][-1, 3] for seed in range(3)]) for label in ENDS}
-    read_frames = frames.read(language.url, "study").scored_by([metric])
-
-    table = tables.summary(tables.finals(read_frames, "slow"))
-    rows = table.frame.set_index("row")
-    best = max(finals, key=lambda label: sign * finals[label].mean())
-    column = next(column for column in table.columns if column.key == "score")
-    assert [line.key for line in table.lines if table.cell(line.key, column).bold] == [best] == ["fast"]
-    for label in ("fast", "dear"):
-        differences = finals[label] - finals["slow"]
-        assert rows.loc[label, "delta_mean"] == pytest.approx(differences.mean())
-        half = 4.302652729911275 * differences.std(ddof=1) / np.sqrt(3)  # Student's t, 2 degrees of freedom
-        assert rows.loc[label, "delta_high"] == pytest.approx(differences.mean() + half)
-        factors = []
-        for seed in range(3):
-            target = raw["slow", seed][-1, 1]
-            values, spent = raw[label, seed][:, 1], raw[label, seed][:, 3]
-            at = int(np.argmax(sign * values >= sign * target))  # the first evaluation that is as good
-            way = (target - values[at - 1]) / (values[at] - values[at - 1])
-            factors.append(raw["slow", seed][-1, 3] / (spent[at - 1] + way * (spent[at] - spent[at - 1])))
-        assert rows.loc[label, "fewer_flops"] == pytest.approx(np.median(factors))
-
-    means = {label: (costs[label].mean(), finals[label].mean()) for label in ENDS}
-    on_front = {
-        one
-        for one, (cost, score) in means.items()
-        if not any(
-            other != one and c <= cost and sign * s >= sign * score and (c, s) != (cost, score)
-            for other, (c, s) in means.items()
-        )
-    }
-    drawn = figures.pareto(read_frames, "slow", surfaces=True)
-    shown = drawn.data[drawn.data["kind"] == "mean"].set_index("label")
-    assert set(shown.index[shown["on_front"].astype(bool)]) == on_front == {"slow", "fast"}
-    # The best seed of dear is better than the worst of fast, so that dear may be on the front.
-    assert shown.loc["dear", "standing"] == "ambiguous"
-    by_cost = sorted(ENDS, key=lambda label: costs[label].mean())
-    attained = [  # by every seed, at the cost of each run: the worst seed of the best until there
-        sign * min(max(sign * finals[label][seed] for label in by_cost[: i + 1]) for seed in range(3))
-        for i in range(3)
-    ]
-    worst = drawn.data[(drawn.data["kind"] == "attained") & (drawn.data["at_least"] == 3)]
-    steps = worst.sort_values("cost")["score"].to_numpy() / (100 if sign > 0 else 1)
-    assert steps == pytest.approx(np.array(attained))
 
 
 def test_claims_of_both_goals(language):
@@ -137,7 +61,7 @@ def test_claims_of_both_goals(language):
     assert accurate.difference == pytest.approx(-differences.mean() / 100)
 
 
-def test_words_say_that_less_is_better(language):
+def test_texts_say_that_less_is_better(language):
     found = tables.finals(frames.read(language.url, "study"), "slow")
     table = tables.summary(found)
     assert [column.header for column in table.columns][2:5] == ["PPL ↓", "accuracy (%) ↑", "score ↓"]
@@ -148,96 +72,86 @@ def test_words_say_that_less_is_better(language):
     assert figures.pareto(found.frames).texts.y == "PPL, less is better"
 
 
-def test_the_worst_is_not_called_the_best(language, new_store, stored_run):
-    store = new_store().add(
-        *(stored_run("good", [9.0, 2.0 + seed / 10], seed=seed) for seed in (0, 1, 2)),
-        *(stored_run("bad", [9.0, 5.0 + seed / 10], seed=seed) for seed in (0, 1, 2)),
-        spec={"metrics": {"*": {"goal": "min"}}},
-    )
-    found = tables.finals(frames.read(store.url, "study"), "good")
+def test_the_answer_does_not_call_the_worst_run_the_best(read_runs, stored_runs):
+    runs = [
+        *stored_runs("good", [9.0, 2.0], [9.0, 2.1], [9.0, 2.2]),
+        *stored_runs("bad", [9.0, 5.0], [9.0, 5.1], [9.0, 5.2]),
+    ]
+    found = tables.finals(read_runs(*runs, spec={"metrics": {"*": {"goal": "min"}}}), "good")
     said = answer(tables.summary(found).frame, found).sentence
     assert said.startswith("No run scores below good, which ends at 2.1 ± 0.1: bad ends 3 in score above it")
 
 
-def test_a_metric_that_nobody_declares_is_not_ranked(new_store, stored_run):
-    store = new_store().add(
-        stored_run("a", [0.062], metrics=["toy/mse"]), stored_run("b", [0.1454], metrics=["toy/mse"])
-    )
-    found = tables.finals(frames.read(store.url, "study"), "a")
+def test_an_undeclared_metric_is_not_ranked(read_runs, stored_run):
+    runs = [stored_run(name, [end], metrics=["toy/mse"]) for name, end in (("a", 0.062), ("b", 0.1454))]
+    found = tables.finals(read_runs(*runs), "a")
     table = tables.summary(found)
     text = table.markdown()
     assert "**" not in text
     assert "%" not in text.replace("95%", "")
     assert "0.062" in text
     assert "fewer" not in text.split("\n\n")[0]
-    assert any(
-        "toy/mse has no goal: say in the spec whether more or less is better" in note for note in table.notes
-    )
+    assert "toy/mse has no goal: say in the spec whether more or less is better" in " ".join(table.notes)
     with pytest.raises(ValueError, match=r"toy/mse has no goal: .*metrics: \{toy/mse: \{goal: max\}\}"):
         figures.pareto(found.frames)
     assert "toy/mse has no goal" in answer(table.frame, found).caveat
 
 
-def test_metrics_without_a_mean_stand_beside_each_other_without_a_score(language):
+def test_metrics_without_a_mean_are_shown_without_a_score(language):
     without = frames.read(language.url, "study")
     without = replace(without, spec={key: value for key, value in without.spec.items() if key != "score"})
     table = tables.summary(tables.finals(without, "slow"))
     assert "score" not in {column.key for column in table.columns}
-    assert any(
-        note.startswith("no score: wiki/perplexity (min, raw), wiki/accuracy (max, percent)")
-        for note in table.notes
-    )
+    assert "no score: wiki/perplexity (min, raw), wiki/accuracy (max, percent)" in " ".join(table.notes)
     assert "**23.33" in table.markdown()
     assert "**76.7" in table.markdown()
     with pytest.raises(ValueError, match="no score: "):
         figures.learning_curves(without)
 
 
-def test_a_score_that_nobody_recorded_is_none(new_store, stored_run):
+def test_a_score_that_was_not_recorded_is_an_error(read_runs, stored_run):
     spec = {"metrics": {"wiki/*": {"goal": "max"}}, "score": ["wiki/acuracy"]}
-    store = new_store().add(stored_run("a", [0.5], metrics=["wiki/accuracy", "wiki/perplexity"]), spec=spec)
+    results = read_runs(stored_run("a", [0.5], metrics=["wiki/accuracy", "wiki/perplexity"]), spec=spec)
     with pytest.raises(ValueError, match=r"has recorded wiki/acuracy, .* did you mean 'wiki/accuracy'"):
-        frames.read(store.url, "study").score  # noqa: B018
+        results.score  # noqa: B018
 
 
-# ---- a metric turned upside down
+# ---- the opposite sign and goal
 
-NUMBER = st.floats(0.0, 100.0).map(lambda value: round(value, 3))
-CURVE = st.lists(NUMBER, min_size=3, max_size=3)
-RUNS = st.fixed_dictionaries(
-    {label: st.lists(CURVE, min_size=2, max_size=2) for label in ("base", "one", "two")}
-)
-
-
-def turned(read_frames: Frames) -> Frames:
-    """The same results, by a metric of the other sign and the other goal."""
-    scores = read_frames.scores.copy()
-    scores[read_frames.evaluated] *= -1
-    spec = {**read_frames.spec, "metrics": {"*": {"goal": "min", "digits": 3}}}
-    return replace(read_frames, scores=scores, spec=spec)
+CURVES = {
+    "base": [[10.0, 30.0, 50.0], [12.0, 31.5, 55.25]],
+    "one": [[20.0, 60.125, 58.0], [15.0, 40.0, 61.5]],
+    "two": [[5.0, 20.0, 41.0], [30.0, 55.5, 70.0]],
+}
+TIES = {
+    "base": [[0.0, 0.0, 100.0], [50.0, 50.0, 50.0]],
+    "one": [[100.0, 0.0, 100.0], [50.0, 0.0, 50.0]],
+    "two": [[0.0, 0.0, 0.0], [0.0, 100.0, 60.0]],
+}
 
 
-@given(runs=RUNS)
-@settings(
-    phases=(Phase.explicit, Phase.reuse, Phase.generate),  # to shrink a failing example takes minutes
-    max_examples=20,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-def test_turning_sign_and_goal_turns_nothing_else(new_store, stored_run, runs):
-    store = new_store().add(
-        *(
-            stored_run(
-                label, curve, seed=seed, flops_per_step=((place + 1) * 1e9, 0.0, 0.0), metrics=["toy/x"]
-            )
-            for place, (label, curves) in enumerate(runs.items())
-            for seed, curve in enumerate(curves)
-        ),
-        spec={"metrics": {"*": {"goal": "max", "digits": 3}}},
-    )
-    up = frames.read(store.url, "study")
-    down = turned(up)
+def opposite(results: Frames) -> Frames:
+    """Return the same results by a metric of the opposite sign and goal."""
+    scores = results.scores.copy()
+    scores[results.evaluated] *= -1
+    spec = {**results.spec, "metrics": {"*": {"goal": "min", "digits": 3}}}
+    return replace(results, scores=scores, spec=spec)
+
+
+@pytest.fixture(params=[CURVES, TIES], ids=["curves", "ties"])
+def pair(request, read_runs, stored_runs):
+    """Results, and their opposites."""
+    runs = []
+    for place, (label, curves) in enumerate(request.param.items(), start=1):
+        runs += stored_runs(label, *curves, flops_per_step=(place * 1e9, 0, 0), metrics=["toy/x"])
+    results = read_runs(*runs, spec={"metrics": {"*": {"goal": "max", "digits": 3}}})
+    return results, opposite(results)
+
+
+def test_the_opposite_sign_and_goal_change_only_signs(pair):
+    """In tables, fronts, verdicts, and the answer."""
     for build in (tables.summary, tables.speedup_table):
-        one, other = (build(tables.finals(each, "base")) for each in (up, down))
+        one, other = (build(tables.finals(each, "base")) for each in pair)
         assert [column.key for column in one.columns] == [column.key for column in other.columns]
         for a, b in zip(one.lines, other.lines, strict=True):
             for column, cell, its in zip(one.columns, a.cells, b.cells, strict=True):
@@ -246,50 +160,39 @@ def test_turning_sign_and_goal_turns_nothing_else(new_store, stored_run, runs):
         for end in ("examples_to_match", "flops_to_match", "fewer_examples", "fewer_flops"):
             if end in one.frame:
                 np.testing.assert_array_equal(one.frame[end], other.frame[end])
-    deltas = [tables.finals(each, "base").by_label for each in (up, down)]
+    deltas = [tables.finals(each, "base").by_label for each in pair]
     np.testing.assert_array_equal(deltas[0]["delta_mean"], -deltas[1]["delta_mean"])
     np.testing.assert_array_equal(deltas[0]["delta_low"], -deltas[1]["delta_high"])
 
-    plots = [figures.pareto(each, "base", surfaces=True) for each in (up, down)]
+    plots = [figures.pareto(each, "base", surfaces=True) for each in pair]
     for part in ("label", "kind", "cost", "on_front", "standing", "at_least"):
         assert plots[0].data[part].equals(plots[1].data[part])
     np.testing.assert_array_equal(plots[0].data["score"], -plots[1].data["score"])
     volumes = [re.findall(r"Hypervolume of the means: (\S+)", plot.texts.caption) for plot in plots]
     assert volumes[0] == volumes[1] != []
 
-    for comparison, opposite in (("better_than", "better_than"), ("above", "below"), ("below", "above")):
-        verdicts = [
-            judge(
-                claim(where),
-                "study",
-                "",
-                each.runs,
-                measures_of(each),
-            )
-            for each, where in ((up, comparison), (down, opposite))
-        ]
-        assert verdicts[0].verdict == verdicts[1].verdict
-        assert verdicts[0].evidence.forecast == pytest.approx(verdicts[1].evidence.forecast)
-        assert verdicts[0].leans_towards == verdicts[1].leans_towards or verdicts[0].difference == 0
+    for comparisons in (("better_than", "better_than"), ("above", "below"), ("below", "above")):
+        up, down = (verdict(each, where) for each, where in zip(pair, comparisons, strict=True))
+        assert up.verdict == down.verdict
+        assert up.evidence.forecast == pytest.approx(down.evidence.forecast)
+        assert up.leans_towards == down.leans_towards or up.difference == 0
 
-    found = [tables.finals(each, "base") for each in (up, down)]
+    found = [tables.finals(each, "base") for each in pair]
     said = [answer(tables.summary(each).frame, each).sentence for each in found]
     assert words(said[0]) == words(said[1])
 
 
-def measures_of(results: Frames) -> Measures:
-    return Measures(results, score_curves(results), results.runs, (), results.declared)
+def verdict(results: Frames, comparison: str) -> Judged:
+    claim = Claim.parse({"statement": "x", "of": "one", comparison: "base"})
+    measures = Measures(results, score_curves(results), results.runs, (), results.declared)
+    return judge(claim, "study", "", results.runs, measures)
 
 
 def numbers(text: str) -> str:
-    """The text without signs."""
+    """Return the text without signs."""
     return text.replace("−", "").replace("+", "")
 
 
 def words(sentence: str) -> list[str]:
-    """The words of a sentence without signs, above and below alike; sorted: an interval turns, too."""
+    """Return the words without signs, "above" and "below" as one word, sorted: an interval is reversed."""
     return sorted(re.findall(r"[\w.]*\w", re.sub(r"\b(above|below)\b", "beyond", numbers(sentence))))
-
-
-def claim(comparison: str) -> Claim:
-    return Claim.parse({"statement": "x", "of": "one", comparison: "base"})

@@ -1,4 +1,4 @@
-"""What metrics mean: declared by a spec or by a program, written and ranked by that alone."""
+"""Declarations of metrics by specs and programs, and how values are written and ranked."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jestlab.analysis.metrics import Metric, MetricError, Metrics, parse_metrics
 PPL = {"goal": "min", "unit": "raw", "name": "PPL", "digits": 2}
 
 
-def test_a_declaration_is_read_and_written():
+def test_parses_a_declaration_and_writes_it_back():
     (metric,) = parse_metrics({"wiki/perplexity": PPL}).values()
     assert metric == Metric("min", "raw", "PPL", 2)
     assert metric.written() == {"goal": "min", "name": "PPL", "digits": 2}
@@ -36,7 +36,7 @@ def test_a_declaration_is_read_and_written():
         ({3: {"goal": "min"}}, "metrics: a metric's name is a word such as wiki/perplexity, not 3"),
     ],
 )  # fmt: skip
-def test_a_wrong_declaration_names_place_and_remedy(written, message):
+def test_rejects_invalid_declarations_and_names_the_place(written, message):
     with pytest.raises(MetricError) as caught:
         parse_metrics(written)
     assert message in str(caught.value)
@@ -53,18 +53,18 @@ def test_a_wrong_declaration_names_place_and_remedy(written, message):
         (Metric(), 1234567.0, "1.235e+06", "+1.235e+06"),
     ],
 )
-def test_a_value_is_written_by_unit_and_digits_whatever_it_is(metric, value, text, difference):
+def test_writes_values_by_unit_and_digits(metric, value, text, difference):
     assert (metric.text(value), metric.text(value, "+")) == (text, difference)
 
 
-def test_values_that_look_alike_are_ranked_alike():
+def test_ranks_values_by_their_shown_digits():
     assert Metric("max", "percent").rank(0.12341) == Metric("max", "percent").rank(0.1234)
     assert Metric("min", digits=1).rank(2.04) == Metric("min", digits=1).rank(1.96) == -2.0
     assert Metric("min").rank(3.0) < Metric("min").rank(2.0)
     assert math.isnan(Metric().rank(3.0))
 
 
-def test_the_spec_comes_before_the_program_and_a_name_before_a_pattern():
+def test_a_spec_overrides_a_program_and_a_name_overrides_a_pattern():
     metrics = Metrics.of_spec({"metrics": {"*/zero_shot": PPL, "a/zero_shot": {"goal": "max"}}}, ["train"])
     assert metrics.of("a/zero_shot") == Metric("max")
     assert metrics.of("b/zero_shot").name == "PPL"
@@ -75,7 +75,7 @@ def test_the_spec_comes_before_the_program_and_a_name_before_a_pattern():
     assert Metrics.of_spec({}, ["command"]).find("b/zero_shot") is None
 
 
-def test_a_unions_metrics_are_its_studies_with_its_own_first():
+def test_a_union_overrides_the_metrics_of_its_studies():
     parts = {"one": {"metrics": {"a/b": {"goal": "min"}}}, "two": {"metrics": {"c/d": {"goal": "max"}}}}
     metrics = Metrics.of_spec({"studies": parts, "metrics": {"c/d": {"goal": "min"}}}, [])
     assert (metrics.of("a/b").goal, metrics.of("c/d").goal) == ("min", "min")
@@ -89,7 +89,5 @@ def test_only_metrics_of_one_goal_and_unit_have_a_mean():
     assert metrics.mean(["a/x", "b/x"]) == Metric("max", digits=2)
     assert metrics.mean(["b/x"]).name == "B"
     for names in (["a/x", "a/ppl"], ["a/x", "a/acc"], ["a/x", "unknown/x"]):
-        with pytest.raises(
-            ValueError, match="have no mean, since their goals or units differ: name one metric"
-        ):
+        with pytest.raises(ValueError, match="have no mean, since their goals or units differ: name one"):
             metrics.mean(names)

@@ -1,10 +1,10 @@
-"""Tables of one's own: a pandas frame, or a `Table`, in all formats, with provenance."""
+"""Custom tables: a pandas frame, or a `Table`, in all formats, with provenance."""
 
 from __future__ import annotations
 
+import io
 import json
 import math
-import re
 from typing import Any
 
 import pandas as pd
@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from jestlab.analysis.own import OwnCode
-from jestlab.analysis.report import build
+from jestlab.analysis.report.contents import gather
 from jestlab.analysis.tables import summary as built_in
 from jestlab.analysis.tables import table
 from jestlab.analysis.tables.core import Table
@@ -44,41 +44,31 @@ def test_a_frame_is_a_table_in_all_formats(study):
     lines = found.markdown().splitlines()
     headings = [heading.strip() for heading in lines[0].strip("|").split("|")]
     assert headings == ["label", "zero-shot", "score", "steps", "wasted ↓", "when"]
-    assert "| *reference*" in found.markdown() and "**65.0**" in found.markdown(), (
-        "a reference does not compete"
-    )
+    assert "| *reference*" in found.markdown() and "**65.0**" in found.markdown()  # it is not ranked
     assert "**0.00**" not in found.markdown().splitlines()[2]
     assert "Means." in found.markdown() and "one note" in found.markdown()
-    raw = pd.read_csv(__import__("io").StringIO(found.csv()))
+    raw = pd.read_csv(io.StringIO(found.csv()))
     assert list(raw["label"]) == ["reference", "uniform", "independent", "joint"]
     assert raw["shapes/zero_shot"].iloc[-1] == pytest.approx(0.65)
     assert json.loads(found.json())["rows"][0]["label"] == "reference"
-    assert (
-        r"\caption{Means.}" in found.latex()
-        and "one note." in found.latex()
-        and r"$\downarrow$" in found.latex()
-    )
+    for part in (r"\caption{Means.}", "one note.", r"$\downarrow$"):
+        assert part in found.latex()
     assert "<table" in found.html()
     assert len(made(study, per_label, top=2).frame) == 2
+    table = made(study, lambda results: built_in(finals(results.frames, results.baseline)))
+    assert isinstance(table, Table) and table.name == "study per_label"  # a table is used unchanged
 
 
-def test_cells_rest_on_the_runs_of_their_label(study):
+def test_cells_depend_on_the_runs_of_their_label(study):
+    """Retracted results are struck through."""
+    study.execute(
+        "INSERT INTO v_retractions (experiment, run, label, seed, fingerprint, reason) "
+        "VALUES ('study', 'joint', 'joint', 0, 'joint-0', 'wrong shards')"
+    )
     found = made(study, per_label)
     assert found.experiments == ["study"] and found.parts is not None
     assert list(found.parts.query("row == 'joint'")["fingerprint"]) == ["joint-0", "joint-1"]
     assert found.column_named("waste").formula == "computed by mine.py:per_label, code 01234567"
-
-
-def test_retracted_results_are_struck_through(study):
-    import sqlite3
-
-    with sqlite3.connect(study.path) as connection:
-        connection.execute(
-            "INSERT INTO v_retractions (experiment, run, label, seed, fingerprint, reason) "
-            "VALUES ('study', 'joint', 'joint', 0, 'joint-0', 'wrong shards')"
-        )
-    connection.close()
-    found = made(study, per_label)
     assert found.struck == {"joint": "wrong shards"}
     assert "joint is retracted: wrong shards" in found.markdown()
 
@@ -97,8 +87,6 @@ def test_retracted_results_are_struck_through(study):
 def test_rows_are_named_by_the_index_or_the_first_column(study, frame, shown):
     found = made(study, lambda results: frame)
     assert [[cell.text for cell in line.cells] for line in found.lines] == shown
-    for format in ("md", "latex", "csv", "html", "json"):
-        assert found.render(format)
 
 
 def with_attrs(**attrs: Any) -> pd.DataFrame:
@@ -117,38 +105,29 @@ def with_attrs(**attrs: Any) -> pd.DataFrame:
         (pd.DataFrame([[1, 2]], columns=["n", "n"], index=["a"]), "has several columns of one name"),
         (with_attrs(captoin="x"), "has attrs\\['captoin'\\]: did you mean 'caption'"),
         (with_attrs(columns={"m": {}}), "has no column 'm', which its attrs name"),
-        (
-            with_attrs(columns={"n": {"digit": 1}}),
-            "says of column 'n', digit: unknown key: did you mean 'digits'",
-        ),
+        (with_attrs(columns={"n": {"digit": 1}}), "column 'n', digit: unknown key: did you mean 'digits'"),
         (with_attrs(columns={"n": {"goal": "more"}}), "says of column 'n', goal: must be max or min"),
         (with_attrs(columns={"n": {"digits": 1.5}}), "says of column 'n', digits: must be a whole number"),
         (with_attrs(columns=["n"]), "attrs\\['columns'\\] of list: expected a mapping"),
     ],
 )
-def test_what_is_no_table_is_told_in_one_line(study, frame, message):
+def test_an_invalid_table_is_an_error_of_one_line(study, frame, message):
     with pytest.raises(ValueError, match=message) as caught:
         made(study, lambda results: frame)
     assert "\n" not in str(caught.value)
 
 
-def test_a_table_is_taken_as_it_is(study):
-    found = made(study, lambda results: built_in(finals(results.frames, results.baseline)))
-    assert isinstance(found, Table) and found.name == "study per_label" and "Δ uniform" in found.markdown()
-
-
-def test_the_page_shows_it_and_its_cells_open(new_store, stored_run, tmp_path):
+def test_a_report_includes_the_table(new_store, stored_run):
     report = {"kind": "table", "name": "/x/mine.py:per_label", "options": {"top": 1}}
     store = new_store().add(stored_run("a", [0.1, 0.2]), stored_run("b", [0.3]), spec={"reports": [report]})
-    page, *beside = build(
-        store.url, "study", tmp_path / "page", own=lambda e, k, name: OwnCode(name, per_label, "d")
-    )
-    assert {"per_label.tex", "per_label.csv", "per_label.provenance.json"} <= {path.name for path in beside}
-    html = page.read_text()
-    assert "Per label" in html and re.search(r'data-row="a"[^>]*data-column="score"', html)
+    found = gather(store.url, "study", own=lambda e, k, name: OwnCode(name, per_label, "d"))
+    part = next(part for part in found.results if part.name == "per_label")
+    assert part.title.startswith("Per label")
+    assert [line.key for line in part.table.lines] == ["a"]
+    assert part.table.column_named("score").formula.startswith("computed by")  # so its cells open
 
 
-def test_the_verb_prints_what_a_file_defines(study, tmp_path, monkeypatch):
+def test_the_command_prints_the_table_of_a_file(study, tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(
         "def per_label(results, top=None):\n"
         "    return results.final.groupby('label')[['score']].mean().head(top)\n"

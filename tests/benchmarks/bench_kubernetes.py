@@ -1,16 +1,13 @@
-"""How long hundreds of JobSets take to launch on a real control plane of this machine, and to be asked for.
+"""How long hundreds of JobSets take to launch on a real control plane of this machine, and to be listed.
 
-    python tests/benchmarks/bench_kubernetes.py
+python tests/benchmarks/bench_kubernetes.py [--count 500]
 
 They are suspended, so that no node has to run them. Needs what `make cluster-kubernetes` builds.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
-import platform
 import sys
 import tempfile
 import time
@@ -20,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "platform" / "support"))
 
 from executor_harnesses import IMAGE, STORE, job
+from tests.benchmarks.support import parse_options, print_table
 from tests.cluster.kubernetes import binaries
 from tests.cluster.kubernetes.shared import Namespace, SharedCluster
 
@@ -57,24 +55,15 @@ def seconds(count: int, programs: Path, folder: Path) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure and print a table, or JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=500, help="how many JobSets (default: 500)")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    options = parser.parse_args()
+    """Measure and print."""
+    count = parse_options(__doc__, count=500).count
     programs = binaries.folder()
     if programs is None:
         print("there is no Kubernetes: make cluster-kubernetes", file=sys.stderr)
         return
     with tempfile.TemporaryDirectory() as folder:
-        figures = seconds(options.count, programs, Path(folder))
-    machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
-    if options.json:
-        print(json.dumps({"machine": machine, "seconds": figures}, indent=2))
-        return
-    print(f"{machine}, {time.strftime('%Y-%m-%d')}, once\n\n| what | s |\n|---|---|")
-    for name, value in figures.items():
-        print(f"| {name} | {value:.1f} |")
+        figures = seconds(count, programs, Path(folder))
+    print_table("once", ("what", "s"), [(name, f"{value:.1f}") for name, value in figures.items()])
 
 
 if __name__ == "__main__":

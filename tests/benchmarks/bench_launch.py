@@ -1,40 +1,46 @@
-"""What launching costs beside a plain asyncio subprocess, and plans and launches of large studies.
+"""What launching costs compared with a plain asyncio subprocess, and plans and launches of large studies.
 
-    python tests/benchmarks/bench_launch.py
+python tests/benchmarks/bench_launch.py [--rounds 5] [--many 60] [--seeds 5]
 
-Jobs are `/bin/true`, two at a time, by the real controller with its store, executor and XManager's records; a
-job's cost is the slope between few and many jobs, the start what is left. Rounds are interleaved; medians.
+Jobs are `/bin/true`, two at a time, by the real controller with its store, executor and XManager's records. A
+job's cost is the slope between few and many jobs; a launch's start is the rest. Medians.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import os
-import platform
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "platform" / "support"))
 
 import labs_support as labs
 import plans_support as plans
 from sqlalchemy import text
+from tests.benchmarks.support import (
+    command,
+    interleave,
+    median_seconds,
+    parse_options,
+    print_table,
+    seconds_of,
+)
 
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec.load import load
 from jestlab.platform.store.store import Store
 
-BIN = Path(sys.executable).parent
 JOB = "/bin/true"
-FEW, MANY, ROUNDS = 10, 60, 5
+FEW = 10
+COMMAND_ROUNDS = 3
 GRID = """
 name: %s
 program: toy_programs:loop
@@ -47,10 +53,11 @@ seeds: %d
 """
 
 
-def by_asyncio(count: int, folder: Path) -> float:
-    """Seconds of so many jobs, two at a time."""
+async def by_asyncio(count: int, folder: Path) -> None:
+    """Start so many jobs, two at a time."""
+    slots = asyncio.Semaphore(2)
 
-    async def one(slots: asyncio.Semaphore, number: int) -> None:
+    async def one(number: int) -> None:
         async with slots:
             with (folder / f"{number}.txt").open("wb") as log:
                 job = await asyncio.create_subprocess_exec(
@@ -58,91 +65,78 @@ def by_asyncio(count: int, folder: Path) -> float:
                 )
                 await job.wait()
 
-    async def everything() -> None:
-        slots = asyncio.Semaphore(2)
-        await asyncio.gather(*(one(slots, number) for number in range(count)))
-
-    start = time.perf_counter()
-    asyncio.run(everything())
-    return time.perf_counter() - start
+    await asyncio.gather(*(one(number) for number in range(count)))
 
 
-def by_jestlab(count: int, folder: Path) -> float:
-    """The same of a study of so many runs. None completes: its job says nothing, and ends."""
+def asyncio_seconds(count: int) -> float:
+    """Seconds of so many jobs by asyncio."""
+    with tempfile.TemporaryDirectory() as folder:
+        return seconds_of(lambda: asyncio.run(by_asyncio(count, Path(folder))))
+
+
+def jestlab_seconds(count: int) -> float:
+    """Seconds of a study of so many runs. None completes: its job reports nothing, and ends."""
     runs = (plans.run(f"run{i}", config={"steps": i}) for i in range(count))
     planned = plans.plan(*runs, resources={"retries": 0, "parallel": 2})
-    start = time.perf_counter()
-    with mock.patch("sys.executable", JOB):
-        outcome = labs.launch_here(folder / "lab", planned, keep_going=True)
-    seconds = time.perf_counter() - start
-    assert outcome.stopped is None, outcome.stopped  # else few of the jobs were started
-    return seconds
+
+    def launch() -> None:
+        with mock.patch("sys.executable", JOB):
+            outcome = labs.launch_here(Path(folder) / "lab", planned, keep_going=True)
+        assert outcome.stopped is None, outcome.stopped  # else few of the jobs were started
+
+    with tempfile.TemporaryDirectory() as folder:
+        return seconds_of(launch)
 
 
-def jobs() -> dict[str, float]:
-    """Start and slope of both, in ms."""
-    times: dict[tuple[str, int], list[float]] = {}
-    for _ in range(ROUNDS + 1):  # the first, in which modules are imported, is not counted
-        for name, launch in (("asyncio", by_asyncio), ("jestlab", by_jestlab)):
-            for count in (FEW, MANY):
-                with tempfile.TemporaryDirectory() as folder:
-                    times.setdefault((name, count), []).append(launch(count, Path(folder)))
-    found = {}
-    for name in ("asyncio", "jestlab"):
-        few, many = (statistics.median(times[name, count][1:]) for count in (FEW, MANY))
-        slope = (many - few) / (MANY - FEW)
-        found[f"{name}: a job"] = 1e3 * slope
-        found[f"{name}: start"] = 1e3 * (few - FEW * slope)
-    found["jestlab over asyncio: a job (goal ≤ 8)"] = found["jestlab: a job"] - found["asyncio: a job"]
-    return found
+def jobs(many: int, rounds: int) -> list[tuple[str, float, str]]:
+    """The cost of a job by both, and the start of a launch, in ms."""
+    measures: dict[str, Callable[[], float]] = {}
+    for count in (FEW, many):
+        measures[f"asyncio {count}"] = partial(asyncio_seconds, count)
+        measures[f"jestlab {count}"] = partial(jestlab_seconds, count)
+    ms = {name: 1e3 * statistics.median(times) for name, times in interleave(measures, rounds).items()}
+    plain, ours = (
+        (ms[f"{name} {many}"] - ms[f"{name} {FEW}"]) / (many - FEW) for name in ("asyncio", "jestlab")
+    )
+    return [
+        ("asyncio: a job", plain, ""),
+        ("jestlab: a job", ours, ""),
+        ("the second less the first", ours - plain, "≤ 8"),
+        ("jestlab: start of a launch", ms[f"jestlab {FEW}"] - FEW * ours, "≤ 1,200"),
+    ]
 
 
-def commands(folder: Path) -> dict[str, float]:
+def commands(folder: Path, root: Path, seeds: int) -> list[tuple[str, float, str]]:
     """Whole processes, in ms."""
-    root = folder / "lab"
-    environment = {**os.environ, **labs.variables(root)}
 
-    def timed(*arguments: object, runs: int = 3) -> float:
-        times = []
-        for _ in range(runs):
-            start = time.perf_counter()
-            command = [str(BIN / "jestlab"), *map(str, arguments), "--root", str(root)]
-            subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
-            times.append(time.perf_counter() - start)
-        return 1e3 * statistics.median(times)
+    def ms(*words: object) -> float:
+        return 1e3 * median_seconds(command(*words, "--root", root), COMMAND_ROUNDS)
 
     large, done = folder / "large.yaml", folder / "done.yaml"
-    large.write_text(GRID % ("large", list(range(50)), list(range(20)), 5))
-    done.write_text(GRID % ("done", list(range(10)), list(range(10)), 5))
+    large.write_text(GRID % ("large", list(range(50)), list(range(20)), seeds))
+    done.write_text(GRID % ("done", list(range(10)), list(range(10)), seeds))
     store = Store.open(Lab.find(root).store_url)
     store.record(plan(load(str(done))))
     with store.writing() as connection:
         connection.execute(text("UPDATE run SET state = 'COMPLETED'"))
     store.close()
-    return {
-        "plan of 10,000 runs (goal < 5,000)": timed("plan", large),
-        "launch of a study of 1,000 completed runs, no reports (goal < 3,000)": timed(
-            "launch", done, "--no-reports"
-        ),
-        "the same with its reports": timed("launch", done),
-    }
+    completed = f"`jestlab launch` of a study of {200 * seeds:,} completed runs, whole process"
+    return [
+        (f"`jestlab plan` of {2_000 * seeds:,} runs, whole process", ms("plan", large), "< 5,000"),
+        (completed, ms("launch", done, "--no-reports"), "< 3,000"),
+        ("the same with its reports", ms("launch", done), ""),
+    ]
 
 
 def main() -> None:
-    """Measure all and print a table, or JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    as_json = parser.parse_args().json
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ.update(labs.variables(Path(folder) / "lab"))
-        figures = jobs() | commands(Path(folder))
-    machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
-    if as_json:
-        print(json.dumps({"machine": machine, "milliseconds": figures}, indent=2))
-        return
-    print(f"{machine}, {time.strftime('%Y-%m-%d')}; medians\n\n| what | ms |\n|---|---|")
-    for name, value in figures.items():
-        print(f"| {name} | {value:,.4g} |")
+    """Measure and print."""
+    options = parse_options(__doc__, rounds=5, many=60, seeds=5)
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name) / "lab"
+        os.environ |= labs.variables(root)
+        found = [*jobs(options.many, options.rounds), *commands(Path(name), root, options.seeds)]
+    rows = [(what, f"{ms:,.4g}", goal) for what, ms, goal in found]
+    print_table("medians", ("what", "ms", "goal"), rows)
 
 
 if __name__ == "__main__":

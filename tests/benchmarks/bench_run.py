@@ -1,28 +1,30 @@
 """What one small run on this machine costs, part by part: seconds of CPU, of all its threads.
 
-    python tests/benchmarks/bench_run.py [--steps 150] [--rounds 3] [--json]
+python tests/benchmarks/bench_run.py [--steps 150] [--rounds 3]
 
 The run is the quickstart's `joint`: 320 candidates a step, compiled functions found in the cache, one thread
-for XLA. Once it is a fresh process that imports everything itself, once a fork of the launcher's server; once
-it decodes its images, once they are there. CPU and not wall time, since runs go two at a time; medians.
+for XLA. It is measured as a fresh process that imports everything itself and as a fork of the launcher's
+server, each with images that it decodes and with decoded images. CPU and not wall time, since runs go two at
+a time; medians.
 """
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import json
 import os
-import platform
 import resource
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.benchmarks.support import parse_options, print_table
 
 from jestlab.models.training.tracker import NullTracker
 from jestlab.platform.lab.lab import Lab
@@ -56,7 +58,7 @@ class Marks(NullTracker):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, in a process of its own, and write what each part took; given: folder, out, steps, megabytes."""
     folder, out, steps, megabytes = sys.argv[-4:] if arguments is None else arguments
-    start = cpu() if arguments is not None else 0.0  # a fork's time begins anew, a fresh process pays for it
+    start = cpu() if arguments is not None else 0.0  # a fresh process pays for its start, a fork doesn't
     for module in imports_of("train"):
         importlib.import_module(module)
     imported = cpu()
@@ -96,7 +98,7 @@ def config_of(name: str, steps: int, megabytes: int) -> dict[str, Any]:
     from jestlab.platform import spec
     from jestlab.platform.planning.plan import plan
 
-    said = {
+    changes = {
         "schedule.examples_seen": 64 * steps,
         "evaluation.points": max(steps // EVALUATION_STEPS, 1),
         "runtime.log_every_steps": LOG_STEPS,
@@ -104,7 +106,7 @@ def config_of(name: str, steps: int, megabytes: int) -> dict[str, Any]:
         "runtime.decoded_megabytes": megabytes,
         "data.train.seed": 0,
     }
-    overrides = ["seeds=1", *(f"base.{key}={value}" for key, value in said.items())]
+    overrides = ["seeds=1", *(f"base.{key}={value}" for key, value in changes.items())]
     [run] = [run for run in plan(spec.load("quickstart", overrides=overrides)).runs if run.name == name]
     return run.config
 
@@ -157,22 +159,12 @@ def measure(folder: Path, steps: int, rounds: int) -> dict[str, dict[str, float]
 
 
 def show() -> None:
-    """Measure, and print a table or JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=150)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    options = parser.parse_args()
+    """Measure and print."""
+    options = parse_options(__doc__, steps=150, rounds=3)
     with tempfile.TemporaryDirectory() as name:
         figures = measure(Path(name), options.steps, options.rounds)
-    machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
-    if options.json:
-        print(json.dumps({"machine": machine, "steps": options.steps, "seconds": figures}, indent=2))
-        return
-    print(f"{machine}, {time.strftime('%Y-%m-%d')}; seconds of CPU, {options.steps} steps\n")
-    print(f"| run | {' | '.join(PARTS)} |\n|---|{'---|' * len(PARTS)}")
-    for name, parts in figures.items():
-        print(f"| {name} | {' | '.join(f'{parts[part]:.3g}' for part in PARTS)} |")
+    rows = [(way, *(f"{parts[part]:.3g}" for part in PARTS)) for way, parts in figures.items()]
+    print_table(f"seconds of CPU, {options.steps} steps", ("run", *PARTS), rows)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""Joint selection against the dense algorithm and its physical limit: `bench_selection.py --json`.
+"""Joint selection compared with the dense algorithm and with its physical limit.
+
+    python tests/benchmarks/bench_selection.py [--largest 163840]
+    python tests/benchmarks/bench_selection.py --alone B D NAME
 
 All in one process, taking turns, medians, without what compiling takes:
 
@@ -8,22 +11,18 @@ All in one process, taking turns, medians, without what compiling takes:
 * jestlab: `selection.select`, with no matrix;
 * matmuls: the block products that `select` computes, each block summed by rows and nothing else: the limit.
 
-Peak memory is that of processes that do one thing once. Nothing here passes or fails: figures go into
-BENCHMARKS.md with their device and date.
+Peak memory is that of processes that do one thing once, `--alone`.
 """
 
 from __future__ import annotations
 
-import argparse
 import functools
 import json
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +30,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from tests.benchmarks.support import interleave, parse_options, print_table, seconds_of
 from tests.models.support.dense import jointly_sample_batch
 
 from jestlab.models.selection import select
@@ -158,19 +158,17 @@ def measured(super_batch: int, width: int, names: list[str]) -> dict[str, dict[s
     """Median seconds and MB of temporaries by contender, taking turns."""
     found = models(super_batch, width)
     functions = {name: CONTENDERS[name](super_batch) for name in names}
-    seconds: dict[str, list[float]] = {name: [] for name in names}
-    for number in range(ROUNDS[super_batch] + 1):
-        for name, function in functions.items():
-            start = time.perf_counter()
-            jax.block_until_ready(function(jax.random.key(number), *found))
-            if number:
-                seconds[name].append(time.perf_counter() - start)
+
+    def seconds(function: Callable[..., object]) -> float:
+        return seconds_of(lambda: jax.block_until_ready(function(jax.random.key(0), *found)))
+
+    calls = {name: functools.partial(seconds, function) for name, function in functions.items()}
     return {
         name: {
-            "seconds": statistics.median(seconds[name]),
+            "seconds": statistics.median(times),
             "temporaries_mb": temporaries(functions[name], found),
         }
-        for name in names
+        for name, times in interleave(calls, ROUNDS[super_batch]).items()
     }
 
 
@@ -193,24 +191,20 @@ def once(super_batch: int, width: int, name: str) -> dict[str, float]:
     jax.block_until_ready(found)
     before = peak_mb()
     function = CONTENDERS[name](super_batch)
-    start = time.perf_counter()
-    jax.block_until_ready(function(jax.random.key(0), *found))
-    return {"seconds": time.perf_counter() - start, "peak_mb": peak_mb(), "before_mb": before}
+    seconds = seconds_of(lambda: jax.block_until_ready(function(jax.random.key(0), *found)))
+    return {"seconds": seconds, "peak_mb": peak_mb(), "before_mb": before}
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    parser.add_argument("--alone", nargs=3, metavar=("B", "D", "NAME"), help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.alone:
-        super_batch, width, name = arguments.alone
-        print(json.dumps(once(int(super_batch), int(width), name)))
+    if sys.argv[1:2] == ["--alone"]:
+        print(json.dumps(once(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])))
         return
-    results: dict[str, Any] = {}
+    largest = parse_options(__doc__, largest=PAPER).largest
+    results: dict[str, dict[str, dict[str, float]]] = {}
     is_cpu = jax.default_backend() == "cpu"
-    for super_batch, width in SIZES if is_cpu else [*SIZES, (PAPER, 64), (PAPER, 768)]:
+    sizes = SIZES if is_cpu else [*SIZES, (PAPER, 64), (PAPER, 768)]
+    for super_batch, width in (size for size in sizes if size[0] <= largest):
         names = [name for name in CONTENDERS if "softmax" not in name or super_batch < 20_480]
         if super_batch == PAPER:
             names = ["jestlab", "matmuls"]
@@ -219,26 +213,28 @@ def main() -> None:
             for name in ("dense", "jestlab"):
                 found[name] |= {k: v for k, v in alone(super_batch, width, name).items() if k != "seconds"}
         results[f"{super_batch}/{width}"] = found
-    if is_cpu:
+    if is_cpu and largest >= PAPER:
         results[f"{PAPER}/64"] = {"jestlab": alone(PAPER, 64, "jestlab")}
-    if arguments.json:
-        print(json.dumps(results, indent=2))
-        return
-    print(
-        f"{jax.devices()[0].device_kind}, {time.strftime('%Y-%m-%d')}; f = {FILTERING_RATIO}, N = {CHUNKS}\n"
-    )
-    print("| B/D | who | seconds | of jestlab | of matmuls | temporaries, MB | process peak, MB (before) |")
-    print("|---|---|---|---|---|---|---|")
-    for size, found in results.items():
-        for name, figures in found.items():
-            ours = found["jestlab, softmax" if "softmax" in name else "jestlab"]["seconds"]
-            roof = found["matmuls"]["seconds"] if "matmuls" in found else float("nan")
-            mb = figures.get("temporaries_mb", float("nan"))
-            peak = f"{figures['peak_mb']:,.0f} ({figures['before_mb']:,.0f})" if "peak_mb" in figures else ""
-            print(
-                f"| {size} | {name} | {figures['seconds']:.4g} | {figures['seconds'] / ours:.2f} | "
-                f"{figures['seconds'] / roof:.2f} | {mb:,.3g} | {peak} |"
-            )
+    columns = ["B/D", "who", "seconds", "of jestlab", "of matmuls", "temporaries, MB", "peak, MB (before)"]
+    rows = [(size, *_cells(name, found)) for size, found in results.items() for name in found]
+    about = f"{jax.devices()[0].device_kind}; f = {FILTERING_RATIO}, N = {CHUNKS}"
+    print_table(about, columns, rows)
+
+
+def _cells(name: str, found: dict[str, dict[str, float]]) -> list[str]:
+    """The table's cells about one of the contenders at a size."""
+    figures = found[name]
+    ours = found["jestlab, softmax" if "softmax" in name else "jestlab"]["seconds"]
+    limit = found["matmuls"]["seconds"] if "matmuls" in found else float("nan")
+    peak = f"{figures['peak_mb']:,.0f} ({figures['before_mb']:,.0f})" if "peak_mb" in figures else ""
+    return [
+        name,
+        f"{figures['seconds']:.4g}",
+        f"{figures['seconds'] / ours:.2f}",
+        f"{figures['seconds'] / limit:.2f}",
+        f"{figures.get('temporaries_mb', float('nan')):,.3g}",
+        peak,
+    ]
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
-"""A training step beside Hugging Face's SigLIP in PyTorch: `python tests/benchmarks/bench_training.py`.
+"""A training step compared with Hugging Face's SigLIP in PyTorch.
 
-The same shapes, batches and optimiser (AdamW, gradients clipped to norm 1). Each implementation runs in its
+python tests/benchmarks/bench_training.py [--rounds 15] [--pages own|large|default]
+
+The same shapes, batches, and optimizer (AdamW, gradients clipped to norm 1). Each implementation runs in its
 own process, as its users run it: jestlab with large pages, as its launcher starts workers, PyTorch with the
-system's defaults; `--pages large` and `--pages default` give all the same. Only one computes at a time:
-rounds are interleaved and ratios paired by round, so that other load on the machine weighs on all alike. On
-CPU all use `THREADS` threads; on a GPU a B/16 in bfloat16 is measured too. Nothing here passes or fails.
+system's defaults. `--pages large` and `--pages default` give both the same. Only one computes at a time:
+rounds are interleaved and ratios paired by round, so that other load on the machine affects all. On CPU all
+use `THREADS` threads; on a GPU a B/16 in bfloat16 is measured too.
 """
 
 from __future__ import annotations
@@ -15,17 +17,19 @@ import importlib.util
 import json
 import os
 import statistics
-import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.benchmarks.support import Peer, interleave, print_table, seconds_of
+
 THREADS = 2
-ROUNDS = 15
 STEPS_PER_ROUND = 2
 
 OURS, EAGER, COMPILED = "jestlab", "transformers, eager", "transformers, torch.compile"
@@ -53,19 +57,6 @@ class Shape:
 SMALL = Shape("small: 32 px, p8, w192, d4, batch 64", 32, 8, 192, 4, 3, 16, 64)
 MEDIUM = Shape("medium: ViT-S/16, 64 px, d6, batch 32", 64, 16, 384, 6, 6, 16, 32)
 BASE = Shape("B/16, 256 px, bfloat16, batch 256", 256, 16, 768, 12, 12, 64, 256, "bfloat16")
-
-
-@dataclass(frozen=True)
-class Row:
-    """One measured implementation."""
-
-    shape: str
-    implementation: str
-    milliseconds: float
-    examples_per_second: float
-    share_of_peak: float
-    speed_of_eager: float | None  # ratio of examples/s, the median over rounds
-    speed_of_compiled: float | None
 
 
 def batch_of(shape: Shape) -> tuple[np.ndarray, np.ndarray]:
@@ -129,9 +120,8 @@ def theirs(shape: Shape, device: str, compiled: bool) -> Run:
     special = {"projection_size": shape.width, "bos_token_id": 2, "eos_token_id": 1}
     model: Any = SiglipModel(SiglipConfig(text_config=text | special, vision_config=vision))
     model.to(device)
-    decay = 0.1
     optimizer = torch.optim.AdamW(
-        model.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=decay, fused=True
+        model.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1, fused=True
     )
     images, tokens = batch_of(shape)
     pixels = torch.tensor(images, device=device).permute(0, 3, 1, 2).contiguous()
@@ -165,19 +155,13 @@ def peak_flops(implementation: str, compute_dtype: str, device: str) -> float:
 
         a = jnp.ones((side, side), compute_dtype)
         product = jax.jit(jnp.matmul)
-        best = min(_seconds(lambda: jax.block_until_ready(product(a, a))) for _ in range(10))
+        best = min(seconds_of(lambda: jax.block_until_ready(product(a, a))) for _ in range(10))
     else:
         import torch
 
         b = torch.ones((side, side), dtype=getattr(torch, compute_dtype), device=device)
-        best = min(_seconds(lambda: (b @ b)[0, 0].item()) for _ in range(10))
+        best = min(seconds_of(lambda: (b @ b)[0, 0].item()) for _ in range(10))
     return 2 * side**3 / best
-
-
-def _seconds(call: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
 
 
 def step_flops(shape: Shape) -> float:
@@ -202,77 +186,55 @@ def work(implementation: str, shape: Shape, device: str) -> None:
     run(2)
     print(peak_flops(implementation, shape.compute_dtype, device), file=answers, flush=True)
     for _ in sys.stdin:
-        seconds = _seconds(functools.partial(run, STEPS_PER_ROUND))
+        seconds = seconds_of(functools.partial(run, STEPS_PER_ROUND))
         print(seconds / STEPS_PER_ROUND, file=answers, flush=True)
 
 
-class Worker:
-    """A process that measures one implementation when asked."""
-
-    def __init__(self, implementation: str, shape: Shape, device: str, pages: str) -> None:
-        large = pages == "large" or (pages == "own" and implementation == OURS)
-        arguments = [implementation, json.dumps(asdict(shape)), device]
-        self._process = subprocess.Popen(
-            [sys.executable, __file__, "--work", *arguments],
-            env={**os.environ, **({"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"} if large else {})},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self.name = implementation
-        self.peak = self._number()
-
-    def seconds(self) -> float:
-        """A step of one round."""
-        assert self._process.stdin is not None
-        print(file=self._process.stdin, flush=True)
-        return self._number()
-
-    def end(self) -> None:
-        """End the process."""
-        self._process.communicate()
-
-    def _number(self) -> float:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise SystemExit(f"the process that measures {self.name!r} ended: see its message above")
-        return float(line)
+def start(implementation: str, shape: Shape, device: str, pages: str) -> Peer:
+    """Start the process that measures one implementation when asked."""
+    large = pages == "large" or (pages == "own" and implementation == OURS)
+    arguments = [implementation, json.dumps(asdict(shape)), device]
+    environment = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"} if large else {}
+    return Peer([sys.executable, __file__, "--work", *arguments], environment)
 
 
-def measure(shape: Shape, device: str, implementations: Sequence[str], pages: str) -> list[Row]:
-    """Interleaved rounds of every implementation; medians."""
-    workers = [Worker(name, shape, device, pages) for name in implementations]
-    seconds: dict[str, list[float]] = {worker.name: [] for worker in workers}
-    for _ in range(ROUNDS):
-        for worker in workers:
-            seconds[worker.name].append(worker.seconds())
-    for worker in workers:
-        worker.end()
-    peak = max(worker.peak for worker in workers)
+def measure(
+    shape: Shape, device: str, implementations: Sequence[str], pages: str, rounds: int
+) -> list[tuple[str, ...]]:
+    """Rows of the table for one shape: medians, and ratios of the same round."""
+    workers = {name: start(name, shape, device, pages) for name in implementations}
+
+    def step_seconds(worker: Peer) -> float:
+        return float(worker.ask())
+
+    calls = {name: functools.partial(step_seconds, worker) for name, worker in workers.items()}
+    seconds = interleave(calls, rounds)
+    for worker in workers.values():
+        worker.close()
+    peak = max(float(worker.greeting) for worker in workers.values())
     rows = []
     for name, times in seconds.items():
         median = statistics.median(times)
-        ratios = {
-            other: statistics.median(o / s for o, s in zip(seconds[other], times, strict=True))
-            for other in (EAGER, COMPILED)
+        ratios = (
+            f"{statistics.median(o / s for o, s in zip(seconds[other], times, strict=True)):.2f}"
             if other in seconds
-        }
-        share = step_flops(shape) / median / peak
-        rate = shape.batch_size / median
-        rows.append(Row(shape.name, name, 1e3 * median, rate, share, ratios.get(EAGER), ratios.get(COMPILED)))
+            else ""
+            for other in (EAGER, COMPILED)
+        )
+        rate, share = shape.batch_size / median, step_flops(shape) / median / peak
+        rows.append((shape.name, name, f"{1e3 * median:.1f}", f"{rate:.1f}", f"{share:.0%}", *ratios))
     return rows
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--pages", choices=("own", "large", "default"), default="own")
     parser.add_argument("--work", nargs=3, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.work:
-        implementation, shape, device = arguments.work
+    options = parser.parse_args()
+    if options.work:
+        implementation, shape, device = options.work
         work(implementation, Shape(**json.loads(shape)), device)
         return
     # Inherited by every worker; a library makes its pool of threads only once, when it is imported.
@@ -283,28 +245,31 @@ def main() -> None:
     import jax
 
     device = "cuda" if jax.default_backend() == "gpu" else "cpu"
-    torch_too = all(importlib.util.find_spec(name) for name in ("torch", "transformers"))
-    if torch_too and device == "cuda":
+    has_torch = all(importlib.util.find_spec(name) for name in ("torch", "transformers"))
+    if has_torch and device == "cuda":
         import torch
 
-        torch_too = torch.cuda.is_available()
-    if not torch_too:
+        has_torch = torch.cuda.is_available()
+    if not has_torch:
         where = "the GPU" if device == "cuda" else "CPU"
         print(f"only jestlab is measured: install torch (for {where}) and transformers", file=sys.stderr)
-    implementations = (OURS, EAGER, COMPILED) if torch_too else (OURS,)
+    implementations = (OURS, EAGER, COMPILED) if has_torch else (OURS,)
     shapes = [SMALL, MEDIUM, *([BASE] if device == "cuda" else [])]
-    rows = [row for shape in shapes for row in measure(shape, device, implementations, arguments.pages)]
-    if arguments.json:
-        print(json.dumps([asdict(row) for row in rows], indent=2))
-        return
-    print("| shape | step of | ms | examples/s | share of matmul peak | speed, of eager | of compiled |")
-    print("|---" * 7 + "|")
-    for r in rows:
-        eager, compiled = ("" if x is None else f"{x:.2f}" for x in (r.speed_of_eager, r.speed_of_compiled))
-        print(
-            f"| {r.shape} | {r.implementation} | {r.milliseconds:.1f} | {r.examples_per_second:.1f} | "
-            f"{r.share_of_peak:.0%} | {eager} | {compiled} |"
-        )
+    rows = [
+        row
+        for shape in shapes
+        for row in measure(shape, device, implementations, options.pages, options.rounds)
+    ]
+    columns = (
+        "shape",
+        "step of",
+        "ms",
+        "examples/s",
+        "share of matmul peak",
+        "speed, of eager",
+        "of compiled",
+    )
+    print_table(f"medians of {options.rounds} rounds", columns, rows)
 
 
 if __name__ == "__main__":

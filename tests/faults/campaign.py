@@ -1,15 +1,16 @@
 """Faults injected into real launches at random moments, and what was lost by them: `make faults`.
 
-    python tests/faults/campaign.py --faults 200 --seed 0 --json faults.json
+    python tests/faults/campaign.py --faults 200 --seed 0
 
-Each trial launches a small study, on SQLite or on a real PostgreSQL, and does it harm until it is through:
-workers and launchers are killed, frozen and stopped, databases locked, restarted, killed and moved away,
-disks filled, checkpoints damaged. Then the study is launched until it is complete, and every metric and score
-compared with those of an undisturbed lab. Metric points that differ, are missing or are too many count as
-lost; so do processes that are left over, runs that two workers had at once, and files that were made where a
-lab had been moved away.
+Each trial launches a small study, on SQLite or on a real PostgreSQL, and injects faults until the study is
+complete: workers and launchers are killed, frozen, and stopped; databases are locked, restarted, killed, and
+moved away; disks are filled; checkpoints are damaged. Then the study is launched until it is complete, and
+every metric and score is compared with those of an undisturbed lab. Metric points that differ, are missing,
+or are duplicated count as lost. So do processes that are left over, runs that two workers had at once, and
+files that were made where a lab had been moved away.
 
-A new kind of fault is a method of `Trial` that does it and returns whether it could, and a line in `SCENES`.
+To add a kind of fault, write a method of `Trial` that injects it and returns whether it could, and add a line
+to `SCENES`.
 """
 
 from __future__ import annotations
@@ -29,15 +30,17 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "platform" / "support"))
 
 import labs_support as labs
 import psutil
+import psycopg
 import yaml
 from postgres_support import PostgresServer
 from sqlalchemy import create_engine, text
@@ -83,26 +86,29 @@ BREEDING: dict[str, Any] = {
 }
 RESOURCES = {"lease_seconds": 12.0, "retries": 100, "parallel": 3}
 MOST_SECONDS = 600.0
+LOG = "log.txt"
+"""What all commands of a trial print, in its folder."""
+
 FORK_SERVER = "jestlab.platform.launch.executors.forkserver"
 
 
-BAD = ("wrong", "left_over", "at_once", "made_anew", "unfinished", "told_wrongly")
+BAD = ("wrong", "left_over", "at_once", "recreated", "unfinished", "misjudged")
 """Counts of `Harm` that have to be 0."""
 
 
 @dataclass
 class Harm:
-    """What was done, and what came of it.
+    """What was injected, and its consequences.
 
     Attributes:
         injected: Kind of fault → how often.
         points: Metric points and scores compared.
-        wrong: Of those, how many are missing, different or too many.
+        wrong: How many of them are missing, different, or duplicated.
         left_over: Processes left after a launch had ended.
         at_once: Attempts that two workers had at once.
-        made_anew: Files that were made where something had been moved away.
-        unfinished: Trials that did not come to their end.
-        told_wrongly: Attempts that a copy of the lab has ended.
+        recreated: Files that were made where something had been moved away.
+        unfinished: Trials that were not completed.
+        misjudged: Attempts that a copy of the lab has ended, or that failed without a fault of their own.
         seconds: Wall time.
     """
 
@@ -111,35 +117,51 @@ class Harm:
     wrong: int = 0
     left_over: int = 0
     at_once: int = 0
-    made_anew: int = 0
+    recreated: int = 0
     unfinished: int = 0
-    told_wrongly: int = 0
+    misjudged: int = 0
     seconds: float = 0.0
 
+    @property
+    def is_bad(self) -> bool:
+        """Whether anything was lost."""
+        return any(getattr(self, name) for name in BAD)
+
     def add(self, other: Harm) -> None:
-        """Take another trial's in."""
+        """Add another trial's."""
         self.injected += other.injected
         for name in ("points", *BAD, "seconds"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
+    def __str__(self) -> str:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in self.injected.most_common())
+        bad = ", ".join(f"{getattr(self, name)} {name.replace('_', ' ')}" for name in BAD)
+        return f"{kinds or 'no fault'} in {self.seconds:.0f} s; of {self.points:,} results: {bad}"
+
+
+def rows(url: str, *queries: str) -> list[tuple[Any, ...]]:
+    """Rows of queries to a store."""
+    engine = create_engine(parse_url(url))
+    with engine.connect() as connection:
+        found = [tuple(row) for query in queries for row in connection.execute(text(query))]
+    engine.dispose()
+    return found
+
 
 def results(url: str) -> dict[tuple[Any, ...], Any]:
-    """Every metric and score of a store, by what it is of. Rates depend on the machine, and are left out."""
-    engine = create_engine(parse_url(url))
-    queries = (
+    """Every metric and score of a store. Rates depend on the machine, and are left out."""
+    found = rows(
+        url,
         "SELECT run, seed, name, step, value FROM v_metrics WHERE name NOT LIKE '%per_second%'"
         " AND name NOT LIKE '%seconds%' AND name NOT LIKE '%data_wait%'",
         "SELECT run, seed, 'score ' || name, step, value FROM v_evaluations",
         "SELECT run, seed, 'state ' || state, step, step FROM v_runs",
     )
-    with engine.connect() as connection:
-        found = {tuple(row[:4]): row[4] for query in queries for row in connection.execute(text(query))}
-    engine.dispose()
-    return found
+    return {row[:4]: row[4] for row in found}
 
 
 class Trial:
-    """One study in one lab, and whoever does it harm."""
+    """One study in one lab, with the faults that are injected into it."""
 
     def __init__(
         self, folder: Path, study: dict[str, Any], chance: random.Random, server: PostgresServer | None
@@ -153,28 +175,37 @@ class Trial:
         self._spec.write_text(yaml.safe_dump(study | {"resources": RESOURCES}))
         self._launchers: list[subprocess.Popen[bytes]] = []
         self._copies = 0
-        self._said = (folder / "said.txt").open("ab")
+        self._log = (folder / LOG).open("ab")
 
     # ---- launching
 
+    def environment(self) -> dict[str, str]:
+        """Variables of launchers."""
+        return {**labs.variables(self.root), "JESTLAB_STORE": self.url}
+
     def launch(self) -> None:
         """Start one more launcher."""
-        environment = {**os.environ, **labs.variables(self.root), "JESTLAB_STORE": self.url}
-        command = [*labs.JESTLAB, "launch", str(self._spec), "--root", str(self.root), "--no-reports"]
-        self._launchers.append(
-            subprocess.Popen(
-                command, env=environment, stdout=self._said, stderr=self._said, start_new_session=True
-            )
+        words = ["launch", str(self._spec), "--root", str(self.root), "--no-reports"]
+        self._launchers.append(self._start(words, self.environment()))
+
+    def _start(self, words: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+        """Start a command that writes to the trial's log."""
+        return subprocess.Popen(
+            [*labs.JESTLAB, *words],
+            env=os.environ | environment,
+            stdout=self._log,
+            stderr=self._log,
+            start_new_session=True,
         )
 
     def is_complete(self) -> bool:
-        """Whether a launcher has brought the study to its end; those that have gone are forgotten."""
+        """Whether a launcher has completed the study; launchers that have ended are forgotten."""
         codes = [launcher.poll() for launcher in self._launchers]
         self._launchers = [one for one, code in zip(self._launchers, codes, strict=True) if code is None]
         return 0 in codes
 
     def workers(self) -> list[int]:
-        """Live workers: processes of the lab that lead sessions and are no launchers."""
+        """Live workers: processes of the lab that lead sessions and aren't launchers."""
         launchers = {launcher.pid for launcher in self._launchers}
         found = []
         for pid in labs.processes_of(self.root):
@@ -200,7 +231,7 @@ class Trial:
         return self._signal_worker(signal.SIGTERM)
 
     def worker_frozen(self) -> bool:
-        """Past its lease, and woken again while another may have its run."""
+        """Freeze one past its lease; it continues when another worker may have its run."""
         workers = self.workers()
         if not workers or not _kill(pid := self._chance.choice(workers), signal.SIGSTOP):
             return False
@@ -237,13 +268,10 @@ class Trial:
         return True
 
     def cancelled(self) -> bool:
-        """By a person, who is told that it is over, and then launches again."""
+        """Cancel the study as a user does, wait until nothing runs, and launch it again."""
         if not self._launchers:
             return False
-        command = [*labs.JESTLAB, "cancel", "harmed", "--root", str(self.root)]
-        environment = {**os.environ, **labs.variables(self.root), "JESTLAB_STORE": self.url}
-        done = subprocess.run(command, env=environment, capture_output=True, timeout=120)
-        if done.returncode:
+        if self._start(["cancel", "harmed", "--root", str(self.root)], self.environment()).wait(120):
             return False
         for launcher in self._launchers:
             launcher.wait(60)
@@ -254,7 +282,7 @@ class Trial:
     # ---- fork servers
 
     def _fork_servers(self) -> list[int]:
-        """Those that have imported what jobs need, of all launchers of this lab."""
+        """The processes that fork jobs, of all launchers of this lab."""
         found = []
         for pid in labs.processes_of(self.root):
             try:
@@ -270,11 +298,11 @@ class Trial:
         return bool(servers) and _kill(self._chance.choice(servers), signal.SIGKILL)
 
     def fork_server_frozen(self) -> bool:
-        """For some seconds, in which jobs are asked for; now and then its launcher is stopped meanwhile."""
+        """Freeze one for some seconds in which jobs are requested; sometimes its launcher ends meanwhile."""
         servers = self._fork_servers()
         if not servers or not _kill(server := self._chance.choice(servers), signal.SIGSTOP):
             return False
-        self._signal_worker(signal.SIGKILL)  # so that another job is asked for
+        self._signal_worker(signal.SIGKILL)  # so that another job is requested
         time.sleep(self._chance.uniform(0.5, 4.0))
         if self._launchers and self._chance.random() < 0.5:
             self.launcher_killed() if self._chance.random() < 0.5 else self.launcher_stopped()
@@ -284,33 +312,29 @@ class Trial:
     # ---- copies
 
     def copy_launched(self) -> bool:
-        """Of the lab as it is, beside it: what runs for the original is none of the copy's business."""
+        """Copy the lab, and cancel and launch the copy: it must not touch the original's runs."""
         if self._server is not None or not (self.root / "results.db").exists():
             return False
         before = {pid: psutil.Process(pid).create_time() for pid in self.workers()}
         copy = self.root.with_name(f"copy{self._copies}")
         self._copies += 1
         shutil.copytree(self.root, copy, copy_function=_copy_if_there)
-        environment = {**os.environ, **labs.variables(copy)}
         for verb in (["cancel", "harmed", "--now"], ["launch", str(self._spec), "--no-reports"]):
-            command = [*labs.JESTLAB, *verb, "--root", str(copy)]
-            child = subprocess.Popen(
-                command, env=environment, stdout=self._said, stderr=self._said, start_new_session=True
-            )
+            child = self._start([*verb, "--root", str(copy)], labs.variables(copy))
             try:
                 child.wait(self._chance.uniform(1.0, 6.0) if verb[0] == "launch" else 60)
             except subprocess.TimeoutExpired:
                 child.terminate()
                 child.wait(60)
         self.harm.left_over += len(labs.processes_of(copy))
-        # A worker may have ended by itself meanwhile; what the copy has ended did not complete.
+        # A worker may have completed meanwhile; one that the copy has ended did not.
         with sqlite3.connect(self.root / "results.db", timeout=60) as original:
             [ended] = original.execute(
                 "SELECT COUNT(*) FROM attempt WHERE pid IN (SELECT value FROM json_each(?))"
                 " AND state IN ('PREEMPTED', 'CANCELLED', 'FAILED')",
                 [json.dumps(list(before))],
             ).fetchone()
-        self.harm.told_wrongly += ended
+        self.harm.misjudged += ended
         return True
 
     def eight_launchers(self) -> bool:
@@ -327,7 +351,7 @@ class Trial:
         return True
 
     def server_killed(self) -> bool:
-        """The whole server, by SIGKILL; it is started again, and recovers."""
+        """Kill the whole server; it recovers when it is started again."""
         if self._server is None:
             return False
         self._server.kill()
@@ -336,11 +360,9 @@ class Trial:
         return True
 
     def connections_exhausted(self) -> bool:
-        """Somebody else has all connections of the server for some seconds."""
+        """Take all connections of the server for some seconds."""
         if self._server is None:
             return False
-        import psycopg
-
         with ExitStack() as held:
             with suppress(psycopg.OperationalError):
                 while True:
@@ -349,15 +371,15 @@ class Trial:
         return True
 
     def lab_moved(self) -> bool:
-        """Away, and back after some seconds."""
+        """Move it away, and back after some seconds."""
         return self._moved(self.root)
 
     def database_moved(self) -> bool:
-        """`results.db` alone, away from its log, and back after some seconds."""
+        """Move only `results.db` away from its log, and back after some seconds."""
         return self._moved(self.root / "results.db")
 
     def _moved(self, place: Path) -> bool:
-        """Move a part of a lab on SQLite, once all launchers have found it: others would make a new one."""
+        """Move a part of a lab on SQLite, once all launchers have opened it: others would make a new one."""
         if not self._launchers or not self._have_begun():
             return False
         away = self.root.with_name(f"{place.name}-away")
@@ -365,9 +387,9 @@ class Trial:
         time.sleep(self._chance.uniform(1.0, 8.0))
         if place.exists():
             made = [one for one in (place, *place.rglob("*")) if not one.is_dir()]
-            self.harm.made_anew += max(len(made), 1)
-            print(f"    made anew: {place}: {made}", file=sys.stderr)
-            place.rename(self.root.with_name(f"{place.name}-anew-{time.monotonic_ns()}"))
+            self.harm.recreated += max(len(made), 1)
+            print(f"    recreated: {place}: {made}", file=sys.stderr)
+            place.rename(self.root.with_name(f"{place.name}-recreated-{time.monotonic_ns()}"))
         away.rename(place)
         return True
 
@@ -375,8 +397,6 @@ class Trial:
         """Whether every live launcher is in the store, which is a file."""
         if self._server is not None or not (self.root / "results.db").exists():
             return False
-        import sqlite3
-
         with closing(sqlite3.connect(self.root / "results.db", timeout=30)) as connection:
             try:
                 names = [str(name) for (name,) in connection.execute("SELECT name FROM launcher")]
@@ -388,8 +408,6 @@ class Trial:
     def database_locked(self, seconds: float | None = None) -> bool:
         if self._server is not None or not (self.root / "results.db").exists():
             return False
-        import sqlite3
-
         other = sqlite3.connect(self.root / "results.db", isolation_level=None, timeout=30)
         try:
             other.execute("BEGIN IMMEDIATE")
@@ -405,7 +423,7 @@ class Trial:
         return self.database_locked(31.0)
 
     def disk_full(self) -> bool:
-        """While checkpointing and while logging: the lab has a disk of its own, where that can be made."""
+        """Fill the lab's own disk for some seconds, if the lab has one."""
         if not self.root.is_mount():
             return False
         filler = self.root / "filler"
@@ -420,7 +438,7 @@ class Trial:
         return True
 
     def checkpoint_damaged(self) -> bool:
-        """Of a worker that is killed: its newest checkpoint lies there with flipped bytes, or cut short."""
+        """Kill a worker, and flip a byte of the newest checkpoint or cut it short."""
         files = [path for path in self.root.glob("runs/*/checkpoints/[0-9]*/**/*") if path.is_file()]
         newest = [path for path in files if path.stat().st_size > 1_000]
         if not newest or not self._signal_worker(signal.SIGKILL):
@@ -440,7 +458,7 @@ class Trial:
     # ---- all of it
 
     def run(self, kinds: list[str], faults: int) -> Harm:
-        """Inject so many faults while the study runs, then bring it to its end."""
+        """Inject so many faults while the study runs, then complete it."""
         began = time.monotonic()
         self.launch()
         injected = 0
@@ -477,7 +495,7 @@ class Trial:
         self.harm.left_over += len(left)
         for pid in left:
             _kill(pid, signal.SIGKILL)
-        self._said.close()
+        self._log.close()
 
     def compare(self, expected: dict[tuple[Any, ...], Any]) -> None:
         """Count what differs from an undisturbed lab."""
@@ -491,13 +509,10 @@ class Trial:
         self.harm.at_once += self._overlapping() + len(list(self.root.glob("runs/*/overlap.txt")))
 
     def _overlapping(self) -> int:
-        engine = create_engine(parse_url(self.url))
-        with engine.connect() as connection:
-            rows = connection.execute(
-                text("SELECT run_id, number, claimed_at, ended_at FROM attempt ORDER BY run_id, number")
-            ).all()
-        engine.dispose()
-        pairs = itertools.pairwise(rows)
+        attempts = rows(
+            self.url, "SELECT run_id, number, claimed_at, ended_at FROM attempt ORDER BY run_id, number"
+        )
+        pairs = itertools.pairwise(attempts)
         return sum(a[0] == b[0] and (a[3] is None or b[2] < a[3]) for a, b in pairs)
 
 
@@ -516,13 +531,13 @@ def _kill(pid: int, number: signal.Signals) -> bool:
 
 
 @contextmanager
-def disk(folder: Path, megabytes: int) -> Iterator[bool]:
-    """A small disk at a folder, where this process may make one; whether it could."""
+def disk(folder: Path, megabytes: int) -> Iterator[None]:
+    """Context with a small disk at a folder, if this process may mount one."""
     folder.mkdir(parents=True)
     options = ["-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(folder)]
     made = os.geteuid() == 0 and subprocess.run(["mount", *options], capture_output=True).returncode == 0
     try:
-        yield made
+        yield
     finally:
         if made:
             subprocess.run(["umount", "--lazy", str(folder)], check=True)
@@ -534,13 +549,13 @@ def undisturbed(study: dict[str, Any]) -> dict[tuple[Any, ...], Any]:
         trial = Trial(Path(folder), study, random.Random(0), None)
         harm = trial.run([], 0)
         if harm.unfinished:
-            raise RuntimeError("the undisturbed study did not come to its end")
+            raise RuntimeError("the undisturbed study was not completed")
         return results(trial.url)
 
 
 KILLS = ["worker_killed", "worker_stopped", "launcher_killed", "launcher_stopped", "both_killed"]
 SCENES: list[tuple[str, dict[str, Any], bool, list[str], int, int]] = [
-    # what happens, study, PostgreSQL, kinds of faults, faults a trial, megabytes of a disk of its own
+    # name, study, on PostgreSQL, kinds of faults, faults of a trial, megabytes of its disk
     ("kills, SQLite", TOY, False, KILLS, 8, 0),
     ("kills, PostgreSQL", TOY, True, KILLS, 8, 0),
     ("restarts of PostgreSQL", TOY, True, ["database_restarted", *KILLS], 6, 0),
@@ -561,90 +576,61 @@ SCENES: list[tuple[str, dict[str, Any], bool, list[str], int, int]] = [
 ]
 
 
-def campaign(
-    faults: int, seed: int, scenes: list[int] | None = None, say: Callable[[str], None] = print
-) -> dict[str, Any]:
-    """Trials, one scene after the other, until so many faults have been injected.
+def run_trials(options: argparse.Namespace, trial: Callable[[int, Path, random.Random], Harm]) -> int:
+    """Run trials until enough faults have been injected, and print how each went.
 
     Args:
-        faults: How many at least.
-        seed: Of what happens when.
-        scenes: Which of `SCENES`; all by default.
-        say: Told how each trial went.
+        options: How many faults, and the seed of the moments at which they happen.
+        trial: Runs the trial of a number in a folder.
 
     Returns:
-        Counts, in all and by scene.
+        The exit status: 1 if anything was lost.
     """
-    chosen = [SCENES[number] for number in scenes] if scenes is not None else SCENES
-    studies = {id(study): study for _, study, *_ in chosen}
-    expected = {key: undisturbed(study) for key, study in studies.items()}
-    total, by_scene = Harm(), {name: Harm() for name, *_ in chosen}
-    server = PostgresServer()
-    server.start()
-    try:
-        number = 0
-        while total.injected.total() < faults:
-            name, study, on_server, kinds, count, megabytes = chosen[number % len(chosen)]
-            chance = random.Random(f"{seed} {number}")
-            with tempfile.TemporaryDirectory() as folder, _lab(Path(folder), megabytes):
-                trial = Trial(Path(folder), study, chance, server if on_server else None)
-                harm = trial.run(kinds, count)
-                trial.compare(expected[id(study)])
-                if any(getattr(harm, name) for name in BAD):
-                    say((Path(folder) / "said.txt").read_text()[-3_000:])
-            by_scene[name].add(harm)
-            total.add(harm)
-            done = ", ".join(f"{count} {kind}" for kind, count in sorted(harm.injected.items()))
-            lost = f"{harm.wrong} of {harm.points} wrong, {harm.left_over} left over"
-            more = f"{harm.at_once} at once, {harm.made_anew} made anew, {harm.unfinished} unfinished"
-            more += f", {harm.told_wrongly} told wrongly"
-            say(f"{number:3d} {name}: {done or 'none'} in {harm.seconds:.0f} s; {lost}, {more}")
-            number += 1
-    finally:
-        server.close()
-    return {"faults": total.injected.total(), "trials": number, "seed": seed, **_plain(total)} | {
-        "scenes": {name: _plain(harm) for name, harm in by_scene.items()}
-    }
+    total, number = Harm(), 0
+    while total.injected.total() < options.faults:
+        with tempfile.TemporaryDirectory() as folder:
+            harm = trial(number, Path(folder), random.Random(f"{options.seed} {number}"))
+            if harm.is_bad:
+                print((Path(folder) / LOG).read_text()[-3_000:])
+        total.add(harm)
+        print(f"{number:3d}: {harm}", flush=True)
+        number += 1
+    print(f"\n{total.injected.total()} faults in {number} trials: {total}")
+    return int(total.is_bad)
 
 
-@contextmanager
-def _lab(folder: Path, megabytes: int) -> Iterator[None]:
-    if not megabytes:
-        yield
-        return
-    with disk(folder / "lab", megabytes):
-        yield
-
-
-def _plain(harm: Harm) -> dict[str, Any]:
-    return {
-        "injected": dict(harm.injected),
-        "points": harm.points,
-        **{name: getattr(harm, name) for name in BAD},
-        "seconds": round(harm.seconds, 1),
-    }
+def parser(doc: str | None, faults: int) -> argparse.ArgumentParser:
+    """Options of every campaign."""
+    found = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    found.add_argument("--faults", type=int, default=faults, help=f"how many at least; default: {faults}")
+    found.add_argument("--seed", type=int, default=0, help="of the moments at which they happen")
+    return found
 
 
 def main() -> int:
-    """Run a campaign and print what came of it."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--faults", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--scenes", type=int, nargs="*", help="by number, as they stand in SCENES")
-    parser.add_argument("--json", type=Path, help="write the counts to a file")
-    options = parser.parse_args()
-    counts = campaign(options.faults, options.seed, options.scenes, lambda line: print(line, flush=True))
-    if options.json:
-        options.json.write_text(json.dumps(counts, indent=2))
-    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(counts["injected"].items()))
-    print(f"\n{counts['faults']} faults in {counts['trials']} trials: {kinds}")
-    print(f"{counts['wrong']} of {counts['points']:,} results lost, doubled or different")
-    print(f"{counts['left_over']} processes left over, {counts['at_once']} attempts at once")
-    print(
-        f"{counts['made_anew']} files made where something was away, {counts['unfinished']} trials "
-        f"unfinished, {counts['told_wrongly']} attempts ended by a copy"
-    )
-    return int(any(counts[name] for name in BAD))
+    """Run trials, one scene after the other."""
+    arguments = parser(__doc__, 200)
+    arguments.add_argument("--scenes", type=int, nargs="*", help="numbers in SCENES; by default all of them")
+    options = arguments.parse_args()
+    scenes = SCENES if options.scenes is None else [SCENES[number] for number in options.scenes]
+    studies = {id(study): study for _, study, *_ in scenes}
+    expected = {key: undisturbed(study) for key, study in studies.items()}
+
+    def run(number: int, folder: Path, chance: random.Random) -> Harm:
+        name, study, on_server, kinds, faults, megabytes = scenes[number % len(scenes)]
+        print(f"{name}:", flush=True)
+        with disk(folder / "lab", megabytes) if megabytes else nullcontext():
+            trial = Trial(folder, study, chance, server if on_server else None)
+            harm = trial.run(kinds, faults)
+            trial.compare(expected[id(study)])
+        return harm
+
+    server = PostgresServer()
+    server.start()
+    try:
+        return run_trials(options, run)
+    finally:
+        server.close()
 
 
 if __name__ == "__main__":

@@ -1,25 +1,20 @@
 """Faults injected into launches on a real Kubernetes control plane, and what was lost by them.
 
-    python tests/faults/kubernetes_campaign.py --faults 60 --seed 0 --json faults.json
+    python tests/faults/kubernetes_campaign.py --faults 60 --seed 0
 
-Each trial launches a small study of CPU pods, with its store on a real PostgreSQL, and does it harm until it
-is through: pods are evicted, their processes killed, JobSets deleted, nodes shut down and cut off, the API
-server and launchers killed. Then it is judged as by `campaign.py`. Besides, a JobSet that is not over in the
-end counts as left over, and an attempt that FAILED though no process was killed as told wrongly.
+Each trial launches a small study of CPU pods, with its store on a real PostgreSQL: pods are evicted, their
+processes killed, JobSets deleted, nodes shut down and cut off, the API server and launchers killed.
+`campaign.py` says what counts as lost. In addition, a JobSet that isn't over in the end counts as left over,
+and an attempt that FAILED though no process was killed as misjudged.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import random
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parent))
@@ -28,14 +23,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "platform" / "support"))
 import labs_support as labs
 import urllib3
 import yaml
-from campaign import BAD, RESOURCES, TOY, Harm, Trial, undisturbed
+from campaign import RESOURCES, TOY, Harm, Trial, parser, rows, run_trials, undisturbed
 from postgres_support import PostgresServer
-from sqlalchemy import create_engine, text
 from tests.cluster.kubernetes import binaries
 from tests.cluster.kubernetes.api import ApiError, Object
 from tests.cluster.kubernetes.shared import Namespace, SharedCluster, container_environment
-
-from jestlab.platform.store.address import parse_url
 
 IMAGE = "registry.example/jestlab@sha256:" + "0f" * 32
 KINDS = [
@@ -53,7 +45,7 @@ FAULTS_A_TRIAL = 8
 
 
 class ClusterTrial(Trial):
-    """A study whose runs are pods, and whoever does them harm."""
+    """A study whose runs are pods, with the faults that are injected into it."""
 
     def __init__(
         self, folder: Path, chance: random.Random, server: PostgresServer, cluster: SharedCluster
@@ -70,25 +62,18 @@ class ClusterTrial(Trial):
         config = folder / "config.yaml"
         config.write_text(yaml.safe_dump({"image": IMAGE, "kubernetes": where}))
         kubeconfig = self._namespace.kubeconfig(folder / "kubeconfig")
-        self._environment = {"JESTLAB_CONFIG": str(config), "KUBECONFIG": str(kubeconfig)}
+        self._kubernetes = {"JESTLAB_CONFIG": str(config), "KUBECONFIG": str(kubeconfig)}
         pods = container_environment() | labs.variables(self.root)
         cluster.images.push(IMAGE, pods)
 
-    def launch(self) -> None:
-        store = {"JESTLAB_STORE": self.url}
-        patient = {"JESTLAB_API_PAUSE_SECONDS": "1"}  # as users' launchers are
-        environment = {**os.environ, **labs.variables(self.root), **patient, **store, **self._environment}
-        command = [*labs.JESTLAB, "launch", str(self._spec), "--root", str(self.root), "--no-reports"]
-        self._launchers.append(
-            subprocess.Popen(
-                command, env=environment, stdout=self._said, stderr=self._said, start_new_session=True
-            )
-        )
+    def environment(self) -> dict[str, str]:
+        """Variables of launchers, which pause between requests as users' do."""
+        return {**super().environment(), "JESTLAB_API_PAUSE_SECONDS": "1", **self._kubernetes}
 
     # ---- faults
 
     def _pod(self) -> Object | None:
-        """Choose one that runs and is not asked to stop."""
+        """Choose one that runs and isn't terminating."""
         running = [
             pod
             for pod in self._namespace.pods()
@@ -115,14 +100,14 @@ class ClusterTrial(Trial):
         return True
 
     def node_shut_down(self) -> bool:
-        """With some seconds to save, or none."""
+        """Shut a node down, with or without some seconds for pods to save."""
         if (pod := self._pod()) is None:
             return False
         self._cluster.ask("shut_down_node", pod["spec"]["nodeName"], self._chance.choice([0.0, 5.0]))
         return True
 
     def node_cut_off(self) -> bool:
-        """Its power fails; some seconds later the cloud has removed it, and there is another."""
+        """Power a node off; some seconds later the cloud has replaced it."""
         if (pod := self._pod()) is None:
             return False
         node = pod["spec"]["nodeName"]
@@ -139,7 +124,7 @@ class ClusterTrial(Trial):
         return True
 
     def api_away(self) -> bool:
-        """For longer than leases last, while runs go on, end, and wait; once a trial, which it makes long."""
+        """Stop the API server for longer than leases last; once in a trial, since it takes long."""
         if self.harm.injected["api_away"]:
             return False
         self._cluster.ask("kill_api")
@@ -155,7 +140,8 @@ class ClusterTrial(Trial):
             time.sleep(0.2)
         self.harm.left_over += left
         super()._end()
-        self.harm.told_wrongly += max(self._failed() - self.harm.injected["worker_killed"], 0)
+        [(failed,)] = rows(self.url, "SELECT count(*) FROM attempt WHERE state = 'FAILED'")
+        self.harm.misjudged += max(failed - self.harm.injected["worker_killed"], 0)
         self._namespace.empty()
 
     def _unfinished(self) -> int:
@@ -166,65 +152,33 @@ class ClusterTrial(Trial):
         except urllib3.exceptions.HTTPError:
             return 0
 
-    def _failed(self) -> int:
-        engine = create_engine(parse_url(self.url))
-        with engine.connect() as connection:
-            count = connection.execute(
-                text("SELECT count(*) FROM attempt WHERE state = 'FAILED'")
-            ).scalar_one()
-        engine.dispose()
-        return int(count)
 
+def main() -> int:
+    """Run trials on one control plane."""
+    arguments = parser(__doc__, 60)
+    arguments.add_argument("--kinds", nargs="*", help="of faults; by default all of them")
+    options = arguments.parse_args()
+    programs = binaries.folder()
+    if programs is None:
+        arguments.error(binaries.MISSING)
+    expected = undisturbed(TOY)
 
-def campaign(faults: int, seed: int, programs: Path, only: list[str] | None) -> dict[str, Any]:
-    """Trials, until so many faults have been injected; print how each went."""
-    expected, total, number = undisturbed(TOY), Harm(), 0
+    def run(number: int, folder: Path, chance: random.Random) -> Harm:
+        trial = ClusterTrial(folder, chance, server, cluster)
+        kinds = KINDS + ["api_killed"] * (number % 3 == 2) + ["api_away"] * (number % 6 == 5)
+        harm = trial.run(options.kinds or kinds, FAULTS_A_TRIAL)
+        trial.compare(expected)
+        return harm
+
     server = PostgresServer()
     server.start()
     with tempfile.TemporaryDirectory() as place:
         cluster = SharedCluster(Path(place), programs)
         try:
-            while total.injected.total() < faults:
-                with tempfile.TemporaryDirectory() as folder:
-                    chance = random.Random(f"{seed} {number}")
-                    trial = ClusterTrial(Path(folder), chance, server, cluster)
-                    kinds = KINDS + ["api_killed"] * (number % 3 == 2) + ["api_away"] * (number % 6 == 5)
-                    harm = trial.run(only or kinds, FAULTS_A_TRIAL)
-                    trial.compare(expected)
-                    if any(getattr(harm, name) for name in BAD):
-                        print((Path(folder) / "said.txt").read_text()[-3_000:])
-                total.add(harm)
-                done = ", ".join(f"{count} {kind}" for kind, count in sorted(harm.injected.items()))
-                bad = ", ".join(f"{getattr(harm, name)} {name}" for name in BAD)
-                print(
-                    f"{number:3d}: {done} in {harm.seconds:.0f} s; of {harm.points} points: {bad}", flush=True
-                )
-                number += 1
+            return run_trials(options, run)
         finally:
             cluster.close()
             server.close()
-    counts = {name: getattr(total, name) for name in ("points", *BAD)}
-    return {"faults": total.injected.total(), "trials": number, "seed": seed} | counts | {
-        "injected": dict(total.injected)
-    }  # fmt: skip
-
-
-def main() -> int:
-    """Run a campaign and print what came of it."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--faults", type=int, default=60)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--kinds", nargs="*", help="of faults; by default all of them")
-    parser.add_argument("--json", type=Path, help="write the counts to a file")
-    options = parser.parse_args()
-    programs = binaries.folder()
-    if programs is None:
-        parser.error(binaries.MISSING)
-    counts = campaign(options.faults, options.seed, programs, options.kinds)
-    if options.json:
-        options.json.write_text(json.dumps(counts, indent=1))
-    print(json.dumps(counts))
-    return int(any(counts[name] for name in BAD))
 
 
 if __name__ == "__main__":

@@ -1,16 +1,14 @@
 """Faults injected into launches on a real Slurm cluster, and what was lost by them.
 
-    python tests/faults/slurm_campaign.py --faults 60 --seed 0 --json slurm.json
+    python tests/faults/slurm_campaign.py --faults 60 --seed 0
 
-As `campaign.py`, which says what counts as lost. Nodes, the controller, workers and launchers are killed,
-jobs are preempted and cancelled behind its back, nodes are drained. A job that is left in Slurm counts
-as left over, and an attempt that is said to have failed, though its worker was not killed, as told wrongly.
+`campaign.py` says what counts as lost. Nodes, the controller, workers, and launchers are killed, jobs are
+preempted and cancelled by others, nodes are drained. A job that is left in Slurm counts as left over, and an
+attempt that is recorded as failed, though its worker was not killed, as misjudged.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import random
 import signal
@@ -19,12 +17,11 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "platform" / "support"))
 
@@ -32,10 +29,7 @@ import labs_support as labs
 import psutil
 import slurm_support
 import yaml
-from campaign import BAD, RESOURCES, TOY, Harm, Trial, undisturbed
-from sqlalchemy import create_engine, text
-
-from jestlab.platform.store.address import parse_url
+from campaign import RESOURCES, TOY, Harm, Trial, parser, rows, run_trials, undisturbed
 
 KINDS = (
     *("preempted", "preempted", "job_cancelled", "worker_killed", "node_killed", "node_drained"),
@@ -53,7 +47,7 @@ _HIGH = (
 
 
 class SlurmTrial(Trial):
-    """One study on a cluster, and whoever does it harm."""
+    """One study on a cluster, with the faults that are injected into it."""
 
     def __init__(self, folder: Path, chance: random.Random, cluster: slurm_support.SlurmCluster) -> None:
         super().__init__(folder, TOY, chance, None)
@@ -85,7 +79,7 @@ class SlurmTrial(Trial):
         return True
 
     def job_cancelled(self) -> bool:
-        """By somebody with `scancel`, which the launcher is not told."""
+        """Cancel a job with `scancel`, of which the launcher isn't notified."""
         jobs = list(self._cluster.jobs())
         if not jobs:
             return False
@@ -93,7 +87,7 @@ class SlurmTrial(Trial):
         return True
 
     def node_killed(self) -> bool:
-        """The node's daemon dies, and Slurm calls the node down; it comes back."""
+        """Kill a node's daemon until Slurm has set the node down."""
         return self._node(kill=True)
 
     def node_drained(self) -> bool:
@@ -122,7 +116,7 @@ class SlurmTrial(Trial):
         return True
 
     def controller_frozen(self) -> bool:
-        """It answers nobody for some seconds."""
+        """Freeze the controller for some seconds."""
         pid = self._cluster.pid("slurmctld")
         os.kill(pid, signal.SIGSTOP)
         time.sleep(self._chance.uniform(2.0, 8.0))
@@ -143,35 +137,38 @@ class SlurmTrial(Trial):
         super()._end()
 
     def compare(self, expected: dict[tuple[Any, ...], Any]) -> None:
-        """Count what differs, and attempts that are said to have failed."""
+        """Count what differs, and attempts that are recorded as failed without a fault."""
         super().compare(expected)
-        engine = create_engine(parse_url(self.url))
-        with engine.connect() as connection:
-            reasons = [
-                str(reason)
-                for (reason,) in connection.execute(text("SELECT reason FROM attempt WHERE state = 'FAILED'"))
-            ]
-        engine.dispose()
-        wrongly = [reason for reason in reasons if "SIGKILL" not in reason]
-        wrongly += reasons[self.harm.injected["worker_killed"] :] if not wrongly else []
-        for reason in wrongly:
-            print(f"    told wrongly: {reason}", file=sys.stderr)
-        self.harm.told_wrongly += len(wrongly)
+        reasons = [str(row[0]) for row in rows(self.url, "SELECT reason FROM attempt WHERE state = 'FAILED'")]
+        wrong = [reason for reason in reasons if "SIGKILL" not in reason]
+        wrong += reasons[self.harm.injected["worker_killed"] :] if not wrong else []
+        for reason in wrong:
+            print(f"    misjudged: {reason}", file=sys.stderr)
+        self.harm.misjudged += len(wrong)
 
 
 def _administer(cluster: slurm_support.SlurmCluster, over: threading.Event) -> None:
-    """Put nodes back into service, as people do: Slurm drains one by itself when it meets an id twice, and
-    a controller that is frozen does not hear of it."""
+    """Resume nodes, as administrators do: Slurm drains a node when it sees a job id twice."""
     while not over.wait(10.0):
         for node in slurm_support.NODES:
             with suppress(subprocess.TimeoutExpired):  # the controller is frozen: the next time
                 cluster.tool("scontrol", "update", f"NodeName={node}", "State=RESUME", check=False)
 
 
-def campaign(faults: int, seed: int, say: Callable[[str], None] = print) -> dict[str, Any]:
-    """Trials until so many faults have been injected; return what was done and lost."""
+def main() -> int:
+    """Run trials on one cluster."""
+    options = parser(__doc__, 60).parse_args()
+    if why := slurm_support.why_not():
+        print(f"no Slurm: {why}")
+        return 0
     expected = undisturbed(TOY)
-    total, number = Harm(), 0
+
+    def run(_: int, folder: Path, chance: random.Random) -> Harm:
+        trial = SlurmTrial(folder, chance, cluster)
+        harm = trial.run(list(KINDS), FAULTS_A_TRIAL)
+        trial.compare(expected)
+        return harm
+
     with tempfile.TemporaryDirectory() as place:
         cluster = slurm_support.SlurmCluster(Path(place) / "cluster", kill_seconds=5)
         os.environ |= cluster.variables
@@ -179,47 +176,10 @@ def campaign(faults: int, seed: int, say: Callable[[str], None] = print) -> dict
         try:
             cluster.start()
             threading.Thread(target=_administer, args=(cluster, over), daemon=True).start()
-            while total.injected.total() < faults:
-                with tempfile.TemporaryDirectory() as folder:
-                    trial = SlurmTrial(Path(folder), random.Random(f"{seed} {number}"), cluster)
-                    harm = trial.run(list(KINDS), FAULTS_A_TRIAL)
-                    trial.compare(expected)
-                    if any(getattr(harm, name) for name in BAD):
-                        say((Path(folder) / "said.txt").read_text()[-3_000:])
-                total.add(harm)
-                done = ", ".join(f"{count} {kind}" for kind, count in sorted(harm.injected.items()))
-                bad = ", ".join(f"{getattr(harm, name)} {name}" for name in BAD)
-                say(f"{number:3d}: {done or 'none'} in {harm.seconds:.0f} s; of {harm.points} results: {bad}")
-                number += 1
+            return run_trials(options, run)
         finally:
             over.set()
             cluster.close()
-    counts = {name: getattr(total, name) for name in ("points", *BAD)}
-    return {
-        "faults": total.injected.total(),
-        "trials": number,
-        "seed": seed,
-        "injected": dict(total.injected),
-    } | counts
-
-
-def main() -> int:
-    """Run a campaign and print what came of it."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--faults", type=int, default=60)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", type=Path, help="write the counts to a file")
-    options = parser.parse_args()
-    if why := slurm_support.why_not():
-        print(f"no Slurm: {why}")
-        return 0
-    counts = campaign(options.faults, options.seed, lambda line: print(line, flush=True))
-    if options.json:
-        options.json.write_text(json.dumps(counts, indent=2))
-    kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(counts["injected"]).most_common())
-    print(f"\n{counts['faults']} faults in {counts['trials']} trials: {kinds}")
-    print(", ".join(f"{counts[name]} {name}" for name in BAD), f"of {counts['points']:,} results")
-    return int(any(counts[name] for name in BAD))
 
 
 if __name__ == "__main__":

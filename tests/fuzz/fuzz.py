@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "platform" / "support")]
+sys.path[:0] = [str(HERE), str(HERE.parent / "platform" / "support"), str(HERE.parents[1])]
 
 MEMORY_MB = 4_096
 """More than a target may take while it works at an input."""

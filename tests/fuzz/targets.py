@@ -328,24 +328,8 @@ def _archives(folder: Path) -> tuple[list[bytes], Callable[[bytes], None]]:
     return [b"T" + raw, *(b"E" + edit for edit in edits), b"E" + b"\n".join(edits[:6])], run
 
 
-_EDITS = [
-    (place, place % 3, 2 * place % 7, value)
-    for place, value in enumerate(
-        [
-            b"null",
-            b"7",
-            b'"x"',
-            b"[]",
-            b'"2026-01-01T00:00:00"',
-            b'"{}"',
-            b"0.5",
-            b"{}",
-            b'"[1]"',
-            b"-1",
-            b"1e999",
-        ]
-    )
-]
+_VALUES = ["null", "7", '"x"', "[]", '"2026-01-01T00:00:00"', '"{}"', "0.5", "{}", '"[1]"', "-1", "1e999"]
+_EDITS = [(place, place % 3, 2 * place % 7, value.encode()) for place, value in enumerate(_VALUES)]
 
 
 TARGETS: dict[str, Make] = {

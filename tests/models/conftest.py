@@ -1,5 +1,7 @@
 """Small data and configs that the models' tests share."""
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ from jestlab.models.config import TrainConfig
 from jestlab.models.data.datasets import ensure_benchmark, ensure_web
 from jestlab.models.two_towers import Embeddings
 
-TINY = {
+TINY: dict[str, Any] = {
     "model": {
         "vision": {"width": 16, "depth": 1, "heads": 2, "patch_size": 8, "pooling": "mean"},
         "text": {"width": 16, "depth": 1, "heads": 2, "length": 8, "pooling": "mean"},

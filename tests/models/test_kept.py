@@ -1,6 +1,8 @@
-"""Programs that are kept: found again, told apart by all that they depend on, and the same to the bit."""
+"""Programs and values in the cache: found again, distinguished by everything they depend on, and exact."""
 
-from typing import NamedTuple
+import contextlib
+from typing import Any, NamedTuple
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -75,30 +77,29 @@ def test_a_donated_argument_is_gone(folder):
     assert not given[1].is_deleted()
 
 
-@pytest.mark.parametrize("change", ["said", "shape", "dtype", "source", "library", "setting"])
-def test_whatever_a_program_depends_on_makes_it_another(folder, monkeypatch, change):
-    function = Traced()
-    kept(function.jitted(), {"width": 32}, ())(*arguments())
-    said, given = {"width": 32}, arguments()
-    if change == "said":
-        said = {"width": 48}
-    elif change == "shape":
-        given = arguments(4)
-    elif change == "dtype":
-        given = (given[0], given[1].astype(jnp.bfloat16))
-    elif change == "source":
-        monkeypatch.setattr(module, "_source", lambda: "another")
-    elif change == "library":
-        monkeypatch.setattr("optax.__version__", "of tomorrow")
+@contextlib.contextmanager
+def precision():
     before = jax.config.values["jax_default_matmul_precision"]
-    if change == "setting":
-        jax.config.update("jax_default_matmul_precision", "highest")
-    try:
-        kept(function.jitted(), said, ())(*given)
-    finally:
-        jax.config.update("jax_default_matmul_precision", before)
-    assert function.times == 2
-    assert len(files(folder)) == 2
+    jax.config.update("jax_default_matmul_precision", "highest")
+    yield
+    jax.config.update("jax_default_matmul_precision", before)
+
+
+def test_everything_that_a_program_depends_on_makes_it_another(folder):
+    function = Traced()
+    state, y = arguments()
+    kept(function.jitted(), {"width": 32}, ())(state, y)
+    kept(function.jitted(), {"width": 48}, ())(state, y)
+    kept(function.jitted(), {"width": 32}, ())(*arguments(4))
+    kept(function.jitted(), {"width": 32}, ())(state, y.astype(jnp.bfloat16))
+    assert function.times == len(files(folder)) == 4
+    source = mock.patch.object(module, "_source", lambda: "another")
+    library = mock.patch("optax.__version__", "of tomorrow")
+    changes: tuple[contextlib.AbstractContextManager[Any], ...] = (source, library, precision())
+    for number, change in enumerate(changes, start=5):
+        with change:
+            kept(function.jitted(), {"width": 32}, ())(state, y)
+        assert function.times == len(files(folder)) == number
 
 
 def values_of(seed, times, rows=3, said="f", own=(), impl=None):
@@ -109,7 +110,7 @@ def values_of(seed, times, rows=3, said="f", own=(), impl=None):
     return kept_values(function, said, own, jax.random.key(seed, impl=impl))
 
 
-def test_kept_values_are_the_same_to_the_bit_and_those_of_their_key(folder):
+def test_kept_values_are_exact_and_those_of_their_key(folder):
     times: list[int] = []
     first, again, other = (values_of(seed, times) for seed in (1, 1, 2))
     assert times == [1, 2]
@@ -123,29 +124,25 @@ def test_kept_values_are_the_same_to_the_bit_and_those_of_their_key(folder):
     assert len(files(folder.parent / "values")) == 4
 
 
-@pytest.mark.parametrize("change", ["flags", "processor"])
-def test_values_that_would_round_otherwise_are_others(folder, monkeypatch, change):
-    """An experiment's folder may be read by machines of several kinds."""
+def test_values_that_would_round_differently_are_others(folder, monkeypatch):
+    """Machines of several kinds may read an experiment's folder."""
     times: list[int] = []
     values_of(1, times)
-    if change == "flags":
-        monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_max_isa=SSE4_2")
-    else:
-        monkeypatch.setattr("numpy.show_config", lambda mode: {"SIMD Extensions": {"found": ["NEON"]}})
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_max_isa=SSE4_2")
     values_of(1, times)
-    assert times == [1, 1]
-    assert len(files(folder.parent / "values")) == 2
+    monkeypatch.setattr("numpy.show_config", lambda mode: {"SIMD Extensions": {"found": ["NEON"]}})
+    values_of(1, times)
+    assert len(times) == len(files(folder.parent / "values")) == 3
 
 
-@pytest.mark.parametrize("why", ["large", "of one's own", "traced", "damaged"])
+@pytest.mark.parametrize("why", ["large", "custom code", "traced", "damaged"])
 def test_values_that_are_not_kept_are_computed_again(folder, monkeypatch, why):
     times: list[int] = []
-    own = [Extension(("model",), "tower", "module:tower", {})] if why == "of one's own" else ()
+    own = [Extension(("model",), "tower", "module:tower", {})] if why == "custom code" else ()
     if why == "large":
         monkeypatch.setattr(module, "_LARGEST_VALUES", 19)  # 12 and 8 bytes
     if why == "traced":
         assert jax.eval_shape(lambda: values_of(1, times))["a"]["b"].shape == (3,)
-        assert jax.jit(lambda key: kept_values(lambda k: {"k": k}, "f", (), key))(jax.random.key(1))
     else:
         values_of(1, times, own=own)
     if why == "damaged":
@@ -155,25 +152,23 @@ def test_values_that_are_not_kept_are_computed_again(folder, monkeypatch, why):
     assert len(times) == 2
 
 
-@pytest.mark.parametrize("damage", ["empty", "other", "cut", "flipped"])
-def test_a_damaged_program_is_made_anew_and_said(folder, caplog, damage):
+def test_a_damaged_program_is_traced_again_with_a_warning(folder, caplog):
     function = Traced()
     expected = kept(function.jitted(), "f", ())(*arguments())
     [file] = folder.glob("*")
     whole = file.read_bytes()
-    half = len(whole) // 2
-    damaged = {"empty": b"", "other": b"not a program", "cut": whole[:half]}
-    damaged["flipped"] = whole[:half] + bytes([whole[half] ^ 1]) + whole[half + 1 :]
-    file.write_bytes(damaged[damage])
-    again = kept(function.jitted(), "f", ())(*arguments())
-    assert function.times == 2
-    assert np.array_equal(again[0].x, expected[0].x)
-    assert str(file) in caplog.text
-    kept(function.jitted(), "f", ())(*arguments())
-    assert function.times == 2
+    flipped = bytearray(whole)
+    flipped[len(whole) // 2] ^= 1
+    for times, damaged in enumerate((b"", b"not a program", whole[:-1], flipped), start=2):
+        file.write_bytes(damaged)
+        for _ in range(2):
+            again = kept(function.jitted(), "f", ())(*arguments())
+            assert np.array_equal(again[0].x, expected[0].x)
+            assert function.times == times
+        assert caplog.text.count(str(file)) == times - 1
 
 
-def test_a_program_that_cannot_be_written_computes_all_the_same(folder, caplog, monkeypatch):
+def test_a_program_that_cannot_be_written_still_computes(folder, caplog, monkeypatch):
     def full(path, content):
         raise OSError(28, "No space left on device")
 
@@ -185,14 +180,9 @@ def test_a_program_that_cannot_be_written_computes_all_the_same(folder, caplog, 
     assert not files(folder)
 
 
-def test_what_computes_on_several_devices_or_by_code_of_ones_own_is_not_kept(folder):
-    own = Extension(("loss",), "loss", "module:loss", {})
-    for changed in ({"own": [own]}, {"own": (), "devices": 2}):
-        function = Traced().jitted()
-        assert kept(function, "f", **changed) is function
-
-
-def test_without_a_compilation_cache_nothing_is_kept(folder):
-    jax.config.update("jax_compilation_cache_dir", None)
+def test_programs_of_several_devices_of_custom_code_or_without_a_cache_are_not_kept(folder):
     function = Traced().jitted()
+    assert kept(function, "f", [Extension(("loss",), "loss", "module:loss", {})]) is function
+    assert kept(function, "f", (), devices=2) is function
+    jax.config.update("jax_compilation_cache_dir", None)
     assert kept(function, "f", ()) is function

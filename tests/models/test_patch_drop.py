@@ -1,4 +1,4 @@
-"""PatchDrop: how many tokens are kept, what decides which, and that both poolings bear it."""
+"""PatchDrop: how many tokens are kept, what decides which, and that it works with both poolings."""
 
 from functools import partial
 
@@ -21,31 +21,35 @@ def tokens(n, length):
 @pytest.mark.parametrize(
     ("patches", "keep", "kept"), [(256, 0.25, 64), (9, 0.5, 4), (7, 0.5, 4), (4, 0.01, 1)]
 )
-def test_share_is_rounded_and_never_nothing(patches, keep, kept):
+def test_share_is_rounded_and_never_zero(patches, keep, kept):
     assert kept_patches(patches, keep) == kept
-    assert drop_patches(tokens(2, patches), keep, jax.random.key(0)).shape == (2, kept, 1)
+    rows = jax.ShapeDtypeStruct((2, patches, 1), jnp.float32)
+    found = jax.eval_shape(lambda x: drop_patches(x, keep, jax.random.key(0)), rows)
+    assert found.shape == (2, kept, 1)
 
 
 @settings(max_examples=10)
 @given(
-    n=st.integers(1, 2),
-    length=st.sampled_from([1, 2, 9]),
-    keep=st.floats(0.05, 1),
+    n=st.just(2),
+    length=st.sampled_from([1, 9]),
+    keep=st.sampled_from([0.05, 0.5, 1.0]),
     seed=st.integers(0, 2**31),
 )
-def test_kept_tokens_are_the_examples_own_and_different(n, length, keep, seed):
+def test_kept_tokens_are_distinct_tokens_of_the_same_example(n, length, keep, seed):
     kept = np.asarray(drop_patches(tokens(n, length), keep, jax.random.key(seed)))[..., 0]
     for example, row in enumerate(kept):
         assert len(set(row)) == len(row)
         assert set(row) <= set(range(100 * example, 100 * example + length))
 
 
-def test_key_and_position_alone_decide():
-    key = jax.random.key(3)
-    many, few = (drop_patches(tokens(n, 16), 0.25, key) for n in (8, 3))
+def test_only_key_and_position_decide():
+    many, few, other = (
+        np.asarray(drop_patches(tokens(n, 16), 0.25, jax.random.key(seed)))
+        for n, seed in ((8, 3), (3, 3), (8, 4))
+    )
     np.testing.assert_array_equal(many[:3], few)
-    assert not (many == drop_patches(tokens(8, 16), 0.25, jax.random.key(4))).all()
-    rows = np.asarray(many)[..., 0] % 100
+    assert not (many == other).all()
+    rows = many[..., 0] % 100
     assert len({tuple(row) for row in rows}) > 1
 
 
@@ -54,11 +58,12 @@ def test_tokens_are_kept_about_equally_often():
     np.testing.assert_allclose(np.bincount(kept.reshape(-1)) / 4_000, 0.25, atol=0.04)
 
 
-@pytest.mark.parametrize("pooling", ["map", "mean"])
-def test_towers_look_at_the_kept_patches_and_at_no_others(pooling):
+@pytest.mark.parametrize("pooling", ["mean", pytest.param("map", marks=pytest.mark.full)])
+def test_towers_see_only_the_kept_patches(pooling):
     """By the gradient of the position embeddings; and all patches in another order are the whole image."""
     tower = VisionTower(image_size=8, patch_size=4, width=8, depth=1, heads=2, pooling=pooling)
-    model, images = VisionTransformer(tower), jax.random.normal(jax.random.key(0), (1, 8, 8, 3))
+    model = VisionTransformer(tower)
+    images = jnp.asarray(np.random.default_rng(0).normal(size=(1, 8, 8, 3)), jnp.float32)
     parameters = jax.jit(model.init)(jax.random.key(1), images)
     key = jax.random.key(5)
 
@@ -67,15 +72,15 @@ def test_towers_look_at_the_kept_patches_and_at_no_others(pooling):
         return model.apply(parameters, images, View(keep=keep), key)[0]
 
     gradient = jax.jit(jax.grad(lambda p: embedding(p, 0.5)[0, 0]))(parameters)["params"]["pos_embedding"][0]
-    looked_at = np.flatnonzero(np.abs(gradient).max(axis=-1))
+    seen = np.flatnonzero(np.abs(gradient).max(axis=-1))
     expected = np.asarray(drop_patches(tokens(1, 4), 0.5, key)).reshape(-1)
-    np.testing.assert_array_equal(looked_at, np.sort(expected))
+    np.testing.assert_array_equal(seen, np.sort(expected))
 
     assert kept_patches(4, 0.9) == 4
     np.testing.assert_allclose(embedding(parameters, 0.9), embedding(parameters, 1.0), rtol=1e-5, atol=1e-6)
 
 
-def test_a_missing_key_is_named():
+def test_rejects_a_missing_key():
     tower = VisionTower(image_size=8, patch_size=4, width=8, depth=1, heads=2)
     images = jnp.zeros((1, 8, 8, 3))
     with pytest.raises(ValueError, match=r"keeps 0\.5 of the patches needs a key"):

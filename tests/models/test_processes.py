@@ -1,8 +1,19 @@
-"""What a launcher says of the processes that compute together."""
+"""Environment variables that describe the processes that compute together."""
 
+import jax
+import numpy as np
 import pytest
+from jax.experimental import multihost_utils
 
-from jestlab.models.processes import initialize_processes, launched_first, launched_with_others
+from jestlab.models.processes import (
+    all_say,
+    any_says,
+    first_says,
+    initialize_processes,
+    largest,
+    launched_first,
+    launched_with_others,
+)
 
 ALL = {"JAX_COORDINATOR_ADDRESS": "10.0.0.1:1", "JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": "1"}
 
@@ -14,7 +25,7 @@ def alone(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("said", "others", "first"),
+    ("environment", "others", "first"),
     [
         ({}, False, True),
         (ALL, True, False),
@@ -28,27 +39,39 @@ def alone(monkeypatch):
         ({"JESTLAB_PROCESSES": "1"}, False, True),
     ],
 )
-def test_who_is_first(monkeypatch, said, others, first):
-    for name, value in said.items():
+def test_the_first_process_is_recognized(monkeypatch, environment, others, first):
+    for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert (launched_with_others(), launched_first()) == (others, first)
 
 
-def test_one_of_many_that_knows_no_number_does_not_train_alone(monkeypatch):
+def test_rejects_one_of_many_processes_without_a_number(monkeypatch):
     monkeypatch.setenv("JESTLAB_PROCESSES", "64")
     with pytest.raises(ValueError, match="neither JAX_PROCESS_ID nor TPU_WORKER_ID says which this is"):
         launched_first()
 
 
-def test_fewer_than_there_have_to_be_do_not_train(monkeypatch):
+def test_rejects_fewer_processes_than_expected(monkeypatch):
     monkeypatch.setenv("JESTLAB_PROCESSES", "64")
     monkeypatch.setattr("jax.distributed.initialize", lambda: None)
     with pytest.raises(RuntimeError, match="JESTLAB_PROCESSES is 64, and JAX finds 1 processes"):
         initialize_processes()
 
 
+def test_answers_of_all_processes_are_combined(monkeypatch):
+    """This process's come first."""
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    others = iter([False, True, [0, 7], [3, 1]])
+    monkeypatch.setattr(
+        multihost_utils, "process_allgather", lambda mine: np.stack([mine, np.array(next(others))])
+    )
+    assert any_says(True) and all_say(True)
+    assert first_says(2**40 + 5) == 2**40 + 5
+    assert largest(np.array([2, 2])).tolist() == [3, 2]
+
+
 @pytest.mark.parametrize("missing", ALL)
-def test_half_of_it_is_refused(monkeypatch, missing):
+def test_rejects_incomplete_variables(monkeypatch, missing):
     for name in ALL.keys() - {missing}:
         monkeypatch.setenv(name, ALL[name])
     with pytest.raises(ValueError, match=f"and {missing} is not: set all three"):

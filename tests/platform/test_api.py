@@ -6,29 +6,41 @@ import asyncio
 import os
 import pickle
 import signal
-import subprocess
+import sqlite3
 import sys
-import threading
-import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from multiprocessing import spawn
 from pathlib import Path
+from types import ModuleType
 
 import labs_support as labs
+import plans_support as plans
 import pytest
+import stores_support as stores
 import yaml
 from ml_collections import ConfigDict
 
 from jestlab import api
+from jestlab.platform import reports
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.planning.plan import plan
+from jestlab.platform.spec.load import load
+from jestlab.platform.store.store import Store
 
-REPORTS = [{"table": {"baseline": "uniform"}}, "curves"]
+STUDY = {
+    "seeds": 2,
+    "reports": [{"table": {"baseline": "uniform"}}],
+    "score": ["toy/score"],
+    "question": "Is <b>joint</b> better?",
+    "claims": [{"statement": "Joint is better", "of": "joint", "better_than": "uniform"}],
+}
 
 
 @pytest.fixture
 def spec(tmp_path, root):
     """A study of three toy runs with two seeds, in a file."""
-    return labs.write_study(
-        tmp_path, seeds=2, reports=REPORTS, score=["toy/score"], question="Is <b>joint</b> better?",
-        claims=[{"statement": "Joint is better", "of": "joint", "better_than": "uniform"}],
-    )  # fmt: skip
+    return labs.write_study(tmp_path, **STUDY)
 
 
 @pytest.fixture
@@ -38,19 +50,16 @@ def study(spec, root):
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """A lab in which the study has been launched, for all tests that only read."""
-    with pytest.MonkeyPatch.context() as patch:
-        root = tmp_path_factory.mktemp("api") / "lab"
-        for name, value in labs.variables(root).items():
-            patch.setenv(name, value)
-        spec = labs.write_study(
-            root.parent, seeds=2, reports=REPORTS, score=["toy/score"],
-            claims=[{"statement": "Joint is better", "of": "joint", "better_than": "uniform"}],
-        )  # fmt: skip
-        study = api.load(spec, root=root)
-        assert study.launch(progress=False).ok
-        yield study
-        labs.wait_until_ended(root)
+    """A study whose runs have completed, for all tests that only read."""
+    root = tmp_path_factory.mktemp("api") / "lab"
+    spec = labs.write_study(root.parent, **STUDY)
+    with closing(Store.open(stores.empty_lab(root).store_url)) as store:
+        planned = plan(load(str(spec)))
+        store.record(planned)
+        for i, run in enumerate(planned.runs):
+            scores = {"toy/score": 0.5 + i / 20, "toy/other": 0.25}
+            stores.attempt(store, run, scores=scores, loss=(3.0, 2.0, 1.0))
+    return api.load(spec, root=root)
 
 
 # ---- load
@@ -130,20 +139,20 @@ def test_the_cost_of_a_plan_is_of_what_is_to_do(root):
 # ---- launch
 
 
-def test_a_launch_runs_what_is_not_done_and_says_how_it_ended(study, root, capsys):
+def test_a_launch_runs_what_is_not_done_and_returns_how_it_ended(spec, root, capsys, monkeypatch):
+    plans.blank_page(monkeypatch)
+    study = api.load(spec, overrides={"seeds": 1}, root=root)
     outcome = study.launch()
     assert outcome.ok and outcome.check() is outcome
-    assert outcome.states == {
-        f"{run}/{seed}": "COMPLETED" for run in ("reference", "joint", "uniform") for seed in (0, 1)
-    }
+    assert outcome.states == {f"{run}/0": "COMPLETED" for run in ("reference", "joint", "uniform")}
     assert outcome.page in outcome.files and outcome.page.is_file()
     shown = capsys.readouterr().out
-    assert "6 to run" in shown and "[6/6] COMPLETED" in shown
-    assert str(outcome).splitlines()[0] == "toy: 6 COMPLETED"
+    assert "3 to run" in shown and "[3/3] COMPLETED" in shown
+    assert str(outcome).splitlines()[0] == "toy: 3 COMPLETED"
     again = study.launch(progress=False)
     assert capsys.readouterr().out == ""
-    assert again.ok and again.notes == ("nothing to run: all 6 runs are COMPLETED",)
-    assert len(labs.starts(root, "joint")) == 2
+    assert again.ok and again.notes == ("nothing to run: all 3 runs are COMPLETED",)
+    assert len(labs.starts(root, "joint")) == 1
 
 
 def test_failed_runs_raise_only_if_asked_and_say_why(tmp_path, root):
@@ -173,82 +182,80 @@ def test_a_wrong_option_is_refused_before_anything_is_written(study, root, optio
     assert not root.exists()
 
 
-def test_a_launch_works_below_a_running_loop_and_in_a_thread(spec, root):
+def test_a_launch_works_below_a_running_loop_and_in_a_thread(tmp_path, root):
     """As in the kernel of a notebook, whose cells run inside an event loop; as from `asyncio.to_thread`."""
 
+    def launch(name):
+        spec = labs.write_study(tmp_path, name=name, runs={name: {"steps": len(name)}})
+        return api.load(spec, root=root).launch(progress=False, reports=False)
+
     async def cell():
-        return api.load(spec, overrides={"seeds": 1}, root=root).launch(progress=False)
+        return launch("cell")
 
     assert asyncio.run(cell()).ok
-    found = []
-    thread = threading.Thread(
-        target=lambda: found.append(api.load(spec, root=root).launch(progress=False, reports=False))
-    )
-    thread.start()
-    thread.join()
-    assert found[0].ok and len(found[0].states) == 6
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(launch, "thread").result().ok
+
+
+@pytest.fixture
+def handlers():
+    """Python's own handler of SIGINT, also if it was ignored, and a script's of SIGTERM."""
+
+    def of_the_script(*_):
+        """Stays after a launch."""
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    before_term = signal.signal(signal.SIGTERM, of_the_script)
+    yield {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: of_the_script}
+    signal.signal(signal.SIGINT, before)
+    signal.signal(signal.SIGTERM, before_term)
 
 
 @pytest.mark.parametrize("below_a_loop", [False, True])
-def test_ctrl_c_stops_the_runs_at_a_checkpoint(tmp_path, root, below_a_loop):
+def test_ctrl_c_stops_the_runs_at_a_checkpoint(tmp_path, root, handlers, below_a_loop):
     hurry = tmp_path / "hurry"
     spec = labs.write_study(
         tmp_path,
-        base={"steps": 200, "pause": 0.05, "save_every": 1000, "hurry": str(hurry)},
+        base={"steps": 6_000, "pause": 0.05, "save_every": 10_000, "hurry": str(hurry)},
         runs={"only": {}},
     )
     study = api.load(spec, root=root)
 
-    def of_the_script(*_):
-        """What a script does at SIGTERM stays after a launch."""
-
-    before = signal.signal(signal.SIGTERM, of_the_script)
+    def has_trained():
+        with closing(sqlite3.connect(root / "results.db")) as connection:
+            return connection.execute("SELECT step FROM run WHERE step > 0").fetchone()
 
     def interrupt():
-        labs.wait_until(lambda: labs.starts(root, "only"))
-        time.sleep(0.5)
+        labs.wait_until(lambda: labs.starts(root, "only") and has_trained())
         os.kill(os.getpid(), signal.SIGINT)
 
     async def cell():
         study.launch(progress=False)
 
-    try:
-        with labs.meanwhile(interrupt), pytest.raises(KeyboardInterrupt, match="the next one resumes"):
-            if below_a_loop:
-                # asyncio's own handler would cancel `cell`, which a kernel's does not.
-                loop = asyncio.new_event_loop()
-                try:
-                    loop.run_until_complete(cell())
-                finally:
-                    loop.close()
-            else:
-                study.launch(progress=False)
-        assert signal.getsignal(signal.SIGTERM) is of_the_script
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    with labs.meanwhile(interrupt), pytest.raises(KeyboardInterrupt, match="the next one resumes"):
+        if below_a_loop:
+            # asyncio's own handler would cancel `cell`, which a kernel's does not.
+            with closing(asyncio.new_event_loop()) as loop:
+                loop.run_until_complete(cell())
+        else:
+            study.launch(progress=False)
+    assert {number: signal.getsignal(number) for number in handlers} == handlers
     assert set(study.plan().frame()["state"]) == {"CANCELLED"}
     hurry.touch()
-    assert study.launch(progress=False).ok
+    assert study.launch(progress=False, reports=False).ok
     (_, first), (_, second) = labs.starts(root, "only")
     assert first == 0 and second > 0
 
 
-def test_a_script_needs_no_main_guard(tmp_path, root):
-    """Reports of several studies are written by several processes, which do not execute the script again."""
-    for name in ("one", "two"):
-        spec = labs.write_study(tmp_path, name=name, reports=["table"], score=["toy/score"])
-        spec.rename(tmp_path / f"{name}.yaml")
-    script = tmp_path / "script.py"
-    script.write_text(
-        "from jestlab import api\n"
-        f"both = api.load({{'name': 'both', 'studies': ['one.yaml', 'two.yaml']}}, root={str(root)!r})\n"
-        "print(both.launch().check())\n"
-    )
-    done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("to run\n") == 1
-    assert (root / "reports" / "two" / "table.md").is_file()
+def test_processes_that_write_reports_do_not_execute_the_script_again(monkeypatch, tmp_path):
+    """A script needs no `if __name__ == "__main__"`."""
+    script = ModuleType("__main__")
+    script.__file__ = str(tmp_path / "script.py")
+    monkeypatch.setitem(sys.modules, "__main__", script)
+    executing = {"init_main_from_name", "init_main_from_path"}
+    assert executing & spawn.get_preparation_data("as usual").keys()
+    with reports._without_main():
+        assert not executing & spawn.get_preparation_data("without the script").keys()
 
 
 # ---- results
@@ -261,6 +268,7 @@ def test_a_table_is_the_verbs_and_shows_itself(finished):
     assert table.html() in table._repr_html_()
     assert r"\begin{tabular}" in table.latex()
     assert "joint" in set(table.frame["row"])
+    assert list(finished.results().claims().frame["statement"]) == ["Joint is better"]
 
 
 def test_a_table_has_the_columns_and_the_words_of_a_paper(finished):
@@ -276,12 +284,7 @@ def test_a_table_has_the_columns_and_the_words_of_a_paper(finished):
         finished.results().table(columns="scoer")
 
 
-def test_claims_have_verdicts(finished):
-    claims = finished.results().claims()
-    assert list(claims.frame["statement"]) == ["Joint is better"]
-
-
-def test_a_figure_can_be_restyled_and_shows_itself(finished):
+def test_a_figure_shows_itself_and_can_be_restyled(finished):
     figure = finished.results().figure("curves", baseline="uniform")
     figure.axes[0].set_ylabel("changed")
     png, size = figure._repr_png_()
@@ -289,12 +292,8 @@ def test_a_figure_can_be_restyled_and_shows_itself(finished):
     assert size["width"] == round(96 * figure.get_size_inches()[0])
     untouched, _ = finished.results().figure("curves", baseline="uniform")._repr_png_()
     assert untouched != png
-
-
-def test_a_figure_has_the_size_and_the_words_of_a_paper(finished):
-    figure = finished.results().figure(
-        "curves", metric="loss", over="steps", width="3.25in", title="", caption="", smooth=3, font_size=7
-    )
+    options = {"metric": "loss", "over": "steps", "title": "", "caption": "", "smooth": 3, "font_size": 7}
+    figure = finished.results().figure("curves", width="3.25in", **options)
     assert figure.get_size_inches()[0] == pytest.approx(3.25)
     assert [text.get_text() for text in figure.texts if text.get_text()] == []
 
@@ -320,6 +319,7 @@ def test_a_frame_has_the_rows_that_satisfy_a_condition(finished):
 
 
 def test_a_page_is_a_path_that_a_notebook_links_to(finished, monkeypatch):
+    plans.blank_page(monkeypatch)
     page = finished.results().report()
     assert page.is_file() and page.name == "report.html"
     monkeypatch.chdir(page.parents[2].parent)
@@ -357,11 +357,6 @@ def test_what_cannot_be_shown_is_one_line(finished, ask, said):
     assert "\n" not in str(refused.value)
 
 
-def test_results_of_what_was_never_launched_say_so(study):
-    with pytest.raises(api.Error, match=r"no store at .*: launch a study first"):
-        study.results().table()
-
-
 # ---- labs
 
 
@@ -384,7 +379,9 @@ def test_a_lab_answers_sql_and_conditions_and_cannot_be_written(finished):
         lab.query("DELETE FROM run")
 
 
-def test_a_lab_or_experiment_that_is_not_there_is_told(finished, tmp_path):
+def test_errors_name_a_lab_or_an_experiment_that_does_not_exist(finished, study, tmp_path):
+    with pytest.raises(api.Error, match=r"no store at .*: launch a study first"):
+        study.results().table()
     with pytest.raises(api.Error, match="no store at"):
         api.open_lab(tmp_path / "nowhere")
     assert not (tmp_path / "nowhere").exists()
@@ -393,8 +390,6 @@ def test_a_lab_or_experiment_that_is_not_there_is_told(finished, tmp_path):
 
 
 def test_the_password_of_a_store_is_not_shown(monkeypatch):
-    from jestlab.platform.lab.lab import Lab
-
     lab = api.Lab(Lab(Path("lab"), "postgresql://me:open-sesame@db.example/results"))
     assert "open-sesame" not in repr(lab)
     assert "db.example" in repr(lab)

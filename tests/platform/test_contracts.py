@@ -1,4 +1,4 @@
-"""The contract tests that ship: jestlab's own rules, criteria, losses and towers pass; bad code does not."""
+"""The contract tests that users get: jestlab's own code passes, and wrong code does not."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import functools
 import subprocess
 import sys
 from types import SimpleNamespace
-from typing import Any
 
 import flax.linen as nn
 import jax
@@ -16,72 +15,32 @@ import pytest
 from tests.models.support import own_code
 
 from jestlab import testing
-from jestlab.analysis import costs
-from jestlab.analysis.figures import learning_curves, pareto
-from jestlab.analysis.tables import finals, summary
 from jestlab.models import losses
 from jestlab.models.selection import scores
 from jestlab.models.selection.select import by_gibbs, in_chunks
-from jestlab.models.two_towers import TextTransformer, VisionTransformer
 
 
 def in_all_chunks(key, batch, *, batch_size, gain, noise=True):
     return in_chunks(key, batch, batch_size=batch_size, chunks=batch_size, gain=gain)
 
 
-@pytest.mark.parametrize("name", scores.CRITERIA)
-def test_the_papers_criteria_pass(name):
-    testing.check_criterion(scores.CRITERIA[name].function)
+def test_jestlabs_criteria_and_losses_pass():
+    for criterion in scores.CRITERIA.values():
+        testing.check_criterion(criterion.function)
+    for loss in (losses.sigmoid_loss, losses.softmax_loss):
+        testing.check_loss(loss)
 
 
 @pytest.mark.parametrize(
     "rule",
-    [functools.partial(in_chunks, chunks=1), in_all_chunks, functools.partial(by_gibbs, sweeps=1)],
-    ids=["independent", "joint", "gibbs"],
+    [
+        pytest.param(in_all_chunks, id="joint"),
+        pytest.param(functools.partial(in_chunks, chunks=1), id="independent", marks=pytest.mark.full),
+        pytest.param(functools.partial(by_gibbs, sweeps=1), id="gibbs", marks=pytest.mark.full),
+    ],
 )
 def test_jestlabs_rules_pass(rule):
     testing.check_rule(rule)
-
-
-@pytest.mark.parametrize("loss", [losses.sigmoid_loss, losses.softmax_loss])
-def test_jestlabs_losses_pass(loss):
-    testing.check_loss(loss)
-
-
-def test_jestlabs_towers_pass():
-    class Vision(nn.Module):
-        config: Any
-
-        @nn.compact
-        def __call__(self, images):
-            return VisionTransformer(self.config)(images)[1]
-
-        @staticmethod
-        def flops(config):
-            return costs.vision_forward(
-                image_size=config.image_size,
-                patch_size=config.patch_size,
-                width=config.width,
-                depth=config.depth,
-                mlp_dim=4 * config.width,
-                pooling=config.pooling,
-                embedding_dim=None,
-            )
-
-    class Text(nn.Module):
-        config: Any
-
-        @nn.compact
-        def __call__(self, tokens):
-            return TextTransformer(self.config, self.config.width)(tokens)
-
-        @staticmethod
-        def flops(config):
-            sizes = {"width": config.width, "depth": config.depth, "mlp_dim": 4 * config.width}
-            return costs.text_forward(length=config.length, embedding_dim=config.width, **sizes)
-
-    testing.check_tower(Vision)
-    testing.check_tower(Text, "text")
 
 
 def test_code_as_a_user_writes_it_passes(tmp_path):
@@ -193,29 +152,11 @@ def per_label(results):
     return results.final.groupby("label")[["shapes/accuracy", "wiki/perplexity"]].mean()
 
 
-@pytest.mark.parametrize(
-    "figure",
-    [
-        scatter,
-        lambda results: learning_curves(results.frames, results.baseline),
-        lambda results: pareto(results.frames, results.baseline),
-    ],
-)
-def test_figures_pass(figure):
-    testing.check_figure(figure)
-
-
-@pytest.mark.parametrize(
-    "table",
-    [
-        per_label,
-        lambda results: summary(finals(results.frames, results.baseline)),
-        lambda results: results.claims,
-        lambda results: results.config("width").to_frame(),
-    ],
-)
-def test_tables_pass(table):
-    testing.check_table(table)
+def test_figures_and_tables_pass():
+    testing.check_figure(scatter)
+    testing.check_table(per_label)
+    testing.check_table(lambda results: results.claims)
+    testing.check_table(lambda results: results.config("width").to_frame())
 
 
 @pytest.mark.parametrize(

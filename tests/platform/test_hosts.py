@@ -1,10 +1,11 @@
 """One run on two processes, as on two hosts: they compute together, the first one alone writes."""
 
 import os
-import socket
 import sqlite3
 
 import plans_support as plans
+import pytest
+from ports_support import free_port
 from tests.models.conftest import TINY
 from workers_support import Worker
 
@@ -31,6 +32,7 @@ def host(lab, run, number, port):
     )
 
 
+@pytest.mark.full
 def test_two_hosts_make_one_attempt(root):
     lab = Lab.find(root)
     config = TrainConfig.model_validate(TINY).model_dump(mode="json")
@@ -38,9 +40,7 @@ def test_two_hosts_make_one_attempt(root):
     store = Store.open(lab.store_url)
     store.record(plans.plan(run))
     plans.claimed(store, run)
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
+    port = free_port()
     hosts = [host(lab, run, number, port) for number in (0, 1)]
     for process in hosts:
         said = process.communicate(timeout=400)[1]

@@ -19,7 +19,6 @@ import plans_support as plans
 import pytest
 from executor_harnesses import IMAGE, job
 from tests.cluster.image import Built, NoImage, image
-from tiny_support import BENCHMARK, TOWERS
 
 from jestlab.platform.dependencies import LAUNCHING
 from jestlab.platform.lab.lab import Lab
@@ -41,31 +40,12 @@ CACHING = {
 HOME = "/home/jestlab"
 STUDY: dict[str, Any] = {
     "name": "contained",
-    "base": {
-        "model": TOWERS,
-        "data": {
-            "train": {"examples": 512, "image_size": 16, "shard_size": 256},
-            "benchmark": BENCHMARK,
-        },
-        "schedule": {"batch_size": 16, "examples_seen": 64},
-        "evaluation": {"points": 1, "shots": 2, "shot_seeds": 1},
-    },
+    "base": plans.TINY,
     "runs": {
         "reference": {"initialization": 1},
         "cache": {"program": "embed", "reference": "reference", "runtime": {"batch_size": 16}},
         "joint": {"selection": {"rule": "joint", "reference": "cache", "chunks": 4}},
-        "diagnosis": {
-            "program": "diagnose",
-            "learner": "joint",
-            "reference": "reference",
-            "batch_size": 16,
-            "filtering_ratios": [0.8],
-            "chunks": [4],
-            "joint_chunks": 4,
-            "sweeps": 1,
-            "draws": 2,
-            "matrix_size": 8,
-        },
+        "diagnosis": plans.TINY_DIAGNOSIS | {"learner": "joint", "reference": "reference"},
         "said": {"program": "command", "command": ["python", "-c", "print('said')"]},
     },
     "reports": ["table"],

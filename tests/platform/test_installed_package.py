@@ -1,19 +1,16 @@
-"""The page on extending jestlab works as it says: its code as a package, installed in a fresh environment.
+"""The page on extending jestlab works as it says: its code as an installed package.
 
-The environment is new, and gets the package by pip from a wheel that hatchling has built, without a network.
-What that depends on it sees through a .pth file, which adds the site-packages of this environment. pip runs
-from the wheel that Python's `ensurepip` holds: to install pip itself takes longer than all else.
+hatchling builds a wheel of it without a network, and the wheel is unpacked into a folder of PYTHONPATH.
 """
 
 from __future__ import annotations
 
-import ensurepip
 import json
 import os
 import re
-import site
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,44 +27,28 @@ def files() -> Iterator[tuple[str, str]]:
         yield name, text
 
 
-def run(*command: str | Path, cwd: Path, **environment: str) -> str:
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("JESTLAB_", "PYTHON", "PIP_"))}
-    done = subprocess.run(
-        [*map(str, command)],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        env=inherited | {"JAX_PLATFORMS": "cpu", "JESTLAB_POLL_SECONDS": "0.2"} | environment,
-    )
+def run(folder: Path, *arguments: str | Path, cwd: Path | None = None) -> str:
+    """Run Python with the package; what it prints."""
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("JESTLAB_", "PYTHON"))}
+    own = {"PYTHONPATH": str(folder / "installed"), "JAX_PLATFORMS": "cpu", "JESTLAB_POLL_SECONDS": "0.2"}
+    command = [sys.executable, *map(str, arguments)]
+    done = subprocess.run(command, cwd=cwd or folder, capture_output=True, text=True, env=inherited | own)
     assert done.returncode == 0, f"{command}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
     return done.stdout
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the page's files are, and a fresh environment with their package."""
+    """Where the page's files are, in `source`, and their package, in `installed`."""
     place = tmp_path_factory.mktemp("example")
-    source = place / "source"
     for name, text in files():
         if name != "config.yaml":
-            (source / name).parent.mkdir(parents=True, exist_ok=True)
-            (source / name).write_text(text)
-    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", place / "dist", cwd=source)
+            (place / "source" / name).parent.mkdir(parents=True, exist_ok=True)
+            (place / "source" / name).write_text(text)
+    run(place, "-m", "hatchling", "build", "-t", "wheel", "-d", place / "dist", cwd=place / "source")
     [wheel] = (place / "dist").glob("*.whl")
-    run(sys.executable, "-m", "venv", "--without-pip", place / "venv", cwd=place)
-    python = place / "venv" / "bin" / "python"
-    [own] = map(
-        Path,
-        json.loads(
-            run(python, "-c", "import json, site; print(json.dumps(site.getsitepackages()))", cwd=place)
-        ),
-    )
-    assert own.is_relative_to(place)
-    lines = (f"import site; site.addsitedir({there!r})" for there in site.getsitepackages())
-    (own / "those_of_the_tests.pth").write_text("\n".join(lines))
-    [pip] = (Path(ensurepip.__file__).parent / "_bundled").glob("pip-*.whl")
-    run(python, pip / "pip", "install", "--no-index", "--no-deps", "--quiet", wheel, cwd=place)
-    assert (own / "jestlab_example" / "rules.py").exists()
+    zipfile.ZipFile(wheel).extractall(place / "installed")
+    assert (place / "installed" / "jestlab_example" / "rules.py").exists()
     return place
 
 
@@ -79,6 +60,7 @@ def test_the_page_shows_one_of_each_kind():
     assert groups == KINDS == {Path(name).stem for name in shown if name.startswith("jestlab_example/")}
 
 
+@pytest.mark.full
 def test_a_study_by_the_entry_points_names_ends_in_its_table_and_its_figure(folder):
     """Nothing of the package lies in the working directory: it is found as an installed one."""
     spec = dict(files())["example.yaml"]
@@ -92,30 +74,29 @@ def test_a_study_by_the_entry_points_names_ends_in_its_table_and_its_figure(fold
     at = folder / "elsewhere"
     at.mkdir()
     (at / "example.yaml").write_text(spec)
-    verb = (folder / "venv" / "bin" / "python", "-c", "from jestlab.platform.cli import main; main()")
-    run(*verb, "launch", "example.yaml", cwd=at)
+
+    def jestlab(*words: str) -> str:
+        return run(folder, "-c", "from jestlab.platform.cli import main; main()", *words, cwd=at)
+
+    jestlab("launch", "example.yaml")
     reports = at / "lab" / "reports" / "example"
-    assert {"extremes.tex", "extremes.csv", "scatter.pdf", "scatter.png", "report.html"} <= {
-        p.name for p in reports.iterdir()
-    }
-    assert [line.split(",")[0] for line in (reports / "extremes.csv").read_text().splitlines()] == [
-        "label",
-        "reference",
-        "joint",
-    ]
+    names = {path.name for path in reports.iterdir()}
+    assert {"extremes.tex", "extremes.csv", "scatter.pdf", "scatter.png", "report.html"} <= names
+    labels = [line.partition(",")[0] for line in (reports / "extremes.csv").read_text().splitlines()]
+    assert labels == ["label", "reference", "joint"]
     asked = (
         "SELECT DISTINCT executor, name FROM v_attempts JOIN v_evaluations USING (fingerprint) "
         "WHERE name LIKE 'colours/%'"
     )
-    found = json.loads(run(*verb, "query", asked, "--json", cwd=at))
+    found = json.loads(jestlab("query", asked, "--json"))
     assert found == [{"executor": "behind", "name": "colours/accuracy"}]
-    table = run(*verb, "table", "extremes", "example", "--option", "of=colours/accuracy", cwd=at)
+    table = jestlab("table", "extremes", "example", "--option", "of=colours/accuracy")
     assert "best" in table and "| joint" in table
-    plots = run(*verb, "plot", "example", "--kind", "scatter", "--output", "plots", cwd=at).split()
+    plots = jestlab("plot", "example", "--kind", "scatter", "--output", "plots").split()
     assert [Path(path).name for path in plots] == [f"scatter.{end}" for end in ("png", "svg", "pdf", "txt")]
 
 
+@pytest.mark.full
 def test_its_contract_tests_pass(folder):
-    python = folder / "venv" / "bin" / "python"
-    out = run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", folder / "source" / "tests", cwd=folder)
+    out = run(folder, "-m", "pytest", "-q", "-p", "no:cacheprovider", folder / "source" / "tests")
     assert "3 passed" in out

@@ -1,49 +1,56 @@
-"""Reports of a study, from a store to files."""
+"""Reports of a study: files from a store, rebuilt when inputs change, and removed when they are stale."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
 import plans_support as plans
 import pytest
+import stores_support as stores
 
+from jestlab.analysis.files import write_whole
 from jestlab.platform import reports
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.plan import Plan
+from jestlab.platform.planning.plan import plan as planned
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.store.store import Store
 
-STUDY = Study.parse(
-    {
-        "name": "toy",
-        "runs": {"uniform": {}, "joint": {}},
-        "metrics": {"*": {"goal": "max", "unit": "percent"}},
-        "reports": [
-            {"kind": "table", "baseline": "uniform"},
-            "curves",
-            "pareto",
-            {"speedup": {"baseline": "uniform"}},
-            {"against": {"x": "steps", "by": ["rule"]}},
-            {"kind": "table", "baseline": "joint"},
-            {"table": {"name": "comparison", "baseline": "uniform"}},
-            {"table": {"name": "speedups"}},
-            {"table": {"runs": ["joint"], "baseline": "joint"}},
-        ],
-    }
-)
+WRITTEN: dict[str, Any] = {
+    "name": "toy",
+    "runs": {"uniform": {}, "joint": {}},
+    "metrics": {"*": {"goal": "max", "unit": "percent"}},
+    "reports": [
+        {"kind": "table", "baseline": "uniform"},
+        "curves",
+        {"kind": "table", "baseline": "joint"},
+        {"table": {"name": "comparison", "baseline": "uniform"}},
+        {"table": {"runs": ["joint"], "baseline": "joint"}},
+    ],
+}
+RUNS = (plans.run("uniform", config={"steps": 2}), plans.run("joint", config={"steps": 3}))
+TABLE_FILES = (".md", ".tex", ".csv", ".html", ".json")
+
+
+def study(**parts: Any) -> Study:
+    return Study.parse(WRITTEN | parts)
 
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Lab:
-    lab = Lab.find(tmp_path / "lab")
-    runs = (plans.run("uniform", config={"steps": 2}), plans.run("joint", config={"steps": 3}))
-    store = Store.open(lab.store_url)
-    store.record(Plan(STUDY, runs))
+    lab = stores.empty_lab(tmp_path / "lab")
+    Store.open(lab.store_url).record(Plan(study(), RUNS))
     return lab
 
 
-def complete(lab: Lab) -> None:
-    store = Store.open(lab.store_url)
+@pytest.fixture
+def blank_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    plans.blank_page(monkeypatch)
+
+
+def complete(store: Store) -> None:
     for i, run in enumerate(store.runs("toy")):
         attempt = plans.begun(store, run)
         for step in (1, 2):
@@ -51,76 +58,126 @@ def complete(lab: Lab) -> None:
         attempt.complete()
 
 
-def test_every_report_in_every_format_as_soon_as_it_can_be_made(lab):
-    """What cannot be made yet is said, and does not stop the rest."""
+def test_every_report_is_written_in_every_format_as_soon_as_it_can_be_made(lab):
+    """A note names each one that cannot be made yet, and the others are written."""
     notes: list[str] = []
-    assert reports.write(lab, STUDY, notes.append)[0] == lab.reports / "toy" / "report.html"
-    assert [note.partition(":")[0] for note in notes] == [
-        "no table yet",
-        "no curves yet",
-        "no pareto yet",
-        "no speedup yet",
-        "no against yet",
-        "no table-2 yet",
-        "no comparison yet",
-        "no speedups yet",
-        "no table-3 yet",
-    ]
-    complete(lab)
-    notes.clear()
-    written = reports.write(lab, STUDY, notes.append)
-    assert notes == []
     folder = lab.reports / "toy"
-    assert {path.name for path in written if path.parent == folder} == {
-        "report.html",
-        *(f"table{suffix}" for suffix in (".md", ".tex", ".csv", ".html", ".json")),
-        *(
-            f"{name}{suffix}"
-            for name in ("table-2", "table-3", "comparison", "speedups")
-            for suffix in (".md", ".tex", ".csv", ".html", ".json")
-        ),
-        *(
-            f"{name}{suffix}"
-            for name in ("curves", "pareto", "speedup", "against")
-            for suffix in (".png", ".svg", ".pdf")
-        ),
-    }
-    # Nothing half-written beside them.
+    assert reports.write(lab, study(), notes.append)[0] == folder / "report.html"
+    expected = ["table", "curves", "table-2", "comparison", "table-3"]
+    assert [note.partition(":")[0] for note in notes] == [f"no {name} yet" for name in expected]
+    complete(Store.open(lab.store_url))
+    notes.clear()
+    written = reports.write(lab, study(), notes.append)
+    assert notes == []
+    names = {f"{name}{suffix}" for name in expected if name != "curves" for suffix in TABLE_FILES}
+    names |= {"report.html", "curves.png", "curves.svg", "curves.pdf"}
+    assert {path.name for path in written if path.parent == folder} == names
     assert sorted(written) == sorted(path for path in folder.rglob("*") if path.is_file())
     assert "| joint" in (folder / "table.md").read_text()
     assert "| uniform" in (folder / "table.md").read_text()
     assert "| uniform" not in (folder / "table-3.md").read_text()
-    assert (
-        "joint scores 60.0%, 20.0 points above uniform, by one seed" in (folder / "report.html").read_text()
-    )
+    page = (folder / "report.html").read_text()
+    assert "joint scores 60.0%, 20.0 points above uniform, by one seed" in page
 
 
 @pytest.mark.parametrize("published", [True, False])
-def test_the_papers_results_are_there_where_a_table_shows_them(lab, published):
-    complete(lab)
-    shown = {"name": "comparison", "published": published}
-    study = Study.parse(STUDY.to_dict() | {"reports": [{"table": shown}]})
+def test_the_papers_results_are_there_where_a_table_shows_them(lab, blank_page, published):
     store = Store.open(lab.store_url)
-    for _ in range(2):  # nor is it done twice
-        reports.bring_up_to_date(lab, store, study, pytest.fail)
+    complete(store)
+    shown = study(reports=[{"table": {"name": "comparison", "published": published}}])
+    for _ in range(2):  # they are inserted once
+        reports.bring_up_to_date(lab, store, shown, pytest.fail)
         text = (lab.reports / "toy" / "comparison.md").read_text()
         assert ("SigLIP" in text) == published
         assert "| joint" in text
 
 
-def test_claims_are_a_table_of_it_asked_for_or_not(lab):
-    complete(lab)
+def test_claims_are_a_table_whether_or_not_the_study_asks_for_it(lab, blank_page):
     claims = [{"statement": "More steps help", "of": "joint", "above": "uniform"}]
-    study = Study.parse(STUDY.to_dict() | {"reports": [], "claims": claims})
+    claiming = study(reports=[], claims=claims)
     store = Store.open(lab.store_url)
-    store.record(
-        Plan(study, (plans.run("uniform", config={"steps": 2}), plans.run("joint", config={"steps": 3})))
-    )
-    written = reports.write(lab, study)
-    folder = lab.reports / "toy"
-    assert {path.name for path in written if path.parent == folder} == {
-        "report.html", *(f"claims{suffix}" for suffix in (".md", ".tex", ".csv", ".html", ".json"))
-    }  # fmt: skip
-    assert "| More steps help |" in (folder / "claims.md").read_text()
-    asked = Study.parse(study.to_dict() | {"reports": [{"table": {"name": "claims"}}]})
+    store.record(Plan(claiming, RUNS))
+    complete(store)
+    written = reports.write(lab, claiming)
+    assert {path.name for path in written} == {"report.html", *(f"claims{end}" for end in TABLE_FILES)}
+    assert "| More steps help |" in (lab.reports / "toy" / "claims.md").read_text()
+    asked = study(claims=claims, reports=[{"table": {"name": "claims"}}])
     assert sorted(reports.write(lab, asked)) == sorted(written)
+
+
+def test_new_labels_are_shown_without_running_anything(lab, blank_page):
+    def labeled(**label: str) -> Study:
+        runs = {"uniform": {}, "joint": {"optimizer.beta2": 0.9, **label}}
+        return study(runs=runs, reports=[{"table": {"baseline": "uniform"}}])
+
+    store = Store.open(lab.store_url)
+    first, again = (planned(labeled(**label), where="nowhere") for label in ({}, {"label": "JEST (ours)"}))
+    assert first.fingerprints == again.fingerprints
+    store.record(first)
+    complete(store)
+    reports.bring_up_to_date(lab, store, first.study, print)
+    table = lab.reports / "toy" / "table.md"
+    assert "| joint" in table.read_text()
+    store.record(again)
+    assert {run.state for run in store.runs("toy")} == {"COMPLETED"}
+    reports.bring_up_to_date(lab, store, again.study, print)
+    assert "| JEST (ours)" in table.read_text()
+    assert "| joint" not in table.read_text()
+
+
+# ---- stale files
+
+
+@pytest.fixture
+def write(lab, blank_page, monkeypatch):
+    """Brings reports of these kinds up to date, and returns the names of all files except hidden ones."""
+
+    def write_all(lab: Lab, study: Study) -> reports.Written:
+        folder = lab.reports / study.name
+        files = [f"{report.kind}{suffix}" for report in study.reports for suffix in (".md", ".png")]
+        return reports.Written([write_whole(folder / name, name) for name in files])
+
+    monkeypatch.setattr(reports, "write_all", write_all)
+
+    def written(*kinds: str) -> set[str]:
+        store = Store.open(lab.store_url)
+        reports.bring_up_to_date(lab, store, study(reports=kinds), print)
+        files = (lab.reports / "toy").glob("[!.]*")
+        return {path.name for path in files}
+
+    return written
+
+
+def test_files_that_a_spec_no_longer_asks_for_are_removed(lab, write):
+    assert write("table", "curves") == {"table.md", "table.png", "curves.md", "curves.png"}
+    assert write("table") == {"table.md", "table.png"}
+    assert write() == set()
+    assert not (lab.reports / "toy").exists()
+
+
+def test_files_that_jestlab_did_not_write_stay(lab, write):
+    write("table", "curves", "pareto")
+    folder = lab.reports / "toy"
+    (folder / "notes.txt").write_text("mine")
+    later = (folder / reports.BUILD_FILE).stat().st_mtime_ns + 1_000_000_000
+    (folder / "curves.png").write_bytes(b"drawn again by hand")
+    os.utime(folder / "curves.png", ns=(later, later))
+    (folder / "pareto.png").unlink()
+    (folder / "pareto.png").symlink_to(folder / "notes.txt")
+    assert write("table") == {"table.md", "table.png", "notes.txt", "curves.png", "pareto.png"}
+    assert (folder / "notes.txt").read_text() == "mine"
+
+
+def test_a_list_of_files_outside_the_folder_removes_nothing(lab, write):
+    write("table")
+    precious = lab.reports / "precious.txt"
+    precious.write_text("mine")
+    reports.Build("", ("../precious.txt", str(precious))).write(lab.reports / "toy")
+    write("curves")
+    assert precious.exists()
+
+
+def test_a_page_written_meanwhile_keeps_the_list_of_files(lab, write):
+    write("table", "curves")
+    reports.write_page(lab, "toy", lab.reports / "toy")
+    assert "curves.png" not in write("table")

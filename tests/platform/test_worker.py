@@ -1,22 +1,26 @@
-"""One worker, without a launcher."""
+"""One worker, without a launcher: what it does, how it ends, and where its time goes."""
 
 from __future__ import annotations
 
 import json
 import signal
 import sqlite3
+import sys
 from pathlib import Path
 
 import labs_support as labs
 import plans_support as plans
+import psutil
 import pytest
 from workers_support import Worker
 
+from jestlab.analysis.costs.goodput import CAUSES, AttemptTime, divide, of_run
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import processes
 from jestlab.platform.planning.plan import PlannedRun
 from jestlab.platform.store import leases
 from jestlab.platform.store.records import RunState
+from jestlab.platform.store.spending import attempt_times, spending
 from jestlab.platform.store.spool import Batch, Spool
 from jestlab.platform.store.store import Store
 
@@ -52,6 +56,12 @@ def finished(lab: Lab, run: PlannedRun, attempt: int | None = None) -> tuple[int
     return process.returncode, said
 
 
+def lease_of(store: Store, run: PlannedRun) -> int:
+    lease = leases.standings(store, [run.fingerprint])[run.fingerprint].lease
+    assert lease is not None
+    return lease.id
+
+
 def test_a_run_is_done_once(lab):
     run = toy(steps=6)
     store = recorded(lab, run)
@@ -76,6 +86,16 @@ def test_an_unknown_run_is_one_line(lab):
     assert len(said.splitlines()) == 1
 
 
+def test_the_first_evaluation_has_to_have_the_names_that_the_study_needs(lab):
+    run = toy(steps=1)
+    store = Store.open(lab.store_url)
+    store.record(plans.plan(run, score=["toy/scroe"], metrics={"toy/scroe": {"goal": "max"}}))
+    assert finished(lab, run)[0] == processes.EXIT_REFUSED
+    [row] = store.runs("toy")
+    assert row.state == RunState.FAILED
+    assert "the first evaluation reports toy/score, toy/other, which toy does not declare" in str(row.reason)
+
+
 def test_a_need_that_has_not_completed_fails_the_run(lab):
     reference = toy("reference", steps=1)
     joint = toy("joint", needs={"reference": reference.fingerprint}, steps=1)
@@ -83,82 +103,87 @@ def test_a_need_that_has_not_completed_fails_the_run(lab):
     assert finished(lab, joint)[0] == processes.EXIT_REFUSED
     reason = store.reasons([joint.fingerprint])[joint.fingerprint]
     assert reason == f"UserError: needs run {reference.fingerprint[:8]} (reference), which is PENDING"
-    assert finished(lab, reference)[0] == processes.EXIT_COMPLETED
-    assert finished(lab, joint)[0] == processes.EXIT_COMPLETED
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_it_at_a_checkpoint(lab, number):
-    run = toy(steps=500, pause=0.01)
+    run = toy(steps=60_000, pause=0.01)
     store = recorded(lab, run)
     process = worker(lab, run)
     labs.wait_until(lambda: labs.starts(lab.root, "run"))
     process.send_signal(number)
-    assert process.wait(30) == processes.EXIT_STOPPED
+    assert process.wait(60) == processes.EXIT_STOPPED
     [row] = store.runs("toy")
     assert row.state == RunState.PREEMPTED
     assert row.reason == f"stopped by {number.name}"
     assert json.loads((lab.root / run.directory / "state.json").read_text())[0] == row.step
 
 
-def test_it_stops_when_the_store_says_so(lab, monkeypatch):
-    run = toy(steps=5_000, pause=0.01)
+def test_it_stops_when_the_store_says_so(lab):
+    run = toy(steps=60_000, pause=0.01)
     store = recorded(lab, run)
     process = worker(lab, run)
     labs.wait_until(lambda: labs.starts(lab.root, "run"))
     leases.request_stop(store, [run.fingerprint], "cancelled by me")
-    assert process.wait(30) == processes.EXIT_STOPPED
+    assert process.wait(60) == processes.EXIT_STOPPED
     [row] = store.runs("toy")
     assert (row.state, row.reason) == (RunState.CANCELLED, "cancelled by me")
 
 
-def test_an_attempt_is_taken_up_by_one_worker(lab):
-    run = toy(steps=50, pause=0.02)
+def test_an_attempt_is_taken_up_by_one_worker(lab, tmp_path):
+    gate = tmp_path / "gate"
+    run = toy(steps=5, gate=str(gate))
     store = recorded(lab, run)
     first = worker(lab, run)
     labs.wait_until(lambda: labs.starts(lab.root, "run"))
     code, said = finished(lab, run, attempt=1)
     assert (code, len(said.splitlines())) == (processes.EXIT_BUSY, 1)
-    assert first.wait(30) == processes.EXIT_COMPLETED
+    gate.touch()
+    assert first.wait(60) == processes.EXIT_COMPLETED
     assert len(labs.starts(lab.root, "run")) == 1
     assert store.runs("toy")[0].attempts == 1
 
 
-def test_an_attempt_that_was_given_up_is_not_taken_up(lab):
-    run = toy(steps=1)
-    store = recorded(lab, run)
-    plans.claimed(store, run)
-    lease = leases.standings(store, [run.fingerprint])[run.fingerprint].lease
-    assert lease is not None
-    assert leases.end(store, run.fingerprint, lease.id, RunState.PREEMPTED, "gone", None)
-    assert finished(lab, run, attempt=1)[0] == processes.EXIT_BUSY
-    assert labs.starts(lab.root, "run") == []
-    assert store.states([run.fingerprint]) == {run.fingerprint: RunState.PREEMPTED}
+def freeze(process: Worker, database: sqlite3.Connection) -> None:
+    """Stop a worker between two writes: it would keep others from the database otherwise."""
+
+    def frozen() -> bool:
+        process.send_signal(signal.SIGSTOP)
+        labs.wait_until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED)
+        try:
+            database.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            process.send_signal(signal.SIGCONT)
+            return False
+        database.rollback()
+        return True
+
+    labs.wait_until(frozen)
 
 
-def test_a_worker_frozen_until_another_has_its_run_writes_no_more(lab):
-    run = toy(steps=200, pause=0.01)
+def test_a_worker_frozen_until_another_has_its_run_writes_no_more(lab, tmp_path):
+    hurry = tmp_path / "hurry"
+    run = toy(steps=1_000, pause=0.01, hurry=str(hurry))
     store = recorded(lab, run)
     frozen = worker(lab, run)
     labs.wait_until(lambda: (lab.root / run.directory / "state.json").exists())
-    frozen.send_signal(signal.SIGSTOP)
-    database = sqlite3.connect(lab.root / "results.db")
+    database = sqlite3.connect(lab.root / "results.db", isolation_level=None)
+    freeze(frozen, database)
     [written] = database.execute("SELECT MAX(step) FROM metric").fetchone()
     database.executescript(
         "CREATE TABLE again (step); CREATE TRIGGER told AFTER UPDATE ON metric"
         " BEGIN INSERT INTO again VALUES (new.step); END"
     )
-    lease = leases.standings(store, [run.fingerprint])[run.fingerprint].lease
-    assert lease is not None
-    leases.end(store, run.fingerprint, lease.id, RunState.PREEMPTED, "silent", None)
+    leases.end(store, run.fingerprint, lease_of(store, run), RunState.PREEMPTED, "silent", None)
     second = worker(lab, run)
     labs.wait_until(lambda: len(labs.starts(lab.root, "run")) == 2)
     frozen.send_signal(signal.SIGCONT)
-    assert frozen.wait(30) == processes.EXIT_BUSY
-    assert second.wait(30) == processes.EXIT_COMPLETED
+    assert frozen.wait(60) == processes.EXIT_BUSY
+    hurry.touch()
+    assert second.wait(60) == processes.EXIT_COMPLETED
     by_both = database.execute("SELECT step FROM again WHERE step > ?", (written,)).fetchall()
     assert by_both == []
-    assert database.execute("SELECT COUNT(*) FROM metric").fetchone() >= (200,)
+    assert database.execute("SELECT COUNT(*) FROM metric").fetchone() >= (1_000,)
     states = database.execute("SELECT number, state, reason FROM attempt").fetchall()
     assert states == [(1, "PREEMPTED", "silent"), (2, "COMPLETED", None)]
 
@@ -168,14 +193,13 @@ def test_an_end_that_could_not_be_told_is_told_by_the_next_attempt(lab):
     run = toy(steps=5)
     store = recorded(lab, run)
     plans.claimed(store, run)
-    lease = leases.standings(store, [run.fingerprint])[run.fingerprint].lease
-    assert lease is not None
+    lease = lease_of(store, run)
     directory = lab.root / run.directory
     directory.mkdir(parents=True)
-    spool = Spool(directory, lease.id)
+    spool = Spool(directory, lease)
     spool.append(Batch(points=[(5, "loss", 0.5)], progress=(5, 5)))
     spool.append(Batch(end=("COMPLETED", None, 0)))
-    leases.end(store, run.fingerprint, lease.id, RunState.PREEMPTED, "its process vanished", None)
+    leases.end(store, run.fingerprint, lease, RunState.PREEMPTED, "its process vanished", None)
     assert finished(lab, run)[0] == processes.EXIT_COMPLETED
     assert labs.starts(lab.root, "run") == []
     assert store.runs("toy")[0].state == RunState.COMPLETED
@@ -195,3 +219,108 @@ def test_exits_in_words():
     assert processes.describe_exit(3) == "exit code 3"
     assert processes.describe_exit(-signal.SIGSEGV) == "killed by SIGSEGV"
     assert processes.describe_exit(-200) == "killed by signal 200"
+
+
+# ---- goodput
+
+
+SCRIPT = """
+import time
+from jestlab.platform import client
+run = client.run()
+with run.phase("startup"):
+    time.sleep(0.05)
+run.progress(0, 2)
+with run.phase("compilation"):
+    time.sleep(0.05)
+time.sleep(0.05)
+run.log(1, loss=1.0)
+with run.phase("evaluation"):
+    time.sleep(0.05)
+run.log(2, loss=0.5)
+with run.phase("checkpoint"):
+    time.sleep(0.05)
+"""
+
+
+def ended_by_launcher(store: Store, run: PlannedRun) -> None:
+    """End the attempt of a dead worker, as a launcher does."""
+    assert leases.end(store, run.fingerprint, lease_of(store, run), RunState.PREEMPTED, "killed", -9)
+
+
+def check_sum(attempts: list[AttemptTime], store: Store) -> None:
+    """The parts add up to the hours that the run cost."""
+    found = of_run(attempts)
+    assert set(found.parts) == set(CAUSES) and min(found.parts.values()) >= 0
+    [cost] = spending(store, "toy").values()
+    assert cost.actual_hours is not None
+    assert found.held / 3.6e9 == pytest.approx(cost.actual_hours, abs=1e-9)
+
+
+def test_a_killed_run_loses_the_steps_since_its_checkpoint(lab, tmp_path):
+    """Killed in step 24, it resumes at step 20."""
+    pause, gate = 0.02, tmp_path / "gate"
+    run = toy(steps=24, save_every=20, pause=pause, gate=str(gate))
+    store = recorded(lab, run)
+    process = worker(lab, run)
+    labs.wait_until(lambda: any(one.reached_step == 23 for one in attempt_times(store, "toy")))
+    process.kill()
+    assert process.wait(60) == -signal.SIGKILL
+    gate.touch()
+    ended_by_launcher(store, run)
+    assert worker(lab, run).wait(60) == processes.EXIT_COMPLETED
+    first, second = attempts = attempt_times(store, "toy")
+    assert (first.state, first.resumed_step, first.saved_step) == ("PREEMPTED", 0, 20)
+    assert (second.resumed_step, second.reached_step, second.saved_step) == (20, 24, 24)
+    parts = divide(first, second.resumed_step)
+    assert first.saved_seconds is not None and first.saved_seconds >= 20 * pause
+    assert parts["training"] == round(first.saved_seconds * 1e6)  # what remained of it
+    assert parts["preempted"] >= 3 * pause * 1e6
+    found = of_run(attempts)
+    assert found.parts["preempted"] == parts["preempted"]
+    assert found.ratio is not None and 0 < found.ratio < 1
+    check_sum(attempts, store)
+
+
+def test_heartbeats_report_the_phases_of_a_running_attempt(lab):
+    run = toy(steps=60_000, pause=0.01)
+    store = recorded(lab, run)
+    process = worker(lab, run)
+    labs.wait_until(lambda: any(one.training_seconds for one in attempt_times(store, "toy")))
+    process.kill()  # it is RUNNING until a launcher notices, and what is read now doesn't change
+    process.wait(60)
+    [attempt] = attempt_times(store, "toy")
+    assert attempt.state == "RUNNING" and attempt.winddown_seconds is None
+    found = of_run([attempt])
+    assert found.ratio is not None and found.ratio > 0
+    check_sum([attempt], store)
+
+
+def test_a_command_reports_its_own_phases(lab):
+    words = [sys.executable, "-c", SCRIPT]
+    run = plans.run("run", "command", {"seed": 3, "command": words}, seed=3)
+    store = recorded(lab, run)
+    assert worker(lab, run).wait(60) == processes.EXIT_COMPLETED
+    [attempt] = attempts = attempt_times(store, "toy")
+    for name, least in {"startup": 0, "compilation": 0.04, "evaluation": 0.04, "checkpoint": 0.04}.items():
+        assert getattr(attempt, f"{name}_seconds") >= least, name
+    assert attempt.training_seconds is not None
+    assert (attempt.resumed_step, attempt.reached_step, attempt.saved_step) == (0, 2, 2)
+    check_sum(attempts, store)
+
+
+def test_an_attempt_whose_end_was_spooled_has_its_parts(lab):
+    """The next attempt writes what the one before could not."""
+    run = toy(steps=3)
+    store = recorded(lab, run)
+    assert plans.claimed(store, run) == 1
+    attempt_id = lease_of(store, run)
+    ended_by_launcher(store, run)
+    [old] = attempt_times(store, "toy")
+    assert old.training_seconds is None
+    spent: dict[str, float | int | None] = {"training_seconds": 2.5, "resumed_step": 0, "reached_step": 2}
+    Spool(lab.make_folder(run.directory), attempt_id).append(Batch(progress=(2, 3), spent=spent))
+    assert worker(lab, run).wait(60) == processes.EXIT_COMPLETED
+    first, second = attempt_times(store, "toy")
+    assert (first.training_seconds, first.reached_step) == (2.5, 2)
+    assert second.training_seconds is not None and second.reached_step == 3

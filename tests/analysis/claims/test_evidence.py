@@ -1,4 +1,4 @@
-"""What differences say about claims: by one look at Student's t, and by the sign test after every seed."""
+"""Evidence of differences: by one look with Student's t, and by the sign test after every seed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ JUDGES: tuple[Any, ...] = (one_look, looked)
 
 
 @given(values, st.sampled_from(SIDES), within, errors)
-def test_turned_over_everything_is_turned_over(differences, side, near, error):
+def test_negated_differences_reverse_the_evidence(differences, side, near, error):
     for judge in JUDGES:
         one = judge(differences, side, near, error)
         other = judge([-value for value in differences], FLIPPED[side], near, error)
@@ -41,30 +41,25 @@ def test_turned_over_everything_is_turned_over(differences, side, near, error):
         assert (one.low, one.high) == pytest.approx((-other.high, -other.low), nan_ok=True)
 
 
-@given(values, st.sampled_from(SIDES), within, errors)
-def test_a_claim_is_decided_once_the_chance_of_an_error_is_small_enough(differences, side, near, error):
-    found = any_look(differences, side, near, error, 24)
+@given(values, st.sampled_from(SIDES), within, errors, values)
+def test_decides_once_the_chance_is_small_and_keeps_the_decision(differences, side, near, error, later):
+    found = looked(differences, side, near, error)
     assert (found.verdict != "undecided") == (found.chance <= error)
     assert (found.forecast is None) == (found.verdict != "undecided")
-
-
-@given(values, st.sampled_from(SIDES), within, errors, values)
-def test_a_decision_stays_whatever_comes_later(differences, side, near, error, later):
-    found = any_look(differences, side, near, error, 24)
     if found.verdict != "undecided":
-        assert any_look(differences + later, side, near, error, 24) == found
+        assert looked(differences + later, side, near, error) == found
 
 
 @given(values, st.sampled_from(SIDES), within)
 def test_a_stricter_error_decides_nothing_else_and_nothing_sooner(differences, side, near):
-    loose, strict = (any_look(differences, side, near, error, 24) for error in (0.05, 0.05 / 55))
+    loose, strict = (looked(differences, side, near, error) for error in (0.05, 0.05 / 55))
     if strict.verdict != "undecided":
         assert strict.verdict == loose.verdict
         assert strict.seeds >= loose.seeds
 
 
 @given(st.lists(numbers, min_size=2, max_size=8).filter(lambda v: len(set(v)) > 1))
-def test_one_look_is_scipy_s_t_test(differences):
+def test_one_look_equals_scipy_s_t_test(differences):
     found = one_look(differences, "above", 0.0, 0.05)
     theirs = ttest_1samp(differences, 0.0)
     assert found.chance == pytest.approx(min(1.0, theirs.pvalue), rel=1e-6, abs=1e-12)
@@ -72,7 +67,7 @@ def test_one_look_is_scipy_s_t_test(differences):
     assert (found.low, found.high) == pytest.approx((bounds.low, bounds.high), rel=1e-6, abs=1e-9)
 
 
-def test_a_claim_of_55_needs_eleven_seeds_that_agree():
+def test_one_of_55_claims_needs_eleven_seeds_that_agree():
     agreeing = [1.0] * 10
     assert any_look(agreeing, "above", 0.0, 0.05 / 55, 24).verdict == "undecided"
     found = any_look([*agreeing, 2.0], "above", 0.0, 0.05 / 55, 24)
@@ -82,19 +77,19 @@ def test_a_claim_of_55_needs_eleven_seeds_that_agree():
     assert (behind.verdict, behind.agree) == ("does not hold", 0)
 
 
-def test_what_is_equal_agrees_with_neither_side():
-    found = any_look([0.0] * 24, "above", 0.0, 0.05, 24)
+def test_a_difference_of_zero_agrees_with_neither_side():
+    found = looked([0.0] * 24, "above", 0.0, 0.05)
     assert (found.verdict, found.agree, found.chance) == ("undecided", 0, 1.0)
 
 
-def test_what_is_near_is_shown_by_seeds_that_lie_near():
-    found = any_look([0.1, -0.2, 0.0, 0.2, -0.1], "near", 0.2, 0.05, 24)
+def test_near_is_shown_by_seeds_that_are_near():
+    found = looked([0.1, -0.2, 0.0, 0.2, -0.1], "near", 0.2, 0.05)
     assert (found.verdict, found.seeds, found.agree) == ("holds", 5, 5)
-    far = any_look([0.3] * 6, "near", 0.2, 0.05, 24)
+    far = looked([0.3] * 6, "near", 0.2, 0.05)
     assert (far.verdict, far.seeds) == ("does not hold", 6)  # either side could have been far
 
 
-def test_without_seeds_nothing_is_known():
+def test_without_seeds_a_claim_is_undecided():
     for judge in JUDGES:
         found = judge([], "above", 0.0, 0.05)
         assert (found.verdict, found.seeds, found.chance, found.agree) == ("undecided", 0, 1.0, 0)
@@ -107,7 +102,7 @@ def test_without_seeds_nothing_is_known():
 
 
 @given(numbers, numbers, within)
-def test_outer_bounds_are_asked_only_where_a_difference_is_not_near(one, other, near):
+def test_outer_bounds_count_only_where_a_difference_is_not_near(one, other, near):
     low, high = sorted((one, other))
     inner = decide("near", low, high, near)
     wide = decide("near", low, high, near, (-math.inf, math.inf))

@@ -19,29 +19,12 @@ from jestlab.analysis.written import WrittenError
         ({"error": None}, Family()),
     ],
 )
-def test_a_family_as_it_is_written(written, family):
+def test_parses_a_family_and_writes_it_back(written, family):
     assert Family.parse(written) == family
     assert Family.parse(family.written()) == family
 
 
-@pytest.mark.parametrize(
-    ("written", "message"),
-    [
-        (0.05, r"family: must be \{error: 0.05\} or none, not 0.05"),
-        ("holm", "family: must be"),
-        ({"error": 0.5}, r"family.error: must be between 0 and 0.5, not 0.5"),
-        ({"error": True}, "family.error: must be between"),
-        ({"error": float("nan")}, "family.error: must be between"),
-        ({"adjust": "holm"}, "family.adjust: must be bonferroni or none, not 'holm'"),
-        ({"erorr": 0.05}, "family.erorr: unknown key.*error"),
-    ],
-)
-def test_an_invalid_family_names_the_place(written, message):
-    with pytest.raises(WrittenError, match=message):
-        Family.parse(written)
-
-
-def test_claims_share_the_error_unless_each_is_by_itself():
+def test_claims_share_the_error_unless_they_are_not_adjusted():
     assert Family().share(55) == 0.05 / 55
     assert Family().share(0) == 0.05
     assert Family(0.1, "none").share(55) == 0.1
@@ -52,29 +35,34 @@ def test_claims_share_the_error_unless_each_is_by_itself():
     [
         {"until": "decided"},
         {"until": "decided", "at_least": 5, "at_most": 40},
-        {"until": "decided", "budget": {"hours": 1.5}},
+        {"until": "decided", "at_least": 1, "at_most": 100, "budget": {"hours": 1.5}},
     ],
 )
-def test_seeds_until_decided_as_they_are_written(written):
+def test_parses_seeds_until_decided_and_writes_them_back(written):
     assert Until.parse(written).written() == written
 
 
 @pytest.mark.parametrize(
-    ("written", "message"),
+    ("parse", "written", "message"),
     [
-        ({}, "seeds.until: must be decided, not null"),
-        ({"until": "bored"}, "seeds.until: must be decided, not 'bored'"),
-        ({"until": "decided", "atleast": 3}, "seeds.atleast: unknown key.*at_least"),
-        (
-            {"until": "decided", "at_least": 0},
-            "seeds.at_least: must be a number of seeds from 1 to 100",
-        ),
-        ({"until": "decided", "at_most": 101}, "seeds.at_most: must be a number"),
-        ({"until": "decided", "at_least": 30}, "seeds.at_least: is above at_most, which is 24"),
-        ({"until": "decided", "budget": 1}, r"seeds.budget: must be \{hours: 1\}, not 1"),
-        ({"until": "decided", "budget": {"hours": 0}}, "seeds.budget.hours: must be a number above 0, not 0"),
+        (Family.parse, 0.05, r"family: must be \{error: 0.05\} or none, not 0.05"),
+        (Family.parse, "holm", "family: must be"),
+        (Family.parse, {"error": 0.5}, r"family.error: must be between 0 and 0.5, not 0.5"),
+        (Family.parse, {"error": True}, "family.error: must be between"),
+        (Family.parse, {"error": float("nan")}, "family.error: must be between"),
+        (Family.parse, {"adjust": "holm"}, "family.adjust: must be bonferroni or none, not 'holm'"),
+        (Family.parse, {"erorr": 0.05}, "family.erorr: unknown key.*error"),
+        (Until.parse, {}, "seeds.until: must be decided, not null"),
+        (Until.parse, {"until": "bored"}, "seeds.until: must be decided, not 'bored'"),
+        (Until.parse, {"until": "decided", "atleast": 3}, "seeds.atleast: unknown key.*at_least"),
+        (Until.parse, {"until": "decided", "at_least": 0}, "seeds.at_least: must be .* from 1 to 100"),
+        (Until.parse, {"until": "decided", "at_most": 101}, "seeds.at_most: must be a number"),
+        (Until.parse, {"until": "decided", "at_least": True}, "seeds.at_least: must be a number"),
+        (Until.parse, {"until": "decided", "at_least": 30}, "seeds.at_least: is above at_most, which is 24"),
+        (Until.parse, {"until": "decided", "budget": 1}, r"seeds.budget: must be \{hours: 1\}, not 1"),
+        (Until.parse, {"until": "decided", "budget": {"hours": 0}}, "budget.hours: must be .* above 0"),
     ],
 )
-def test_invalid_numbers_of_seeds_name_the_place(written, message):
+def test_rejects_invalid_values_and_names_the_place(parse, written, message):
     with pytest.raises(WrittenError, match=message):
-        Until.parse(written)
+        parse(written)

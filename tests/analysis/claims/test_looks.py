@@ -1,4 +1,4 @@
-"""The sequential sign test: against all paths, scipy's tests by one look, and simulated studies."""
+"""The sequential sign test: against all paths, SciPy's tests for one look, and simulated studies."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest, quantile_test
+from tests.simulation import DRAWS, simulated, until_decided
 
-from jestlab.analysis.claims.looks import Forecast, chance, forecast, interval, most_against
+from jestlab.analysis.claims.looks import Forecast, chance, expected, forecast, interval, most_against
 
 LEVELS = (0.05, 0.025, 0.05 / 8, 0.05 / 55)
 LAST = 40
@@ -19,7 +20,7 @@ signs = st.lists(st.booleans(), min_size=1, max_size=40)
 
 
 def running(disagree) -> list[int]:
-    """How many disagree after each seed."""
+    """Number of seeds that disagree, after each seed."""
     return list(itertools.accumulate(int(each) for each in disagree))
 
 
@@ -34,26 +35,17 @@ def running(disagree) -> list[int]:
         (0.05 / 55, 100, {0: 12, 1: 16, 2: 20, 3: 24}),
     ],
 )
-def test_how_many_seeds_decide_with_so_many_against(level, last, first):
-    """The fewer looks a study may take, the fewer it needs."""
+def test_number_of_seeds_that_decide_by_the_number_against(level, last, first):
+    """A study with fewer looks needs fewer seeds."""
     allowed = most_against(level, last)
     assert {k: allowed.index(k) for k in first} == first
     assert len(allowed) == last + 1
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_no_look_decides_by_more_than_the_sign_test_would(level):
-    """Each look by itself is a sign test at a stricter level than the whole."""
-    for n, k in enumerate(most_against(level, 100)):
-        if k >= 0:
-            assert binomtest(k, n, alternative="less").pvalue < level
-            assert k < n / 2
-
-
-@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("last", [24, 100])
-def test_the_error_of_all_looks_together_is_at_most_the_level(level, last):
-    """Counted by an own walk over all paths, from the allowed numbers alone."""
+def test_the_error_of_all_looks_is_at_most_the_level(level, last):
+    """By a walk over all paths, from the allowed numbers alone; and each look is a stricter sign test."""
     allowed = most_against(level, last)
     alive, wrong = {0: 1.0}, 0.0
     for n in range(1, last + 1):
@@ -63,27 +55,30 @@ def test_the_error_of_all_looks_together_is_at_most_the_level(level, last):
                 after[k + step] = after.get(k + step, 0.0) + probability / 2
         wrong += sum(probability for k, probability in after.items() if k <= allowed[n])
         alive = {k: probability for k, probability in after.items() if k > allowed[n]}
+        if allowed[n] >= 0:
+            assert binomtest(allowed[n], n, alternative="less").pvalue < level
+            assert allowed[n] < n / 2
     assert 0.6 * level < wrong <= level
 
 
-def test_the_chance_is_that_of_paths_that_show_as_much():
-    """Of all 2^14 paths, those whose evidence is ever as strong as that of 10 seeds with one against."""
+def test_the_chance_is_the_share_of_paths_with_evidence_as_strong():
+    """Of all 2^10 paths: those whose evidence is ever as strong as that of 10 seeds with one against."""
     shown = chance(running([True] + [False] * 9), 100)
     short = [chance(running(path), 100) for path in itertools.product((False, True), repeat=10)]
     share = sum(each <= shown * (1 + 1e-9) for each in short) / len(short)
-    assert share < shown < 0.05 < 2 * shown  # what is missing comes after 10 seeds
+    assert share < shown < 0.05 < 2 * shown  # the rest comes after 10 seeds
     assert shown == pytest.approx(0.0308, abs=5e-5)
 
 
 @given(signs, st.sampled_from(LEVELS))
-def test_a_test_has_decided_once_the_chance_is_at_most_the_level(disagree, level):
+def test_decides_once_the_chance_is_at_most_the_level(disagree, level):
     against, allowed = running(disagree), most_against(level, LAST)
     decided = any(k <= allowed[n] for n, k in enumerate(against, start=1))
     assert decided == (chance(against, LAST) <= level)
 
 
 @given(signs)
-def test_evidence_stays_and_grows_with_each_seed_that_agrees(disagree):
+def test_evidence_never_shrinks_and_grows_with_agreeing_seeds(disagree):
     chances = [chance(running(disagree[:n]), LAST) for n in range(len(disagree) + 1)]
     assert chances == sorted(chances, reverse=True)
     assert all(0 < each <= 1 for each in chances)
@@ -93,7 +88,7 @@ def test_evidence_stays_and_grows_with_each_seed_that_agrees(disagree):
 
 
 @given(st.lists(st.floats(-10, 10, allow_nan=False), min_size=1, max_size=25), st.sampled_from(LEVELS))
-def test_a_bound_excludes_what_the_test_rejects(values, level):
+def test_bounds_exclude_the_medians_that_the_test_rejects(values, level):
     low, high = interval(values, level, LAST)
     for threshold in {*values, 0.0}:
         above = chance(running(value <= threshold for value in values), LAST) <= level
@@ -102,8 +97,8 @@ def test_a_bound_excludes_what_the_test_rejects(values, level):
         assert below == (threshold > high)
 
 
-def test_by_one_look_bounds_are_scipy_s():
-    """At the look at which bounds first exist they are order statistics, as scipy's interval of a median."""
+def test_bounds_of_one_look_equal_scipy_s():
+    """At the first look with bounds these are order statistics, like SciPy's interval of a median."""
     values = [3.0, 1.0, 5.0, 2.0, 4.0]
     theirs = quantile_test(values, p=0.5).confidence_interval(0.9)
     assert interval(values, 0.05, LAST) == (theirs.low, theirs.high) == (1.0, 5.0)
@@ -116,29 +111,21 @@ def test_a_level_is_a_probability():
             most_against(level, LAST)
 
 
-DRAWS = {
-    "normal": lambda generator, size: generator.normal(size=size),
-    "heavy": lambda generator, size: generator.standard_t(2, size=size),
-    "skewed": lambda generator, size: math.log(2) - generator.exponential(size=size),
-}
-"""Differences of median 0."""
-
-
+@pytest.mark.full
 @pytest.mark.parametrize("name", DRAWS)
 @pytest.mark.parametrize("level", [0.05, 0.05 / 8])
-def test_bounds_hold_the_median_at_every_look(name, level):
-    """Of 2,000 studies of 24 seeds, looked at after each, so many are ever wrong as are allowed, or fewer."""
+def test_bounds_contain_the_median_at_every_look(name, level):
+    """Of 2,000 studies of 24 seeds, with a look after each, at most the allowed share is ever wrong."""
     values = DRAWS[name](np.random.default_rng(0), (2000, 24))
     lows = np.array([interval(list(each), level, 24)[0] for each in values])
-    wrong = (lows > 0).mean()
-    assert wrong <= level + 3 * math.sqrt(level / len(values))
+    assert (lows > 0).mean() <= level + 3 * math.sqrt(level / len(values))
 
 
 class TestForecast:
-    """What is predicted, against drawn shares and walks."""
+    """Forecasts, against simulated shares and walks."""
 
     @pytest.mark.parametrize(("seeds", "against"), [(3, 0), (5, 1), (8, 1)])
-    def test_is_what_simulated_walks_do(self, seeds, against):
+    def test_equals_simulated_walks(self, seeds, against):
         level, at_most, count = 0.05 / 8, 27, 20_000
         allowed = most_against(level, at_most)
         generator = np.random.default_rng(1)
@@ -157,16 +144,24 @@ class TestForecast:
         assert found.low == np.quantile(ends[decided], 0.1, method="inverted_cdf")
         assert found.high == np.quantile(ends[decided], 0.9, method="inverted_cdf")
 
-    def test_knows_when_nothing_can_be_decided_any_more(self):
+    def test_without_any_possible_decision(self):
         assert forecast(8, 4, 0.05 / 55, 24) == Forecast(0.0, 24.0, 24, 24, 24)
         assert forecast(24, 4, 0.05 / 55, 24).decided == 0.0
 
-    def test_of_one_side_leaves_out_what_the_other_would_win(self):
+    def test_one_side_ignores_decisions_for_the_other(self):
         both, one = (forecast(4, 1, 0.05, 24, one_side=only) for only in (False, True))
         assert one.decided < both.decided
-        assert forecast(5, 5, 0.05, 24, one_side=True).decided < 0.05  # that far back it hardly comes
+        assert forecast(5, 5, 0.05, 24, one_side=True).decided < 0.05  # it hardly recovers from so far behind
         assert forecast(5, 0, 0.05 / 8, 24, one_side=True).earliest == 8
         assert forecast(5, 5, 0.05 / 8, 24, one_side=True).earliest == 24
 
     def test_is_the_same_for_either_side(self):
         assert forecast(7, 2, 0.05, 24) == pytest.approx(forecast(7, 5, 0.05, 24))
+
+    def test_expects_decisions_for_known_effects(self):
+        assert 1.2 * 0.05 < expected(0.0, 0.05, 24).decided <= 2 * 0.05  # wrong on either side
+        found = expected(1.5, 0.05, 24)
+        simulation = simulated(DRAWS["normal"], until_decided, studies=4_000, claims=1, effect=1.5)
+        assert found.decided == pytest.approx(simulation.decided, abs=0.01)
+        assert found.expected == pytest.approx(simulation.seeds, abs=0.15)
+        assert found.earliest == 5

@@ -29,7 +29,7 @@ def content(spec=None, runs=None):
 
 
 def changed(path, value):
-    """The spec with another value at a place."""
+    """Return the spec with another value at a path."""
     spec = copy.deepcopy(SPEC)
     place = spec
     for key in path[:-1]:
@@ -38,49 +38,47 @@ def changed(path, value):
     return spec
 
 
-def test_what_is_as_it_was_registered_is_not_exploratory():
+def test_an_unchanged_study_is_not_exploratory():
     found = compare(content(), content())
     assert found == Changes()
     assert found.of("study", "A", ["joint", "uniform"]) == ""
     assert list(found.lines()) == []
+    assert compare(content(), content() | {"code": "other"}).code
 
 
 @pytest.mark.parametrize(
-    ("spec", "of_a", "of_b"),
+    ("path", "value", "of_a", "of_b"),
     [
-        (changed(("seeds", "at_most"), 40), "seeds: ", "seeds: "),
-        (changed(("family",), {"error": 0.1}), 'family: nothing → {"error": 0.1}', "family: "),
-        (changed(("score",), []), 'score: ["toy/score"] → nothing', "score: "),
-        (changed(("claims", 1, "within"), 0.1), "", "within 0.05 → 0.1"),
-        (changed(("claims", 0, "of"), "other"), 'of "joint" → "other"', ""),
-        (changed(("claims", 0, "statement"), "C"), "", ""),
-        (changed(("claims", 0, "source"), "Fig. 4"), "", ""),  # it decides nothing
-        (changed(("claims", 0, "unless"), "it rains"), "", ""),
-        (changed(("question",), "Why?"), "", ""),
-        (changed(("metrics", "toy/score", "name"), "Score"), "", ""),
-        (changed(("metrics", "toy/score", "goal"), "min"), "metrics: ", "metrics: "),
+        (("seeds", "at_most"), 40, "seeds: ", "seeds: "),
+        (("family",), {"error": 0.1}, 'family: nothing → {"error": 0.1}', "family: "),
+        (("score",), [], 'score: ["toy/score"] → nothing', "score: "),
+        (("claims", 1, "within"), 0.1, "", "within 0.05 → 0.1"),
+        (("claims", 0, "of"), "other", 'of "joint" → "other"', ""),
+        (("claims", 0, "statement"), "C", "", ""),
+        (("claims", 0, "source"), "Fig. 4", "", ""),  # it decides nothing
+        (("claims", 0, "unless"), "it rains", "", ""),
+        (("question",), "Why?", "", ""),
+        (("metrics", "toy/score", "name"), "Score", "", ""),
+        (("metrics", "toy/score", "goal"), "min", "metrics: ", "metrics: "),
     ],
 )
-def test_what_has_changed_is_said_of_the_claims_that_it_decides(spec, of_a, of_b):
-    found = compare(content(), content(spec))
-    for statement, told in (("A", of_a), ("B", of_b)):
-        said = found.of("study", statement, ["joint"])
-        assert said.startswith(told) if told else said == ""
+def test_reports_a_change_for_the_claims_that_it_affects(path, value, of_a, of_b):
+    found = compare(content(), content(changed(path, value)))
+    for statement, expected in (("A", of_a), ("B", of_b)):
+        change = found.of("study", statement, ["joint"])
+        assert change.startswith(expected) if expected else change == ""
 
 
-def test_a_claim_that_was_not_registered_is_exploratory():
+def test_an_unregistered_claim_is_exploratory():
     found = compare(content(), content(changed(("claims", 0, "statement"), "C")))
     assert found.of("study", "C", []) == "not registered"
     assert list(found.lines()) == ["study: C: not registered"]
 
 
-def test_a_run_with_another_config_makes_its_claims_exploratory():
+def test_a_changed_config_makes_the_claims_of_its_run_exploratory():
     found = compare(content(), content(runs=RUNS | {("study", "other"): "d" * 64}))
     assert found.of("study", "A", ["joint", "uniform"]) == ""
     assert found.of("study", "B", ["joint", "other"]) == "other config: other"
-
-
-def test_a_run_that_was_not_registered_changes_nothing_by_itself():
     assert compare(content(), content(runs=RUNS | {("study", "new"): "d" * 64})) == Changes()
 
 
@@ -94,11 +92,7 @@ def test_a_union_registers_its_parts():
     assert found.of("two", "A", ["joint"]) == 'of "other" → "joint"; other config: joint'
 
 
-def test_code_that_judges_is_told_apart():
-    assert compare(content(), content() | {"code": "other"}).code
-
-
 @given(st.permutations(list(SPEC.items())))
-def test_the_digest_is_of_the_content_alone(items):
+def test_the_digest_depends_on_the_content_alone(items):
     assert digest_of(content(dict(items))) == digest_of(json.loads(json.dumps(content())))
     assert digest_of(content(changed(("seeds", "at_most"), 40))) != digest_of(content())

@@ -1,4 +1,4 @@
-"""Rounds of a study that goes on until its claims are decided: which seeds are next, and what they take."""
+"""Rounds of a study that runs until its claims are decided: the next seeds, and their cost."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from jestlab.analysis.claims import Claim
 from jestlab.analysis.claims.evidence import any_look
 from jestlab.analysis.claims.families import Family
 from jestlab.analysis.claims.hours import Hours
+from jestlab.analysis.claims.pilot import Turn
 from jestlab.analysis.claims.rounds import ahead, next_round
 from jestlab.analysis.claims.stopping import Until
 from jestlab.analysis.claims.verdicts import Judged, Judging
@@ -21,7 +22,7 @@ from jestlab.analysis.metrics import Metric
 
 
 def judged(differences, *, of="a", above="b", claims=1, until=None, spent=False, near=None):
-    """A claim with its verdict by so many differences; that they are above 0, or near it."""
+    """Return a claim with its verdict: that the differences are above 0, or near it."""
     until = until or Until()
     judging = Judging(Family(), claims, until)
     found = any_look(
@@ -34,12 +35,14 @@ def judged(differences, *, of="a", above="b", claims=1, until=None, spent=False,
     )  # fmt: skip
 
 
-def test_a_study_begins_with_at_least_so_many_seeds():
+def labels(round_):
+    """Return the labels of the chosen claims and of those left out."""
+    return [[each.claim.statement[0] for each in claims] for claims in (round_.claims, round_.left_out)]
+
+
+def test_a_round_goes_halfway_to_the_earliest_decision():
+    """Of 55 claims, which 11 seeds decide at the earliest; a study begins with `at_least` seeds."""
     assert next_round([judged([])]).seeds == {("study", "a"): range(3), ("study", "b"): range(3)}
-
-
-def test_a_round_goes_half_of_the_way_to_the_earliest_decision():
-    """Of 55 claims, which 11 seeds decide at the earliest."""
     rounds, n = [], 3
     while (each := judged([1.0] * n, claims=55)).verdict != "holds":
         n = len(next_round([each]).seeds["study", "a"])
@@ -53,7 +56,7 @@ def test_a_round_goes_half_of_the_way_to_the_earliest_decision():
     st.sampled_from([None, 1.0]),
 )
 def test_no_claim_is_decided_before_the_end_of_its_round(differences, claims, near):
-    """Whatever its seeds are; so no run is wasted on a claim that was decided within its round."""
+    """So no run is wasted on a claim that was decided within its round."""
     each = judged(differences, claims=claims, near=near)
     round_ = next_round([each])
     if not each.is_open:
@@ -66,40 +69,38 @@ def test_no_claim_is_decided_before_the_end_of_its_round(differences, claims, ne
         assert judged(further, claims=claims, near=near).verdict == "undecided"
 
 
-def test_claims_that_are_decided_or_hopeless_take_no_more_seeds():
+def test_decided_and_hopeless_claims_take_no_more_seeds():
     decided, hopeless = judged([1.0] * 5), judged([1.0, -1.0] * 6, of="c")
     assert (decided.verdict, hopeless.is_futile) == ("holds", True)
     assert next_round([decided, hopeless]).is_last
     open_ = judged([1.0] * 4, of="d")
-    assert next_round([decided, hopeless, open_]).seeds == {
-        ("study", "d"): range(5),
-        ("study", "b"): range(5),
-    }
+    found = next_round([decided, hopeless, open_])
+    assert found.seeds == {("study", "d"): range(5), ("study", "b"): range(5)}
 
 
-def test_a_run_that_several_claims_need_goes_as_far_as_the_farthest():
+def test_a_run_of_several_claims_has_the_most_seeds_that_any_needs():
     found = next_round([judged([1.0] * 3), judged([1.0] * 4, of="c")])
     assert found.seeds == {("study", "a"): range(4), ("study", "b"): range(5), ("study", "c"): range(5)}
     assert len(found.claims) == 2
 
 
-def test_what_is_clear_is_decided_before_what_is_not_takes_more_seeds():
+def test_clear_claims_are_decided_before_unclear_ones_take_seeds():
     clear, unclear = judged([1.0] * 4), judged([1.0, 1.0, -1.0, 1.0, 1.0, 1.0], of="c")
     assert next_round([clear, unclear]).seeds == {("study", "a"): range(5), ("study", "b"): range(5)}
     assert next_round([judged([1.0] * 5), unclear]).seeds["study", "c"] == range(7)
 
 
-def test_where_the_budget_is_too_small_for_what_is_clear_the_others_go_on():
+def test_cheaper_claims_go_on_where_the_budget_is_too_small_for_the_clear_one():
     until = Until(hours=1.0)
-    clear = judged([1.0] * 4, above="dear", until=until)
+    clear = judged([1.0] * 4, above="costly", until=until)
     unclear = judged([1.0, 1.0, -1.0, 1.0, 1.0, 1.0], of="c", until=until)
-    found = next_round([clear, unclear], Hours(0.5, {"a": 0.1, "b": 0.1, "c": 0.1, "dear": 1.0}))
+    found = next_round([clear, unclear], Hours(0.5, {"a": 0.1, "b": 0.1, "c": 0.1, "costly": 1.0}))
     assert (found.left_out, found.claims) == ((clear,), (unclear,))
     assert not found.is_last
 
 
 class TestBudget:
-    """A limit to the hours of all runs."""
+    """A limit on the hours of all runs."""
 
     hours = Hours(spent=0.5, of={"a": 0.1, "b": 0.1, "c": 1.0, "d": 0.1})
 
@@ -111,41 +112,49 @@ class TestBudget:
             judged([1.0, -1.0, 1.0, 1.0], of="d", until=until),
         ]
 
-    def test_the_most_likely_decision_for_an_hour_is_first(self):
-        found = next_round(self.claims(10.0), self.hours)
-        assert [each.claim.statement[0] for each in found.claims] == ["a", "c", "d"] or [
-            each.claim.statement[0] for each in found.claims
-        ] == ["a", "d", "c"]
-        assert not found.left_out
+    def test_the_most_likely_decision_per_hour_is_first(self):
+        assert labels(next_round(self.claims(10.0), self.hours)) == [["a", "c", "d"], []]
 
-    def test_what_does_not_fit_is_left_out(self):
+    def test_leaves_out_what_does_not_fit(self):
         found = next_round(self.claims(1.3), self.hours)
-        assert [each.claim.statement[0] for each in found.left_out] == ["c"]
+        assert labels(found)[1] == ["c"]
         assert ("study", "c") not in found.seeds
 
-    def test_where_the_whole_way_is_too_dear_one_seed_more_is_run(self):
+    def test_runs_one_more_seed_where_the_whole_way_is_too_expensive(self):
         each = judged([1.0] * 4, of="a", claims=55, until=Until(hours=1.0))  # seven seeds from a decision
         assert next_round([each], Hours(0.1, self.hours.of)).seeds["study", "a"] == range(7)
         assert next_round([each], Hours(0.75, self.hours.of)).seeds["study", "a"] == range(5)
         assert next_round([each], Hours(0.85, self.hours.of)).left_out == (each,)
 
-    def test_without_a_budget_nothing_is(self):
+    def test_without_a_budget_all_claims_go_on(self):
         assert len(next_round(self.claims(None), self.hours).claims) == 3
         assert next_round(self.claims(0.5), self.hours).is_last
 
-    def test_a_claim_says_that_the_budget_is_spent(self):
-        assert judged([1.0] * 4, until=Until(hours=1.0), spent=True).stopped == "budget spent"
-        assert judged([1.0] * 5, until=Until(hours=1.0), spent=True).stopped == "decided"
+
+def test_a_claim_reports_why_no_more_seeds_are_run():
+    each = judged([1.0] * 4)
+    assert (each.stopped, judged([1.0] * 4, spent=True).stopped) == ("goes on", "budget spent")
+    assert judged([1.0] * 5, spent=True).stopped == "decided"
+    assert judged([1.0, -1.0] * 12).stopped == "24 seeds, the most"
+    assert judged([1.0, -1.0] * 6).stopped == "hopeless (a chance under 5% of a decision by 24 seeds)"
+    blocked = replace(each, is_blocked=True)
+    assert (blocked.is_open, blocked.stopped) == (False, "claims before it cannot be decided")
+    decided = judged([1.0] * 5)
+    turn = Turn(1, 1.0, waits=True)
+    waiting = replace(decided, verdict="undecided", judging=replace(decided.judging, turn=turn))
+    assert (waiting.is_open, waiting.stopped) == (False, "waits for claims before it")
+    fixed = replace(each, judging=replace(each.judging, until=None))
+    assert (fixed.is_open, fixed.stopped) == (False, "4 seeds planned")
+    assert replace(fixed, planned=1).stopped == "one seed planned"
 
 
 def test_seeds_of_a_pilot_are_not_run_again():
-    """Nor are those that other studies had more of in it."""
     each = judged([1.0] * 4)
     piloted = replace(each, judging=replace(each.judging, pilot=3))
     assert next_round([piloted]).seeds == {("study", "a"): range(3, 8), ("study", "b"): range(3, 8)}
 
 
-def test_what_is_expected_counts_each_run_once():
+def test_the_expected_cost_counts_each_run_once():
     claims = [judged([1.0] * 4), judged([1.0] * 4, of="c")]
     found = ahead(claims, Hours(1.0, {"a": 0.1, "b": 0.2, "c": 0.1}))
     more = claims[0].evidence.forecast.expected - 4

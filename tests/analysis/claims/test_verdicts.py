@@ -1,7 +1,8 @@
-"""Verdicts: by properties that hold of any results, against tables of Student's t, and from stores."""
+"""Verdicts: properties of any results, tables of Student's t, and results from stores."""
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
 
@@ -26,13 +27,13 @@ seeds = st.integers(2, 6)
 
 @st.composite
 def results(draw):
-    """Two runs and a third, of as many seeds each."""
+    """Three runs with the same number of seeds."""
     count = draw(seeds)
     return {name: draw(st.lists(numbers, min_size=count, max_size=count)) for name in ("a", "b", "c")}
 
 
 def judged(found, states=None, **claim):
-    """The verdict on a claim about a training metric that runs have logged."""
+    """Return the verdict on a claim about a logged training metric."""
     runs = pd.DataFrame(
         [
             {
@@ -56,7 +57,7 @@ def judged(found, states=None, **claim):
 
 
 @given(results(), st.sampled_from(["above", "below"]))
-def test_to_swap_the_sides_is_to_swap_above_and_below(found, comparison):
+def test_swapped_sides_reverse_the_comparison(found, comparison):
     other = {"above": "below", "below": "above"}[comparison]
     one = judged(found, of="a", **{comparison: "b"})
     assert one.verdict == judged(found, of="b", **{other: "a"}).verdict
@@ -64,7 +65,7 @@ def test_to_swap_the_sides_is_to_swap_above_and_below(found, comparison):
 
 
 @given(results(), st.integers(1, 64).map(lambda n: n / 16))
-def test_near_is_symmetric_and_wider_is_nearer(found, within):
+def test_near_is_symmetric_and_a_wider_range_is_nearer(found, within):
     one, other = (judged(found, of=x, near=y, within=within).verdict for x, y in (("a", "b"), ("b", "a")))
     assert one == other
     if one == "holds":
@@ -74,24 +75,19 @@ def test_near_is_symmetric_and_wider_is_nearer(found, within):
 
 
 @given(results(), numbers, st.sampled_from(["above", "below", "near"]))
-def test_what_both_sides_gain_changes_nothing(found, constant, comparison):
-    told = {"of": "a", comparison: "b", "within": 1.0}
+def test_a_change_of_both_sides_changes_nothing(found, constant, comparison):
+    claim = {"of": "a", comparison: "b", "within": 1.0}
     moved = {name: [value + constant for value in values] for name, values in found.items()}
-    one, other = judged(found, **told), judged(moved, **told)
-    assert (one.verdict, one.difference, one.low, one.high) == (
-        other.verdict, other.difference, other.low, other.high
-    )  # fmt: skip
-
-
-@given(results(), st.sampled_from(["above", "below"]))
-def test_what_is_subtracted_from_both_sides_cancels(found, comparison):
-    plain = judged(found, of="a", **{comparison: "b"})
-    both = judged(found, of={"of": "a", "minus": "c"}, **{comparison: {"of": "b", "minus": "c"}})
-    assert (plain.verdict, plain.difference) == (both.verdict, both.difference)
+    minus = {"of": {"of": "a", "minus": "c"}, comparison: {"of": "b", "minus": "c"}, "within": 1.0}
+    one = judged(found, **claim)
+    for other in (judged(moved, **claim), judged(found, **minus)):
+        assert (one.verdict, one.difference, one.low, one.high) == (
+            other.verdict, other.difference, other.low, other.high
+        )  # fmt: skip
 
 
 @given(results())
-def test_the_interval_is_student_s(found):
+def test_the_interval_is_that_of_student_s_t(found):
     one = judged(found, of="a", above="b")
     gaps = [ours - theirs for ours, theirs in zip(found["a"], found["b"], strict=True)]
     half = T_975[len(gaps)] * statistics.stdev(gaps) / math.sqrt(len(gaps))
@@ -100,14 +96,14 @@ def test_the_interval_is_student_s(found):
     assert (one.low + one.high) / 2 == pytest.approx(one.difference, abs=1e-9)
 
 
-def test_an_undecided_claim_says_how_many_seeds_would_tell_and_how_surely():
+def test_an_undecided_claim_reports_how_many_seeds_would_decide_it():
     found = {"a": [0.0, 1.0, 2.0], "b": [0.0, 0.0, 0.0]}
     one = judged(found, of="a", above="b", unless="of the weather")
-    told = "about 7 seeds would decide it in half of all cases, 33 in four of five"
+    ahead = "about 7 seeds would decide it in half of all cases, 33 in four of five"
     assert (one.verdict, one.evidence.forecast) == ("undecided", (7, 33))
-    assert one.reason == f"leans towards the claim; {told}"
+    assert one.reason == f"leans towards the claim; {ahead}"
     other = judged(found, of="a", below="b", unless="of the weather")
-    assert other.reason == f"leans against the claim; {told}; of the weather"
+    assert other.reason == f"leans against the claim; {ahead}; of the weather"
     near = judged(found, of="a", near="b", within=2.0)  # as far from 2 as from 0
     assert (near.verdict, near.evidence.forecast) == ("undecided", (7, 33))
     alike = judged({"a": [-1.0, 0.0, 1.0], "b": [0.0, 0.0, 0.0]}, of="a", above="b")
@@ -115,12 +111,12 @@ def test_an_undecided_claim_says_how_many_seeds_would_tell_and_how_surely():
 
 
 @given(results(), st.sampled_from(["a", "b"]), st.data())
-def test_a_seed_counts_that_both_sides_have(found, label, data):
-    """To lose a run of one side is to lose its seed."""
+def test_only_seeds_of_both_sides_count(found, label, data):
     count = len(found["a"])
     gone = data.draw(st.sets(st.integers(0, count - 1)))
     left = [seed for seed in range(count) if seed not in gone]
-    one = judged(found, {(label, seed): "FAILED" for seed in gone}, of="a", above="b")
+    states = {(label, seed): "FAILED" if seed % 2 else "CANCELLED" for seed in gone}
+    one = judged(found, states, of="a", above="b")
     assert (one.seeds, one.planned) == (len(left), count)
     if len(left) > 1:
         kept = {name: [values[seed] for seed in left] for name, values in found.items()}
@@ -130,8 +126,16 @@ def test_a_seed_counts_that_both_sides_have(found, label, data):
     assert (f"not completed: {label} (seed" in one.gap) == bool(gone)
 
 
+def test_names_at_most_four_runs_that_have_not_completed():
+    found = {label: [0.0, 1.0] for label in "abcdef"}
+    gap = "not completed: a (seed 0); b (seed 0); c (seed 0); d (seed 0)"
+    for labels, more in (("abcd", ""), ("abcde", " …")):
+        failed = {(label, 0): "FAILED" for label in labels}
+        assert judged(found, failed, of=list("abcde"), above="f").gap == gap + more
+
+
 @given(results(), st.sampled_from(["above", "below", "near"]))
-def test_the_parts_add_up(found, comparison):
+def test_the_parts_add_up_to_the_difference(found, comparison):
     one = judged(
         found, of={"of": ["a", "b"], "minus": "c"}, within=1.0, **{comparison: {"of": "b", "minus": "a"}}
     )
@@ -162,7 +166,7 @@ def test_the_parts_add_up(found, comparison):
         *((comparison, 0.5, math.nan, math.nan, "undecided") for comparison in ("above", "below", "near")),
     ],
 )
-def test_where_an_interval_lies(comparison, within, low, high, verdict):
+def test_decides_by_the_interval(comparison, within, low, high, verdict):
     assert decide(comparison, low, high, within) == verdict
 
 
@@ -170,18 +174,18 @@ JOINT = {"statement": "Joint learns more", "of": "joint", "above": "uniform", "s
 
 
 def claiming(study, *claims, **spec):
-    """A study's claims with verdicts, from its store."""
-    import json
-    import sqlite3
-
-    with sqlite3.connect(study.path) as connection:
-        text = json.dumps({"claims": claims} | spec)
-        connection.execute("UPDATE v_experiments SET spec = ? WHERE experiment = 'study'", [text])
-    connection.close()
+    """Return a study's claims with their verdicts, from its store."""
+    text = json.dumps({"claims": claims} | spec)
+    study.execute("UPDATE v_experiments SET spec = ? WHERE experiment = 'study'", [text])
     return read(study.url, ["study"])
 
 
-def test_the_score_is_what_tables_call_score(study):
+def by_measure(*measures, of="a", above="b"):
+    """Write one claim for each measure."""
+    return [{"statement": name, "of": of, "above": above, "measure": name} for name in measures]
+
+
+def test_the_score_is_the_one_of_tables(study):
     (one,) = claiming(study, JOINT)
     shown = table(study.url, "summary", ["study"], baseline="uniform").frame.set_index("row").loc["joint"]
     assert one.difference == shown["delta_mean"]
@@ -189,7 +193,7 @@ def test_the_score_is_what_tables_call_score(study):
     assert (one.verdict, one.seeds, one.metric.in_percent) == ("holds", 2, True)
 
 
-def test_scores_at_equal_flops_are_interpolated_where_the_cheapest_ends(study):
+def test_scores_at_equal_flops_are_interpolated_where_the_cheapest_run_ends(study):
     """Uniform ends after 12 GFLOP, joint's steps cost 8 with scoring: it is halfway between .3 and .5."""
     claim = JOINT | {"measure": "score_at_flops"}
     (one,) = claiming(study, claim)
@@ -205,59 +209,37 @@ def test_scores_at_equal_flops_are_interpolated_where_the_cheapest_ends(study):
 def test_a_curve_that_begins_later_is_not_extrapolated(new_store, stored_run):
     store = new_store().add(
         *(stored_run("cheap", [0.1, 0.2], seed=seed, flops_per_step=(1e9, 0, 0)) for seed in (0, 1)),
-        *(stored_run("dear", [0.5, 0.6], seed=seed, flops_per_step=(5e9, 0, 0)) for seed in (0, 1)),
-        spec={"claims": [{"statement": "A", "of": "dear", "above": "cheap", "measure": "score_at_flops"}]},
+        *(stored_run("costly", [0.5, 0.6], seed=seed, flops_per_step=(5e9, 0, 0)) for seed in (0, 1)),
+        spec={"claims": by_measure("score_at_flops", of="costly", above="cheap")},
     )
     (one,) = read(store.url, ["study"])
-    assert (one.verdict, one.seeds, one.gap) == (
-        "undecided", 0, "the learning curves have no FLOPs in common"
-    )  # fmt: skip
+    assert (one.verdict, one.seeds) == ("undecided", 0)
+    assert one.gap == "the learning curves have no FLOPs in common"
 
 
 def test_scores_after_a_share_of_the_examples_are_interpolated(new_store, stored_run):
     """Of scores .1, .3, .5, .7 at 1/4, 2/4, 3/4, 4/4 of the examples that at 5/8 is .4."""
-    early = {"of": "joint", "measure": "score_after_0.625"}
+    measures = ("score_after_0.625", "score_after_1", "score_after_.1", "score_after_2")
+    sides = [{"of": "joint", "measure": measure} for measure in measures]
     store = new_store().add(
         *(stored_run("joint", [0.1, 0.3, 0.5, 0.7], seed=seed) for seed in (0, 1)),
         *(stored_run("uniform", [0.1, 0.2, 0.3, 0.35], seed=seed) for seed in (0, 1)),
-        spec={
-            "claims": [
-                {"statement": "sooner", "of": early, "above": "uniform"},
-                {
-                    "statement": "at the end",
-                    "of": {"of": "joint", "measure": "score_after_1"},
-                    "above": "uniform",
-                },
-                {
-                    "statement": "too soon",
-                    "of": {"of": "joint", "measure": "score_after_.1"},
-                    "above": "uniform",
-                },
-                {
-                    "statement": "no share",
-                    "of": {"of": "joint", "measure": "score_after_2"},
-                    "above": "uniform",
-                },
-            ]
-        },
+        spec={"claims": [{"statement": side["measure"], "of": side, "above": "uniform"} for side in sides]},
     )
     sooner, end, too_soon, no_share = read(store.url, ["study"])
     assert sooner.difference == pytest.approx(0.05)
     assert (sooner.claim.unit, sooner.metric.in_percent, sooner.verdict) == ("score", True, "holds")
     assert end.difference == pytest.approx(0.35)
-    assert (too_soon.seeds, too_soon.gap) == (
-        0, "a learning curve begins later than score_after_.1 asks for, or lacks an evaluation"
-    )  # fmt: skip
+    assert too_soon.seeds == 0
+    assert too_soon.gap == (
+        "a learning curve begins later than score_after_.1 asks for, or lacks an evaluation"
+    )
     assert no_share.gap.startswith("no run has 'score_after_2'")
 
 
 def test_evaluations_metrics_and_spikes(new_store, stored_run):
     calm = [1.0 + 0.01 * (step % 3) for step in range(60)]
     spiky = [5.0 if step in (20, 21, 40) else value for step, value in enumerate(calm)]
-    claims = [
-        {"statement": name, "of": "a", "above": "b", "measure": name}
-        for name in ("shapes/zero_shot", "score_sub_batch", "loss_spikes", "score_sub_bacth")
-    ]
     store = new_store().add(
         *(
             stored_run(
@@ -267,7 +249,7 @@ def test_evaluations_metrics_and_spikes(new_store, stored_run):
             for run, score, loss, last in (("a", 0.4, spiky, 2.0), ("b", 0.3, calm, 2.5))
             for seed in (0, 1)
         ),
-        spec={"claims": claims},
+        spec={"claims": by_measure("shapes/zero_shot", "score_sub_batch", "loss_spikes", "score_sub_bacth")},
     )  # fmt: skip
     zero_shot, metric, spikes, unknown = read(store.url, ["study"])
     assert zero_shot.difference == pytest.approx(0.1)
@@ -276,13 +258,12 @@ def test_evaluations_metrics_and_spikes(new_store, stored_run):
     assert (metric.verdict, metric.metric.in_percent) == ("does not hold", False)
     assert list(spikes.parts["value"]) == [2.0, 2.0, 0.0, 0.0]  # 20 and 21 are one
     assert spikes.verdict == "holds"
-    assert (unknown.verdict, unknown.gap) == (
-        "undecided", "no run has 'score_sub_bacth': did you mean 'score_sub_batch'?"
-    )  # fmt: skip
+    assert unknown.verdict == "undecided"
+    assert unknown.gap == "no run has 'score_sub_bacth': did you mean 'score_sub_batch'?"
 
 
-def test_a_gap_names_the_run_without_evaluations_and_the_measure_that_was_meant(new_store, stored_run):
-    measures = {
+def test_a_gap_names_the_run_without_evaluations_or_the_nearest_measure(new_store, stored_run):
+    gaps = {
         "score_at_equal_flops": "did you mean 'score_at_flops'?",
         "scores": "did you mean 'score'?",
         "los_spikes": "did you mean 'loss_spikes'?",
@@ -290,25 +271,18 @@ def test_a_gap_names_the_run_without_evaluations_and_the_measure_that_was_meant(
         "score_at_flops": "diagnosis has no evaluation",
         "shapes/zero_short": "did you mean 'shapes/zero_shot'?",
     }
-    claims = [{"statement": "A", "of": "a", "above": "diagnosis", "measure": name} for name in measures]
     store = new_store().add(
         *(stored_run("a", [0.1, 0.4], seed=seed) for seed in (0, 1)),
         *(stored_run("diagnosis", [0.0], seed=seed, metrics=()) for seed in (0, 1)),
-        spec={"claims": claims},
+        spec={"claims": by_measure(*gaps, above="diagnosis")},
     )
-    for judged, told in zip(read(store.url, ["study"]), measures.values(), strict=True):
-        assert judged.gap.endswith(told)
-
-
-def test_without_a_loss_its_spikes_are_no_advice(new_store, stored_run):
-    claims = [
-        {"statement": "A", "of": "a", "above": "b", "measure": name} for name in ("loss_spikes", "loss")
-    ]
-    store = new_store().add(
+    for claim, gap in zip(read(store.url, ["study"]), gaps.values(), strict=True):
+        assert claim.gap.endswith(gap)
+    other = new_store().add(
         *(stored_run(run, [0.1], seed=seed, logged={"loss": []}) for run in "ab" for seed in (0, 1)),
-        spec={"claims": claims},
+        spec={"claims": by_measure("loss_spikes", "loss")},
     )
-    assert [judged.gap for judged in read(store.url, ["study"])] == ["no run has 'loss'"] * 2
+    assert [claim.gap for claim in read(other.url, ["study"])] == ["no run has 'loss'"] * 2
 
 
 def test_a_run_may_be_compared_with_itself_by_another_measure(new_store, stored_run):
@@ -318,6 +292,7 @@ def test_a_run_may_be_compared_with_itself_by_another_measure(new_store, stored_
         {"statement": "as much", "of": by["joint"], "near": by["gibbs"], "within": 1.0},
         {"statement": "misspelt", "of": by["joint"], "above": by["gibs"]},
         {"statement": "unlike", "of": {"of": "a", "measure": "loss"}, "above": "a"},
+        {"statement": "unclear", "of": {"of": "a", "measure": "loss"}, "better_than": "a"},
     ]
     store = new_store().add(
         *(
@@ -330,7 +305,7 @@ def test_a_run_may_be_compared_with_itself_by_another_measure(new_store, stored_
         ),
         spec={"claims": claims},
     )  # fmt: skip
-    more, much, misspelt, unlike = read(store.url, ["study"])
+    more, much, misspelt, unlike, unclear = read(store.url, ["study"])
     assert more.difference == much.difference == pytest.approx(-0.55)
     assert more.claim.unit == "learnability"
     assert str(more.claim) == "a (learnability/joint) above a (learnability/gibbs)"
@@ -343,9 +318,10 @@ def test_a_run_may_be_compared_with_itself_by_another_measure(new_store, stored_
     assert unlike.claim.unit == "loss − score"
     assert unlike.difference == pytest.approx(1.6)
     assert not unlike.metric.in_percent
+    assert (unclear.verdict, unclear.gap) == ("undecided", "loss and score have different goals or units")
 
 
-def test_a_run_is_all_its_points_and_a_list_the_mean(new_store, stored_run):
+def test_a_run_means_all_its_points_and_a_list_the_mean(new_store, stored_run):
     store = new_store().add(
         *(
             stored_run("joint", [score + seed / 100], label=f"joint f={score}", seed=seed)
@@ -366,13 +342,9 @@ def test_a_run_is_all_its_points_and_a_list_the_mean(new_store, stored_run):
     assert of_one.difference == pytest.approx(0.305)
 
 
-def test_what_has_not_run_is_said(study):
-    import sqlite3
-
-    with sqlite3.connect(study.path) as connection:
-        connection.execute("UPDATE v_runs SET state = 'FAILED' WHERE run = 'joint'")
-        connection.execute("UPDATE v_runs SET state = 'RUNNING' WHERE run = 'independent' AND seed = 1")
-    connection.close()
+def test_reports_runs_that_have_not_completed(study):
+    study.execute("UPDATE v_runs SET state = 'FAILED' WHERE run = 'joint'")
+    study.execute("UPDATE v_runs SET state = 'RUNNING' WHERE run = 'independent' AND seed = 1")
     missing, by_one, unknown, fine = claiming(
         study,
         JOINT | {"unless": "few runs"},
@@ -391,6 +363,6 @@ def test_what_has_not_run_is_said(study):
     )
 
 
-def test_a_claim_that_does_not_hold_says_at_which_scale(study):
+def test_a_claim_that_does_not_hold_names_the_scale(study):
     (one,) = claiming(study, JOINT | {"of": "uniform", "above": "reference"})
     assert one.said == "does not hold at this scale (smoke)"

@@ -1,4 +1,4 @@
-"""The figure of what batches were made of: its numbers, its bars, and what it says where there are none."""
+"""The figure of the composition of batches: its numbers, its bars, and its errors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from matplotlib.patches import Rectangle
 
 from jestlab.analysis.figures import Request, draw
 from jestlab.analysis.figures.style import PARTS
-from jestlab.analysis.report import build
+from jestlab.analysis.report.contents import gather
 
 READ = {"emoji": (0.3, 0.3), "logo": (0.7, 0.7)}
 CHOSEN = {
@@ -22,7 +22,7 @@ def counted(called, kinds, column="kind"):
 
 @pytest.fixture
 def store(new_store, stored_run):
-    """Two runs that have counted what they selected, in two steps of two seeds, and one that has not."""
+    """Two runs with counts of what they selected, in two steps of two seeds, and one without."""
     runs = [stored_run("uniform", [0.1, 0.2])]
     for label, kinds in CHOSEN.items():
         logged = (
@@ -33,7 +33,9 @@ def store(new_store, stored_run):
 
 
 def test_shares_are_means_over_steps_and_seeds(store):
-    data = draw("composition", Request(store.url, "study", x="kind")).data
+    """A bar is as long as its share."""
+    plot = draw("composition", Request(store.url, "study", x="kind"))
+    data = plot.data
     found = {(row.text, row.component): row.relative for row in data.itertuples()}
     assert found == {
         ("candidates", "emoji"): pytest.approx(0.3),
@@ -44,10 +46,7 @@ def test_shares_are_means_over_steps_and_seeds(store):
         ("independent", "flag"): pytest.approx(0.1),
     }
     assert list(dict.fromkeys(data["text"])) == ["candidates", "joint", "independent"]
-
-
-def test_each_bar_is_as_long_as_its_shares(store):
-    figure = draw("composition", Request(store.url, "study", x="kind")).figure()
+    figure = plot.figure()
     (axes,) = figure.axes
     bars = {
         (round(bar.get_y() + bar.get_height() / 2), round(bar.get_x(), 3)): bar.get_width()
@@ -61,7 +60,7 @@ def test_each_bar_is_as_long_as_its_shares(store):
     assert names == ["emoji", "logo", "flag"]
 
 
-def test_of_many_values_the_rarest_are_together(new_store, stored_run):
+def test_the_rarest_of_many_values_are_merged(new_store, stored_run):
     kinds = {f"kind {i}": (0.2 - 0.02 * i,) for i in range(len(PARTS) + 2)}
     run = stored_run("joint", [0.1], logged=counted("joint", kinds) | counted("candidates", kinds))
     data = draw("composition", Request(new_store().add(run).url, "study")).data
@@ -70,13 +69,12 @@ def test_of_many_values_the_rarest_are_together(new_store, stored_run):
     assert of_run.sum() == pytest.approx(sum(share for (share,) in kinds.values()))
 
 
-def test_a_column_that_nobody_counted_is_told(store, study):
+def test_a_column_without_counts_is_an_error(store, study):
     with pytest.raises(ValueError, match="has counted by 'knd': did you mean 'kind'"):
         draw("composition", Request(store.url, "study", x="knd"))
     with pytest.raises(ValueError, match=r"set runtime\.diagnostics\.every_steps"):
         draw("composition", Request(study.url, "study"))
 
 
-def test_the_page_shows_it_where_the_spec_asks_for_it(store, tmp_path):
-    page, *_ = build(store.url, "study", tmp_path / "a")
-    assert 'id="composition"' in page.read_text()
+def test_a_report_includes_the_figure(store):
+    assert [still.name for still in gather(store.url, "study").stills] == ["composition"]

@@ -1,16 +1,20 @@
-"""Figures: their data, their captions, and that they are drawn only when they would change."""
+"""Figures: their data, captions, and files, which are drawn only when they would change."""
 
 from __future__ import annotations
 
 import dataclasses
+import io
 import itertools
 import re
 import subprocess
 import sys
 from xml.etree import ElementTree
 
+import matplotlib
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from PIL import Image
 
@@ -18,18 +22,14 @@ from jestlab.analysis import figures, frames
 from jestlab.analysis.figures.style import ink, looks
 
 
-@pytest.fixture
-def curves(study):
-    return figures.learning_curves(frames.read(study.url, "study"), "uniform")
+@pytest.fixture(scope="module")
+def curves(results):
+    return figures.learning_curves(results, "uniform")
 
 
-@pytest.fixture
-def pareto(study):
-    return figures.pareto(frames.read(study.url, "study"), "uniform")
-
-
-def names(folder):
-    return sorted(path.name for path in folder.iterdir())
+@pytest.fixture(scope="module")
+def pareto(results):
+    return figures.pareto(results, "uniform")
 
 
 def texts_of(figure):
@@ -38,7 +38,7 @@ def texts_of(figure):
 
 
 def lines_of(figure, points):
-    """Colour, style, x and y of each line of a figure that has so many points."""
+    """Return color, style, x, and y of each line of a figure that has so many points."""
     (axes,) = figure.axes
     found = [(line, *np.asarray(line.get_data(), float)) for line in axes.get_lines()]
     return [(line.get_color(), line.get_linestyle(), x, y) for line, x, y in found if len(x) == points]
@@ -55,15 +55,15 @@ def test_learning_curves_show_every_competitor(curves):
     assert {"uniform", "independent", "joint"} <= texts_of(figure)
 
 
-def test_learning_curves_over_flops(study):
-    plot = figures.learning_curves(frames.read(study.url, "study"), effort="flops", band="std")
+def test_learning_curves_over_flops(results):
+    plot = figures.learning_curves(results, effort="flops", band="std")
     figure = plot.figure()
     assert figure.axes[0].get_xlabel() == "training FLOPs (GFLOP)"
     assert max(x.max() for _, _, x, _ in lines_of(figure, 4)) == pytest.approx(32)
     assert "± standard deviation" in plot.texts.caption
 
 
-def test_captions_say_what_is_shown(curves, pareto):
+def test_captions_explain_what_is_shown(curves, pareto):
     assert curves.texts.title == "Is it faster?"
     assert "bands: from the lowest to the highest seed" in curves.texts.caption
     assert "Dotted: final score of uniform" in curves.texts.caption
@@ -73,25 +73,20 @@ def test_captions_say_what_is_shown(curves, pareto):
     assert "FLOPs: training, plus the learner's scoring" in pareto.texts.caption
 
 
-def test_the_score_of_a_reference_in_training_is_not_final(new_store, stored_run):
-    store = new_store().add(
+def test_the_score_of_an_unfinished_reference_is_not_final(read_runs, stored_run):
+    results = read_runs(
         stored_run("teacher", [0.3, 0.4], needed=1),
         stored_run("reference", [0.3, 0.5], needed=1, state="RUNNING", total_steps=9),
         stored_run("joint", [0.2, 0.4], state="RUNNING", total_steps=9),
     )
-    caption = figures.learning_curves(frames.read(store.url, "study")).texts.caption
+    caption = figures.learning_curves(results).texts.caption
     assert "Final score of the reference (grey dashes if in range): teacher 40.0." in caption
     assert "Score so far of the reference (grey dashes if in range): reference 50.0." in caption
 
 
 def test_pareto_front_is_of_the_competitors(pareto):
     means = pareto.data[pareto.data["kind"] == "mean"].set_index("label")
-    assert means["on_front"].to_dict() == {
-        "reference": False,
-        "uniform": True,
-        "independent": False,
-        "joint": True,
-    }
+    assert set(means.index[means["on_front"].astype(bool)]) == {"uniform", "joint"}
     assert means.loc["joint", "score"] == pytest.approx(65)
     assert means.loc["joint", "cost"] == pytest.approx(32e9)
     assert (pareto.data["kind"] == "seed").sum() == 8
@@ -100,25 +95,21 @@ def test_pareto_front_is_of_the_competitors(pareto):
     assert list(y)[2:] == pytest.approx([45, 45, 65, 65])
 
 
-def test_points_possibly_on_the_front_are_ambiguous(new_store, stored_run):
+def test_points_possibly_on_the_front_are_ambiguous(read_runs, stored_run):
     scored = (3e9, 5e9, 0.0)
-    store = new_store().add(
-        stored_run("uniform", [0.2], seed=0),
-        stored_run("uniform", [0.3], seed=1),
-        stored_run("near", [0.5], seed=0, flops_per_step=scored),
-        stored_run("near", [0.7], seed=1, flops_per_step=scored),
-        stored_run("best", [0.6], seed=0, flops_per_step=scored),
-        stored_run("best", [0.8], seed=1, flops_per_step=scored),
+    results = read_runs(
+        *(stored_run("uniform", [score], seed=seed) for seed, score in enumerate((0.2, 0.3))),
+        *(
+            stored_run(label, [score], seed=seed, flops_per_step=scored)
+            for label, ends in (("near", (0.5, 0.7)), ("best", (0.6, 0.8)))
+            for seed, score in enumerate(ends)
+        ),
         stored_run("worse", [0.3], flops_per_step=(9e9, 0.0, 0.0)),
     )
-    plot = figures.pareto(frames.read(store.url, "study"))
+    plot = figures.pareto(results)
     means = plot.data[plot.data["kind"] == "mean"].set_index("label")
-    assert means["standing"].to_dict() == {
-        "uniform": "front",
-        "near": "ambiguous",
-        "best": "ambiguous",
-        "worse": "dominated",
-    }
+    standings = {"uniform": "front", "near": "ambiguous", "best": "ambiguous", "worse": "dominated"}
+    assert means["standing"].to_dict() == standings
     assert (means.loc["near", "low"], means.loc["near", "high"]) == pytest.approx((50, 70))
     assert "half filled: on it or dominated" in plot.texts.caption
     assert "Without dots and bars: one seed" in plot.texts.caption
@@ -135,79 +126,73 @@ def test_points_possibly_on_the_front_are_ambiguous(new_store, stored_run):
     assert ("D", "full", "white") in faces
 
 
-def test_surfaces_are_what_seeds_attain(study):
-    plot = figures.pareto(frames.read(study.url, "study"), "uniform", surfaces=True)
+def test_surfaces_show_what_seeds_attain(results):
+    plot = figures.pareto(results, "uniform", surfaces=True)
     attained = plot.data[plot.data["kind"] == "attained"]
     best, worst = (attained[attained["at_least"] == k] for k in (1, 2))
     assert list(best["cost"]) == list(worst["cost"]) == [12e9, 32e9]
     assert list(best["score"]) == pytest.approx([50, 70])
     assert list(worst["score"]) == pytest.approx([40, 60])
     assert "attained by at least 1, half and all of 2 seeds" in plot.texts.caption
-    plot.figure()
+    assert len(plot.figure().axes) == 1
 
 
-def test_surfaces_need_a_complete_seed(new_store, stored_run):
-    store = new_store().add(stored_run("uniform", [0.1], seed=0), stored_run("joint", [0.2], seed=1))
+def test_surfaces_need_a_complete_seed(read_runs, stored_run):
+    results = read_runs(stored_run("uniform", [0.1], seed=0), stored_run("joint", [0.2], seed=1))
     with pytest.raises(ValueError, match="experiment 'study', since no seed is complete"):
-        figures.pareto(frames.read(store.url, "study"), surfaces=True)
+        figures.pareto(results, surfaces=True)
 
 
-def test_trajectories_are_not_part_of_the_front(study):
-    plot = figures.pareto(frames.read(study.url, "study"), trajectories=True)
+def test_trajectories_are_not_part_of_the_front(results):
+    plot = figures.pareto(results, trajectories=True)
     assert (plot.data["kind"] == "trajectory").sum() == 2 + 3 * 4
     assert plot.data.loc[plot.data["kind"] == "trajectory", "on_front"].isna().all()
     assert "not part of the front" in plot.texts.caption
 
 
-def test_costs_far_apart_get_a_logarithmic_axis(new_store, stored_run):
-    store = new_store().add(
+def test_costs_far_apart_get_a_logarithmic_axis(read_runs, stored_run):
+    results = read_runs(
         stored_run("small", [0.3]), stored_run("large", [0.6], flops_per_step=(3e11, 0.0, 0.0))
     )
-    (axes,) = figures.pareto(frames.read(store.url, "study")).figure().axes
+    (axes,) = figures.pareto(results).figure().axes
     assert axes.get_xscale() == "log"
 
 
-def test_names_do_not_overlap(new_store, stored_run):
+def test_names_do_not_overlap(read_runs, stored_run):
     rng = np.random.default_rng(0)
-    store = new_store().add(
+    results = read_runs(
         *(
             stored_run("run", [0.1, 0.5 + 0.02 * rng.random()], label=f"joint filtering_ratio=0.{i}",
                        flops_per_step=(1e9 * (1 + 0.05 * i), 0.0, 0.0))
             for i in range(9)
         )
     )  # fmt: skip
-    for plot in (
-        figures.pareto(frames.read(store.url, "study")),
-        figures.learning_curves(frames.read(store.url, "study"), together=True),
-    ):
+    for plot in (figures.pareto(results), figures.learning_curves(results, together=True)):
         figure = plot.figure()
         figure.canvas.draw()
-        # Of the text alone: an annotation's own extent holds its arrow, too.
+        # Of the text alone: the extent of an annotation includes its arrow.
         texts = [text for text in figure.axes[0].texts if "joint" in text.get_text()]
         boxes = [Text.get_window_extent(text) for text in texts]
         assert len(boxes) == 9
         assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2)), plot.name
 
 
-def test_half_finished_runs_are_marked(new_store, stored_run):
-    store = new_store().add(
+def test_unfinished_runs_are_marked(read_runs, stored_run):
+    results = read_runs(
         stored_run("uniform", [0.1, 0.2]),
         stored_run("joint", [0.3, 0.5]),
         stored_run("joint", [0.3], seed=1, state="FAILED", total_steps=2),
     )
-    assert "joint (1 of 2 seeds)" in texts_of(
-        figures.learning_curves(frames.read(store.url, "study")).figure()
-    )
-    assert "joint (1 of 2 seeds)" in texts_of(figures.pareto(frames.read(store.url, "study")).figure())
+    for plot in (figures.learning_curves(results), figures.pareto(results)):
+        assert "joint (1 of 2 seeds)" in texts_of(plot.figure())
 
 
 def test_nothing_to_draw(new_store, stored_run):
     running = new_store().add(stored_run("uniform", [0.1], state="RUNNING", total_steps=2))
-    figures.learning_curves(frames.read(running.url, "study")).figure()  # a curve may be shown before it ends
-    with pytest.raises(
-        ValueError, match="no run of experiment 'study' has completed with a score and known FLOPs"
-    ):
-        figures.pareto(frames.read(running.url, "study"))
+    results = frames.read(running.url, "study")
+    assert len(figures.learning_curves(results).data) == 1  # a curve may be shown before it ends
+    with pytest.raises(ValueError, match="has completed with a score and known FLOPs"):
+        figures.pareto(results)
     split = new_store().add(
         stored_run("uniform", [0.1], metrics=["a/zero_shot"]),
         stored_run("joint", [0.1], metrics=["b/zero_shot"]),
@@ -216,56 +201,56 @@ def test_nothing_to_draw(new_store, stored_run):
         figures.learning_curves(frames.read(split.url, "study"))
 
 
-def test_saved_files_are_complete_and_reproducible(pareto, tmp_path):
-    first, second = pareto.save(tmp_path / "a"), pareto.save(tmp_path / "b")
-    assert [path.name for path in first] == ["pareto.png", "pareto.svg", "pareto.pdf"]
-    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
-    assert names(tmp_path / "a") == ["pareto.pdf", "pareto.png", "pareto.svg"]
-    with Image.open(first[0]) as image:
+@pytest.fixture(scope="module")
+def saved(pareto, tmp_path_factory):
+    return pareto.save(tmp_path_factory.mktemp("saved"))
+
+
+def test_saved_files_are_complete_and_reproducible(pareto, saved, tmp_path):
+    """Whatever the user's matplotlib settings are."""
+    assert [path.name for path in saved] == ["pareto.png", "pareto.svg", "pareto.pdf"]
+    assert sorted(saved) == sorted(saved[0].parent.iterdir())
+    with matplotlib.rc_context({"font.size": 30, "axes.facecolor": "red"}):
+        second = pareto.save(tmp_path)
+        assert matplotlib.rcParams["font.size"] == 30
+    assert [path.read_bytes() for path in saved] == [path.read_bytes() for path in second]
+    png, svg, pdf = saved
+    with Image.open(png) as image:
         image.load()
-        assert image.width == 1100  # 5.5 inches at 200 dots an inch
-    svg = first[1].read_text()
-    assert ElementTree.fromstring(svg).tag.endswith("svg")
-    assert "<dc:date>" not in svg
-    pdf = first[2].read_bytes()
-    assert pdf.startswith(b"%PDF")
-    assert b"CreationDate" not in pdf
+        assert image.width == 1100  # 5.5 inches at 200 dots per inch
+    assert ElementTree.fromstring(svg.read_text()).tag.endswith("svg")
+    assert "<dc:date>" not in svg.read_text()
+    assert pdf.read_bytes().startswith(b"%PDF")
+    assert b"CreationDate" not in pdf.read_bytes()
 
 
-def test_drawn_only_when_something_changed(study, stored_run, tmp_path):
-    def saved():
-        paths = figures.pareto(frames.read(study.url, "study"), "uniform").save(tmp_path)
-        return [path.stat().st_mtime_ns for path in paths]
+def test_is_drawn_only_when_something_changed(study, stored_run, tmp_path, drawings):
+    def save():
+        figures.pareto(frames.read(study.url, "study"), "uniform").save(tmp_path)
+        return len(drawings)
 
-    first = saved()
-    assert saved() == first
+    assert [save(), save()] == [1, 1]
     study.add(stored_run("late", [0.9]))
-    later = saved()
-    assert all(b > a for a, b in zip(first, later, strict=True))
+    assert [save(), save()] == [2, 2]
     (tmp_path / "pareto.svg").write_text("half a file")
-    assert saved() != later
+    assert save() == 3
 
 
-def test_unchanged_figures_do_not_import_matplotlib(study, tmp_path):
+def test_unchanged_figures_do_not_import_matplotlib(finished_study, saved):
     code = (
         "import sys; from jestlab.analysis import frames, figures\n"
-        f"figures.pareto(frames.read({study.url!r}, 'study')).save({str(tmp_path)!r})\n"
+        f"plot = figures.pareto(frames.read({finished_study.url!r}, 'study'), 'uniform')\n"
+        f"plot.save({str(saved[0].parent)!r})\n"
         "print('matplotlib' in sys.modules)"
     )
-    runs = [
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        for _ in range(2)
-    ]
-    assert [run.stdout.strip() for run in runs] == ["True", "False"]
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
 
 
-def test_a_failure_leaves_the_old_figure(pareto, tmp_path):
-    folder = tmp_path / "figures"
-    before = [path.read_bytes() for path in sorted(pareto.save(folder))]
+def test_a_failure_leaves_the_old_figure(pareto, saved):
+    before = {path: path.read_bytes() for path in saved}
 
     def fails_late(data, texts, sheet):
-        from matplotlib.lines import Line2D
-
         class Unpaintable(Line2D):
             def draw(self, renderer):
                 raise ZeroDivisionError
@@ -276,30 +261,34 @@ def test_a_failure_leaves_the_old_figure(pareto, tmp_path):
 
     changed = dataclasses.replace(pareto.texts, title="another")
     with pytest.raises(ZeroDivisionError):
-        dataclasses.replace(pareto, texts=changed, draw=fails_late).save(folder)
-    assert [path.read_bytes() for path in sorted(folder.iterdir())] == before
-
-
-def test_nothing_half_written_is_left(pareto, tmp_path):
-    (tmp_path / "figures" / "pareto.svg").mkdir(parents=True)  # nothing can replace it
-    with pytest.raises(OSError, match=r"pareto\.svg"):
-        pareto.save(tmp_path / "figures")
-    assert names(tmp_path / "figures") == ["pareto.png", "pareto.svg"]
+        dataclasses.replace(pareto, texts=changed, draw=fails_late).save(saved[0].parent)
+    assert {path: path.read_bytes() for path in saved[0].parent.iterdir()} == before
 
 
 def test_every_label_has_a_distinct_look():
     found = looks(["uniform", *(f"run {i}" for i in range(30))], "uniform")
     assert len(set(found.values())) == 31
+    assert len({look.colour for look in list(found.values())[:12]}) == 12
     in_grey = {(look.marker, str(look.line)) for look in list(found.values())[:11]}
     assert len(in_grey) == 11
     assert re.fullmatch("#[0-9a-f]{6}", ink("#E69F00"))
 
 
-def test_the_user_s_matplotlib_settings_are_ignored(pareto, tmp_path):
-    import matplotlib
+def test_a_drawn_figure_is_live_and_unknown_to_pyplot(curves):
+    before = plt.get_fignums()
+    figure = curves.figure()
+    assert plt.get_fignums() == before
+    (axes,) = figure.axes
+    axes.get_lines()[0].set_color("red")
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format="svg")
+    assert b"#ff0000" in drawn.getvalue()
+    assert curves.figure() is not figure  # each call returns a new one
 
-    plain = pareto.save(tmp_path / "a")
-    with matplotlib.rc_context({"font.size": 30, "axes.facecolor": "red"}):
-        odd = pareto.save(tmp_path / "b")
-        assert matplotlib.rcParams["font.size"] == 30
-    assert plain[0].read_bytes() == odd[0].read_bytes()
+
+def test_embeds_fonts_when_the_user_saves_a_figure(curves):
+    drawn = io.BytesIO()
+    with matplotlib.rc_context({"pdf.fonttype": 3, "pdf.compression": 0}):
+        curves.figure().savefig(drawn, format="pdf")
+    assert b"/FontFile2" in drawn.getvalue()
+    assert b"/Type3" not in drawn.getvalue()

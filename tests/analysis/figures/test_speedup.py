@@ -1,4 +1,4 @@
-"""Speed-ups, costs by component and published methods: numbers by hand."""
+"""Speed-ups, costs by component, and published methods: numbers calculated by hand."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from jestlab.analysis import costs, figures, frames, published
+from jestlab.analysis import costs, figures, published
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cells():
-    """The paper's own tables."""
+    """The paper's tables."""
     return published.frame(published.paper())
 
 
@@ -24,8 +24,8 @@ def rows(plot, **where):
     return data
 
 
-def test_speedup(study):
-    plot = figures.speedup(frames.read(study.url, "study"), "uniform")
+def test_speedup(results):
+    plot = figures.speedup(results, "uniform")
     matches = rows(plot, kind="match").set_index("label")
     # joint: .4 after 1.5 of 4 steps of 64, .5 after 2; independent: .4 after 2 steps, never .5
     assert matches.loc["joint", "x"] == pytest.approx((96 + 128) / 2)
@@ -41,27 +41,22 @@ def test_speedup(study):
     figure = plot.figure()
     words = {text.get_text() for axes in figure.axes for text in axes.texts}
     assert {"joint, 2.3×", "independent", "0.9×", "1.0×", "not reached"} <= words
-    assert [text.get_text() for text in figure.axes[1].get_yticklabels()] == [
-        "uniform",
-        "independent",
-        "joint",
-    ]
+    names = [text.get_text() for text in figure.axes[1].get_yticklabels()]
+    assert names == ["uniform", "independent", "joint"]
 
 
-def test_speedup_beside_published_methods(study, cells):
-    plot = figures.speedup(frames.read(study.url, "study"), "uniform", published=cells)
+def test_speedup_next_to_published_methods(results, cells):
+    plot = figures.speedup(results, "uniform", published=cells)
     assert len(plot.figure().axes) == 3
     assert set(rows(plot, panel="published")["kind"]) == {"published", "ours"}
     assert "No run of this experiment has been evaluated on coco/i2t_r1" in plot.texts.caption
     assert "Right: published methods. As published (Evans et al. 2024), mean of" in plot.texts.caption
 
 
-def test_the_panel_of_published_methods_is_optional(study, cells):
-    results = frames.read(study.url, "study")
+def test_the_panel_of_published_methods_is_optional(results, cells):
     for nothing in (cells[cells["table"] == "laion"], cells[cells["quantity"] != "flops_total"], cells[:0]):
         plot = figures.speedup(results, "uniform", published=nothing)
         assert "published" not in set(plot.data["panel"])
-        assert len(plot.figure().axes) == 2
     with pytest.raises(ValueError, match="no source 'Doe' of the published table 'comparison'"):
         figures.speedup(results, "uniform", published=cells, source="Doe")
 
@@ -79,14 +74,14 @@ def test_published_methods(cells):
 
 
 def own_table(source, quantities=(("flops_total", "200"), ("imagenet/zero_shot", "10.0"))):
-    """A user's table of the name and positions of the paper's."""
+    """Return a user's table with the name and the positions of the paper's."""
     lines = ["source,table,group,method,quantity,printed,unit"]
     lines += [f"{source},comparison,B,MyCLIP,{name},{printed},percent" for name, printed in quantities]
     return published.frame(published.parse("\n".join(lines).encode(), "own.csv"))
 
 
 def test_sources_are_never_mixed(cells):
-    """Positions are those of a source's own table, and its FLOPs are relative to its own baseline."""
+    """Positions and relative FLOPs are those of the source's own table and baseline."""
     both = pd.concat([cells, own_table("Zoe")], ignore_index=True)
     plot = figures.published_scores(both)
     alone = figures.published_scores(cells)
@@ -103,38 +98,32 @@ def test_sources_are_never_mixed(cells):
 
 def test_the_source_with_most_points_is_shown(cells):
     without_flops = own_table("Ada", [("imagenet/zero_shot", "10.0")])
-    plot = figures.published_scores(pd.concat([without_flops, cells], ignore_index=True))
-    assert len(plot.data) == len(figures.published_scores(cells).data)
-    plot = figures.published_scores(pd.concat([own_table("Ada"), cells], ignore_index=True))
-    assert "As published (Evans et al. 2024)" in plot.texts.caption
-    plot = figures.published_scores(pd.concat([own_table("Ada"), own_table("Zoe")], ignore_index=True))
-    assert "As published (Ada)" in plot.texts.caption
+    for parts, shown in (
+        ([without_flops, cells], "Evans et al. 2024"),
+        ([own_table("Ada"), cells], "Evans et al. 2024"),
+        ([own_table("Ada"), own_table("Zoe")], "Ada"),
+    ):
+        plot = figures.published_scores(pd.concat(parts, ignore_index=True))
+        assert f"As published ({shown})" in plot.texts.caption
     with pytest.raises(ValueError, match="no group of the published table 'comparison' has both FLOPs and"):
         figures.published_scores(without_flops)
 
 
-def test_own_runs_are_added_to_published_ones_if_comparable(cells, new_store, stored_run):
+def test_comparable_runs_are_added_to_published_ones(cells, read_runs, stored_run):
     names = ["imagenet/zero_shot", "coco/i2t_r1", "coco/t2i_r1", "coco/i2t_r5"]
-    store = new_store().add(
+    results = read_runs(
         stored_run("uniform", [0.3, 0.5], metrics=names),
         stored_run("joint", [0.4, 0.6], metrics=names, flops_per_step=(3e9, 3e9, 0.0)),
     )
-    plot = figures.published_scores(cells, frames.read(store.url, "study"))
+    plot = figures.published_scores(cells, results)
     own = rows(plot, kind="run").set_index("text")
     assert (own.loc["uniform", "x"], own.loc["uniform", "y"]) == pytest.approx((100, 50))
     assert (own.loc["joint", "x"], own.loc["joint", "y"]) == pytest.approx((200, 60))
     assert "relative to its own baseline" in plot.texts.caption
 
 
-def test_published_needs_its_table(cells):
-    with pytest.raises(ValueError, match="no published table 'own' in the store: run jestlab"):
-        figures.published_scores(cells, table="own")
-    with pytest.raises(ValueError, match="group 'B' of the published table 'laion' has no FLOPs"):
-        figures.published_scores(cells, table="laion", group="B")
-
-
-def test_step_costs(study):
-    plot = figures.step_costs(frames.read(study.url, "study"))
+def test_step_costs(results):
+    plot = figures.step_costs(results)
     relative = plot.data.set_index(["label", "component"])["relative"]
     assert relative["uniform", "learner"] == pytest.approx(1)
     assert relative["joint", "scoring"] == pytest.approx(0.9 * 5 / 3)
@@ -145,23 +134,23 @@ def test_step_costs(study):
     assert {"1.00", "4.33"} <= {text.get_text() for text in plot.figure().axes[0].texts}
 
 
-def test_costs_are_per_example(new_store, stored_run):
-    store = new_store().add(
+def test_costs_are_per_example(read_runs, stored_run):
+    results = read_runs(
         stored_run("uniform", [0.1, 0.2]),
         stored_run("longer", [0.1] * 8),
         stored_run("waiting", [0.1], state="RUNNING", total_steps=4, config={"schedule.examples_seen": 256}),
     )
-    totals = figures.step_costs(frames.read(store.url, "study")).data.groupby("label")["total"].first()
+    totals = figures.step_costs(results).data.groupby("label")["total"].first()
     assert totals.to_dict() == pytest.approx({"uniform": 1, "longer": 1, "waiting": 1})
 
 
-def test_costs_need_a_price(new_store, stored_run):
-    store = new_store().add(stored_run("own", [0.2], flops_per_step=(0.0, 0.0, 0.0)))
+def test_costs_need_a_price(read_runs, stored_run):
+    results = read_runs(stored_run("own", [0.2], flops_per_step=(0, 0, 0)))
     with pytest.raises(ValueError, match="baseline 'own' of 'study' has no price"):
-        figures.step_costs(frames.read(store.url, "study"))
+        figures.step_costs(results)
 
 
-def test_method_costs_are_the_paper_s():
+def test_method_costs_are_those_of_the_paper():
     plot = figures.method_costs()
     totals = plot.data.groupby("label")["total"].first()
     # The appendix: (2 + 2 · 5) / 3 without a cache, 7/3 with one.
@@ -178,18 +167,7 @@ def test_method_costs_are_the_paper_s():
         figures.method_costs(convention="jest")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("convention", ["paper", "counted"])
-def test_the_legend_of_costs_fits_the_figure(convention):
-    figure = figures.method_costs(convention=convention).figure()
-    figure.canvas.draw()
-    [legend] = figure.legends
-    box, whole = legend.get_window_extent(), figure.bbox
-    assert len(legend.get_texts()) == (4 if convention == "paper" else 6)
-    assert whole.x0 <= box.x0 < box.x1 <= whole.x1
-    assert box.y1 <= whole.y1
-
-
-def test_no_flexi_jest_without_an_approximate_pass():
+def test_without_an_approximate_pass_there_is_no_flexi_jest():
     jest = replace(costs.paper_step(), approximate=None, approximate_share=0.0, scoring="full")
     plot = figures.method_costs(jest, "counted")
     assert list(dict.fromkeys(plot.data["label"])) == ["IID", "JEST", "JEST, cached reference"]
@@ -197,12 +175,11 @@ def test_no_flexi_jest_without_an_approximate_pass():
     assert "Flexi" not in plot.texts.caption
 
 
-def test_only_some_of_very_many_runs_are_shown(new_store, stored_run):
-    store = new_store().add(
+def test_only_some_of_very_many_runs_are_shown(read_runs, stored_run):
+    results = read_runs(
         stored_run("uniform", [0.1, 0.5]),
         *(stored_run("joint", [0.1, 0.5 + i / 100], label=f"joint {i}") for i in range(45)),
     )
-    results = frames.read(store.url, "study")
     plot = figures.speedup(results)
     assert len(rows(plot, kind="bar")) == 31
     assert "joint 44" in set(plot.data["label"])

@@ -1,4 +1,4 @@
-"""Learners against their references, and spikes in training: numbers by hand."""
+"""Learners against their references, and spikes in training: numbers calculated by hand."""
 
 from __future__ import annotations
 
@@ -12,41 +12,31 @@ from jestlab.analysis import figures, frames
 UNIFORM = {"selection.rule": "uniform", "schedule.examples_seen": 128, "data.filter": None}
 
 
+LONG = {"data.filter": "similarity > 0.3", "schedule.examples_seen": 512}
+
+
 def pairs(stored_run, name, reference, learner, **config):
-    """A reference and its learner, two seeds each, a final score by seed."""
-    config = UNIFORM | config
-    return [
-        *(
-            stored_run(f"reference-{name}", [0.1, score], seed=seed, needed=1, config=config)
-            for seed, score in enumerate(reference)
-        ),
-        *(
-            stored_run(
-                f"joint-{name}",
-                [0.1, score],
-                seed=seed,
-                config=UNIFORM | {"selection.rule": "joint", "selection.reference": f"reference-{name}"},
-            )
-            for seed, score in enumerate(learner)
-        ),
+    """Return a reference and its learner, with a final score for each seed."""
+    selecting = {"selection.rule": "joint", "selection.reference": f"reference-{name}"}
+    runs = [
+        stored_run(f"reference-{name}", [0.1, score], seed=seed, needed=1, config=UNIFORM | config)
+        for seed, score in enumerate(reference)
+    ]
+    return runs + [
+        stored_run(f"joint-{name}", [0.1, score], seed=seed, config=UNIFORM | selecting)
+        for seed, score in enumerate(learner)
     ]
 
 
 @pytest.fixture
 def curation(new_store, stored_run):
-    """Three filters and, of the strong one, another length; uniform ends at .4 and .5."""
+    """Three filters and a longer run of the strong one; uniform ends at .4 and .5."""
     return new_store().add(
         *(stored_run("uniform", [0.1, s], seed=i, config=UNIFORM) for i, s in enumerate((0.4, 0.5))),
         *pairs(stored_run, "weak", (0.3, 0.4), (0.4, 0.5), **{"data.filter": "similarity > 0.1"}),
         *pairs(stored_run, "strong", (0.2, 0.3), (0.6, 0.8), **{"data.filter": "similarity > 0.3"}),
         *pairs(stored_run, "all", (0.4, 0.2), (0.4,)),
-        *pairs(
-            stored_run,
-            "long",
-            (0.5, 0.6),
-            (0.7, 0.9),
-            **{"data.filter": "similarity > 0.3", "schedule.examples_seen": 512},
-        ),
+        *pairs(stored_run, "long", (0.5, 0.6), (0.7, 0.9), **LONG),
     )
 
 
@@ -56,9 +46,8 @@ def test_learners_against_their_references(curation):
     strong = means.loc[("by curation", "similarity > 0.3")]
     assert strong[["x", "y"]].tolist() == pytest.approx([-20, 25])
     assert strong[["x_low", "x_high", "low", "high"]].tolist() == pytest.approx([-20, -20, 20, 30])
-    assert means.loc[("by curation", "no filter")][["x", "y"]].tolist() == pytest.approx(
-        [0, 0]
-    )  # seed 0 alone
+    unfiltered = means.loc[("by curation", "no filter")]
+    assert unfiltered[["x", "y"]].tolist() == pytest.approx([0, 0])  # seed 0 alone
     by_examples = plot.data[(plot.data["panel"] == "by examples seen") & (plot.data["kind"] == "mean")]
     assert list(by_examples["text"]) == ["128", "512"]
     assert list(by_examples["x"]) == pytest.approx([-20, 10])
@@ -66,12 +55,9 @@ def test_learners_against_their_references(curation):
     assert "both minus uniform with the same seed" in plot.texts.caption
 
 
-def test_one_reference_is_not_enough(study):
+def test_needs_references_and_a_completed_baseline(results, new_store, stored_run):
     with pytest.raises(ValueError, match="'study' has 0 references that completed with their learners"):
-        figures.against_reference(frames.read(study.url, "study"))
-
-
-def test_references_need_a_completed_baseline(new_store, stored_run):
+        figures.against_reference(results)
     store = new_store().add(
         stored_run("uniform", [0.1], state="RUNNING", config=UNIFORM, total_steps=2),
         *pairs(stored_run, "a", (0.3, 0.4), (0.4, 0.5)),
@@ -80,16 +66,12 @@ def test_references_need_a_completed_baseline(new_store, stored_run):
         figures.against_reference(frames.read(store.url, "study"))
 
 
-def run(stored_run, rule, beta2, values, seed=0):
+def run(stored_run, rule, value, losses, seed=0, key="optimizer.beta2"):
+    config = UNIFORM | {"selection.rule": rule, key: value}
     return stored_run(
-        rule,
-        [0.1],
-        label=f"{rule} {beta2}",
-        seed=seed,
-        config=UNIFORM | {"selection.rule": rule, "optimizer.beta2": beta2},
-        point={"optimizer.beta2": beta2},
-        logged={"loss": values},
-    )
+        rule, [0.1], label=f"{rule} {value}", seed=seed, config=config, point={key: value},
+        logged={"loss": losses},
+    )  # fmt: skip
 
 
 def noisy(steps, *spikes):
@@ -109,12 +91,8 @@ def test_spikes_are_counted(new_store, stored_run):
     )
     plot = figures.optimiser_spikes(store.url, "study")
     ends = plot.data[plot.data["kind"] == "end"].set_index(["panel", "line"])["spikes"]
-    assert ends.to_dict() == {
-        ("uniform", "β₂ = 0.95"): 0,
-        ("uniform", "β₂ = 0.999"): 0,
-        ("joint", "β₂ = 0.95"): 1,
-        ("joint", "β₂ = 0.999"): 3,
-    }
+    counts = {("uniform", "0.95"): 0, ("uniform", "0.999"): 0, ("joint", "0.95"): 1, ("joint", "0.999"): 3}
+    assert ends.to_dict() == {(rule, f"β₂ = {beta2}"): count for (rule, beta2), count in counts.items()}
     smooth = plot.data[(plot.data["kind"] == "smooth") & (plot.data["panel"] == "joint")]
     assert smooth["value"].between(1.9, 2.1).all()  # no spike moves the median
     figure = plot.figure()
@@ -144,23 +122,12 @@ def test_spikes_need_two_values_of_the_key(study, new_store, stored_run):
 def test_too_few_points_for_spikes(new_store, stored_run):
     store = new_store().add(*(run(stored_run, "joint", beta2, noisy(20, 10)) for beta2 in (0.95, 0.999)))
     figure = figures.optimiser_spikes(store.url, "study").figure()
-    assert {text.get_text() for text in figure.axes[0].texts} == {"β₂ = 0.95", "β₂ = 0.999"}
+    assert {text.get_text() for text in figure.axes[0].texts} == {"β₂ = 0.95", "β₂ = 0.999"}  # no counts
 
 
 def test_spikes_by_another_key(new_store, stored_run):
-    store = new_store().add(
-        *(
-            stored_run(
-                "joint",
-                [0.1],
-                label=f"joint {f}",
-                config={"selection.rule": "joint", "selection.filtering_ratio": f},
-                point={"selection.filtering_ratio": f},
-                logged={"loss": noisy(60)},
-            )
-            for f in (0.5, 0.9)
-        )
-    )
-    plot = figures.optimiser_spikes(store.url, "study", key="selection.filtering_ratio")
+    key = "selection.filtering_ratio"
+    store = new_store().add(*(run(stored_run, "joint", f, noisy(60), key=key) for f in (0.5, 0.9)))
+    plot = figures.optimiser_spikes(store.url, "study", key=key)
     assert set(plot.data["panel"]) == {"joint"}
     assert set(plot.data["line"]) == {"filtering_ratio = 0.5", "filtering_ratio = 0.9"}

@@ -1,22 +1,29 @@
-"""Experiments in real stores, their reports, and a browser that opens them."""
+"""Experiments in real stores, and their reports, parsed or opened in a browser."""
 
 from __future__ import annotations
 
 import io
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from xml.etree.ElementTree import Element
 
+import html5lib
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "platform" / "support"))
 
 import plans_support as plans
+from PIL import Image
 from tests.browser_support import Opened, open_page
 
 from jestlab.analysis.costs import Cost
+from jestlab.analysis.figures import Plot
+from jestlab.analysis.report import build
 from jestlab.models.training.phases import Spent
 from jestlab.platform.planning.plan import Plan
 from jestlab.platform.programs import Price
@@ -25,31 +32,24 @@ from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 
 SPENT = Spent(
-    startup_seconds=0.4,
-    compilation_seconds=0.8,
-    training_seconds=2.0,
-    evaluation_seconds=0.6,
-    checkpoint_seconds=0.2,
-    winddown_seconds=None,
-    resumed_step=0,
-    reached_step=4,
-    saved_step=2,
+    startup_seconds=0.4, compilation_seconds=0.8, training_seconds=2.0, evaluation_seconds=0.6,
+    checkpoint_seconds=0.2, winddown_seconds=None, resumed_step=0, reached_step=4, saved_step=2,
     saved_seconds=1.3,
-)
-"""Where the time of each attempt went."""
+)  # fmt: skip
+"""How each attempt spent its time."""
 
 
 @dataclass
 class Run:
-    """One run: an evaluation a step, each with the same value for both metrics."""
+    """One run: an evaluation at each step, with the same value for both metrics."""
 
     name: str
     scores: Sequence[float] = ()
     seed: int = 0
     label: str = ""
-    ends: str = "complete"  # complete, fail, never: is left RUNNING; none: was never begun
+    ends: str = "complete"  # complete, fail, never (it is still RUNNING), none (it has not begun)
     fails_before: Sequence[str] = ()  # reasons of attempts that failed
-    flops: float = 3e9  # of a step; 0 where the program counts none
+    flops: float = 3e9  # per step; 0 if the program counts none
     needs: Mapping[str, str] = field(default_factory=dict)  # role → name, of the same seed
     config: Mapping[str, Any] = field(default_factory=dict)
 
@@ -72,7 +72,7 @@ def make_lab(
     claims: Sequence[Mapping[str, Any]] = (),
     family: Any = None,
 ) -> Lab:
-    """Record runs, and go through what happened to them, as launchers and workers do."""
+    """Record runs and their attempts, as launchers and workers do."""
     folder.mkdir(parents=True, exist_ok=True)
     url = f"sqlite:///{folder / 'results.db'}"
     store = Store.open(url)
@@ -146,40 +146,100 @@ def a_run() -> type[Run]:
 
 @pytest.fixture(scope="session")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    """A finished experiment, which tests read but do not change."""
+    """A finished experiment, which tests must not change."""
     reports = [{"kind": "table", "name": "comparison"}, {"kind": "speedup"}, {"kind": "batch_size"}]
     return make_lab(tmp_path_factory.mktemp("study"), finished(), reports=reports)
 
 
 @pytest.fixture(scope="session")
 def page(study: Lab) -> Path:
-    """Its report."""
-    from jestlab.analysis.report import build
+    """The report of the finished experiment, with stubs for its printed figures."""
+    with stubbed_figures():
+        return build(study.url, "study", study.folder / "report", "uniform")[0]
 
-    return build(study.url, "study", study.folder / "report", "uniform")[0]
+
+@pytest.fixture(scope="session")
+def parsed_page(page: Path) -> Element:
+    return parse_page(page)
 
 
 @pytest.fixture
 def new_lab(tmp_path: Path) -> Callable[..., Lab]:
-    """Makes an experiment of given runs."""
-    return lambda *runs, **told: make_lab(tmp_path / "lab", runs, **told)
+    """A function that records an experiment with given runs."""
+    return lambda *runs, **options: make_lab(tmp_path / "lab", runs, **options)
+
+
+@contextmanager
+def stubbed_figures() -> Iterator[None]:
+    """Replace printed figures by one-pixel images: drawing them takes most of the time of a report."""
+    content = io.BytesIO()
+    Image.new("RGB", (1, 1)).save(content, format="png")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Plot, "_drawn", lambda self, suffixes: [content.getvalue() for _ in suffixes])
+        yield
 
 
 @pytest.fixture
-def figure_stubs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Printed figures are one-pixel images: drawing them takes most of the time that a report takes."""
-    from PIL import Image
+def figure_stubs() -> Iterator[None]:
+    with stubbed_figures():
+        yield
 
-    from jestlab.analysis.figures import Plot
 
-    content = io.BytesIO()
-    Image.new("RGB", (1, 1)).save(content, format="png")
-    monkeypatch.setattr(Plot, "_drawn", lambda self, suffixes: [content.getvalue() for _ in suffixes])
+def parse_page(page: Path) -> Element:
+    """Parse a page strictly. It must not have characters that HTML forbids."""
+    text = page.read_bytes().decode()
+    assert not re.search(r"[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff]", text)
+    tree: Element = html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parse(text)
+    check_links(tree)
+    return tree
+
+
+def check_links(tree: Element) -> None:
+    """Check that all links are within the page, so that they work after it was mailed."""
+    ids = [element.get("id") for element in tree.iter() if element.get("id")]
+    assert len(ids) == len(set(ids))
+    links = [link.get("href", "") for link in tree.iter("a")]
+    assert links and {link[0] for link in links} == {"#"}
+    assert {link[1:] for link in links} <= set(ids)
+
+
+def words(element: Element) -> str:
+    """Return the text of an element without its scripts, with single spaces."""
+    return " ".join(" ".join(_texts(element)).split())
+
+
+def _texts(element: Element) -> Iterator[str]:
+    if element.tag not in ("script", "style"):
+        yield element.text or ""
+        for child in element:
+            yield from _texts(child)
+            yield child.tail or ""
+
+
+def by_class(tree: Element, name: str) -> list[Element]:
+    """Return the elements of a class."""
+    return [element for element in tree.iter() if name in element.get("class", "").split()]
+
+
+def by_id(tree: Element, name: str) -> Element:
+    (found,) = (element for element in tree.iter() if element.get("id") == name)
+    return found
+
+
+def check_accessible(opened: Opened, width: int) -> None:
+    """Check that a page fits the window, and check it by the rules of WCAG."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    for summary in opened.tab.locator("summary").all():
+        summary.click()
+    found = axe.Axe().run(opened.tab, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]})
+    assert found.violations_count == 0, found.generate_report()
+    assert opened.tab.evaluate("document.documentElement.scrollWidth") <= width
+    assert opened.complaints == []
 
 
 @pytest.fixture(scope="module")
 def shown(browser: Any, page: Path) -> Iterator[Opened]:
-    """The report of the finished experiment, opened once for tests that leave it as it was."""
+    """The report of the finished experiment in a browser, for tests that do not change it."""
     found = open_page(browser, page)
     yield found
     found.tab.context.close()

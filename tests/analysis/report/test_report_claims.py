@@ -1,18 +1,24 @@
-"""The claims of a study on its page: near the top, in words, linked to their provenance."""
+"""The claims of a study on its page: near the top, in words, and linked to their provenance."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from tests.analysis.report.conftest import finished, make_lab
+from tests.analysis.report.conftest import (
+    by_class,
+    by_id,
+    check_accessible,
+    finished,
+    make_lab,
+    parse_page,
+    stubbed_figures,
+    words,
+)
 
-from jestlab.analysis.provenance import Origins
 from jestlab.analysis.report import build
 from jestlab.analysis.report.contents import gather
 from jestlab.analysis.tables import table
-
-pytestmark = pytest.mark.usefixtures("figure_stubs")
 
 CLAIMS: list[dict[str, Any]] = [
     {
@@ -38,62 +44,44 @@ def lab(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def built(lab):
-    return build(lab.url, "study", lab.folder / "report")
+    with stubbed_figures():
+        return build(lab.url, "study", lab.folder / "report")
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "dark"), (400, "light")])
-def test_claims_are_shown_and_accessible(opened, lab, built, width, scheme):
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    shown = opened(built[0], width, scheme)
-    tab = shown.tab
-    assert tab.evaluate("document.querySelector('main > section').id") == "claims"
-    told = [" ".join(text.split()) for text in tab.locator(".claim").all_inner_texts()]
+def test_claims_are_shown_in_words(lab, built):
+    page = parse_page(built[0])
+    (main,) = page.iter("main")
+    assert main[0].get("id") == "claims"
+    told = [words(claim) for claim in by_class(page, "claim")]
     assert told[0].startswith("✓ holds Joint selection learns more than uniform sampling Figure 3, middle +")
-    assert (
-        " points, 3 seeds: joint above uniform, by score Expected above 0; 3 of 3 seeds agree; chance"
-        in told[0]
-    )
+    evidence = " points, 3 seeds: joint above uniform, by score Expected above 0; 3 of 3 seeds agree; chance"
+    assert evidence in told[0]
     assert told[1].startswith("✗ does not hold at this scale (smoke) Independent selection is as good")
     assert told[1].endswith("Likely reason: the learners are small.")
     assert told[2].startswith("✗ does not hold at this scale (smoke) Selection hurts <b>")
     assert told[3].startswith("○ not run Greedy learns more 0 seeds: greedy above uniform, by score")
     assert told[3].endswith("Missing: unknown run: greedy.")
     assert not [text for text in told if "never shown" in text]
-    assert tab.locator("#claims .caveat").inner_text() == table(lab.url, "claims", ["study"]).caption
-    colours = {
-        tab.evaluate(f"getComputedStyle(document.querySelector('.claim.{kind} .verdict')).color")
+    claims = table(lab.url, "claims", ["study"])
+    assert words(by_class(by_id(page, "claims"), "caveat")[0]) == claims.caption
+    assert {"claims.tex", "claims.csv", "claims.provenance.json"} <= {path.name for path in built}
+    assert (built[0].parent / "report" / "claims.csv").read_text() == claims.csv()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "dark"), (400, "light")])
+def test_claims_are_accessible(opened, built, width, scheme):
+    shown = opened(built[0], width, scheme)
+    colors = {
+        shown.tab.evaluate(f"getComputedStyle(document.querySelector('.claim.{kind} .verdict')).color")
         for kind in ("holds", "fails", "open")
     }
-    assert len(colours) == 3
-    assert tab.evaluate("document.documentElement.scrollWidth") <= width
-    found = axe.Axe().run(tab, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]})
-    assert found.violations_count == 0, found.generate_report()
-    assert shown.complaints == []
+    assert len(colors) == 3
+    check_accessible(shown, width)
 
 
-def test_each_difference_links_to_its_provenance(opened, lab, built):
-    tab = opened(built[0]).tab
-    claims = table(lab.url, "claims", ["study"])
-    origins = Origins.read(lab.url, ["study"])
-    buttons = tab.locator(".claim button").all()
-    assert len(buttons) == 4
-    for button in buttons:
-        row = button.get_attribute("data-row")
-        told = origins.explain(claims, row, "difference")
-        button.click()
-        assert tab.locator("#provenance-title").text_content() == f"{row} · difference"
-        made, ran = (part.text_content() for part in tab.locator("dialog table").all())
-        assert len(told.runs) >= 6
-        for run in told.runs:
-            for part in (run.fingerprint[:12], run.label, f"{run.value:.6g}".replace("-", "−")):
-                assert part in made
-            assert run.fingerprint[:12] in made
-            assert all(attempt.host in ran for attempt in run.attempts)
-        tab.keyboard.press("Escape")
-
-
-def test_a_page_without_claims_has_no_section_for_them(study):
-    assert gather(study.url, "study", None, "scoring").claims is None
+def test_a_page_without_claims_has_no_section_for_them(parsed_page):
+    assert not [element for element in parsed_page.iter("section") if element.get("id") == "claims"]
 
 
 @pytest.mark.parametrize(
@@ -112,10 +100,3 @@ def test_the_answer_is_only_the_claims_if_no_runs_compete(tmp_path, a_run, rival
     runs = [a_run(name, [0.1, 0.4], seed) for name in ("uniform", *rivals) for seed in (0, 1)]
     lab = make_lab(tmp_path, runs, claims=[claim])
     assert gather(lab.url, "study", None, "scoring").answer.sentence.startswith(said)
-
-
-def test_the_files_of_claims(lab, built):
-    names = {path.name for path in built}
-    assert {"claims.tex", "claims.csv", "claims.provenance.json"} <= names
-    csv = (built[0].parent / "report" / "claims.csv").read_text()
-    assert csv == table(lab.url, "claims", ["study"]).csv()

@@ -1,16 +1,15 @@
-"""The files of a report, and the provenance that they state."""
+"""The files of a report and their provenance."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import re
-import shutil
-import subprocess
 
 import pytest
+from tests.analysis.report.conftest import by_class, by_id, parse_page, words
 
 from jestlab.analysis import frames, tables
+from jestlab.analysis.connection import shown
 from jestlab.analysis.report import build
 from jestlab.analysis.report.contents import gather
 from jestlab.platform.cli import main
@@ -42,16 +41,7 @@ def test_each_table_and_figure_with_its_provenance(study, page):
     assert told["data_sha256"] == hashlib.sha256((beside / "summary.csv").read_bytes()).hexdigest()
 
 
-def test_links_work(page):
-    """All are within the page, so none is dead where it was mailed."""
-    text = page.read_text().partition("<script")[0]
-    links, ids = re.findall(r'<a [^>]*href="([^"]+)"', text), re.findall(r'<\w+ id="([^"]+)"', text)
-    assert len(links) > 5
-    assert {link[0] for link in links} == {"#"}
-    assert {link[1:] for link in links} <= set(ids)
-
-
-def test_the_same_results_give_the_same_bytes_and_stale_files_are_deleted(new_lab, a_run, tmp_path):
+def test_equal_results_give_equal_bytes_and_stale_files_are_deleted(new_lab, a_run, tmp_path, figure_stubs):
     lab = new_lab(a_run("uniform", [0.1, 0.2]), a_run("joint", [0.3, 0.4]), a_run("late", ends="fail"))
     first = build(lab.url, "study", tmp_path / "out")
     contents = {path: path.read_bytes() for path in first}
@@ -72,33 +62,21 @@ def test_the_same_results_give_the_same_bytes_and_stale_files_are_deleted(new_la
     assert files == {*again, mine}
 
 
+def test_a_caption_outside_of_the_figure_is_on_the_page(new_lab, a_run, tmp_path, figure_stubs):
+    runs = [a_run("uniform", [0.1, 0.2]), a_run("joint", [0.2, 0.3])]
+    lab = new_lab(*runs, reports=[{"kind": "speedup", "figure": {"caption": "none"}}])
+    page = build(lab.url, "study", tmp_path / "out")[0]
+    (caption,) = by_class(by_id(parse_page(page), "speedup"), "caption")
+    assert words(caption).startswith("Score: mean of")
+    assert words(caption) == gather(lab.url, "study").stills[0].plot.texts.caption
+
+
 def test_the_spec_file_is_the_study(study, page):
     assert load(str(page.parent / "report" / "study.yaml")).to_dict() == {
         "name": "study", "question": "Is it faster?", "scale": "smoke", "runs": {"uniform": {}},
         "reports": [{"kind": "table", "name": "comparison"}, {"kind": "speedup"}, {"kind": "batch_size"}],
         "metrics": {"*": {"goal": "max", "unit": "percent"}},
     }  # fmt: skip
-
-
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no LaTeX here: make tools")
-def test_the_tables_compile(new_lab, a_run, tmp_path):
-    lab = new_lab(
-        a_run("uniform", [0.1, 0.2]),
-        a_run("joint", [0.3, 0.4], label='a_b & 50% $x$ #1 {y} <b>|"~^\\ λ é 🦄'),
-        a_run("broken", [0.1], ends="fail"),
-    )
-    parts = gather(lab.url, "study", None, "scoring").tables
-    assert [part.name for part in parts] == ["summary", "speedups", "costs", "goodput", "failures"]
-    inputs = "\n".join(part.table.latex() for part in parts)
-    (tmp_path / "paper.tex").write_text(
-        "\\documentclass{article}\n\\usepackage{booktabs}\n\\usepackage[table]{xcolor}\n"
-        f"\\usepackage{{graphicx}}\n\\begin{{document}}\n{inputs}\\end{{document}}\n"
-    )
-    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape", "paper.tex"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True)
-    assert done.returncode == 0, done.stdout.decode(errors="replace")[-2000:]
-    assert b"Missing character" not in done.stdout
-    assert (tmp_path / "paper.pdf").stat().st_size > 10_000
 
 
 def run_verb(capsys, *arguments):
@@ -108,7 +86,7 @@ def run_verb(capsys, *arguments):
     return stop.value.code, streams.out, streams.err
 
 
-def test_the_report_verb(capsys, study, tmp_path, figure_stubs):
+def test_the_report_command(capsys, study, tmp_path, figure_stubs):
     root = ["--store", study.url, "--root", str(tmp_path / "lab")]
     code, out, err = run_verb(capsys, "study", *root)
     assert (code, err) == (0, "")
@@ -122,10 +100,7 @@ def test_the_report_verb(capsys, study, tmp_path, figure_stubs):
 def test_errors_are_one_line(capsys, study, tmp_path, new_lab):
     empty = new_lab(name="nothing")
     for arguments, said in (
-        (
-            ["stody", "--store", study.url],
-            "no experiment 'stody' in the results store: did you mean 'study'?",
-        ),
+        (["stody", "--store", study.url], "no experiment 'stody' in the results store: did you mean 'study'"),
         (["study", "--store", study.url, "--baseline", "unifrm"], "did you mean 'uniform'?"),
         (["study", "--store", f"sqlite:///{tmp_path}/none.db"], "no store at"),
         (["any", "--store", empty.url], "the results store is empty"),
@@ -138,8 +113,6 @@ def test_errors_are_one_line(capsys, study, tmp_path, new_lab):
 
 
 def test_passwords_are_not_shown():
-    from jestlab.analysis.connection import shown
-
     for url in (
         "postgresql://me:secret@host/lab",
         "postgres://me@host/lab?password=secret",

@@ -1,36 +1,21 @@
-"""Where the machines' time went, on the page: bars, the table behind them, and what is unknown."""
+"""How machines spent their time, on the page: bars, the table of their numbers, and unknown time."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
-import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "platform" / "support"))
-
 import plans_support as plans
+import pytest
 import stores_support as stores
+from tests.analysis.report.conftest import by_class, words
 
 from jestlab.analysis.connection import connect
 from jestlab.analysis.provenance import load
-from jestlab.analysis.report import build
 from jestlab.analysis.report.machine_time import MachineTime, machine_time
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 
-pytestmark = pytest.mark.usefixtures("figure_stubs")
-
-BARS = """
-[...document.querySelectorAll('.bars > svg')].map(bar => [
-  bar.getAttribute('aria-label'),
-  bar.previousElementSibling.textContent,
-  bar.nextElementSibling.textContent,
-  [...bar.querySelectorAll('rect')].reduce((sum, rect) => sum + rect.width.baseVal.value, 0),
-])
-"""
-# Of two minutes; it trained until step 100, and saved step 60.
+# Of two minutes: trained until step 100, and saved step 60.
 MEASURED: dict[str, Any] = {
     "startup_seconds": 12.0, "compilation_seconds": 24.0, "training_seconds": 60.0,
     "evaluation_seconds": 12.0, "checkpoint_seconds": 6.0, "winddown_seconds": 6.0,
@@ -38,7 +23,7 @@ MEASURED: dict[str, Any] = {
 }  # fmt: skip
 
 
-def of(url: str, name: str) -> MachineTime | None:
+def time_of(url: str, name: str) -> MachineTime | None:
     with connect(url) as connection:
         history = load(connection, name)
     assert history is not None
@@ -47,7 +32,7 @@ def of(url: str, name: str) -> MachineTime | None:
 
 @pytest.fixture
 def filled(tmp_path):
-    """Two runs, one of which was preempted at step 100 and went on from 60, and one of an older version."""
+    """Three runs: one was preempted at step 100 and resumed from 60, one is of an older version."""
     url = f"sqlite:///{tmp_path / 'results.db'}"
     store = Store.open(url)
     uniform, joint, old = (plans.run(name, config={"named": name}) for name in ("uniform", "joint", "old"))
@@ -60,8 +45,8 @@ def filled(tmp_path):
     return url
 
 
-def test_shares_are_of_chip_time(filled):
-    found = of(filled, "toy")
+def test_shares_are_of_chip_time_and_unmeasured_time_is_unknown(filled):
+    found = time_of(filled, "toy")
     assert found is not None
     rows = found.part.table.frame.set_index("label")
     assert rows.at["uniform", "held"] == 4 * 120
@@ -73,54 +58,39 @@ def test_shares_are_of_chip_time(filled):
     assert found.sentence.startswith("Goodput 57%: ")
     assert [bar.name for bar in found.bars] == ["uniform", "joint", "all runs"]
     assert ("preempted work", "#d55e00") in found.legend
+    lines = found.part.table.markdown().splitlines()[2:]
+    old = dict(zip(found.part.table.frame["label"], lines, strict=False))["old"]
+    assert old.count("—") >= 8 and "| 2.0 min |" in old.replace("  ", " ")
+    by_older = "1 of 4 attempts were made by an older version"
+    assert any(note.startswith(by_older) for note in found.part.table.notes)
 
 
-def test_what_an_older_version_did_not_measure_is_unknown(filled):
-    found = of(filled, "toy")
-    assert found is not None
-    shown = dict(
-        zip(found.part.table.frame["label"], found.part.table.markdown().splitlines()[2:], strict=False)
-    )
-    assert shown["old"].count("—") >= 8 and "| 2.0 min |" in shown["old"].replace("  ", " ")
-    assert any(
-        note.startswith("1 of 4 attempts were made by an older version") for note in found.part.table.notes
-    )
-
-
-def test_nothing_is_shown_if_nothing_was_measured(tmp_path):
+def test_shows_nothing_if_nothing_was_measured(tmp_path):
     url = f"sqlite:///{tmp_path / 'results.db'}"
     store = Store.open(url)
     store.record(plans.plan(run := plans.run("old")))
     stores.attempt(store, run)
     store.close()
-    assert of(url, "toy") is None
+    assert time_of(url, "toy") is None
 
 
-def test_the_page_draws_a_bar_for_each_run(shown):
-    bars = shown.tab.evaluate(BARS)
-    assert [name for _, name, _, _ in bars] == ["reference", "uniform", "independent", "joint", "all runs"]
-    for words, name, value, width in bars:
-        assert words.startswith(f"{name}: training ")
-        assert value.split()[0].endswith("%") and " of " in value
-        assert width == pytest.approx(100, abs=0.01)
-    assert "failed work" in {name: words for words, name, _, _ in bars}["joint"]
-    legend = shown.tab.locator(".legend li").all_text_contents()
-    assert [name.strip() for name in legend][:4] == ["training", "evaluation", "start-up", "compilation"]
+def test_the_page_has_a_bar_for_each_run(parsed_page):
+    (bars,) = by_class(parsed_page, "bars")
+    names, pictures, values = list(bars)[::3], list(bars)[1::3], list(bars)[2::3]
+    assert [words(name) for name in names] == ["reference", "uniform", "independent", "joint", "all runs"]
+    for name, bar, value in zip(names, pictures, values, strict=True):
+        assert bar.get("aria-label", "").startswith(f"{words(name)}: training ")
+        assert words(value).split()[0].endswith("%") and " of " in words(value)
+        assert sum(float(part.get("width", 0)) for part in bar) == pytest.approx(100, abs=0.01)
+    assert "failed work" in pictures[3].get("aria-label", "")
+    (legend,) = by_class(parsed_page, "legend")
+    assert [words(name) for name in legend][:4] == ["training", "evaluation", "start-up", "compilation"]
 
 
-def test_every_share_links_to_its_runs(shown):
-    shown.tab.locator("button[data-row=joint][data-column=compilation]").click()
-    body = shown.tab.locator("dialog .body").text_content()
-    shown.tab.locator("dialog .close").click()
-    assert "tracing, lowering and compiling" in body and body.count("joint/") >= 3
-
-
-def test_many_runs_have_bars_for_some_and_rows_for_all(new_lab, a_run):
+def test_of_many_runs_some_have_bars_and_all_have_rows(new_lab, a_run):
     lab = new_lab(*(a_run(f"run{number}", [0.1]) for number in range(30)))
-    found = of(lab.url, "study")
+    found = time_of(lab.url, "study")
     assert found is not None
     assert len(found.bars) == 24 and found.bars[-1].name == "all runs"
     assert len(found.part.table.frame) == 31
     assert found.sentence.endswith("The table has 7 more runs.")
-    page = build(lab.url, "study", lab.folder / "report", None)[0]
-    assert page.read_text().count('class="name">run') > 30

@@ -1,18 +1,25 @@
-"""The page of a union of studies: verdicts first, then each study with what its spec asks for."""
+"""The page of a union of studies: verdicts first, then each study with the reports of its spec."""
 
 from __future__ import annotations
 
 import json
-import re
 import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import plans_support as plans
 import pytest
-from tests.analysis.report.conftest import Lab
+from tests.analysis.report.conftest import (
+    Lab,
+    by_class,
+    by_id,
+    parse_page,
+    stubbed_figures,
+    words,
+)
 
 from jestlab.analysis import published
 from jestlab.analysis.claims import parts_of
@@ -20,7 +27,6 @@ from jestlab.analysis.provenance import Origins
 from jestlab.analysis.report import build
 from jestlab.analysis.report.union import gather_union
 from jestlab.analysis.tables import default_name, table
-from jestlab.platform.cli import main
 from jestlab.platform.planning.plan import Alias, Plan
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.store.published import import_cells
@@ -60,8 +66,10 @@ STUDIES: dict[str, dict[str, Any]] = {
 
 
 def make_union(folder: Path, launched: Sequence[str], studies: Mapping[str, Any] = STUDIES) -> Lab:
-    """Studies, each with three seeds of its runs, and the union of all of them; runs that several have are
-    the same. Those not launched are in the union's spec alone."""
+    """Record studies with three seeds of each run, and their union, which shares equal runs.
+
+    Studies that are not launched are in the spec of the union alone.
+    """
     url = f"sqlite:///{folder / 'results.db'}"
     store = Store.open(url)
     import_cells(store, published.paper())
@@ -121,7 +129,8 @@ def union(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def page(union):
-    return build(union.url, "paper", union.folder / "reports" / "paper")[0]
+    with stubbed_figures():
+        return build(union.url, "paper", union.folder / "reports" / "paper")[0]
 
 
 def test_a_union_has_the_claims_of_its_studies(union):
@@ -134,31 +143,17 @@ def test_a_union_has_the_claims_of_its_studies(union):
         ("later", "not run"),
     ]
     assert claims.caption == "At scale smoke, 4 claims: 2 hold, 1 does not hold, 1 not run."
-    # The same statement of two studies is two rows, each of which opens its own runs.
+    # The same statement of two studies has two rows, each with its own runs.
     origins = Origins.read(union.url, claims.experiments)
     told = [origins.explain(claims, f"Joint learns more ({name})", "n") for name in ("ratios", "prior_art")]
     assert [{run.experiment for run in each.runs} for each in told] == [{"ratios"}, {"prior_art"}]
 
 
-def test_table_and_report_verbs_of_a_union(union, capsys):
-    """The default table of a union has its claims; its page takes no baseline."""
+def test_claims_are_the_default_table_of_a_union_and_its_page_takes_no_baseline(union):
     assert [default_name(union.url, name) for name in ("paper", "ratios")] == ["claims", "summary"]
     assert [bool(parts_of(union.url, name)) for name in ("paper", "ratios", "none")] == [True, False, False]
-
-    def verb(*arguments):
-        with pytest.raises(SystemExit) as stop:
-            main([*arguments, "--store", union.url])
-        return (stop.value.code, *capsys.readouterr())
-
-    assert verb("table", "paper", "--json") == (0, table(union.url, "claims", ["paper"]).json(), "")
-    code, out, _ = verb("table", "paper", "--explain", "Joint surpasses", "difference")
-    assert (code, out.count("run ratios/joint/"), out.count("run ratios/reference/")) == (0, 3, 3)
-    code, _, err = verb("report", "paper", "--baseline", "uniform")
-    assert (code, err) == (
-        1,
-        "jestlab: paper is a union, whose studies say what they compare with: give --baseline and --scope to "
-        "one of them\n",
-    )
+    with pytest.raises(ValueError, match="paper is a union, whose studies say what they compare with"):
+        build(union.url, "paper", union.folder, "uniform")
 
 
 def test_facts_about_runs_and_costs(union):
@@ -174,80 +169,49 @@ def test_facts_about_runs_and_costs(union):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "dark")])
-def test_the_page_of_a_union(opened, union, page, width, scheme):
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    shown = opened(page, width, scheme)
-    tab = shown.tab
-    assert tab.locator(".answer").inner_text() == table(union.url, "claims", ["paper"]).caption
-    contents = [" ".join(text.split()) for text in tab.locator("nav li").all_inner_texts()]
-    assert contents == ["ratios ✓✗ Figure 3, middle", "prior_art ✓ Table 1", "later ○"]
-    said = tab.locator("nav .marks").first.get_attribute("aria-label")
-    assert said == "2 claims: 1 holds, 1 does not hold."
-    assert tab.locator("main > section").evaluate_all("all => all.map(each => each.id)") == [
+def test_the_page_of_a_union(union, page):
+    tree = parse_page(page)
+    (answer,) = by_class(tree, "answer")
+    assert words(answer) == table(union.url, "claims", ["paper"]).caption
+    (contents,) = by_class(tree, "studies")
+    texts = [words(line).replace("✓ ✗", "✓✗") for line in contents.iter("li")]
+    assert texts == ["ratios ✓✗ Figure 3, middle", "prior_art ✓ Table 1", "later ○"]
+    assert by_class(contents, "marks")[0].get("aria-label") == "2 claims: 1 holds, 1 does not hold."
+    (main,) = tree.iter("main")
+    assert [section.get("id") for section in main] == [
         "claims", "study-ratios", "study-prior_art", "study-later"
     ]  # fmt: skip
-    headings = tab.locator("main h2").all_inner_texts()
+    headings = [words(heading) for heading in main.iter("h2")]
     assert headings == ["Claims", *(study["question"] for study in STUDIES.values())]
-    assert tab.locator("#claims .claim").count() == 4
-    assert tab.locator("#study-ratios .claim").count() == 2
-    assert "JEST++" in tab.locator("#table-prior_art-comparison").inner_text()  # published
-    assert "joint" in tab.locator("#table-prior_art-comparison").inner_text()  # own
-    assert tab.locator("#study-ratios img").count() == 1
-    assert "Not available yet:\nBatch size: no run of" in re.sub(
-        r"\n+", "\n", tab.locator("#study-prior_art").inner_text()
-    )
-    assert tab.evaluate("document.documentElement.scrollWidth") <= width
-    found = axe.Axe().run(tab, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]})
-    assert found.violations_count == 0, found.generate_report()
-    for button in tab.locator("#study-ratios button, #claims button").all():
-        button.click()
-        assert "Computed from" in tab.locator("dialog").inner_text()
-        tab.keyboard.press("Escape")
-    assert (shown.complaints, shown.requests) == ([], [page.as_uri()])
-
-
-def test_the_page_is_valid_and_small_and_its_links_work(page):
-    html5lib = pytest.importorskip("html5lib")
-    text = page.read_text()
-    html5lib.HTMLParser(strict=True).parse(text)
-    assert len(text) < 200_000  # no charting library, figures of few colours
-    links, ids = re.findall(r'<a [^>]*href="([^"]+)"', text), re.findall(r'<\w+[^>]* id="([^"]+)"', text)
-    assert len(ids) == len(set(ids))
-    assert links
-    for link in links:  # within the page, so none is dead where it was mailed
-        assert link.startswith("#"), link
-        assert link[1:] in ids, link
-    assert "<code>jestlab report prior_art</code>" in text
-    assert "<code>jestlab report ratios</code>" in text
-
-
-def test_the_same_results_give_the_same_bytes(union, page):
-    before = {path: path.read_bytes() for path in page.parent.rglob("*") if path.is_file()}
-    assert {path: path.read_bytes() for path in build(union.url, "paper", page.parent)} == before
+    assert len(by_class(by_id(tree, "claims"), "claim")) == 4
+    assert len(by_class(by_id(tree, "study-ratios"), "claim")) == 2
+    comparison = words(by_id(tree, "table-prior_art-comparison"))
+    assert "JEST++" in comparison  # published
+    assert "joint" in comparison  # own
+    assert len(list(by_id(tree, "study-ratios").iter("img"))) == 1
+    assert "Not available yet: Batch size: no run of" in words(by_id(tree, "study-prior_art"))
+    codes = [words(code) for code in tree.iter("code")]
+    assert codes[:2] == ["jestlab report ratios", "jestlab report prior_art"]
+    assert page.stat().st_size < 200_000  # no charting library, figures of few colors
     told = json.loads((page.parent / "report" / "prior_art-comparison.provenance.json").read_text())
-    assert told["experiment"] == "paper"
-    assert len(told["runs"]) == 12
+    assert (told["experiment"], len(told["runs"])) == ("paper", 12)
 
 
 def test_an_up_to_date_figure_is_not_drawn_again(union, tmp_path):
     plot = gather_union(union.url, "paper").plots[0]
-    plot.save(tmp_path)
-    drawn = (tmp_path / "curves.png").read_bytes()
-    marked = drawn + b"as it lay there"
+    drawn = plot.png()
+    marked = drawn + b"from an earlier report"
     (tmp_path / "curves.png").write_bytes(marked)
     assert plot.png([tmp_path / "none", tmp_path]) == marked
     other = replace(plot, data=plot.data.assign(mean=plot.data["mean"] / 2))
     assert other.png([tmp_path]) not in (marked, drawn)
-    assert plot.png() == drawn
 
 
-def test_a_study_changed_since_is_marked(tmp_path):
+def test_a_study_that_has_changed_is_marked(tmp_path):
     lab = make_union(tmp_path, ["ratios"], {"ratios": STUDIES["ratios"]})
     assert [section.changed for section in gather_union(lab.url, "paper").sections] == [False]
-    with sqlite3.connect(tmp_path / "results.db") as connection:
+    with closing(sqlite3.connect(tmp_path / "results.db")) as connection, connection:
         (text,) = connection.execute("SELECT spec FROM experiment WHERE name = 'ratios'").fetchone()
         changed = json.dumps(json.loads(text) | {"seeds": [7]})
         connection.execute("UPDATE experiment SET spec = ? WHERE name = 'ratios'", [changed])
-    connection.close()
     assert [section.changed for section in gather_union(lab.url, "paper").sections] == [True]

@@ -4,7 +4,7 @@ It stands for the kubelets of a cluster, and tells the API server what a kubelet
 of life, pods that wait, run and end, and their logs. Differences from a kubelet that tests have to know:
 
 - An image is a file with the variables that its containers get; see `Images`. A container sees this
-  machine's files at their own paths, or else, by chroot, those of a container image that was built here.
+  machine's files at their own paths.
 - A pod's DNS name does not resolve here. A variable whose value is `HOST.SERVICE:PORT`, where HOST is a pod
   of the same JobSet, gets 127.0.0.1 and a port that was free, the same for all pods of one JobSet.
 - CPUs and memory are not limited.
@@ -24,10 +24,9 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import urllib3
-from tests.cluster.image import Built
 from tests.cluster.kubernetes.api import STRATEGIC, Api, ApiError, Object
 from tests.cluster.kubernetes.daemons import ending_with_us, free_ports
 from tests.cluster.kubernetes.node_logs import LogServer
@@ -42,42 +41,29 @@ _SHUT_DOWN = "Pod was terminated in response to imminent node shutdown."
 _AWAY = (ApiError, urllib3.exceptions.HTTPError)
 
 
-class Image(NamedTuple):
-    """An image that nodes have.
-
-    Attributes:
-        environment: Variables of its containers.
-        tree: Folder of its files, which containers see instead of this machine's; None for those.
-    """
-
-    environment: dict[str, str]
-    tree: str | None = None
-
-
 class Images:
-    """What can be pulled: each image is a file, and a container of it a process of this machine."""
+    """What can be pulled: each image is a file with the variables of its containers."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         folder.mkdir(exist_ok=True)
 
-    def find(self, image: str) -> Image | None:
-        """Return an image; None if it cannot be pulled."""
+    def find(self, image: str) -> dict[str, str] | None:
+        """Return the variables of an image's containers; None if it cannot be pulled."""
         try:
-            return Image(**json.loads(self._path(image).read_text()))
+            found: dict[str, str] = json.loads(self._path(image).read_text())
         except FileNotFoundError:
             return None
+        return found
 
     def is_being_pulled(self, image: str) -> bool:
-        """Whether it takes a while, and no error is told meanwhile."""
+        """Whether pulling it takes a while, without an error meanwhile."""
         return self._path(image).with_suffix(".pulling").exists()
 
-    def push(self, image: str, environment: dict[str, str], tree: Path | None = None) -> None:
-        """Let an image be pulled; with a tree, its containers run in that by chroot, as user 1000."""
+    def push(self, image: str, environment: dict[str, str]) -> None:
+        """Let an image be pulled."""
         path = self._path(image)
-        path.with_suffix(".new").write_text(
-            json.dumps(Image(environment, None if tree is None else str(tree))._asdict())
-        )
+        path.with_suffix(".new").write_text(json.dumps(environment))
         path.with_suffix(".new").rename(path)
 
     def delay(self, image: str) -> None:
@@ -292,9 +278,9 @@ class _Pod:
 
     def _live(self) -> None:
         try:
-            image = self._prepared()
-            if image is not None:
-                self._run(image)
+            environment = self._prepared()
+            if environment is not None:
+                self._run(environment)
             elif self._disrupted or self._deleted:
                 self._tell(self._ended(137, "ContainerStatusUnknown"))
         except Exception as error:
@@ -305,9 +291,8 @@ class _Pod:
             if deleted:
                 self._remove()
 
-    def _prepared(self) -> Image | None:
-        """Return the image with the container's environment, once all that it needs is there; None if it is
-        stopped before."""
+    def _prepared(self) -> dict[str, str] | None:
+        """Return the container's environment once all it needs is there; None if it is stopped before."""
         [container] = self._spec["containers"]
         said = ""
         tried = time.monotonic()
@@ -321,7 +306,7 @@ class _Pod:
                     message = f'Back-off pulling image "{container["image"]}"'
             else:
                 try:
-                    return image._replace(environment={**image.environment, **self._variables(container)})
+                    return {**image, **self._variables(container)}
                 except _Missing as missing:
                     reason, message = "CreateContainerConfigError", str(missing)
             reason = reason or "ContainerCreating"
@@ -370,14 +355,10 @@ class _Pod:
             return f"127.0.0.1:{self._agent.port_of(jobset)}"
         return value
 
-    def _run(self, image: Image) -> None:
+    def _run(self, environment: dict[str, str]) -> None:
         [container] = self._spec["containers"]
         words = [*container["command"], *container.get("args", ())]
-        environment = {**image.environment, _POD: self.uid}
-        environment["HOSTNAME"] = self._spec.get("hostname", self.name)
-        if image.tree is not None:
-            words = Built("", Path(image.tree), {}, []).command(words, environment, self._mounts(container))
-            environment = {"PATH": os.environ["PATH"]}
+        environment |= {_POD: self.uid, "HOSTNAME": self._spec.get("hostname", self.name)}
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 ending_with_us(words),
@@ -400,23 +381,6 @@ class _Pod:
         end_all_of(self.uid)  # a container's processes end with its first one
         code = 128 - code if code < 0 else code
         self._tell(self._ended(code, "Completed" if code == 0 else "Error", started=started))
-
-    def _mounts(self, container: Object) -> dict[Path, str]:
-        """Return the folders that the container's volumes are: those of claims on volumes of this machine."""
-        claims = {
-            volume["name"]: volume["persistentVolumeClaim"]["claimName"]
-            for volume in self._spec.get("volumes", ())
-            if "persistentVolumeClaim" in volume
-        }
-        found = {}
-        for mount in container.get("volumeMounts", ()):
-            if (claim := claims.get(mount["name"])) is None:
-                continue
-            path = f"/api/v1/namespaces/{self.namespace}/persistentvolumeclaims/{claim}"
-            volume = self._agent.api.get(path)["spec"]["volumeName"]
-            spec = self._agent.api.get(f"/api/v1/persistentvolumes/{volume}")["spec"]
-            found[Path(spec["hostPath"]["path"])] = mount["mountPath"]
-        return found
 
     def _stopping(self) -> bool:
         return self._gone.is_set() or self._deleted or self._disrupted

@@ -13,9 +13,6 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-ACCOUNTS = "accounts.key"
-"""The key that signs the tokens of service accounts."""
-
 _DAY = datetime.timedelta(days=1)
 
 
@@ -74,7 +71,7 @@ class Authority:
 
 def account_key(folder: Path) -> Path:
     """Make the key that signs the tokens of service accounts."""
-    path = folder / ACCOUNTS
+    path = folder / "accounts.key"
     _write_key(path, rsa.generate_private_key(public_exponent=65537, key_size=2048))
     return path
 

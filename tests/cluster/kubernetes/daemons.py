@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import base64
 import os
+import random
 import shutil
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -122,16 +124,6 @@ class Daemons:
         process = self._running.pop("kube-apiserver")
         process.kill()
         process.wait()
-
-    def compact(self) -> None:
-        """Let etcd forget all versions but the last: what was begun before cannot be continued."""
-        last = self.admin.get("/api/v1/namespaces", limit="1")["metadata"]["resourceVersion"]
-        answer = urllib3.request(
-            "POST",
-            f"http://127.0.0.1:{self._etcd}/v3/kv/compaction",
-            json={"revision": last, "physical": True},
-        )
-        assert answer.status == 200, answer.data
 
     # ---- each of them
 
@@ -345,14 +337,14 @@ def write_kubeconfig(
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of loopback that nobody listens on now."""
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [int(each.getsockname()[1]) for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+    """Return free ports of 127.0.0.1, from those that the kernel does not choose for connections."""
+    found: set[int] = set()
+    while len(found) < count:
+        port = random.SystemRandom().randrange(20_000, 32_768)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            found.add(port)
+    return list(found)
 
 
 def _base64(path: Path) -> str:

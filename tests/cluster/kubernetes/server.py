@@ -80,9 +80,6 @@ class Cluster:
     def start_api(self) -> None:
         self.daemons.start_api()
 
-    def compact(self) -> None:
-        self.daemons.compact()
-
     def start_kueue(self, programs: str) -> None:
         """Start Kueue, if nobody has; its programs are in a folder of their own."""
         with self._kueue_lock:
@@ -105,7 +102,6 @@ REQUESTS: dict[str, Callable[..., Any]] = {
         Cluster.restore_nodes,
         Cluster.kill_api,
         Cluster.start_api,
-        Cluster.compact,
         Cluster.start_kueue,
         Cluster.running,
     )

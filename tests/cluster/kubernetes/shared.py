@@ -10,28 +10,25 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import yaml
-from google.auth import jwt
-from google.auth.crypt import RSASigner
 from tests.cluster.kubernetes.agent import Images
 from tests.cluster.kubernetes.api import Api, ApiError, Object
-from tests.cluster.kubernetes.certificates import ACCOUNTS
-from tests.cluster.kubernetes.daemons import ISSUER, write_kubeconfig
+from tests.cluster.kubernetes.daemons import write_kubeconfig
 from tests.cluster.kubernetes.server import FIRST_SECONDS, GREETING
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
 JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{}/jobsets"
 _DOCUMENTED = re.search(r"# launcher\.yml\n(.*?)```", (ROOT / "docs" / "clusters.md").read_text(), re.DOTALL)
 assert _DOCUMENTED is not None
 *MAY, EVENTS, WORKLOADS = yaml.safe_load(_DOCUMENTED[1])["rules"]
-"""All that one who launches has to be allowed, as the documentation says it; and what may be left out."""
+"""The rights that a launcher needs, from the documentation; the last two are optional."""
 
 
 class SharedCluster:
@@ -40,7 +37,6 @@ class SharedCluster:
     Attributes:
         admin: The API, as one who may do anything.
         images: What pods can pull.
-        accounts: The key that signs the tokens of service accounts.
     """
 
     def __init__(self, folder: Path, programs: Path) -> None:
@@ -55,7 +51,6 @@ class SharedCluster:
         here = (folder / "now").readlink()
         self.kubeconfig = here / "kubeconfig"
         self.authority = here / "ca.crt"
-        self.accounts = here / ACCOUNTS
         self.images = Images(here / "images")
         self.url = _url(self.kubeconfig)
         self.admin = Api(self.url, self.authority, here / "admin.crt", here / "admin.key")
@@ -115,7 +110,7 @@ class Namespace:
         secret = {"metadata": {"name": "jestlab-store"}, "stringData": {"url": store}}
         self.admin.create(f"{self._core}/secrets", secret)
         # Pods need the default account, which a controller makes.
-        until(lambda: self._exists("serviceaccounts/default"))
+        wait_until(lambda: self._exists("serviceaccounts/default"))
         self.admin.create(f"{self._core}/serviceaccounts", {"metadata": {"name": "ada"}})
         self.allow(may)
         binding = {
@@ -143,41 +138,9 @@ class Namespace:
         write_kubeconfig(path, url or self.cluster.url, {"token": self.token}, authority=authority)
         return path
 
-    def token_for(self, seconds: int) -> str:
-        """Return a token of the user for so many seconds, or one that ended so long ago."""
-        account = self.get("serviceaccounts/ada")["metadata"]
-        end = int(time.time()) + seconds
-        claims = {
-            "iss": ISSUER,
-            "aud": [ISSUER],
-            "sub": f"system:serviceaccount:{self.name}:ada",
-            "iat": end - 3600,
-            "nbf": end - 3600,
-            "exp": end,
-            "kubernetes.io": {
-                "namespace": self.name,
-                "serviceaccount": {"name": account["name"], "uid": account["uid"]},
-            },
-        }
-        signer = RSASigner.from_string(self.cluster.accounts.read_text())
-        token: bytes = jwt.encode(signer, claims)
-        return token.decode()
-
     def set_store(self, url: str) -> None:
         """Let the secret hold the URL of another store."""
         self.admin.patch(f"{self._core}/secrets/jestlab-store", {"stringData": {"url": url}})
-
-    def claim(self, name: str, folder: Path) -> None:
-        """Let pods claim a folder of this machine as a volume."""
-        sized = {"accessModes": ["ReadWriteMany"], "storageClassName": "", "volumeMode": "Filesystem"}
-        volume, storage = f"{self.name}-{name}", {"storage": "1Gi"}
-        of_folder = {"capacity": storage, "hostPath": {"path": str(folder)}}
-        spec = {**sized, **of_folder, "claimRef": {"namespace": self.name, "name": name}}
-        self.admin.create("/api/v1/persistentvolumes", {"metadata": {"name": volume}, "spec": spec})
-        claimed = {**sized, "volumeName": volume, "resources": {"requests": storage}}
-        path = f"{self._core}/persistentvolumeclaims"
-        self.admin.create(path, {"metadata": {"name": name}, "spec": claimed})
-        until(lambda: self.admin.get(f"{path}/{name}")["status"].get("phase") == "Bound")
 
     def jobsets(self) -> list[Object]:
         found: list[Object] = self.admin.get(JOBSETS.format(self.name))["items"]
@@ -223,20 +186,16 @@ class Namespace:
         found: Object = self.admin.get(f"{self._core}/{path}", **query)
         return found
 
-    def delete(self, path: str) -> None:
-        """Delete an object of the core API, such as `serviceaccounts/ada`."""
-        self.admin.delete(f"{self._core}/{path}")
-
     def empty(self) -> None:
         """Kill all that is left in it, and wait until its nodes are free."""
         self.admin.delete(JOBSETS.format(self.name), propagationPolicy="Background")
-        until(lambda: not self.jobsets())
+        wait_until(lambda: not self.jobsets())
 
         def is_empty() -> bool:
             self.admin.delete(f"{self._core}/pods", {"gracePeriodSeconds": 0}, gracePeriodSeconds="0")
             return not self.pods()
 
-        until(is_empty)
+        wait_until(is_empty)
         self.admin.delete(f"/api/v1/namespaces/{self.name}")
 
     def _exists(self, path: str) -> bool:
@@ -250,16 +209,6 @@ _ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.st
 """Of this test process, before any test has changed it."""
 
 _INDEX = "batch.kubernetes.io/job-completion-index"
-
-
-def until(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
-    """Wait until something holds, and return it."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if value := condition():
-            return value
-        time.sleep(0.03)
-    raise AssertionError(f"not within {seconds} s")
 
 
 def container_environment() -> dict[str, str]:
@@ -301,7 +250,8 @@ def _start(folder: Path, programs: Path) -> socket.socket:
             raise AssertionError(f"the cluster has not started: {said}")
         return _connect(folder)
 
-    found: socket.socket = until(connected, FIRST_SECONDS)
+    found = wait_until(connected, FIRST_SECONDS)
+    assert found is not None
     return found
 
 

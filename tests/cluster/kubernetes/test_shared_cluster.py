@@ -1,4 +1,4 @@
-"""The cluster of the tests ends whatever happens to those who use it."""
+"""The tests' cluster ends whatever happens to the processes that use it."""
 
 import os
 import signal
@@ -9,7 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.cluster.kubernetes import binaries
-from tests.cluster.kubernetes.shared import ROOT, until
+from tests.cluster.kubernetes.shared import ROOT
+from tests.waiting import wait_until
 
 USER = """
 import sys, time
@@ -22,7 +23,7 @@ time.sleep(600)
 
 
 def processes(folder: Path) -> list[psutil.Process]:
-    """All that belong to the cluster of a folder."""
+    """Find all processes of the cluster of a folder."""
     found = []
     for process in psutil.process_iter(["cmdline", "pid", "status"]):
         words = process.info["cmdline"] or ()
@@ -49,7 +50,7 @@ def test_nothing_is_left_when_a_process_is_killed(tmp_path, who):
         assert len(started) == 6  # the server, and five daemons
         [server] = [each for each in started if "tests.cluster.kubernetes.server" in each.cmdline()]
         os.kill(user.pid if who == "test process" else server.pid, signal.SIGKILL)
-        until(lambda: processes(folder) == [], 20.0)
+        wait_until(lambda: processes(folder) == [])
     finally:
         user.kill()
         user.communicate()

@@ -1,15 +1,17 @@
-"""Reading CLIP_benchmark folders, of ours and of others."""
+"""Reading CLIP_benchmark folders: whole splits, in order, scanned once. webdataset's reader is the oracle."""
 
 from __future__ import annotations
 
 import io
+import os
+import tarfile
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from jestlab.models.data.benchmarks import classification, load_benchmark, retrieval
-from jestlab.models.data.tars import TarWriter
+from jestlab.models.data import benchmarks
+from jestlab.models.data.benchmarks import classification, load_benchmark, read_split, retrieval
 
 FORMATS = {"png": "PNG", "jpg": "JPEG", "jpeg": "JPEG", "webp": "WEBP"}
 
@@ -20,57 +22,145 @@ def image(value, extension="png"):
     return file.getvalue()
 
 
-def write_split(folder, target, contents, *, extension="png"):
-    """One shard an image, so that the shards' order shows."""
-    folder.mkdir(parents=True)
-    for i, content in enumerate(contents):
-        with TarWriter(folder / f"{i}.tar") as tar:
-            tar.add(f"s{i:07d}.{target}", content)
-            tar.add(f"s{i:07d}.{extension}", image(i, extension))
-    (folder / "nshards.txt").write_text(f"{len(contents)}\n")
+def write_shard(path, files):
+    """A tar as other tools write it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w") as tar:
+        for name, content in files:
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
 
 
-def classes(folder, labels, *, split="test", extension="png"):
-    write_split(folder / split, "cls", labels, extension=extension)
+def write_split(folder, *shards):
+    for number, files in enumerate(shards):
+        write_shard(folder / f"{number}.tar", files)
+    (folder / "nshards.txt").write_text(f"{len(shards)}\n")
+    return folder
+
+
+def pair(key, label, extension="png"):
+    return [(f"{key}.{extension}", image(10 * label, extension.lower())), (f"{key}.cls", b"%d" % label)]
+
+
+def targets(folder, contents, target, extension="png"):
+    """A split with one shard for each image, so that the order of shards shows."""
+    shards = (
+        [(f"s{i:07d}.{target}", content), (f"s{i:07d}.{extension}", image(i, extension))]
+        for i, content in enumerate(contents)
+    )
+    write_split(folder, *shards)
+
+
+def classes(folder, labels, extension="png"):
+    targets(folder / "test", labels, "cls", extension)
     (folder / "classnames.txt").write_text("dog\ncat\n")
     (folder / "zeroshot_classification_templates.txt").write_text("a photo of a {c}.\n\n")
     return folder
 
 
 def captions(folder, contents):
-    write_split(folder / "test", "txt", contents)
+    targets(folder / "test", contents, "txt")
     (folder / "dataset_type.txt").write_text("retrieval\n")
     return folder
 
 
-def pixels(images):
-    return np.concatenate(list(images.batches(5)))
+def values(images):
+    return [int(batch[0, 0, 0, 0]) for batch in images.batches(1)]
 
 
-def test_ours(benchmark_folder):
-    found = load_benchmark(benchmark_folder, 16)
-    assert set(found.classification) == {"shapes"} and set(found.retrieval) == {"shapes_retrieval"}
-    data = found.classification["shapes"]
-    assert len(data.images) == 100 and len(data.train_images) == 768
-    assert pixels(data.images).shape == (100, 16, 16, 3)
-    assert data.class_names[:2] == ("red circle", "red square")
+def test_same_examples_as_webdataset(tmp_path):
+    folder = write_split(
+        tmp_path,
+        [*pair("a/001", 3, "JPG"), *pair("b/001", 4), *pair("x" * 120, 5)],  # the last has a longer header
+        [("._s1.png", b"?"), ("README", b"?"), *pair("s1", 6, "webp"), ("s1.json", b"{}")],
+    )
+    split = read_split(folder, "cls", 8)
+    import webdataset  # imports PyTorch where it is installed
+
+    tars = [str(folder / f"{i}.tar") for i in (0, 1)]
+    dataset = webdataset.WebDataset(tars, shardshuffle=False)
+    theirs = list(dataset.to_tuple("__key__", "webp;png;jpg;jpeg", "cls"))
+    assert split.targets == [target for _, _, target in theirs] == [b"3", b"4", b"5", b"6"]
+    expected = [int(np.asarray(Image.open(io.BytesIO(content)))[0, 0, 0]) for _, content, _ in theirs]
+    assert values(split.images) == expected
+    described = [split.images.describe(i).split("example ")[1].strip("'") for i in range(4)]
+    assert described == [key for key, _, _ in theirs]
+
+
+def test_prefers_image_formats_in_webdatasets_order(tmp_path):
+    files = [(f"a.{name}", image(i)) for i, name in enumerate(("jpeg", "png", "webp"))]
+    assert values(read_split(write_split(tmp_path, [*files, ("a.cls", b"0")]), "cls", 8).images) == [2]
+
+
+def test_scanned_once_and_again_when_a_shard_changes(tmp_path, monkeypatch):
+    folder = write_split(tmp_path / "test", pair("a", 1), pair("b", 2))
+    first = read_split(folder, "cls", 8)
+    with monkeypatch.context() as patch:
+        patch.setattr(benchmarks, "_scan", None)
+        again = read_split(folder, "cls", 8)
+    assert again.targets == first.targets == [b"1", b"2"]
+    assert values(again.images) == values(first.images) == [10, 20]
+    assert again.images.describe(1) == first.images.describe(1) == f"{folder / '1.tar'}, example 'b'"
+    write_shard(folder / "1.tar", [*pair("b", 2), *pair("c", 3)])
+    os.utime(folder / "1.tar", (1, 1))  # tars have few sizes, and clocks are coarse
+    assert read_split(folder, "cls", 8).targets == [b"1", b"2", b"3"]
+    (folder / "nshards.txt").write_text("1")
+    assert read_split(folder, "cls", 8).targets == [b"1"]
+    for kept in (folder / ".jestlab").iterdir():  # a damaged index is made again
+        kept.write_bytes(kept.read_bytes()[:100])
+    assert read_split(folder, "cls", 8).targets == [b"1"]
+
+
+def test_a_missing_shard(tmp_path):
+    folder = write_split(tmp_path, pair("a", 1), pair("b", 1), pair("c", 1))
+    (folder / "1.tar").unlink()
+    with pytest.raises(FileNotFoundError, match=r"1\.tar: missing, and nshards\.txt counts 3 shards: fetch"):
+        read_split(folder, "cls", 8)
+    (folder / "nshards.txt").write_text("many")
+    with pytest.raises(ValueError, match=r"nshards\.txt: 'many' is not a number of shards"):
+        read_split(folder, "cls", 8)
+    (folder / "nshards.txt").unlink()
+    with pytest.raises(FileNotFoundError, match=r"nshards\.txt: missing"):
+        read_split(folder, "cls", 8)
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ([("x.png", image(0))], r"0\.tar, example 'x': no \.cls among its files: \['png'\]"),
+        ([("x.cls", b"0")], r"0\.tar, example 'x': no \.webp or \.png or \.jpg or \.jpeg among its files"),
+        ([*pair("x", 0), ("x.cls", b"1")], r"0\.tar: holds 'x\.cls' twice"),
+        ([], "its shards hold no examples"),
+    ],
+)
+def test_incomplete_examples_are_named(tmp_path, files, message):
+    with pytest.raises(ValueError, match=message):
+        read_split(write_split(tmp_path, files), "cls", 8)
+
+
+def test_a_shard_cut_short(tmp_path):
+    folder = write_split(tmp_path, [pair("a", 1)[0], ("a.cls", b"1" * 2000)])
+    path = folder / "0.tar"
+    path.write_bytes(path.read_bytes()[:2000])
+    with pytest.raises(ValueError, match=r"0\.tar: .*cut short"):
+        read_split(folder, "cls", 8)
 
 
 @pytest.mark.parametrize("extension", FORMATS)
 def test_many_shards_in_the_order_of_their_numbers(tmp_path, extension):
     labels = [b"0", b"1\n"] * 6
-    data = classification(classes(tmp_path, labels, extension=extension), 8)
+    data = classification(classes(tmp_path, labels, extension), 8)
     assert data.labels.tolist() == [0, 1] * 6
-    values = pixels(data.images)[:, 0, 0, 0].astype(int)
-    assert np.abs(values - np.arange(12)).max() <= 2  # 10.tar after 9.tar
+    assert np.abs(np.array(values(data.images)) - np.arange(12)).max() <= 2  # 10.tar after 9.tar
     assert len(data.train_images) == len(data.train_labels) == 0
     assert data.templates == ("a photo of a {c}.",) and data.class_names == ("dog", "cat")
 
 
-def test_folders_as_users_hold_them(tmp_path):
-    classes(tmp_path / "wds_imagenet1k", [b"0"], extension="webp")
-    classes(tmp_path / "wds_vtab-pets", [b"1"], extension="jpg")
-    write_split(tmp_path / "wds_vtab-pets" / "train", "cls", [b"1", b"0"], extension="jpg")
+def test_folders_as_users_have_them(tmp_path):
+    classes(tmp_path / "wds_imagenet1k", [b"0"], "webp")
+    classes(tmp_path / "wds_vtab-pets", [b"1"], "jpg")
+    targets(tmp_path / "wds_vtab-pets" / "train", [b"1", b"0"], "cls", "jpg")
     classes(tmp_path / "wds_fer2013", [b"0"])
     (tmp_path / "wds_fer2013" / "dataset_type.txt").write_text("Classification\n")
     classes(tmp_path / "food_classification", [b"0"])
@@ -94,7 +184,15 @@ def test_bad_labels_are_named(tmp_path, label):
         classification(classes(tmp_path, [b"0", label]), 8)
 
 
-def test_missing_and_unfit_files_are_named(tmp_path):
+@pytest.mark.parametrize(
+    ("content", "message"), [(b"\n", "it has no caption"), (b"\xff\xfe", "its captions are not UTF-8")]
+)
+def test_bad_captions_are_named(tmp_path, content, message):
+    with pytest.raises(ValueError, match=rf"1\.tar, example 's0000001': {message}"):
+        retrieval(captions(tmp_path, [b"one", content]), 8)
+
+
+def test_missing_and_invalid_files_are_named(tmp_path):
     folder = classes(tmp_path, [b"0"])
     templates = folder / "zeroshot_classification_templates.txt"
     templates.write_text("a photo of a {c}.\na photo of a dog\n")
@@ -108,32 +206,16 @@ def test_missing_and_unfit_files_are_named(tmp_path):
         classification(folder, 8)
 
 
-def test_no_dataset(tmp_path):
+def test_folders_that_cannot_be_scored(tmp_path):
     for folder in (tmp_path, tmp_path / "nowhere"):
         with pytest.raises(FileNotFoundError, match="holds no dataset"):
             load_benchmark(folder, 8)
     classes(tmp_path / "pets", [b"0"])
     with pytest.raises(FileNotFoundError, match=f"give its parent, {tmp_path}$"):
         load_benchmark(tmp_path / "pets", 8)
-
-
-def test_two_datasets_of_one_name(tmp_path):
-    classes(tmp_path / "pets", [b"0"])
-    classes(tmp_path / "wds_pets", [b"0"])
+    second = classes(tmp_path / "wds_pets", [b"0"])
     with pytest.raises(ValueError, match="wds_pets: a second dataset named 'pets': rename"):
         load_benchmark(tmp_path, 8)
-
-
-def test_what_is_not_scored_is_said(tmp_path):
-    classes(tmp_path / "wds_voc2007_multilabel", [b"0"])
-    (tmp_path / "wds_voc2007_multilabel" / "dataset_type.txt").write_text("multilabel")
+    (second / "dataset_type.txt").write_text("multilabel")
     with pytest.raises(ValueError, match=r"dataset_type\.txt: type 'multilabel' is not scored here.*move"):
         load_benchmark(tmp_path, 8)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"), [(b"\n", "it has no caption"), (b"\xff\xfe", "its captions are not UTF-8")]
-)
-def test_bad_captions_are_named(tmp_path, content, message):
-    with pytest.raises(ValueError, match=rf"1\.tar, example 's0000001': {message}"):
-        retrieval(captions(tmp_path, [b"one", content]), 8)

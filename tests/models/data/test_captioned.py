@@ -37,19 +37,21 @@ def csv(folder: Path, text: str) -> Path:
     return path
 
 
-def test_shards_hold_the_files_as_they_are_with_typed_metadata(photos, tmp_path):
-    rows = (
-        'image,caption,width,note\na.jpg,"a dog, running",9,x\nb.png,"two\nlines",8,\nmore/c.webp,café,7,z\n'
-    )
+def test_shards_hold_the_files_unchanged_with_typed_metadata(photos, tmp_path):
+    rows = """image,caption,width,note,good
+a.jpg,"a dog, running",9,x,true
+b.png,"two
+lines",8,,false
+more/c.webp,café,7,z,true
+"""
     Captioned(photos, csv(photos, rows)).write_shards(tmp_path / "web")
-    web = ShardSource(tmp_path / "web")
-    assert web.captions(np.arange(3)) == ["a dog, running", "two\nlines", "café"]
-    assert list(web.images(np.arange(3))) == [
-        (photos / name).read_bytes() for name in ("a.jpg", "b.png", "more/c.webp")
-    ]
-    found = load_metadata(tmp_path / "web", ["width", "file"])
-    assert list(found["width"]) == [9, 8, 7]
-    assert list(found["file"]) == ["a.jpg", "b.png", "more/c.webp"]
+    web, numbers = ShardSource(tmp_path / "web"), np.arange(3)
+    assert web.captions(numbers) == ["a dog, running", "two\nlines", "café"]
+    files = ["a.jpg", "b.png", "more/c.webp"]
+    assert web.images(numbers) == [(photos / name).read_bytes() for name in files]
+    found = load_metadata(tmp_path / "web", ["width", "file", "note", "good"])
+    assert found["width"] == [9, 8, 7] and found["file"] == files
+    assert found["note"][0] == "x" and found["good"] == [True, False, True]
 
 
 def test_rows_of_the_same_image_are_all_its_captions(photos, tmp_path):

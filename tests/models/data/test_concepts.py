@@ -1,4 +1,4 @@
-"""Concepts of examples: what metadata say, as numbers, kept until the shards change."""
+"""Concepts of examples: values of metadata as numbers, kept until the shards change."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from jestlab.models.data.concepts import concepts
-from jestlab.models.data.metadata import load_metadata
 from jestlab.models.data.shapes import encode_jpeg
 from jestlab.models.data.tars import TarWriter
 
@@ -51,18 +50,7 @@ def test_values_and_lists_of_values_are_concepts(tmp_path, parquet):
     assert found.of(np.array([3, 0])).tolist() == [[1, 3, -1], [0, 1, 2]]
 
 
-def test_of_a_web_they_are_its_metadata(web):
-    columns = ("label", "background")
-    found, cells = concepts(web, columns), load_metadata(web, columns)
-    expected = [
-        sorted(f"{name}: {cells[name][i]}" for name in columns if cells[name][i] is not None)
-        for i in range(len(cells["label"]))
-    ]
-    assert named(found) == expected
-    assert set(found.names) == {name for row in expected for name in row}
-
-
-def test_they_are_kept_and_made_anew_when_the_metadata_change(tmp_path, monkeypatch):
+def test_kept_until_the_metadata_change(tmp_path, monkeypatch):
     folder = folder_of(tmp_path, [{"tag": "cat"}, {"tag": "dog"}], parquet=True)
     first = concepts(folder, ["tag"])
     with monkeypatch.context() as patch:
@@ -73,11 +61,9 @@ def test_they_are_kept_and_made_anew_when_the_metadata_change(tmp_path, monkeypa
     assert concepts(folder, ["tag"]).names == ("tag: bird", "tag: dog")
 
 
-def test_what_names_no_concept_is_told(tmp_path):
+def test_rejects_columns_without_concepts(tmp_path):
     folder = folder_of(tmp_path, [{"tag": "cat", "score": 0.5}])
-    with pytest.raises(
-        ValueError, match=r"00000\.tar: metadata column 'score' holds 0\.5, which names no concept"
-    ):
+    with pytest.raises(ValueError, match=r"00000\.tar: metadata column 'score' holds 0\.5, which names no"):
         concepts(folder, ["score"])
     with pytest.raises(ValueError, match="column 'tgs': did you mean 'tag'"):
         concepts(folder, ["tgs"])

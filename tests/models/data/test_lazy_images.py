@@ -30,27 +30,15 @@ def contents():
     return files
 
 
-@pytest.fixture(scope="module")
-def make(contents, tmp_path_factory):
-    return images_in(tmp_path_factory.mktemp("tars"), contents)
-
-
 @pytest.fixture
-def make_anew(contents, tmp_path):
-    """The same in a folder in which no test has kept any."""
-    return images_in(tmp_path, contents)
-
-
-def images_in(folder, contents):
-    """Images in two files, 60 and 40; any byte string at offsets will do for a tar."""
-    spans, offset = [], 0
-    paths = (folder / "0.tar", folder / "1.tar")
-    for number, part in enumerate((contents[:60], contents[60:])):
-        paths[number].write_bytes(b"".join(part))
-        offset = 0
-        for content in part:
-            spans.append((offset, len(content)))
-            offset += len(content)
+def make(contents, tmp_path):
+    """Makes images in two files, 60 and 40; any byte string at offsets will do for a tar."""
+    spans = []
+    paths = (tmp_path / "0.tar", tmp_path / "1.tar")
+    for path, part in zip(paths, (contents[:60], contents[60:]), strict=True):
+        path.write_bytes(b"".join(part))
+        ends = np.cumsum([len(content) for content in part]).tolist()
+        spans += [(end - len(content), len(content)) for end, content in zip(ends, part, strict=True)]
     shard = np.repeat(np.array([0, 1], np.int64), [60, 40])
     keys = np.array([b"s%03d" % i for i in range(N)], np.bytes_)
     return lambda: LazyImages(paths, shard, keys, np.array(spans, np.int64), 8)
@@ -93,35 +81,35 @@ def test_decoding_runs_ahead_by_two_batches_and_no_more(make, decoded):
     assert len(list(make().batches(10))) == 10
 
 
-def test_kept_images_are_decoded_once_for_all_runs(make_anew, expected, decoded):
-    images = make_anew()
+def test_kept_images_are_decoded_once_for_all_runs(make, expected, decoded):
+    images = make()
     for passes in (1, 2):
         list(images.batches(30))
         assert decoded[0] == passes * N
-    for kept in (images, make_anew()):
+    for kept in (images, make()):
         kept.keep()
         for batch_size in (30, 7, 100):
             np.testing.assert_array_equal(np.concatenate(list(kept.batches(batch_size))), expected)
         assert decoded[0] == 3 * N
     chosen = np.array([5, 0, 3])
-    few = make_anew().take(chosen)
+    few = make().take(chosen)
     few.keep()
     np.testing.assert_array_equal(np.concatenate(list(few.batches(2))), expected[chosen])
     assert decoded[0] == 3 * N + 3
 
 
-def test_kept_images_of_tars_that_have_changed_are_decoded_again(make_anew, decoded):
-    make_anew().keep()
-    for tar in make_anew()._tars:
+def test_kept_images_of_tars_that_have_changed_are_decoded_again(make, decoded):
+    make().keep()
+    for tar in make()._tars:
         os.utime(tar, ns=(1, 1))
-    make_anew().keep()
+    make().keep()
     assert decoded[0] == 2 * N
-    assert len([*make_anew()._tars[0].parent.rglob("decoded-*")]) == 1
+    assert len([*make()._tars[0].parent.rglob("decoded-*")]) == 1
 
 
-def test_the_smallest_sets_are_kept_within_the_budget(make_anew, decoded):
+def test_the_smallest_sets_are_kept_within_the_budget(make, decoded):
     sizes = (45, 30, 20)
-    sets = [make_anew().take(np.arange(size)) for size in sizes]
+    sets = [make().take(np.arange(size)) for size in sizes]
     keep_within(55 * 8 * 8 * 3, sets)
     for _ in range(2):
         for images in sets:
@@ -129,7 +117,7 @@ def test_the_smallest_sets_are_kept_within_the_budget(make_anew, decoded):
     assert decoded[0] == 2 * 45 + 30 + 20
 
 
-def test_damage_is_named(make, tmp_path):
+def test_damage_is_named(tmp_path):
     tar = tmp_path / "0.tar"
     tar.write_bytes(b"broken")
     keys, spans = np.array([b"a"], np.bytes_), np.array([[0, 6]], np.int64)

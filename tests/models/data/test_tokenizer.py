@@ -7,6 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
+from jestlab.models.config import ShapesWeb
 from jestlab.models.data import shapes
 from jestlab.models.data.benchmarks import load_benchmark
 from jestlab.models.data.files import DERIVED
@@ -45,18 +46,12 @@ def test_same_captions_give_the_same_model(web, tokenizer):
     assert train_tokenizer(["other words altogether"] * 3, 256).digest != tokenizer.digest
 
 
-def test_kept_beside_the_shards_and_trained_anew_for_other_shards(own_web):
+def test_kept_with_the_shards_and_trained_again_for_other_shards(own_web):
     first = ensure_tokenizer(own_web, 64)
     (kept,) = (own_web / DERIVED).glob("tokenizer-64-*.model")
     assert kept.read_bytes() == first.model
-    shapes.make_web(own_web, shapes_settings(), seed=99)
+    shapes.make_web(own_web, ShapesWeb(examples=700, shard_size=300), seed=99)
     assert ensure_tokenizer(own_web, 64).digest != first.digest
-
-
-def shapes_settings():
-    from jestlab.models.config import ShapesWeb
-
-    return ShapesWeb(examples=700, shard_size=300)
 
 
 def test_survives_pickling(tokenizer):

@@ -1,6 +1,8 @@
-"""The ridge probe against big_vision's published procedure, written anew in float64."""
+"""The ridge probe against big_vision's published procedure, reimplemented in float64."""
 
 from __future__ import annotations
+
+import itertools
 
 import numpy as np
 import pytest
@@ -47,11 +49,10 @@ def test_scores_are_the_published_ones(width):
     assert probe.accuracy(test, labels) == accuracy and 0.4 < accuracy <= 1
 
 
-def test_a_class_that_no_training_image_is_of_has_a_column_too():
+def test_a_class_without_training_images_has_a_column():
     labels, features, test = problem(8)
     labels = np.where(labels >= 2, labels + 1, labels)  # of six classes, none is of class 2
     few = draw(labels, 6, 10, 0)
-    np.testing.assert_array_equal(few, published_draw(labels, 6, 10, 0))
     scores = RidgeProbe.fit(features[few], labels[few], 6).scores(test)
     np.testing.assert_allclose(scores, published_scores(features[few], labels[few], test, 6), rtol=1e-6)
     assert scores.shape == (150, 6)
@@ -64,12 +65,11 @@ def test_a_constant_feature_does_no_harm():
     np.testing.assert_allclose(scores, published_scores(features, labels, test, 5), rtol=1e-5)
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
-@pytest.mark.parametrize("shots", [1, 10, 50])
-def test_draws_are_the_published_ones(seed, shots):
+def test_draws_are_the_published_ones():
     labels = np.random.default_rng(7).integers(0, 12, 300)
     labels[labels == 11] = 3  # the last class has no image
-    np.testing.assert_array_equal(draw(labels, 12, shots, seed), published_draw(labels, 12, shots, seed))
+    for seed, shots in itertools.product((0, 1, 2), (1, 10, 50)):
+        np.testing.assert_array_equal(draw(labels, 12, shots, seed), published_draw(labels, 12, shots, seed))
 
 
 def test_accuracy_is_the_same_in_blocks(monkeypatch):

@@ -7,7 +7,6 @@ import numpy as np
 
 from jestlab.models.methods.highest import highest
 from jestlab.models.selection import select
-from jestlab.platform.contracts.training import check_rule
 
 
 def reducible(learner, reference):
@@ -19,21 +18,12 @@ def reducible(learner, reference):
     return both[0] - both[1]
 
 
-def test_it_takes_the_examples_of_largest_reducible_loss(embeddings):
+def test_takes_the_examples_of_largest_reducible_loss(embeddings):
+    """Whatever the key."""
     learner, irreducible = embeddings(60, 16), embeddings(60, 8, seed=1, temperature=20.0)
-    chosen = select(jax.random.key(0), learner, irreducible, batch_size=9, rule=highest).indices
     scores = reducible(learner, irreducible)
-    assert sorted(chosen.tolist()) == sorted(np.argsort(-scores)[:9].tolist())
-
-
-def test_no_key_changes_the_choice(embeddings):
-    z, reference = embeddings(40), embeddings(40, seed=1)
-    choices = [
-        select(jax.random.key(seed), z, reference, batch_size=8, rule=highest).indices.tolist()
-        for seed in range(3)
-    ]
-    assert choices[0] == choices[1] == choices[2]
-
-
-def test_it_is_a_rule():
-    check_rule(highest)
+    order = np.argsort(-scores)
+    assert scores[order[8]] - scores[order[9]] > 1e-3  # rounding can't decide
+    for seed in (0, 1):
+        chosen = select(jax.random.key(seed), learner, irreducible, batch_size=9, rule=highest).indices
+        assert sorted(chosen.tolist()) == sorted(order[:9].tolist())

@@ -58,7 +58,7 @@ def test_negcliploss_averages_over_random_batches():
     assert len(seen) == 600 * 6
 
 
-def test_a_last_batch_is_filled_up():
+def test_the_last_batch_of_negcliploss_is_filled_up():
     images, texts = unit(10), unit(10, seed=1)
     whole = negative_clip_loss(images, texts, temperature=0.5, batch_size=4, repeats=3, seed=0)
     # In a batch of four the norm is at least τ log 4 below the largest of its cosines, also in the last one.
@@ -75,8 +75,13 @@ def test_normsim_is_a_norm_over_the_targets(count):
     np.testing.assert_allclose(by_squares, np.sqrt((similar**2).sum(axis=1)), rtol=1e-5)
 
 
-def test_semdedup_in_one_cluster_is_the_authors_matrix():
-    """The largest of the upper triangle's column, after the order from far from the centroid to near it."""
+@pytest.mark.parametrize("rows", [7, 1_000])
+def test_semdedup_in_one_cluster_is_the_authors_matrix(monkeypatch, rows):
+    """The largest of the upper triangle's column, after the order from far from the centroid to near it.
+
+    A large cluster is compared in parts.
+    """
+    monkeypatch.setattr("jestlab.models.scoring.duplicates.ROWS", rows)
     images = unit(60)
     centre = f64(images).sum(axis=0)
     order = np.argsort(f64(images) @ (centre / np.linalg.norm(centre)))
@@ -98,15 +103,6 @@ def test_semdedup_keeps_one_of_each_group_of_copies():
     assert np.all((f64(kept) @ f64(originals).T).max(axis=0) > 0.95)
 
 
-def test_semdedup_goes_through_large_clusters_in_parts(monkeypatch):
-    images = unit(50)
-    whole = duplicate_similarity(images, clusters=2, iterations=3, seed=1)
-    monkeypatch.setattr("jestlab.models.scoring.duplicates.ROWS", 7)
-    np.testing.assert_allclose(
-        duplicate_similarity(images, clusters=2, iterations=3, seed=1), whole, atol=1e-6
-    )
-
-
 def authors_sampling(scores, penalty, size, batch_size, rng):
     """Soft-capped sampling as the authors' notebook has it."""
     logits = scores.copy()
@@ -124,12 +120,12 @@ def test_soft_capped_sampling_draws_like_the_authors():
     scores = np.array([3.0, 2.0, 1.0, 0.0, -1.0, -4.0], np.float32)
     ours = [
         soft_cap_counts(scores, size=20, penalty=0.5, batch_size=2, gain=1.0, seed=seed)
-        for seed in range(2_000)
+        for seed in range(600)
     ]
     rng = np.random.default_rng(0)
-    theirs = [authors_sampling(scores, 0.5, 20, 2, rng) for _ in range(2_000)]
+    theirs = [authors_sampling(scores, 0.5, 20, 2, rng) for _ in range(600)]
     assert all(counts.sum() == 20 for counts in ours)
-    # Each mean has a standard error of about .03.
+    # Each mean has a standard error of about .06.
     np.testing.assert_allclose(np.mean(ours, axis=0), np.mean(theirs, axis=0), atol=0.2)
 
 

@@ -1,8 +1,6 @@
 """The price of scoring a data set against XLA's own count of the compiled code.
 
-As for choosing (`selection/test_selection_flops`), what a width adds is compared: XLA also counts what is
-done to each cosine by itself. Loops over parts of the data are in Python here, so their bodies are counted
-once a call.
+What a greater width adds is compared, because XLA also counts what is done to each cosine.
 """
 
 from __future__ import annotations
@@ -44,48 +42,39 @@ def unit(n, width):
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
 
 
-def added(counted, compute):
-    """What the wider embeddings cost beyond the narrow ones."""
+def scored_by_negcliploss(width):
+    images = unit(96, width)
+    negative_clip_loss(images, images, temperature=0.1, batch_size=32, repeats=3, seed=0)
+
+
+def scored_by_normsim(width):
+    norm_similarity.norm_similarity(unit(96, width), unit(40, width))
+
+
+def scored_by_semdedup(width):
+    duplicates.duplicate_similarity(unit(96, width), clusters=8, iterations=3, seed=0)
+
+
+WIDER = {"examples": 96, "embedding_dim": WIDE - NARROW}
+PRICES = [
+    (scored_by_negcliploss, clip_loss_scores_flops(batch_size=32, repeats=3, **WIDER)),
+    (scored_by_normsim, norm_similarity_flops(targets=40, **WIDER)),
+    # NumPy multiplies the pairs within a cluster.
+    (
+        scored_by_semdedup,
+        deduplication_flops(clusters=8, iterations=3, **WIDER) - 2 * 96 * (96 // 8) * (WIDE - NARROW),
+    ),
+]
+
+
+@pytest.mark.parametrize("scored, price", PRICES)
+def test_scoring_costs_what_xla_counts(counted, monkeypatch, scored, price):
+    for module in (norm_similarity, duplicates):
+        monkeypatch.setattr(module, "ROWS", 32)
+    monkeypatch.setattr(duplicates, "_nearest", jax.jit(duplicates._nearest.__wrapped__))  # type: ignore[attr-defined]
     found = []
     for width in (NARROW, WIDE):
         counted[0] = 0.0
-        compute(width)
+        scored(width)
         found.append(counted[0])
-    return found[1] - found[0]
-
-
-def test_negcliploss(counted):
-    n, b, repeats = 96, 32, 3
-    of_xla = added(
-        counted,
-        lambda width: negative_clip_loss(
-            unit(n, width), unit(n, width), temperature=0.1, batch_size=b, repeats=repeats, seed=0
-        ),
-    )
-    price = clip_loss_scores_flops(examples=n, embedding_dim=WIDE - NARROW, batch_size=b, repeats=repeats)
-    assert of_xla == pytest.approx(price, rel=0.02)
-
-
-def test_normsim(counted, monkeypatch):
-    monkeypatch.setattr(norm_similarity, "ROWS", 32)
-    n, m = 96, 40
-    of_xla = added(counted, lambda width: norm_similarity.norm_similarity(unit(n, width), unit(m, width)))
-    assert of_xla == pytest.approx(
-        norm_similarity_flops(examples=n, targets=m, embedding_dim=WIDE - NARROW), rel=0.02
-    )
-
-
-def test_semdedup(counted, monkeypatch):
-    """Of the assignment to clusters; pairs within a cluster are multiplied by NumPy."""
-    monkeypatch.setattr(duplicates, "ROWS", 32)
-    monkeypatch.setattr(duplicates, "_nearest", jax.jit(duplicates._nearest.__wrapped__))  # type: ignore[attr-defined]
-    n, k, iterations = 96, 8, 3
-    of_xla = added(
-        counted,
-        lambda width: duplicates.duplicate_similarity(
-            unit(n, width), clusters=k, iterations=iterations, seed=0
-        ),
-    )
-    price = deduplication_flops(examples=n, embedding_dim=WIDE - NARROW, clusters=k, iterations=iterations)
-    pairs = 2 * n * (n // k) * (WIDE - NARROW)
-    assert of_xla == pytest.approx(price - pairs, rel=0.02)
+    assert found[1] - found[0] == pytest.approx(price, rel=0.02)

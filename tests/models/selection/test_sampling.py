@@ -1,4 +1,6 @@
-"""Draws without replacement follow Plackett–Luce, lose no digits, and say among how many they choose."""
+"""Draws without replacement follow Plackett–Luce, lose no digits, and report an effective sample size."""
+
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -6,15 +8,25 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.models.support.virtual_devices import on_devices
 
-from jestlab.models.selection.sampling import Candidates, draw, gumbel
+from jestlab.models.devices import AXIS
+from jestlab.models.selection.sampling import MAX_CANDIDATES, Candidates, draw, gumbel
+
+B = 40
 
 
-def drawn(scores, k, gain=1.0, excluded=(), key=0):
-    scores = jnp.asarray(scores, jnp.float32)
-    out = jnp.isin(jnp.arange(len(scores)), jnp.asarray(excluded, int))
-    noise = gumbel(jax.random.key(key), len(scores))
-    return draw(Candidates(len(scores), None), scores, out, noise, gain, k)
+@functools.partial(jax.jit, static_argnames=("k", "noisy"))
+def compiled_draw(scores, excluded, gain, key, *, k, noisy):
+    noise = gumbel(key, len(scores)) if noisy else None
+    return draw(Candidates(len(scores), None), scores, excluded, noise, gain, k)
+
+
+def drawn(scores, *, gain=1.0, excluded=(), noisy=True):
+    """Ten candidates of B."""
+    is_excluded = np.isin(np.arange(B), list(excluded))
+    scores = np.asarray(scores, np.float32)
+    return compiled_draw(scores, is_excluded, np.float32(gain), jax.random.key(0), k=10, noisy=noisy)
 
 
 def test_draws_follow_plackett_luce():
@@ -22,85 +34,107 @@ def test_draws_follow_plackett_luce():
     weights = np.array([0.0, 0.5, 1.0, 2.0, 1.5])
     p = np.exp(weights) / np.exp(weights).sum()
     n, count = 40_000, len(weights)
-    place = Candidates(count, None)
-    none = jnp.zeros(count, bool)
-    pairs = np.asarray(
-        jax.vmap(
-            lambda key: (
-                draw(place, jnp.asarray(weights, jnp.float32), none, gumbel(key, count), 1.0, 2).indices
-            )
-        )(jax.random.split(jax.random.key(0), n))
-    )
-    chi2 = 0.0
-    for i in range(count):
-        for j in range(count):
-            if i != j:
-                expected = n * p[i] * p[j] / (1 - p[i])
-                observed = int(((pairs[:, 0] == i) & (pairs[:, 1] == j)).sum())
-                chi2 += (observed - expected) ** 2 / expected
+    keys = jax.random.split(jax.random.key(0), n)
+    scores, none = jnp.asarray(weights, jnp.float32), jnp.zeros(count, bool)
+    draws = jax.vmap(lambda key: compiled_draw(scores, none, 1.0, key, k=2, noisy=True).indices)(keys)
+    observed = np.zeros((count, count))
+    np.add.at(observed, tuple(np.asarray(draws).T), 1)
+    expected = n * p[:, None] * p / (1 - p[:, None])
+    off = ~np.eye(count, dtype=bool)
+    assert not observed[~off].any()
+    chi2 = ((observed - expected)[off] ** 2 / expected[off]).sum()
     assert chi2 < 43.8  # the 99.9th percentile
 
 
-def test_without_noise_the_highest_are_drawn_and_it_is_no_choice():
-    scores = jnp.asarray([3.0, 1.0, 2.0, 5.0])
-    found = draw(Candidates(4, None), scores, jnp.zeros(4, bool), None, 1.0, 2)
-    assert found.indices.tolist() == [3, 0]
+def test_without_noise_the_highest_are_drawn():
+    scores = np.random.default_rng(0).permutation(B)
+    found = drawn(scores, noisy=False)
+    assert found.indices.tolist() == np.argsort(-scores)[:10].tolist()
     assert float(found.effective) == 1.0
 
 
-def test_what_is_excluded_is_never_drawn():
-    chosen = drawn(np.linspace(0, 50, 20), 15, gain=100.0, excluded=[19, 18, 3]).indices
-    assert not set(np.asarray(chosen).tolist()) & {19, 18, 3}
+def test_excluded_candidates_are_never_drawn():
+    excluded = {B - 1, B - 2, 3}
+    assert not excluded & set(drawn(np.linspace(0, 50, B), gain=100.0, excluded=excluded).indices.tolist())
 
 
 def test_a_common_offset_changes_no_draw():
-    scores = np.random.default_rng(0).normal(size=50).astype(np.float32).round(2)
-    one, other = (drawn(scores + offset, 10).indices for offset in (0.0, 1024.0))
+    scores = np.random.default_rng(0).integers(-200, 200, B) / 64  # exact, also with the offset
+    one, other = (drawn(scores + offset).indices for offset in (0.0, 1024.0))
     np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize(
     "scores, excluded, expected",
     [
-        (np.zeros(40), (), 40),
-        (np.zeros(40), range(10), 30),
-        ([0.0] * 39 + [100.0], (), 1),
-        ([0, 0, -50.0], (), 2),
+        ([0.0] * B, (), B),
+        ([0.0] * B, range(10), B - 10),
+        ([0.0] * (B - 1) + [100.0], (), 1),
+        ([0.0, 0.0] + [-50.0] * (B - 2), (), 2),
     ],
 )
 def test_effective_sample_size_is_the_number_of_likely_candidates(scores, excluded, expected):
-    assert float(drawn(scores, 1, excluded=list(excluded)).effective) == pytest.approx(expected, rel=1e-5)
+    assert float(drawn(scores, excluded=excluded).effective) == pytest.approx(expected, rel=1e-5)
 
 
 ANY_FLOAT = st.floats(width=32) | st.sampled_from([np.inf, -np.inf, np.nan, -np.nan, 3e38, -3e38, 0.0])
-COMPILED = {
-    with_noise: jax.jit(
-        lambda scores, excluded, gain, noisy=with_noise: (
-            draw(
-                Candidates(12, None),
-                scores,
-                excluded,
-                gumbel(jax.random.key(0), 12) if noisy else None,
-                gain,
-                5,
-            ).indices
-        )
-    )
-    for with_noise in (True, False)
-}
 
 
 @given(
     scores=st.lists(ANY_FLOAT, min_size=12, max_size=12),
     excluded=st.sets(st.integers(0, 11), max_size=7),
     gain=st.floats(0.0, np.inf),
-    noise=st.booleans(),
+    noisy=st.booleans(),
 )
-def test_whatever_the_scores_are_nothing_excluded_is_drawn_and_nothing_twice(scores, excluded, gain, noise):
+def test_any_scores_draw_nothing_excluded_and_nothing_twice(scores, excluded, gain, noisy):
+    is_excluded = np.isin(np.arange(12), list(excluded))
     with np.errstate(over="ignore"):
-        found = COMPILED[noise](
-            np.array(scores, np.float32), np.isin(np.arange(12), list(excluded)), np.float32(gain)
-        )
-    drawn = set(np.asarray(found).tolist())
-    assert len(drawn) == 5
-    assert not drawn & excluded
+        arguments = np.array(scores, np.float32), is_excluded, np.float32(gain)
+    found = set(compiled_draw(*arguments, jax.random.key(0), k=5, noisy=noisy).indices.tolist())
+    assert len(found) == 5
+    assert not found & excluded
+
+
+@pytest.mark.parametrize("noisy", [True, False])
+def test_several_devices_draw_what_one_draws(noisy):
+    """More than one device has candidates for; of equal scores, the smaller index."""
+    scores = np.array([2, 0, 1, 2, 2, 0, 1, 1, 0, 2, 2, 2], np.float32)
+    excluded = np.isin(np.arange(12), [3, 8])
+    key = jax.random.key(1)
+
+    def of_rows(scores, excluded):
+        candidates = Candidates(4, AXIS)
+        noise = candidates.local(gumbel(key, candidates.count)) if noisy else None
+        return draw(candidates, scores, excluded, noise, 0.5, 7)
+
+    found = jax.jit(functools.partial(on_devices, 3, of_rows))(scores, excluded)
+    alone = compiled_draw(scores, excluded, 0.5, key, k=7, noisy=noisy)
+    for indices, effective in zip(found.indices, found.effective, strict=True):
+        assert indices.tolist() == alone.indices.tolist()
+        assert float(effective) == pytest.approx(float(alone.effective), rel=1e-6)
+    if not noisy:
+        assert alone.indices.tolist() == [0, 4, 9, 10, 11, 2, 6]
+
+
+def test_rows_are_fetched_from_the_devices_that_hold_them():
+    rng = np.random.default_rng(0)
+    image, text = rng.normal(size=(12, 3)).astype(np.float32), rng.normal(size=(12, 2)).astype(np.float32)
+    indices = jnp.array([11, 0, 3, 4])
+
+    def of_rows(*tree):
+        candidates = Candidates(4, AXIS)
+        return candidates.rows(tree, indices), candidates.mask(indices), candidates.maximum(tree[0][:, 0])
+
+    (rows, again), mask, maximum = jax.jit(functools.partial(on_devices, 3, of_rows))(image, text)
+    for device in range(3):
+        for found, x in zip(rows, (image, text), strict=True):
+            np.testing.assert_array_equal(found[device], x[indices])
+        assert again[device].tolist() == indices.tolist()
+        assert maximum[device] == image[:, 0].max()
+    assert np.flatnonzero(mask.reshape(-1)).tolist() == [0, 3, 4, 11]
+
+
+def test_rejects_super_batches_whose_indices_float32_cannot_hold():
+    assert Candidates(MAX_CANDIDATES, None).count == MAX_CANDIDATES
+    with pytest.raises(ValueError, match=r"super-batch of 16,777,217 examples: must be at most 16,777,216"):
+        Candidates(MAX_CANDIDATES + 1, None)

@@ -1,8 +1,8 @@
-"""Algorithm 1 in float64 NumPy, as a judge of which examples may be drawn.
+"""Algorithm 1 in float64 NumPy, which decides whether a draw of examples is right.
 
 Two computations that round differently may draw different examples where two scores are nearly equal, and
-then go on differently. So a draw is judged given the draws before it: the drawn must be the highest of the
-perturbed scores, up to what rounding can do to a score in float32.
+continue differently. So each draw is judged given the draws before it: the drawn examples must have the
+highest perturbed scores, up to the rounding of a score in float32.
 """
 
 from __future__ import annotations
@@ -15,13 +15,20 @@ import numpy as np
 import numpy.typing as npt
 
 from jestlab.models.selection.sampling import gumbel
-from jestlab.models.selection.scores import terms
 from jestlab.models.two_towers import Embeddings
 
 Floats = npt.NDArray[np.float64]
 
 PRECISION = 2e-6
 """Error of a float32 score, relative to the largest of the losses that it is a difference of."""
+
+
+SIGNS = {
+    "learnability": {"learner": 1.0, "reference": -1.0},
+    "easy_reference": {"reference": -1.0},
+    "hard_learner": {"learner": 1.0},
+}
+"""Criterion → sign of each model's loss."""
 
 
 class Scores(NamedTuple):
@@ -41,18 +48,13 @@ def conditional_scores(
 ) -> Iterator[Scores]:
     """Yield the scores of candidates before each chunk, given the chunks before it.
 
-    The scores of those already drawn mean nothing.
+    The scores of examples that are already drawn have no meaning.
 
-    Args:
-        learner: Embeddings of B pairs.
-        reference: The same pairs by the reference.
-        chunks: Indices of what is drawn, chunk by chunk.
-        criterion: As of `select`.
-        loss: "sigmoid" or "softmax".
+    Arguments are those of `select`, and the indices of the drawn examples, chunk by chunk.
     """
-    found, models = terms(criterion, learner, reference)
-    signs = found.signs or ()
-    arrays = [[np.asarray(x, np.float64) for x in z] for z in models]
+    models = {"learner": learner, "reference": reference}
+    signs = list(SIGNS[criterion].values())
+    arrays = [[np.asarray(x, np.float64) for x in models[name] or ()] for name in SIGNS[criterion]]
     own = [t * (image * text).sum(axis=1) for image, text, t, _ in arrays]
     if loss == "sigmoid":
         losses = [np.logaddexp(0, -(s + b)) for s, (*_, b) in zip(own, arrays, strict=True)]
@@ -85,15 +87,12 @@ def assert_drawn(
 ) -> bool:
     """Assert that indices are what Algorithm 1 draws with this key, up to rounding.
 
+    Arguments are those of `select`, and:
+
     Args:
         key: PRNG key; None: without noise.
-        learner: Embeddings of B pairs.
-        reference: The same pairs by the reference.
         indices: int [b], chunk after chunk, each ascending.
-        sizes: Of the chunks.
-        gain: Factor on the scores.
-        criterion: As of `select`.
-        loss: "sigmoid" or "softmax".
+        sizes: Sizes of the chunks.
 
     Returns:
         Whether rounding could not have changed any draw, so that another computation has to agree exactly.

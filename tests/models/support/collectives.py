@@ -1,4 +1,4 @@
-"""Which messages between devices a compiled program may have on their way at once."""
+"""The messages between devices of a compiled program, and which of them may be sent at the same time."""
 
 import itertools
 import re
@@ -10,7 +10,7 @@ _OPERATION = re.compile(r"\s([a-z][a-z\-]*)\(")
 
 
 def messages(text: str) -> list[tuple[str, str, bool]]:
-    """Pairs of messages, or loops with messages in them, of one computation.
+    """Return pairs of messages, or of loops with messages, of each computation.
 
     Args:
         text: HLO after compilation.
@@ -43,7 +43,7 @@ def messages(text: str) -> list[tuple[str, str, bool]]:
 
 
 def before(name: str, instructions: dict[str, tuple[str, list[str]]]) -> set[str]:
-    """What an instruction waits for."""
+    """Return the instructions that an instruction waits for."""
     found: set[str] = set()
     waiting = [name]
     while waiting:

@@ -1,8 +1,7 @@
-"""Algorithm 1 with all pairs in one matrix, for reading and as an oracle: `select` draws the same indices.
+"""Algorithm 1 with all pairs in one matrix, for reading and as a baseline of benchmarks.
 
 Readable, not scalable: it needs a matrix of B² scores and work of N B². How it departs from the print is
-    stated in
-`jestlab.models.selection.select`.
+described in `jestlab.models.selection.select`.
 
 Letters: B super-batch, b sub-batch, N chunks, S scores [B, B], C the chosen.
 """
@@ -13,18 +12,17 @@ import jax
 import jax.numpy as jnp
 
 from jestlab.models.selection.sampling import gumbel
-from jestlab.models.selection.scores import score_matrix, terms
+from jestlab.models.selection.scores import score_matrix
 from jestlab.models.selection.select import chunk_sizes
 from jestlab.models.two_towers import Embeddings
 
 
 def jointly_sample_batch(
     key: jax.Array,
-    learner: Embeddings | None,
-    reference: Embeddings | None,
+    learner: Embeddings,
+    reference: Embeddings,
     *,
     batch_size: int,
-    criterion: str = "learnability",
     loss: str = "sigmoid",
     chunks: int = 16,
     gain: float = 100.0,
@@ -35,16 +33,16 @@ def jointly_sample_batch(
         int32 [b], indices, chunk by chunk, each ascending; float32 [N, B], the conditional scores that
         each chunk was drawn by.
     """
-    super_batch = next(z.image.shape[0] for z in (learner, reference) if z is not None)
+    super_batch = learner.image.shape[0]
     is_sampled = jnp.zeros(super_batch, bool)
     inds, scores = [], []
-    if loss == "sigmoid":  # all that rounds need of the embeddings, once
-        matrix = score_matrix(criterion, learner, reference)
+    if loss == "sigmoid":
+        matrix = score_matrix("learnability", learner, reference)
     for round_key, size in zip(jax.random.split(key, chunks), chunk_sizes(batch_size, chunks), strict=True):
         if loss == "sigmoid":
             conditional = conditional_scores(matrix, is_sampled)
         else:
-            conditional = softmax_scores(criterion, learner, reference, is_sampled)
+            conditional = softmax_scores(learner, reference, is_sampled)
         relative = gain * (conditional - conditional.max(where=~is_sampled, initial=-jnp.inf))
         perturbed = jnp.where(is_sampled, -jnp.inf, relative + gumbel(round_key, super_batch))
         _, new_inds = jax.lax.top_k(perturbed, size)
@@ -62,24 +60,15 @@ def conditional_scores(matrix: jax.Array, is_sampled: jax.Array) -> jax.Array:
     return conditional
 
 
-def softmax_scores(
-    criterion: str, learner: Embeddings | None, reference: Embeddings | None, is_sampled: jax.Array
-) -> jax.Array:
-    """Σ ± [½ (log Σ_{j ∈ C ∪ i} e^s_ij + log Σ_{j ∈ C ∪ i} e^s_ji) − s_ii], or Σ ± (−s_ii) where C is empty.
-
-    Args:
-        criterion: As of `criteria.terms`.
-        learner: Embeddings of B pairs.
-        reference: The same by the reference.
-        is_sampled: bool [B], C.
+def softmax_scores(learner: Embeddings, reference: Embeddings, is_sampled: jax.Array) -> jax.Array:
+    """Differences of ½ (log Σ_{j ∈ C ∪ i} e^s_ij + log Σ_{j ∈ C ∪ i} e^s_ji) − s_ii, or −s_ii if C is empty.
 
     Returns:
         float32 [B].
     """
-    found, models = terms(criterion, learner, reference)
     counts = is_sampled | jnp.eye(len(is_sampled), dtype=bool)  # row i: the chosen, and i itself
     total = jnp.zeros((), jnp.float32)
-    for sign, z in zip(found.signs or (), models, strict=True):
+    for sign, z in ((1, learner), (-1, reference)):
         products = jnp.dot(z.image, z.text.T, precision="highest", preferred_element_type=jnp.float32)
         s = z.temperature * products
         over_texts, over_images = (jax.nn.logsumexp(jnp.where(counts, x, -jnp.inf), axis=1) for x in (s, s.T))

@@ -1,4 +1,4 @@
-"""Small icon sets as npm packages, and a registry on this machine that real npm fetches them from."""
+"""Small icon sets as npm packages, and a local registry that real npm fetches them from."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COLOURS = ("red", "green", "blue", "#fa0", "black", "purple")
 
 
 def icons_json(names: list[str]) -> dict[str, Any]:
-    """Icons that differ, and two that nobody sees: one is white, one was hidden by its authors."""
+    """Different icons, and two invisible ones: one is white, one was hidden by its authors."""
     bodies: dict[str, dict[str, Any]] = {
         name: {"body": SHAPES[i % 2].format(r=3 + i % 5, c=COLOURS[i % 6])} for i, name in enumerate(names)
     }
@@ -84,13 +84,13 @@ class Registry:
     asked: list[str] = field(default_factory=list)
 
     def publish(self, one: IconSet, content: bytes) -> None:
-        """Publish a package: what is sent for it may be changed afterwards."""
+        """Publish a package; the file that is sent can be changed in `served`."""
         self.published[f"@iconify-json/{one.name}"] = (one.version, content)
         self.served[f"{one.name}.tgz"] = content
 
     @property
     def tarballs(self) -> int:
-        """How many packages' files were asked for."""
+        """Number of requests for packages' files."""
         return sum(path.endswith(".tgz") for path in self.asked)
 
 
@@ -131,7 +131,7 @@ def serving() -> Iterator[Registry]:
             self.wfile.write(content)
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)

@@ -1,4 +1,4 @@
-"""Processes with several devices each: of a test's own, or several that compute together."""
+"""Processes with several devices each, alone or several that compute together."""
 
 import os
 import socket
@@ -23,7 +23,8 @@ def with_devices(count):
 
 
 def start(processes, devices, *arguments):
-    """Start `steps_on_devices.py` as so many processes that compute together, each with so many devices."""
+    """Start `steps_on_devices.py` as processes that compute together, each with a number of devices."""
+    started = []
     port = free_port()
     path = os.pathsep.join([str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
     for number in range(processes):
@@ -34,10 +35,13 @@ def start(processes, devices, *arguments):
                 "JAX_NUM_PROCESSES": str(processes),
                 "JAX_PROCESS_ID": str(number),
             }
-        yield subprocess.Popen(
-            [sys.executable, SCRIPT, *map(str, arguments)],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
+        started.append(
+            subprocess.Popen(
+                [sys.executable, SCRIPT, *map(str, arguments)],
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
         )
+    return started

@@ -4,29 +4,37 @@ from typing import Any
 
 import pytest
 
+from jestlab.models.config import TrainConfig
+from jestlab.models.data.datasets import ensure_web
 from jestlab.models.training import loop
 from jestlab.models.training.step import Halves, build_halves, build_step
+
+RUNTIME = ("log_every_steps", "checkpoint_every_steps", "keep_checkpoints", "keep_best", "loader_threads")
+UNUSED: dict[str, Any] = {
+    **dict.fromkeys(("seed", "initialization", "data", "evaluation"), True),
+    "runtime": dict.fromkeys(RUNTIME, True),
+}
+"""Settings that no step depends on."""
 
 
 @pytest.fixture(scope="session", autouse=True)
 def shared_steps():
-    """Trace a training step once for all runs that differ in seed, data or evaluation alone."""
-    made = {}
+    """Trace a training step once for all runs that only differ in settings that it doesn't depend on."""
+    steps: dict[Any, Any] = {}
 
-    def shared(config, reference, devices, steps=1):
-        own = config.model_dump_json(exclude={"seed", "initialization", "data", "evaluation"})
-        key = (own, repr(reference), devices.count, steps)
-        if key not in made:
-            made[key] = build_step(config, reference, devices, steps)
-        return made[key]
+    def shared(config, reference, devices, steps_per_call=1):
+        key = (config.model_dump_json(exclude=UNUSED), repr(reference), devices.count, steps_per_call)
+        if key not in steps:
+            steps[key] = build_step(config, reference, devices, steps_per_call)
+        return steps[key]
 
     chooses: dict[str, Any] = {}
     learns: dict[str, Any] = {}
 
     def shared_halves(config, reference, device):
-        apart = {"seed", "initialization", "data", "evaluation"}
-        one = config.model_dump_json(exclude=apart) + repr(reference)
-        other = config.model_dump_json(exclude={*apart, "selection", "schedule"}) + str(config.batch_size)
+        one = config.model_dump_json(exclude=UNUSED) + repr(reference)
+        other = config.model_dump_json(exclude=UNUSED | {"selection": True, "schedule": True})
+        other += str(config.batch_size)
         if one not in chooses:
             chooses[one], learn = build_halves(config, reference, device)
             learns.setdefault(other, learn)
@@ -36,3 +44,10 @@ def shared_steps():
         patch.setattr(loop, "build_step", shared)
         patch.setattr(loop, "build_halves", shared_halves)
         yield
+
+
+@pytest.fixture(scope="session")
+def web(tiny, data_cache):
+    """The tiny web's folder."""
+    config = TrainConfig.model_validate(tiny)
+    return ensure_web(config.data.train, config.web_seed, data_cache)

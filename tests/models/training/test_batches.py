@@ -1,4 +1,4 @@
-"""Super-batches that runs record: what is in them, and that they can be read again."""
+"""Super-batches that runs record, and read again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def example() -> SuperBatch:
     return SuperBatch(np.array([7, 2**40, 3, 9]), scores, np.array([2, 0], np.int32))
 
 
-def test_what_is_recorded_is_read_again(tmp_path):
+def test_reads_what_was_recorded(tmp_path):
     batches.record(tmp_path, 150, example())
     batches.record(tmp_path, 1, example())
     assert batches.recorded(tmp_path) == [1, 150]
@@ -25,7 +25,7 @@ def test_what_is_recorded_is_read_again(tmp_path):
     assert found.rejected.tolist() == [1, 3]
 
 
-def test_nothing_recorded_and_damage_are_told(tmp_path):
+def test_rejects_missing_and_damaged_records(tmp_path):
     assert batches.recorded(tmp_path) == []
     with pytest.raises(FileNotFoundError):
         batches.load(tmp_path, 3)

@@ -1,9 +1,11 @@
-"""Checkpoints: what is restored is what was saved, and damage costs no more than one checkpoint."""
+"""Checkpoints: what is restored is what was saved, and damage costs at most one checkpoint."""
 
+import grain
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.models.support import own_code
 
 from jestlab.models.config import TwoTowers
 from jestlab.models.training.checkpoints import Checkpoints, load_parameters, save_parameters
@@ -11,22 +13,12 @@ from jestlab.models.training.step import TrainState
 from jestlab.models.two_towers import initialize
 
 
-@pytest.fixture
-def batches():
-    import grain
-
-    return iter(grain.MapDataset.range(100).to_iter_dataset(grain.ReadOptions(num_threads=1)))
-
-
 def state_at(step):
-    """Of random numbers: what compresses well would make the data files the smallest."""
-    w, m = jax.random.normal(jax.random.key(step), (2, 64, 64))
-    return TrainState(
-        jnp.int32(step),
-        {"w": w, "t": jnp.ones(1) * step},
-        {"m": m},
-        jax.random.key_data(jax.random.key(7)),
-    )
+    """A state of random numbers: data files of numbers that compress well wouldn't be the largest."""
+    w, m = np.random.default_rng(step).normal(size=(2, 64, 64)).astype(np.float32)
+    parameters = {"w": jnp.asarray(w), "t": jnp.full(1, float(step))}
+    key = jax.random.key_data(jax.random.key(7))
+    return TrainState(jnp.int32(step), parameters, {"m": jnp.asarray(m)}, key)
 
 
 def fill(folder, batches, steps, scores=None, keep=2):
@@ -45,9 +37,12 @@ def restored(folder, batches, keep=2):
 
 
 def fresh():
-    import grain
-
     return iter(grain.MapDataset.range(100).to_iter_dataset(grain.ReadOptions(num_threads=1)))
+
+
+@pytest.fixture
+def batches():
+    return fresh()
 
 
 def kept(folder):
@@ -61,26 +56,23 @@ def test_the_newest_comes_back_with_its_iterator_and_key(tmp_path, batches):
     assert int(state.step) == 3
     jax.tree.map(np.testing.assert_array_equal, state, state_at(3))
     assert next(again) == next(batches) == 3
-
-
-def test_nothing_saved_is_the_state_given(tmp_path, batches):
-    assert restored(tmp_path, batches).step == 0
+    assert restored(tmp_path / "empty", fresh()).step == 0
 
 
 def test_the_newest_and_the_best_are_kept(tmp_path, batches):
+    (tmp_path / "3.orbax-checkpoint-tmp-0").mkdir()  # left by a run that was killed
     fill(tmp_path, batches, [1, 2, 3, 4, 5], scores={1: 0.2, 2: 0.9, 4: 0.5})
+    assert not list(tmp_path.glob("*tmp*"))
     assert kept(tmp_path) == [2, 4, 5]
     assert {path.name for path in tmp_path.glob("sha256-*")} == {f"sha256-{s}.json" for s in (2, 4, 5)}
 
 
 def test_a_state_may_be_donated_while_it_is_saved(tmp_path, batches):
     checkpoints = Checkpoints(tmp_path, 1)
-    train = jax.jit(lambda state: jax.tree.map(lambda x: x + 1, state), donate_argnums=0)
     state = state_at(1)
     next(batches)
     checkpoints.save(state, batches)
-    for _ in range(5):
-        state = train(state)
+    jax.jit(lambda state: jax.tree.map(lambda x: x + 1, state), donate_argnums=0)(state)
     checkpoints.close()
     np.testing.assert_array_equal(restored(tmp_path, fresh()).parameters["w"], state_at(1).parameters["w"])
 
@@ -95,18 +87,12 @@ def largest(folder):
     return max((path for path in folder.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
 
 
-DAMAGE = {
-    "a flipped bit": lambda folder: flip(largest(folder)),
-    "cut short": lambda folder: largest(folder).write_bytes(largest(folder).read_bytes()[:100]),
-    "a missing file": lambda folder: largest(folder).unlink(),
-    "empty": lambda folder: largest(folder).write_bytes(b""),
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize(
+    "damage", [lambda file: flip(file), lambda file: file.unlink()], ids=["a flipped bit", "a missing file"]
+)
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path, batches, damage, caplog):
     fill(tmp_path, batches, [1, 2, 3])
-    DAMAGE[damage](tmp_path / "3")
+    damage(largest(tmp_path / "3"))
     again = fresh()
     state = restored(tmp_path, again)
     assert int(state.step) == 2
@@ -117,12 +103,12 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path, batches, da
     assert int(restored(tmp_path, fresh()).step) == 3
 
 
-def test_a_place_in_the_data_that_is_not_the_step_is_refused(tmp_path, batches):
+def test_rejects_a_position_in_the_data_that_is_not_the_step(tmp_path, batches):
     with pytest.raises(ValueError, match=r"after 2 steps the data are at .*0"):
         Checkpoints(tmp_path, 2).save(state_at(2), batches)
 
 
-def test_all_damaged_begins_anew(tmp_path, batches):
+def test_starts_from_the_beginning_if_all_checkpoints_are_damaged(tmp_path, batches):
     fill(tmp_path, batches, [1, 2])
     for step in (1, 2):
         flip(largest(tmp_path / str(step)))
@@ -131,15 +117,15 @@ def test_all_damaged_begins_anew(tmp_path, batches):
     assert next(again) == 0
 
 
-def test_killed_before_it_was_hashed_it_is_still_read_and_damage_is_noticed(tmp_path, batches):
+def test_a_checkpoint_without_its_hash_is_read_unless_it_is_damaged(tmp_path, batches):
     fill(tmp_path, batches, [1, 2])
     (tmp_path / "sha256-2.json").unlink()
     assert int(restored(tmp_path, fresh()).step) == 2
-    DAMAGE["cut short"](tmp_path / "2")
+    largest(tmp_path / "2").write_bytes(largest(tmp_path / "2").read_bytes()[:100])
     assert int(restored(tmp_path, fresh()).step) == 1
 
 
-def test_another_structure_is_an_error_and_loses_nothing(tmp_path, batches):
+def test_rejects_another_structure_and_deletes_nothing(tmp_path, batches):
     """Whole files that do not fit come from other code, not from damage."""
     fill(tmp_path, batches, [1])
     checkpoints = Checkpoints(tmp_path, 2)
@@ -152,17 +138,14 @@ def test_another_structure_is_an_error_and_loses_nothing(tmp_path, batches):
     assert kept(tmp_path) == [1]
 
 
-SMALL = TwoTowers.model_validate(
-    {"vision": {"width": 16, "depth": 1}, "text": {"width": 16, "depth": 1}, "embedding_dim": 16}
-)
-
-
-def test_parameters_alone(tmp_path):
-    parameters = initialize(SMALL, jax.random.key(3))
+def test_loads_parameters_without_the_rest(tmp_path):
+    tower = {"width": 16, "architecture": f"{own_code.MODULE}:Layer"}
+    towers = TwoTowers.model_validate({"vision": tower, "text": tower, "embedding_dim": 16})
+    parameters = initialize(towers, jax.random.key(3))
     save_parameters(tmp_path / "checkpoints", parameters)
-    jax.tree.map(np.testing.assert_array_equal, load_parameters(tmp_path / "checkpoints", SMALL), parameters)
+    jax.tree.map(np.testing.assert_array_equal, load_parameters(tmp_path / "checkpoints", towers), parameters)
     flip(largest(tmp_path / "checkpoints/0"))
     with pytest.raises(ValueError, match="is damaged"):
-        load_parameters(tmp_path / "checkpoints", SMALL)
+        load_parameters(tmp_path / "checkpoints", towers)
     with pytest.raises(FileNotFoundError, match="no checkpoint"):
-        load_parameters(tmp_path / "nothing", SMALL)
+        load_parameters(tmp_path / "nothing", towers)

@@ -1,4 +1,4 @@
-"""What is recorded of the examples that were selected, against the shards' own metadata."""
+"""The composition of the selected examples, against the metadata of the shards."""
 
 import json
 import shutil
@@ -7,17 +7,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from jestlab.models.config import TrainConfig
-from jestlab.models.data.datasets import ensure_web
 from jestlab.models.data.shards import ShardSource
 from jestlab.models.training.diagnose import Composition
 from jestlab.models.training.step import NO_EXAMPLE, RECENT_STEPS
-
-
-@pytest.fixture(scope="module")
-def web(tiny, data_cache):
-    config = TrainConfig.model_validate(tiny)
-    return ensure_web(config.data.train, config.web_seed, data_cache)
 
 
 def recent_of(*batches):
@@ -41,20 +33,15 @@ def test_shares_are_those_of_the_metadata(web):
             assert sum(shares.values()) == pytest.approx(1.0)
 
 
-def test_a_column_that_no_example_has_is_left_out(web):
-    assert Composition(web, "joint", ["licence"])(1, recent_of(np.arange(8)), np.arange(8)) == {
-        "selected_again": 0.0
-    }
-
-
-def test_of_a_column_with_many_values_the_rare_ones_are_together(web):
+def test_rare_values_of_a_column_are_counted_together(web):
+    """A column that no example has is left out."""
     selected = np.arange(256)
-    found = Composition(web, "joint", ["key"])(1, recent_of(selected), selected)
+    found = Composition(web, "joint", ["key", "license"])(1, recent_of(selected), selected)
     assert found["selected/joint/key/others"] == pytest.approx(1 - 64 / 256)
     assert len(found) == 1 + 2 * 65
 
 
-def test_metadata_that_cannot_be_read_cost_no_more_than_themselves(web, tmp_path, caplog):
+def test_unreadable_metadata_are_left_out_with_a_warning(web, tmp_path, caplog):
     copy = tmp_path / "web"
     shutil.copytree(web, copy)
     composition = Composition(copy, "joint", ["noise"])
@@ -64,7 +51,7 @@ def test_metadata_that_cannot_be_read_cost_no_more_than_themselves(web, tmp_path
     assert "kinds of the selected examples unknown" in caplog.text
 
 
-def test_examples_that_were_selected_lately_are_counted(web):
+def test_recently_selected_examples_are_counted(web):
     steps = [np.arange(8), np.arange(8, 16), np.array([0, 8, 15, 100, 101, 102, 103, 104])]
     composition = Composition(web, "joint", [])
     assert composition(3, recent_of(*steps), np.arange(8)) == {"selected_again": 3 / 8}

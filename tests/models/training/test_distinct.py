@@ -1,4 +1,4 @@
-"""How many different examples were trained on: near the truth, in parts, and through stops."""
+"""The estimated number of distinct examples: near the truth, in parts, and through stops."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NUMBERS = st.lists(st.integers(0, 2**40), max_size=200)
 
 @pytest.mark.parametrize("count", [1, 100, 5_000, 40_000, 60_000, 1_000_000])
 def test_the_count_is_off_by_few_standard_errors(count):
-    """At 40,000 and 60,000 one estimate gives way to the other."""
+    """Between 40,000 and 60,000 another estimate is used."""
     found = Distinct()
     for part in np.array_split(np.arange(7, 7 + count), 3):
         found.add(part)
@@ -40,7 +40,7 @@ def test_order_repetition_and_parts_change_nothing(one, other):
     assert np.array_equal(whole.registers, np.maximum(first.registers, second.registers))
 
 
-def test_registers_go_on_where_they_were():
+def test_counting_continues_from_saved_registers():
     first = Distinct()
     first.add(np.arange(1_000))
     second = Distinct(first.registers)

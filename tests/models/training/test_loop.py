@@ -1,7 +1,8 @@
 """The training loop on real shards: it resumes exactly, selects by a reference, and stops when asked."""
 
 import copy
-import time
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,102 +10,89 @@ import jax
 import numpy as np
 import pytest
 from tests.models.support import own_code
+from tests.models.support.recorder import Recorder
 
-from jestlab.models.config import TrainConfig
+from jestlab.models.config import EmbedConfig, TrainConfig
+from jestlab.models.devices import Devices
 from jestlab.models.evaluation import Evaluator
 from jestlab.models.training import batches, loop
+from jestlab.models.training.embed import embed
 from jestlab.models.training.loop import train
 from jestlab.models.training.reference import Reference
-from jestlab.models.training.tracker import NullTracker
+
+REFERENCE = {"reference": "reference", "filtering_ratio": 0.5}
+DIAGNOSED = {"diagnostics": {"every_steps": 4, "columns": ["label"]}}
 
 
-class Recorder(NullTracker):
-    """A tracker in memory; asks to stop after a given step."""
-
-    def __init__(self, stop_after=None):
-        super().__init__(lambda: stop_after is not None and self.step >= stop_after)
-        self.metrics, self.scores, self.seconds, self.step, self.unflushed = {}, {}, {}, 0, 0
-
-    def log(self, step, metrics):
-        self.metrics[step] = dict(metrics)
-        self.unflushed += 1
-
-    def evaluation(self, step, examples_seen, flops_total, scores, *, seconds=None):
-        self.scores[step], self.seconds[step] = dict(scores), seconds
-        self.metrics.setdefault(step, {}).update(seen=examples_seen, flops=flops_total)
-        self.unflushed += 1
-
-    def progress(self, step, total_steps):
-        self.step, self.total = step, total_steps
-
-    def flush(self):
-        self.unflushed = 0
-
-
-def config(tiny, **overrides):
-    tree = copy.deepcopy(tiny)
-    for path, value in overrides.items():
-        *sections, key = path.split("__")
-        section = tree.setdefault(sections[0], {}) if sections else tree
-        section[key] = value
-    return TrainConfig.model_validate(tree)
+def config(tree, **overrides):
+    """A config whose sections differ from a tree's: `section={key: value}`."""
+    changed = copy.deepcopy(tree)
+    for name, value in overrides.items():
+        changed[name] = changed.get(name, {}) | value if isinstance(value, dict) else value
+    return TrainConfig.model_validate(changed)
 
 
 class Lab:
-    """Runs in one folder; a run of the same name goes on where it stopped."""
+    """Runs in one folder; a run of the same name continues where it stopped."""
 
     def __init__(self, root, data_cache):
         self.root, self.data_cache, self.reference = root, data_cache, None
 
-    def __call__(self, name, cfg, *, tracker=None, reference=None):
+    def __call__(self, name, cfg, *, tracker=None, later_flops_per_example=None, reference=None):
         tracker = tracker or Recorder()
         done = train(
             cfg,
             directory=self.root / name,
             data_cache=self.data_cache,
             flops_per_example=10.0,
+            later_flops_per_example=later_flops_per_example,
             tracker=tracker,
-            reference=reference,
+            reference=reference or (self.reference if cfg.needs_reference else None),
         )
         return done, tracker
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory, data_cache, tiny):
+def small(tiny):
+    """The tree of a run whose towers are fast to compile."""
+    tree = copy.deepcopy(tiny)
+    for tower in ("vision", "text"):
+        tree["model"][tower] |= {"architecture": f"{own_code.MODULE}:Layer", "options": {"hidden": 24}}
+    return tree
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory, data_cache, small):
     """A lab with a trained reference."""
     lab = Lab(tmp_path_factory.mktemp("runs"), data_cache)
-    reference = config(tiny, data__filter="similarity > 0.25", schedule__examples_seen=16 * 4)
+    reference = config(
+        small, data={"filter": "similarity > 0.25"}, schedule={"batch_size": 16, "examples_seen": 16 * 4}
+    )
     assert lab("reference", reference)[0]
     lab.reference = Reference(lab.root / "reference", reference.model)
     return lab
 
 
-def joint(tiny, **overrides):
-    return config(
-        tiny,
-        selection__rule="joint",
-        selection__reference="reference",
-        selection__filtering_ratio=0.5,
-        selection__chunks=4,
-        **overrides,
-    )
+def joint(tree, *, selection: dict[str, Any] | None = None, **overrides):
+    selection = REFERENCE | {"rule": "joint", "chunks": 4} | (selection or {})
+    return config(tree, selection=selection, runtime=DIAGNOSED, **overrides)
 
 
 @pytest.fixture(scope="module")
-def uniform(lab, tiny):
+def uniform(lab, small):
     """What a run without selection reports."""
-    done, seen = lab("uniform", config(tiny))
+    done, seen = lab("uniform", config(small))
     assert done
     return seen
 
 
 @pytest.fixture(scope="module")
-def selecting(lab, tiny):
+def selecting(lab, small):
     """What a run with joint selection reports."""
-    return lab("joint", joint(tiny), reference=lab.reference)[1]
+    return lab("joint", joint(small))[1]
 
 
-def test_a_run_logs_evaluates_and_costs_what_it_says(lab, uniform):
+def test_a_run_logs_evaluates_and_saves_what_its_config_says(lab, small, uniform):
     seen = uniform
     assert sorted(seen.scores) == [4, 8, 12]
     assert set(seen.scores[12]) == {
@@ -115,180 +103,90 @@ def test_a_run_logs_evaluates_and_costs_what_it_says(lab, uniform):
     assert all(0 <= score <= 1 for score in seen.scores[12].values())
     assert seen.metrics[12]["examples_seen"] == 12 * 16
     assert seen.metrics[12]["flops_total"] == 12 * 16 * 10.0
-    assert (seen.step, seen.total, seen.unflushed) == (12, 12, 0)
+    assert (seen.steps[0], seen.steps[-1], seen.unflushed) == ((0, 12), (12, 12), 0)
     best = max(seen.scores, key=lambda step: np.mean(list(seen.scores[step].values())))
     kept = {int(path.name) for path in (lab.root / "uniform/checkpoints").glob("[0-9]*")}
     assert {8, 12} <= kept <= {8, 12, best}
-    assert list((lab.root / "uniform/events").glob("events.out.tfevents.*"))
+    done, again = lab("uniform", config(small))
+    assert done and not again.metrics  # a finished run trains no further
 
 
-def test_without_the_best_evaluations_save_nothing_and_give_the_same(lab, tiny, uniform):
-    runtime = {"keep_best": False, "keep_checkpoints": 5, "checkpoint_every_steps": 6}
-    cfg = config(tiny | {"runtime": tiny["runtime"] | runtime})
-    done, seen = lab("without-the-best", cfg)
+def test_without_keep_best_evaluations_save_nothing_and_score_the_same(lab, small, uniform):
+    runtime = {"keep_best": False, "keep_checkpoints": 5, "checkpoint_every_steps": 5}
+    done, seen = lab("without-the-best", config(small, runtime=runtime))
     assert done
     assert (seen.scores, seen.unflushed) == (uniform.scores, 0)
     folder = lab.root / "without-the-best/checkpoints"
-    assert {path.name for path in folder.glob("[0-9]*")} == {"6", "12"}
-    assert not list(folder.glob("score-*"))  # the best of them is none
+    assert {path.name for path in folder.glob("[0-9]*")} == {"5", "10", "12"}
+    assert not list(folder.glob("score-*"))
 
 
-@pytest.fixture
-def compilation_cache(tmp_path):
-    """Set JAX's compilation cache: a folder, or None."""
-    before = jax.config.values["jax_compilation_cache_dir"]
-    yield lambda folder: jax.config.update("jax_compilation_cache_dir", folder and str(folder))
-    jax.config.update("jax_compilation_cache_dir", before)
+def test_seed_and_initialization_change_the_run(lab, small, uniform):
+    for change in ("seed", "initialization"):
+        _, other = lab(f"{change}-1", config(small, **{change: 1}))
+        assert other.metrics[2]["loss"] != pytest.approx(uniform.metrics[2]["loss"], rel=1e-4), change
 
 
-def test_a_kept_program_trains_bit_for_bit_like_a_traced_one(lab, tiny, selecting, compilation_cache):
-    compilation_cache(None)  # so that nothing is kept
-    _, traced = lab("traced", joint(tiny), reference=lab.reference)
-    assert (traced.metrics, traced.scores) == (selecting.metrics, selecting.scores)
+def test_divergence_ends_the_run_and_names_the_step(lab, small):
+    wild = config(small, optimizer={"learning_rate": 1e30, "warmup_percent": 0})
+    with pytest.raises(FloatingPointError, match=r"loss is (nan|inf) at step \d+: training diverged"):
+        lab("diverged", wild)
 
 
-def test_runs_that_differ_in_seed_and_data_share_programs(lab, tiny, tmp_path, compilation_cache):
-    compilation_cache(tmp_path)
-    changes: tuple[dict[str, Any], ...] = (
-        {},
-        {"seed": 1, "initialization": 2, "data__filter": "similarity > 0.2"},
-        {"loss": "softmax"},
-    )
-    programs = []
-    for number, change in enumerate(changes):
-        lab(f"shares-{number}", config(tiny, **change))
-        programs.append({path.name for path in (tmp_path / "programs").iterdir()})
-    first, same, other = programs
-    assert first  # the step, and what other tests have not yet compiled in this process
-    assert same == first
-    assert len(other - first) == 1  # its step
-
-
-def test_with_a_loss_of_ones_own_the_step_is_traced_each_time(lab, tiny, tmp_path, compilation_cache):
-    compilation_cache(None)
-    lab("own-loss-before", config(tiny))  # compiles what is not the step
-    compilation_cache(tmp_path)
-    lab("own-loss", config(tiny, loss=f"{own_code.MODULE}:decoupled"))
-    assert not (tmp_path / "programs").exists()
-
-
-@pytest.mark.parametrize("stop_after", [2, 6])  # before the first checkpoint, and between two
-def test_a_stopped_run_goes_on_bit_for_bit(lab, tiny, selecting, stop_after):
-    name = f"stopped-{stop_after}"
-    done, first = lab(name, joint(tiny), tracker=Recorder(stop_after), reference=lab.reference)
-    assert not done
-    done, second = lab(name, joint(tiny), reference=lab.reference)
-    assert done
-    assert min(second.metrics) > stop_after
-    assert first.metrics | second.metrics == selecting.metrics
-    assert first.scores | second.scores == selecting.scores
-
-
-def test_super_batches_of_the_first_step_and_of_evaluations_are_recorded(lab, tiny, uniform, selecting):
+def test_super_batches_of_the_first_step_and_of_evaluations_are_recorded(lab, uniform, selecting):
     folder = lab.root / "joint"
     assert batches.recorded(folder) == [1, 4, 8, 12]
     last = batches.load(folder, 12)
     assert (len(set(last.examples)), len(set(last.selected))) == (32, 16)
     logged = selecting.metrics[12]
-    assert np.mean(last.scores) == pytest.approx(logged["score_super_batch"], rel=1e-5)
-    assert np.mean(last.scores[last.selected]) == pytest.approx(logged["score_selected"], rel=1e-5)
+    assert np.mean(last.scores) == pytest.approx(logged["score_super_batch"], rel=1e-5, abs=1e-6)
+    assert np.mean(last.scores[last.selected]) == pytest.approx(logged["score_selected"], rel=1e-5, abs=1e-6)
+    assert [step for step, metrics in selecting.metrics.items() if "score_sub_batch" in metrics] == [4, 8, 12]
+    labels = [share for name, share in logged.items() if name.startswith("selected/joint/label/")]
+    assert sum(labels) == pytest.approx(1.0)
+    assert np.mean([m["score_selected"] - m["score_super_batch"] for m in selecting.metrics.values()]) > 0
     everything = batches.load(lab.root / "uniform", 12)
     assert everything.selected.tolist() == list(range(16))
     assert np.isnan(everything.scores).all()
 
 
-@pytest.mark.parametrize("stop_after", [2, 6])
-def test_a_stopped_run_records_what_the_uninterrupted_one_does(lab, tiny, selecting, stop_after):
-    name = f"records-{stop_after}"
-    lab(name, joint(tiny), tracker=Recorder(stop_after), reference=lab.reference)
-    lab(name, joint(tiny), reference=lab.reference)
+@pytest.mark.parametrize("stop_after", [2, 6])  # before the first checkpoint, and between two
+def test_a_stopped_run_resumes_bit_for_bit(lab, small, selecting, stop_after):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    name = f"stopped-{stop_after}"
+    done, first = lab(name, joint(small), tracker=Recorder(stop_after))
+    assert not done
+    # TensorBoard names files by the second, and reads them in the order of their names.
+    for path in (lab.root / name / "events").iterdir():
+        path.rename(path.with_name("events.out.tfevents.0000000001.first"))
+    done, second = lab(name, joint(small))
+    assert done
+    assert min(second.metrics) > stop_after
+    assert first.metrics | second.metrics == selecting.metrics
+    assert first.scores | second.scores == selecting.scores
     for step in (1, 4, 8, 12):
         found, expected = (batches.load(lab.root / run, step) for run in (name, "joint"))
         for part in found._fields:
             assert np.array_equal(getattr(found, part), getattr(expected, part))
-
-
-def test_a_run_killed_after_its_last_log_repeats_from_the_checkpoint(lab, tiny):
-    """What the tracker saw after the checkpoint is computed again, the same."""
-
-    class Killed(Exception):
-        pass
-
-    class Fragile(Recorder):
-        def log(self, step, metrics):
-            super().log(step, metrics)
-            if step == 6:
-                raise Killed
-
-    cfg, fragile = config(tiny), Fragile()
-    with pytest.raises(Killed):
-        lab("killed", cfg, tracker=fragile)
-    _, again = lab("killed", cfg)
-    assert min(again.metrics) == 6
-    assert again.metrics[6] == fragile.metrics[6]
-
-
-def test_a_finished_run_trains_no_further(lab, tiny, uniform):
-    done, again = lab("uniform", config(tiny))
-    assert done
-    assert again.metrics == {}
-
-
-def test_seeds_change_order_initialisation_and_web(lab, tiny, uniform):
-    one, other = uniform, lab("seed-1", config({**tiny, "seed": 1}))[1]
-    assert one.metrics[2]["loss"] != other.metrics[2]["loss"]
-
-
-def test_selected_pairs_score_above_the_super_batch(selecting):
-    assert np.mean([m["score_selected"] - m["score_super_batch"] for m in selecting.metrics.values()]) > 0
-
-
-def test_a_reference_scores_with_its_own_tokens(lab, tiny):
-    """Its scores do not depend on how the learner reads: another tokenizer, another length."""
-    other = copy.deepcopy(tiny)
-    other["model"]["text"] |= {"vocabulary_size": 80, "length": 12}
-    by_easy = {"selection__rule": "independent", "selection__criterion": "easy_reference"}
-    scores = []
-    for name, tree in (("reads-alike", tiny), ("reads-otherwise", other)):
-        cfg = config(tree, selection__reference="r", selection__filtering_ratio=0.5, **by_easy)
-        _, seen = lab(name, cfg, reference=lab.reference)
-        scores.append([m["score_super_batch"] for m in seen.metrics.values()])
-    np.testing.assert_allclose(scores[0], scores[1], rtol=1e-5)
-
-
-def test_a_reference_for_other_images_is_refused(lab, tiny):
-    larger = copy.deepcopy(tiny)
-    larger["model"]["vision"]["image_size"] = 32
-    with pytest.raises(ValueError, match="image_size"):
-        lab("refused", joint(larger), reference=lab.reference)
-
-
-def test_initialization_draws_other_parameters_for_the_same_seed(lab, tiny, uniform):
-    one, other = uniform, lab("start-1", config({**tiny, "initialization": 1}))[1]
-    assert one.metrics[2]["loss"] != other.metrics[2]["loss"]
-
-
-def test_divergence_ends_the_run_and_names_the_step(lab, tiny):
-    wild = config(tiny, optimizer__learning_rate=1e30, optimizer__warmup_percent=0)
-    with pytest.raises(FloatingPointError, match=r"loss is nan at step \d+"):
-        lab("diverged", wild)
-
-
-def test_events_hold_scalars_and_hyperparameters(lab, tiny):
-    """Also those of the step at which a run was stopped, after it went on."""
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    lab("events", config(tiny), tracker=Recorder(stop_after=8))
-    time.sleep(1)  # files of events are named by the second, and read in the order of their names
-    lab("events", config(tiny))
-    events = EventAccumulator(str(lab.root / "events/events"))
+    events = EventAccumulator(str(lab.root / name / "events"))
     events.Reload()
     assert [e.step for e in events.Scalars("loss")] == [2, 4, 6, 8, 10, 12]
     assert [e.step for e in events.Scalars("shapes/zero_shot")] == [4, 8, 12]
     assert "_hparams_/session_start_info" in events.summary_metadata
 
 
-def test_seconds_of_training_leave_out_all_else_and_go_on_after_a_stop(lab, tiny, monkeypatch):
+def test_a_run_that_fails_after_its_last_log_repeats_from_the_checkpoint(lab, small):
+    """What the tracker saw after the checkpoint is computed again, the same."""
+    cfg, failed = config(small), Recorder(fail_at=6)
+    with pytest.raises(KeyboardInterrupt):
+        lab("failed", cfg, tracker=failed)
+    _, again = lab("failed", cfg)
+    assert min(again.metrics) == 6
+    assert again.metrics[6] == failed.metrics[6]
+
+
+def test_seconds_of_training_leave_out_everything_else_and_continue_after_a_stop(lab, small, monkeypatch):
     """By a clock that the test moves: by 100 s in a compilation, 10 s in an evaluation, 1 s in a step."""
     now = [0.0]
     monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=lambda: now[0]))
@@ -304,86 +202,56 @@ def test_seconds_of_training_leave_out_all_else_and_go_on_after_a_stop(lab, tiny
 
     monkeypatch.setattr(loop._Stepper, "__call__", timed_step)
     monkeypatch.setattr(Evaluator, "__call__", timed_evaluation)
-    _, whole = lab("timed", config(tiny))
-    assert whole.seconds == {4: 3.0, 8: 7.0, 12: 11.0}  # the first step was compiled
-    lab("timed-parts", config(tiny), tracker=Recorder(stop_after=6))
-    _, rest = lab("timed-parts", config(tiny))
+    _, begun = lab("timed", config(small), tracker=Recorder(stop_after=6))
+    assert begun.seconds == {4: 3.0}  # the first step was compiled
+    _, rest = lab("timed", config(small))
     assert rest.seconds == {8: 6.0, 12: 10.0}  # so was the first step after the stop
-    for path in (lab.root / "timed-parts" / "checkpoints").glob("seconds-*.json"):
+    for path in (lab.root / "timed" / "checkpoints").glob("seconds-*.json"):
         path.unlink()  # as in a checkpoint of an older version
-    for path in (lab.root / "timed-parts" / "checkpoints").glob("12"):
-        path.rename(path.with_name("damaged"))
-    _, older = lab("timed-parts", config(tiny))
+    (lab.root / "timed" / "checkpoints" / "12").rename(lab.root / "timed" / "checkpoints" / "damaged")
+    _, older = lab("timed", config(small))
     assert np.isnan(older.seconds[12])
 
 
-def early(tiny, **overrides):
-    return joint(tiny, selection__until=0.5, **overrides)
+def test_a_reference_scores_with_its_own_tokens(lab, small):
+    """Its scores don't depend on how the learner reads: another tokenizer, another length."""
+    other = copy.deepcopy(small)
+    other["model"]["text"] |= {"vocabulary_size": 80, "length": 12}
+    selection = REFERENCE | {"rule": "independent", "criterion": "easy_reference"}
+    scores = []
+    for name, tree in (("reads-the-same", small), ("reads-otherwise", other)):
+        _, seen = lab(name, config(tree, selection=selection))
+        scores.append([m["score_super_batch"] for m in seen.metrics.values()])
+    np.testing.assert_allclose(scores[0], scores[1], rtol=1e-5)
 
 
-@pytest.fixture(scope="module")
-def selecting_early(lab, tiny):
-    """What a run that selects in the first half of its steps reports."""
-    done, seen = lab("early", early(tiny), reference=lab.reference)
-    assert done
-    return seen
+def test_cached_embeddings_of_a_reference_score_like_the_reference(lab, small, selecting):
+    cache = EmbedConfig.model_validate({"reference": "reference", "data": small["data"]})
+    paths = {"directory": lab.root / "cache", "data_cache": lab.data_cache}
+    towers = lab.reference.model, lab.reference.directory
+    assert embed(cache, **paths, tracker=Recorder(), reference=towers)
+    lab("cached", joint(small), reference=Reference(lab.root / "cache", None))
+    found, expected = (batches.load(lab.root / run, 1) for run in ("cached", "joint"))
+    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-4, atol=1e-4)
 
 
-def test_a_run_that_selects_early_alone_reads_uniformly_after_that(lab, tiny, selecting, selecting_early):
-    assert early(tiny).selecting_steps == 6
-    # The same as the run that selects to its end, as long as it selects.
-    for step in (2, 4, 6):
-        assert selecting_early.metrics[step] == pytest.approx(selecting.metrics[step])
-    assert all("score_selected" not in selecting_early.metrics[step] for step in (8, 10, 12))
-    found = [batches.load(lab.root / "early", step) for step in (1, 4, 8, 12)]
-    assert [len(one.examples) for one in found] == [32, 32, 16, 16]
-    assert [len(one.selected) for one in found] == [16] * 4
+def test_rejects_a_reference_for_other_images(lab, small):
+    larger = copy.deepcopy(small)
+    larger["model"]["vision"]["image_size"] = 32
+    with pytest.raises(ValueError, match="image_size"):
+        lab("refused", joint(larger))
 
 
-def test_a_run_that_selects_early_alone_costs_less_after_that(lab, tiny):
-    tracker = Recorder()
-    train(
-        early(tiny),
-        directory=lab.root / "early-priced",
-        data_cache=lab.data_cache,
-        flops_per_example=10.0,
-        later_flops_per_example=3.0,
-        tracker=tracker,
-        reference=lab.reference,
-    )
-    found = {step: metrics["flops_total"] for step, metrics in tracker.metrics.items() if step % 2 == 0}
-    assert found == {s: 16 * (10.0 * min(s, 6) + 3.0 * max(0, s - 6)) for s in (2, 4, 6, 8, 10, 12)}
+def test_a_loss_compares_with_a_reference_of_uniform_batches(lab, small):
+    cfg = config(small, loss="distilled", selection={"reference": "reference"})
+    assert cfg.needs_reference and not cfg.selects
+    done, seen = lab("distilled", cfg)
+    assert done and all(np.isfinite(seen.metrics[step]["loss"]) for step in (2, 12))
 
 
-@pytest.mark.parametrize("stop_after", [4, 6, 8])
-def test_a_run_that_selects_early_alone_resumes_exactly(lab, tiny, selecting_early, stop_after):
-    name = f"early-stopped-{stop_after}"
-    done, first = lab(name, early(tiny), reference=lab.reference, tracker=Recorder(stop_after))
-    assert not done
-    done, second = lab(name, early(tiny), reference=lab.reference)
-    assert done
-    assert first.scores | second.scores == selecting_early.scores
-
-
-def test_several_steps_in_one_call_stop_where_selection_does(lab, tiny):
-    runs = []
-    for size in (1, 2):
-        cfg = early(tiny, runtime__steps_per_dispatch=size, runtime__log_every_steps=4)
-        cfg = cfg.model_copy(update={"selection": cfg.selection.model_copy(update={"until": 0.6})})
-        assert cfg.selecting_steps == 7  # of 12, which 2 do not divide
-        runs.append(lab(f"early-by-{size}", cfg, reference=lab.reference)[1].scores)
-    assert runs[0].keys() == runs[1].keys()
-    for step in runs[0]:
-        assert runs[1][step] == pytest.approx(runs[0][step], abs=0.05)
-
-
-def test_a_run_chooses_by_concepts_without_any_model_that_scores(lab, tiny):
-    cfg = config(
-        tiny,
-        selection__rule="concept_diversity",
-        selection__concepts=["label", "background"],
-        selection__filtering_ratio=0.75,
-    )
+def test_a_run_selects_by_concepts_without_any_model_that_scores(lab, small):
+    concepts = {"rule": "concept_diversity", "concepts": ["label", "background"], "filtering_ratio": 0.75}
+    cfg = config(small, selection=concepts)
     assert not cfg.scores_learner and not cfg.needs_reference
     done, seen = lab("concepts", cfg)
     assert done
@@ -393,33 +261,121 @@ def test_a_run_chooses_by_concepts_without_any_model_that_scores(lab, tiny):
     assert np.isnan(first.scores).all()
 
 
-def test_a_loss_compares_with_a_reference_of_uniform_batches(lab, tiny):
-    cfg = config(tiny, loss="distilled", selection__reference="reference")
-    assert cfg.needs_reference and not cfg.selects
-    done, seen = lab("distilled", cfg, reference=lab.reference)
-    assert done and all(np.isfinite(seen.metrics[step]["loss"]) for step in (2, 12))
+def early(tree):
+    return joint(tree, selection={"until": 0.5})
 
 
-@pytest.mark.parametrize("kind", ["uniform", "joint", "concepts"])
-def test_different_examples_are_counted_also_through_a_stop(lab, tiny, kind):
-    """By super-batches that are recorded at every step: all that was trained on is known."""
-    changes = {"evaluation__points": 12, "schedule__examples_seen": 16 * 12, "runtime__log_every_steps": 1}
-    selections: dict[str, dict[str, Any]] = {
-        "uniform": {},
-        "joint": {"rule": "joint", "reference": "reference", "chunks": 4, "until": 0.7},
-        "concepts": {"rule": "concept_frequency", "concepts": ["label"]},
-    }
-    selection = {"filtering_ratio": 0.5, **selections[kind]}
-    cfg = config(tiny, **changes, selection=selection)
-    name = f"distinct-{kind}"
-    done, first = lab(name, cfg, reference=lab.reference, tracker=Recorder(stop_after=5))
+@pytest.fixture(scope="module")
+def selecting_early(lab, small):
+    """What a run that selects in the first half of its steps reports."""
+    done, seen = lab("early", early(small), later_flops_per_example=3.0)
+    assert done
+    return seen
+
+
+def test_a_run_that_selects_only_early_reads_uniformly_afterwards(lab, small, selecting, selecting_early):
+    assert early(small).selecting_steps == 6
+    # The same as the run that selects to its end, as long as it selects.
+    for step in (2, 4, 6):
+        expected = selecting.metrics[step]
+        assert {name: selecting_early.metrics[step][name] for name in expected} == pytest.approx(expected)
+    assert all("score_selected" not in selecting_early.metrics[step] for step in (8, 10, 12))
+    found = [batches.load(lab.root / "early", step) for step in (1, 4, 8, 12)]
+    assert [len(one.examples) for one in found] == [32, 32, 16, 16]
+    assert [len(one.selected) for one in found] == [16] * 4
+    flops = {step: metrics["flops_total"] for step, metrics in selecting_early.metrics.items()}
+    assert flops == {s: 16 * (10.0 * min(s, 6) + 3.0 * max(0, s - 6)) for s in (2, 4, 6, 8, 10, 12)}
+
+
+@pytest.mark.parametrize("stop_after", [pytest.param(4, marks=pytest.mark.full), 6, 8])
+def test_a_run_that_selects_only_early_resumes_exactly(lab, small, selecting_early, stop_after):
+    name = f"early-stopped-{stop_after}"
+    done, first = lab(name, early(small), tracker=Recorder(stop_after))
     assert not done
-    done, second = lab(name, cfg, reference=lab.reference)
+    done, second = lab(name, early(small))
+    assert done
+    assert first.scores | second.scores == selecting_early.scores
+
+
+def by_concepts(tree, **overrides):
+    """A run that selects by concepts, without a pass that scores, in 7 of its 12 steps."""
+    selection = {"rule": "concept_frequency", "concepts": ["label"], "filtering_ratio": 0.5, "until": 0.6}
+    return config(tree, selection=selection, **overrides)
+
+
+def test_several_steps_in_one_call_stop_where_selection_does(lab, small):
+    runs = []
+    for size in (1, 2):
+        cfg = by_concepts(small, runtime={"steps_per_dispatch": size, "log_every_steps": 4})
+        assert cfg.selecting_steps == 7
+        runs.append(lab(f"early-by-{size}", cfg)[1].metrics)
+    assert runs[0].keys() == runs[1].keys()
+    for step, metrics in runs[0].items():
+        assert runs[1][step].keys() == metrics.keys()
+        assert runs[1][step]["loss"] == pytest.approx(metrics["loss"], rel=1e-3)
+
+
+def test_distinct_examples_are_counted_through_a_stop(lab, small):
+    """By super-batches that are recorded at every step: every example that was trained on is known."""
+    cfg = by_concepts(small, evaluation={"points": 12}, runtime={"log_every_steps": 1})
+    done, first = lab("distinct", cfg, tracker=Recorder(stop_after=5))
+    assert not done
+    done, second = lab("distinct", cfg)
     assert done
     counted = {step: m["distinct_examples"] for r in (first, second) for step, m in r.metrics.items()}
     seen: set[int] = set()
     for step in range(1, 13):
-        one = batches.load(lab.root / name, step)
+        one = batches.load(lab.root / "distinct", step)
         seen |= set(one.examples[one.selected].tolist())
         assert counted[step] == pytest.approx(len(seen), abs=2)
     assert len(seen) > 100
+
+
+@pytest.fixture
+def programs_of(monkeypatch):
+    """A function from a config to the keys of the programs that its steps share with other runs."""
+    kept: list[Any] = []
+
+    def recorded(function, said, own, **_):
+        kept.append((said, own))
+        return function
+
+    monkeypatch.setattr(loop, "kept", recorded)
+
+    def programs(cfg):
+        kept.clear()
+        loop._Stepper(cfg, None, Devices(jax.devices()[:1]), None)
+        return {said[0]: (said[1:], own) for said, own in kept}
+
+    return programs
+
+
+def test_runs_share_the_programs_of_everything_that_does_not_change_them(tiny, programs_of):
+    tree = tiny | {"runtime": tiny["runtime"] | DIAGNOSED}
+    plain, selects = programs_of(config(tree)), programs_of(joint(tree))
+    assert plain.keys() == {"learn"} and selects.keys() == {"choose", "learn"}
+    assert not plain["learn"][1]
+    assert selects["learn"] == plain["learn"]
+    data = {"filter": "similarity > 0.2"}
+    assert programs_of(joint(tree, seed=1, initialization=2, data=data)) == selects
+    assert programs_of(joint(tree, evaluation={"points": 6}, augmentation={"flip": True})) == selects
+    assert programs_of(joint(tree, selection={"reference": "of another name"})) == selects
+    longer = {"schedule": {"batch_size": 16, "examples_seen": 16 * 13}}
+    assert programs_of(config(tree, **longer)) == plain
+    assert programs_of(config(tree, schedule={"batch_size": 8}))["learn"] != plain["learn"]
+    assert programs_of(config(tree, loss="softmax"))["learn"] != plain["learn"]
+    other = programs_of(joint(tree, selection={"chunks": 2}))
+    assert other["learn"] == selects["learn"] and other["choose"] != selects["choose"]
+    assert programs_of(joint(tree, loss="distilled")).keys() == {"step"}
+    assert programs_of(config(tree, loss=f"{own_code.MODULE}:decoupled"))["learn"][1]
+
+
+@pytest.mark.oracle
+def test_tensorboard_events_do_not_import_pytorch_which_can_be_imported_later():
+    code = (
+        "import importlib.util, sys, jestlab.models.training.events\n"
+        "assert 'torch' not in sys.modules\n"
+        "assert importlib.util.find_spec('torch') is not None"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import jax
 import jax.numpy as jnp
@@ -41,11 +40,12 @@ def test_each_moment_is_in_one_phase(moment):
     moment.now += 1
     clock.reports(40)
     moment.now += 10
-    with clock.phase("evaluation", 45):
+    with pytest.raises(ValueError), clock.phase("evaluation", 45):
         moment.now += 3
         with clock.phase("checkpoint"):
             moment.now += 0.5
         moment.now += 1
+        raise ValueError  # ends the phase as well
     moment.now += 5
     clock.wind_down()
     moment.now += 0.25
@@ -56,17 +56,8 @@ def test_each_moment_is_in_one_phase(moment):
     assert (spent.resumed_step, spent.reached_step, spent.whole_seconds) == (40, 45, 22.75)
 
 
-def test_an_exception_ends_a_phase(moment):
-    clock = PhaseClock()
-    with pytest.raises(ValueError), clock.phase("evaluation"):
-        moment.now += 1
-        raise ValueError
-    moment.now += 1
-    assert seconds(clock.spent()) == {"startup": 1, "evaluation": 1}
-
-
 def test_a_checkpoint_holds_the_time_until_it_was_begun(moment):
-    """It is complete while training goes on, even when the next one has been begun."""
+    """It is complete while training continues, even when the next one has been begun."""
     clock = PhaseClock()
     clock.reports(0)
     moment.now += 10
@@ -81,15 +72,8 @@ def test_a_checkpoint_holds_the_time_until_it_was_begun(moment):
     clock.saved(10)
     found = clock.spent()
     assert (found.saved_step, found.saved_seconds) == (10, 20)
-
-
-def test_a_checkpoint_without_a_step_is_that_of_the_last_report(moment):
-    clock = PhaseClock()
-    clock.reports(3)
-    moment.now += 2
-    clock.saved()
-    moment.now += 2
-    assert (clock.spent().saved_step, clock.spent().saved_seconds) == (3, 2)
+    clock.saved()  # without a step: of the last report
+    assert clock.spent().saved_seconds == 30
 
 
 def test_compiling_within_compiling_counts_once(moment):
@@ -104,7 +88,7 @@ def test_compiling_within_compiling_counts_once(moment):
     assert seconds(clock.spent()) == {"training": 16 - 4.5, "compilation": 4.5}
 
 
-def test_other_threads_compile_beside_training(moment):
+def test_compilation_in_other_threads_is_not_counted(moment):
     clock = PhaseClock()
     moment.now += 10
     other = threading.Thread(target=lambda: clock.compiled(5.0))
@@ -113,44 +97,33 @@ def test_other_threads_compile_beside_training(moment):
     assert seconds(clock.spent()) == {"startup": 10}
 
 
-def test_time_before_the_first_evaluation_is_training_if_nothing_was_reported_before(moment):
-    clock = PhaseClock()
+def test_time_is_startup_until_the_first_step_unless_that_was_trained(moment):
+    without_steps, trained = PhaseClock(), PhaseClock()
     moment.now += 10
-    clock.reports(100, since=99, trained=True)
-    assert seconds(clock.spent()) == {"training": 10}
+    trained.reports(100, since=99, trained=True)
+    assert seconds(trained.spent()) == {"training": 10}
+    assert seconds(without_steps.spent()) == {"startup": 10}
+    without_steps.wind_down()  # a program that reports no step has no start-up
+    assert seconds(without_steps.spent()) == {"training": 10}
 
 
-def test_a_program_that_reports_no_step_has_no_start_up(moment):
-    clock = PhaseClock()
-    moment.now += 10
-    assert seconds(clock.spent()) == {"startup": 10}
-    clock.wind_down()
-    assert seconds(clock.spent()) == {"training": 10}
+def test_steps_that_no_store_can_hold_are_ignored():
+    for step in (-1, 2**63):
+        clock = PhaseClock()
+        clock.reports(step)
+        assert clock.spent().reached_step is None
 
 
-@pytest.mark.parametrize("step", [-1, 2**63])
-def test_a_step_that_no_store_can_hold_is_left_to_whoever_records_it(step):
-    clock = PhaseClock()
-    clock.reports(step)
-    assert clock.spent().reached_step is None
-
-
-def test_what_is_moved_was_there(moment):
-    clock = PhaseClock()
-    clock.reports(0)
-    moment.now += 3
-    clock.move("checkpoint", 1.0)
-    clock.move("evaluation", 100.0)
-    assert seconds(clock.spent()) == {"checkpoint": 1, "evaluation": 2}
-
-
-def test_what_is_moved_was_start_up_if_the_report_came_late(moment):
+def test_only_time_that_has_passed_is_moved_to_another_phase(moment):
+    """From startup as well: a report may have come late."""
     clock = PhaseClock()
     moment.now += 5
     clock.reports(0)
     moment.now += 1
     clock.move("compilation", 3.0)
     assert seconds(clock.spent()) == {"startup": 3, "compilation": 3}
+    clock.move("evaluation", 100.0)
+    assert seconds(clock.spent()) == {"compilation": 3, "evaluation": 3}
 
 
 acts = st.tuples(
@@ -187,7 +160,7 @@ def test_phases_add_up_to_the_time_that_passed(made_up):
         assert spent.winddown_seconds is not None
 
 
-def test_jax_says_what_it_compiles():
+def test_compilation_by_jax_is_counted():
     clock = PhaseClock()
     count_compilation(clock)
 
@@ -200,9 +173,9 @@ def test_jax_says_what_it_compiles():
         return jax.lax.scan(lambda c, _: (inner(c), None), x, length=3)[0]
 
     x = jnp.ones((8, 8))
-    before, began = clock.spent().compilation_seconds, time.perf_counter()
+    before = clock.spent().compilation_seconds
     outer(x).block_until_ready()
-    took, compiled = time.perf_counter() - began, clock.spent().compilation_seconds - before
-    assert 0.3 * took < compiled <= took
+    compiled = clock.spent().compilation_seconds
+    assert compiled > before
     outer(x).block_until_ready()
-    assert clock.spent().compilation_seconds - before == compiled  # once
+    assert clock.spent().compilation_seconds == compiled  # once

@@ -1,4 +1,4 @@
-"""The pass that scores, kept for the gradient: the same numbers, and as few FLOPs as the paper counts."""
+"""The scoring pass, reused for the gradient: the same numbers, and the paper's number of FLOPs."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from jestlab.models.two_towers import TwoTowerModel, initialize
 from jestlab.platform.programs.pricing import cost
 
 TOWERS: dict[str, Any] = {
-    "vision": {"image_size": 16, "patch_size": 8, "width": 16, "depth": 2, "heads": 2, "mlp_dim": 32},
-    "text": {"length": 8, "width": 16, "depth": 2, "heads": 2, "mlp_dim": 32, "vocabulary_size": 80},
+    "vision": {"image_size": 16, "patch_size": 8, "width": 16, "depth": 1, "heads": 2, "mlp_dim": 32},
+    "text": {"length": 8, "width": 16, "depth": 1, "heads": 2, "mlp_dim": 32, "vocabulary_size": 80},
     "embedding_dim": 16,
 }
+MEAN_POOLED = TOWERS | {"vision": TOWERS["vision"] | {"pooling": "mean"}}
 
 
 def config(reuse: bool = True, **sections: Any) -> TrainConfig:
     tree: dict[str, Any] = {
         "model": TOWERS,
         "schedule": {"batch_size": 8, "examples_seen": 64},
-        "selection": {"rule": "joint", "reference": "r", "filtering_ratio": 0.75, "chunks": 2},
+        "selection": {"rule": "joint", "reference": "r", "filtering_ratio": 0.75, "chunks": 2, "gain": 1.0},
         "runtime": {"reuse_scoring": reuse, **sections.pop("runtime", {})},
     }
     for name, section in sections.items():
@@ -55,7 +56,7 @@ def test_the_gradient_of_chosen_rows_is_that_of_a_pass_over_them_alone():
         np.testing.assert_allclose(found[name], expected[name], rtol=1e-6, atol=1e-6)
 
 
-def test_rows_that_are_joined_last_are_refused():
+def test_rejects_functions_that_join_rows_last():
     def function(p: Any, x: Any) -> Any:
         return jnp.sin(jnp.concatenate([x, x[:1]]) @ p)[: x.shape[0]]
 
@@ -65,7 +66,7 @@ def test_rows_that_are_joined_last_are_refused():
 
 
 def step_of(cfg: TrainConfig) -> tuple[dict[str, Any], Any]:
-    """Metrics of the first step on one device, and the optimiser's state after it."""
+    """Metrics of the first step on one device, and the optimizer's state after it."""
     step: Any = build_step(cfg, TwoTowerModel(cfg.model), Devices(jax.devices()[:1]))
     state = initial_state(cfg, initialize(cfg.model, jax.random.key(0)), jax.random.key(1))
     reference = initialize(cfg.model, jax.random.key(9)) if cfg.needs_reference else None
@@ -76,38 +77,31 @@ def step_of(cfg: TrainConfig) -> tuple[dict[str, Any], Any]:
 @pytest.mark.parametrize(
     "sections",
     [
-        {},
-        {"model": TOWERS | {"vision": TOWERS["vision"] | {"pooling": "mean"}}},
-        {"loss": "softmax"},
-        {"selection": {"criterion": "hard_learner", "reference": None}},
-        {"runtime": {"scan_layers": True}},
-        {"runtime": {"remat": "dots"}},
+        {"loss": "softmax", "runtime": {"scan_layers": True}, "model": MEAN_POOLED},
+        pytest.param({"runtime": {"remat": "dots"}}, marks=pytest.mark.full),
+        pytest.param({"selection": {"criterion": "hard_learner", "reference": None}}, marks=pytest.mark.full),
     ],
-    ids=["joint", "mean", "softmax", "hard-learner", "scanned", "remat"],
 )
 def test_a_step_that_reuses_its_scoring_takes_the_same_step(sections):
-    runtime = sections.pop("runtime", {})
-    ours, theirs = (step_of(config(reuse, runtime=runtime, **sections))[0] for reuse in (True, False))
-    assert ours.keys() == theirs.keys()
-    assert ours["selected"].tolist() == theirs["selected"].tolist()
-    for name in theirs:
-        np.testing.assert_allclose(ours[name], theirs[name], rtol=2e-5, atol=1e-5, err_msg=name)
-
-
-def test_gradients_are_equal_to_a_hundred_thousandth():
-    """Of every parameter, as Adam gets them: its first moment is the gradient, the second its square."""
-    moments = []
-    for reuse in (False, True):
-        cfg = config(reuse, optimizer={"beta1": 0.0, "clip_norm": None, "warmup_percent": 0.0})
-        leaves = jax.tree.leaves(step_of(cfg)[1])
-        moments.append([np.asarray(leaf, np.float64) for leaf in leaves if leaf.size > 1])
+    """The gradient of every parameter, too: it is Adam's first moment here, and its square the second."""
+    optimizer = {"beta1": 0.0, "clip_norm": None, "warmup_percent": 0.0}
+    found = [step_of(config(reuse, optimizer=optimizer, **sections)) for reuse in (False, True)]
+    (plain, _), (reused, _) = found
+    assert plain.keys() == reused.keys()
+    assert plain["selected"].tolist() == reused["selected"].tolist()
+    for name in plain:
+        np.testing.assert_allclose(reused[name], plain[name], rtol=2e-5, atol=1e-5, err_msg=name)
+    moments = [
+        [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(state) if leaf.size > 1]
+        for _, state in found
+    ]
     norm = max(float(np.linalg.norm(leaf)) for leaf in moments[0])
     assert norm > 0
-    for plain, reused in zip(moments[0], moments[1], strict=True):
-        np.testing.assert_allclose(reused, plain, rtol=0, atol=1e-5 * norm)
+    for one, other in zip(*moments, strict=True):
+        np.testing.assert_allclose(other, one, rtol=0, atol=1e-5 * norm)
 
 
-def test_it_costs_what_the_paper_counts():
+def test_costs_what_the_paper_counts():
     """C_JEST = F(2 + B/b) but for loss and selection; `test_step_flops` compares with XLA's count."""
     plain, reusing = (cost(config(reuse), None, 1.0) for reuse in (False, True))
     forward = (plain.image_tower + plain.text_tower) / 3
@@ -115,16 +109,16 @@ def test_it_costs_what_the_paper_counts():
     assert 3 * forward + reusing.scoring == pytest.approx(forward * (2 + 4))
 
 
-def test_where_nothing_can_be_reused_it_has_no_effect():
+def test_has_no_effect_where_nothing_can_be_reused():
     uniform = config(True, selection={"rule": "uniform", "reference": None})
     flexi = config(True, approximation={"score": True, "share": 0.5, "patch_size": 16})
     easy = config(True, selection={"criterion": "easy_reference"})
     assert not (uniform.reuses_scoring or flexi.reuses_scoring or easy.reuses_scoring)
     assert config(True).reuses_scoring
-    assert config(True).identity() == config(False).identity(), "how to compute is no part of a run"
+    assert config(True).identity() == config(False).identity(), "execution isn't part of a run's identity"
 
 
-def test_what_it_does_not_go_with_is_told():
+def test_rejects_microbatches_and_several_devices():
     with pytest.raises(ValueError, match=r"runtime\.reuse_scoring .* and runtime\.microbatches 2"):
         config(True, runtime={"microbatches": 2})
     with pytest.raises(ValueError, match="is for one device, and there are 2"):

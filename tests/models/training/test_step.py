@@ -1,34 +1,63 @@
-"""The step: what reduces to plain training, what differs only in how it is computed, what is refused."""
+"""The step: what reduces to plain training, what changes only how it is computed, what is rejected."""
 
 import copy
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.models.support.steps_on_devices import JOINT, TINY, batch_of, steps
+from tests.models.conftest import TINY
+from tests.models.support import own_code
+from tests.models.support.steps_on_devices import JOINT, SMALLEST, batch_of, steps
 
 from jestlab.models.config import TrainConfig
 from jestlab.models.devices import Devices
 from jestlab.models.training.step import build_step, initial_state, spread
-from jestlab.models.two_towers import TwoTowerModel, embed, initialize
+from jestlab.models.two_towers import TwoTowerModel, initialize
+
+TOWERS = copy.deepcopy(TINY["model"])
+TOWERS["vision"]["image_size"] = 16
 
 
-def config(**sections):
-    return TrainConfig.model_validate(copy.deepcopy(TINY) | sections)
+HERE = __name__
 
 
-def flat(parameters):
-    return np.concatenate([np.ravel(x) for x in jax.tree.leaves(parameters)])
+def learnability(learner, reference):
+    return learner - reference
+
+
+def sigmoid(z):
+    from jestlab.models.losses import sigmoid_loss
+
+    return sigmoid_loss(z)
+
+
+def by_chunks(key, batch, *, batch_size, gain, chunks):
+    from jestlab.models.selection.select import in_chunks
+
+    return in_chunks(key, batch, batch_size=batch_size, chunks=chunks, gain=gain)
+
+
+def narrow(config):
+    return lambda images: images.mean(axis=(1, 2))
+
+
+def config(model=TOWERS, **sections):
+    return TrainConfig.model_validate(copy.deepcopy(SMALLEST) | {"model": model, "selection": {}} | sections)
+
+
+def selecting(**sections):
+    """With joint selection, and towers that are fast to compile."""
+    return config(**{"model": SMALLEST["model"], "selection": JOINT} | sections)
 
 
 def assert_like(found, expected):
-    """The same metrics of every step, the norm of its gradient among them, and the same choice.
+    """Assert the same metrics of every step, the gradient's norm among them, and the same selection.
 
-    Not the parameters: where a gradient is 0 but for rounding, as of the keys' biases, Adam makes full steps
-    of the rounding.
+    Parameters may differ: where a gradient is 0 except for rounding, as of the keys' biases, Adam takes full
+    steps in its direction.
     """
     for ours, theirs in zip(found, expected, strict=True):
         assert ours.keys() == theirs.keys()
@@ -45,133 +74,158 @@ def one():
 
 
 @pytest.fixture(scope="module")
-def found_by(one):
-    """A function from a config to the metrics of its steps and the parameters after them; it computes each
-    config once."""
+def steps_of(one):
+    """A function from a config to the metrics of its steps and the parameters after them.
+
+    It computes each config once.
+    """
     known = {}
 
-    def found(config):
+    def computed(config):
         key = config.model_dump_json()
         if key not in known:
             known[key] = steps(config, devices=one)
         return known[key]
 
-    return found
+    return computed
 
 
 @pytest.fixture(scope="module")
-def plain(found_by):
-    return found_by(config())
+def metrics_of(steps_of):
+    return lambda config: steps_of(config)[0]
 
 
 @pytest.fixture(scope="module")
-def joint(found_by):
+def joint(metrics_of):
     """The metrics of each step with joint selection."""
-    return found_by(config(selection=JOINT))[0]
+    return metrics_of(selecting())
 
 
-def test_without_filtering_every_rule_is_plain_training(one, plain):
-    """f = 0: the sub-batch is the super-batch, bit for bit."""
-    for rule in ("joint", "independent"):
-        selecting = config(selection=JOINT | {"rule": rule, "filtering_ratio": 0.0})
-        history, parameters = steps(selecting, devices=one)
-        assert history == plain[0]
-        np.testing.assert_array_equal(flat(parameters), flat(plain[1]))
+def start_of(config):
+    """The state before the first step."""
+    return initial_state(config, initialize(config.model, jax.random.key(0)), jax.random.key(config.seed))
 
 
-def test_without_a_share_an_approximation_is_plain_training(one, plain):
-    """λ = 0, bit for bit, under either method."""
+def test_without_filtering_or_approximation_the_step_is_plain_training(one):
+    """f = 0: the sub-batch is the super-batch; λ = 0, by either method."""
+
+    def program(**sections):
+        cfg = config(**sections)
+        step: Any = build_step(cfg, None, one)
+        return step.lower(start_of(cfg), batch_of(cfg, 0), None).as_text()
+
+    plain = program()
+    assert program(selection=JOINT | {"filtering_ratio": 0.0}) == plain
     for method in ("flexi", "patch_drop"):
-        history, parameters = steps(config(approximation={"method": method, "share": 0.0}), devices=one)
-        assert history == plain[0]
-        np.testing.assert_array_equal(flat(parameters), flat(plain[1]))
+        assert program(approximation={"method": method, "share": 0.0}) == plain
 
 
-def test_an_approximation_at_the_towers_own_patch_size_changes_nothing(one, plain):
-    """Only the order in which sums are taken differs."""
-    own = {"patch_size": TINY["model"]["vision"]["patch_size"], "share": 0.5}
-    assert_like(steps(config(approximation=own), devices=one)[0], plain[0])
-
-
-@pytest.mark.parametrize("share", [0.5, 1.0])
-def test_an_approximation_changes_the_step(one, plain, share):
-    for method in ("flexi", "patch_drop"):
-        history, _ = steps(config(approximation={"method": method, "share": share}), 1, devices=one)
-        assert history[0]["loss"] != pytest.approx(plain[0][0]["loss"], rel=1e-4)
+@pytest.mark.parametrize("loss", ["sigmoid", pytest.param("softmax", marks=pytest.mark.full)])
+def test_neither_an_approximation_of_the_same_patches_nor_its_execution_changes_the_step(metrics_of, loss):
+    """Only the order of sums differs. Microbatches, too, meet the negatives of the whole batch."""
+    same = {"patch_size": TOWERS["vision"]["patch_size"], "share": 0.25}
+    runtime = {"microbatches": 4, "remat": "all", "scan_layers": True}
+    found = metrics_of(config(loss=loss, approximation=same, runtime=runtime))
+    assert_like(found, metrics_of(config(loss=loss)))
 
 
 @pytest.mark.parametrize(
-    "runtime",
-    [{"microbatches": 4}, {"remat": "all", "scan_layers": True}],
-    ids=["microbatches", "remat and scan"],
+    ("method", "share"), [("patch_drop", 1.0), pytest.param("flexi", 0.5, marks=pytest.mark.full)]
 )
-@pytest.mark.parametrize("loss", ["sigmoid", "softmax"])
-def test_how_a_step_is_computed_does_not_change_it(one, found_by, runtime, loss):
-    """Microbatches, too: every example meets the negatives of the whole batch."""
-    share = {"approximation": {"share": 0.25}}
-    expected, _ = found_by(config(loss=loss, **share))
-    assert_like(steps(config(loss=loss, runtime=runtime, **share), devices=one)[0], expected)
+def test_an_approximation_changes_the_step(one, metrics_of, method, share):
+    history, _ = steps(config(approximation={"method": method, "share": share}), 1, devices=one)
+    assert history[0]["loss"] != pytest.approx(metrics_of(config())[0]["loss"], rel=1e-4)
 
 
 def test_microbatches_select_what_the_whole_batch_selects(one, joint):
-    parts, _ = steps(config(selection=JOINT, runtime={"microbatches": 2}), devices=one)
-    assert [m["selected"] for m in parts] == [m["selected"] for m in joint]
+    parts, _ = steps(selecting(runtime=SMALLEST["runtime"] | {"microbatches": 2}), devices=one)
+    assert_like(parts, joint)
 
 
-def test_several_steps_a_call_are_as_many_calls(one, joint):
-    cfg = config(selection=JOINT)
-    model = TwoTowerModel(cfg.model)
-    reference = initialize(cfg.model, jax.random.key(9))
-    state = initial_state(cfg, initialize(cfg.model, jax.random.key(0)), jax.random.key(cfg.seed))
+@pytest.mark.parametrize(
+    "selection",
+    [
+        {},
+        pytest.param({"rule": "greedy", "criterion": "hard_learner"}, marks=pytest.mark.full),
+        pytest.param({"rule": "gibbs", "sweeps": 1}, marks=pytest.mark.full),
+    ],
+)
+def test_several_steps_a_call_compute_the_same_as_single_steps(one, metrics_of, selection):
+    """And remember the same examples, with the score of the sub-batch at the steps where it is due."""
+    cfg = selecting(selection=JOINT | selection, runtime={"diagnostics": {"every_steps": 2}})
+    expected = metrics_of(cfg)
     batches = [batch_of(cfg, number) for number in range(3)]
     stacked = {name: np.stack([batch[name] for batch in batches]) for name in batches[0]}
-    step = build_step(cfg, model, one, steps=3)
-    state, metrics = step(one.replicate(state), one.split(stacked, axis=1), one.replicate(reference))
+    reference = one.replicate(initialize(cfg.model, jax.random.key(9))) if cfg.needs_reference else None
+    step = build_step(cfg, TwoTowerModel(cfg.model), one, steps=3)
+    state, metrics = step(one.replicate(start_of(cfg)), one.split(stacked, axis=1), reference)
     assert int(state.step) == 3
     found = [{name: np.asarray(value[i]).tolist() for name, value in metrics.items()} for i in range(3)]
-    assert_like(found, joint)
-
-
-def test_cached_embeddings_select_what_the_reference_selects(one, joint):
-    cfg = config(selection=JOINT)
-    model = TwoTowerModel(cfg.model)
-    reference = initialize(cfg.model, jax.random.key(9))
-    batch = batch_of(cfg, 0)
-    z = embed(model, reference, jnp.asarray(batch["image"]), jnp.asarray(batch["text"]))
-    batch |= {
-        "reference_image_embedding": np.asarray(z.image),
-        "reference_text_embedding": np.asarray(z.text),
-    }
-    scalars = {name: reference[name] for name in ("t", "b")}
-    state = initial_state(cfg, initialize(cfg.model, jax.random.key(0)), jax.random.key(cfg.seed))
-    step = build_step(cfg, None, one)
-    _, metrics = step(one.replicate(state), one.split(batch), one.replicate(scalars))
-    assert metrics["selected"].tolist() == joint[0]["selected"]
+    assert_like(found, expected)
+    for number, batch in enumerate(batches):
+        chosen = batch["index"][np.array(expected[number]["selected"])]
+        assert np.asarray(state.recent)[number].tolist() == chosen.tolist()
 
 
 def test_selected_positions_are_what_is_trained_on(one, joint):
     """The loss is that of the selected pairs, taken out by hand."""
-    cfg = config(selection=JOINT)
-    batch = batch_of(cfg, 0)
+    cfg = selecting()
     chosen = np.array(joint[0]["selected"])
-    assert sorted(set(chosen.tolist())) == sorted(chosen.tolist())
-    plain_step = build_step(config(), None, one)
-    state = initial_state(cfg, initialize(cfg.model, jax.random.key(0)), jax.random.key(cfg.seed))
-    taken = {name: x[chosen] for name, x in batch.items()}
-    _, metrics = plain_step(one.replicate(state), one.split(taken), None)
+    assert len(set(chosen.tolist())) == len(chosen) == cfg.batch_size
+    taken = {name: x[chosen] for name, x in batch_of(cfg, 0).items()}
+    uniform = selecting(selection={})
+    _, metrics = build_step(uniform, None, one)(one.replicate(start_of(cfg)), one.split(taken), None)
     assert float(metrics["loss"]) == pytest.approx(joint[0]["loss"], rel=1e-6)
 
 
-def test_a_selection_without_its_reference_is_refused(one):
-    cfg = config(selection=JOINT)
-    state = initial_state(cfg, initialize(cfg.model, jax.random.key(0)), jax.random.key(0))
+def test_rejects_a_selection_without_its_reference(one):
+    cfg = selecting()
     with pytest.raises(ValueError, match="a reference is needed, but none was given"):
-        build_step(cfg, None, one)(one.replicate(state), one.split(batch_of(cfg, 0)), None)
+        build_step(cfg, None, one)(one.replicate(start_of(cfg)), one.split(batch_of(cfg, 0)), None)
 
 
-def test_microbatches_that_do_not_divide_are_refused(one):
+def test_rejects_microbatches_that_do_not_divide_the_batch(one):
     with pytest.raises(ValueError, match=r"runtime.microbatches 3 does not divide the 32 examples"):
         build_step(config(runtime={"microbatches": 3}), None, one)
+
+
+def test_custom_towers_train(steps_of):
+    history, parameters = steps_of(selecting())
+    assert parameters["img"]["Layer_0"]["Dense_0"]["kernel"].shape == (16 * 16 * 3, 24)
+    assert history[-1]["loss"] != history[0]["loss"]
+    assert np.isfinite(history[-1]["loss"])
+
+
+def test_custom_code_that_does_the_same_as_the_built_in_code_computes_the_same(steps_of):
+    rule = {"rule": f"{HERE}:by_chunks", "rule_options": {"chunks": JOINT["chunks"]}}
+    own = selecting(loss=f"{HERE}:sigmoid", selection=JOINT | rule | {"criterion": f"{HERE}:learnability"})
+    (found, parameters), (expected, others) = steps_of(own), steps_of(selecting())
+    assert_like(found, expected)
+    for ours, theirs in zip(*map(jax.tree.leaves, (parameters, others)), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-7)
+
+
+def test_options_reach_custom_code(metrics_of, joint):
+    """And a rule that doesn't report an effective sample size has none recorded."""
+    selection = {
+        "rule": f"{own_code.MODULE}:halves",
+        "criterion": f"{own_code.MODULE}:clipped",
+        "criterion_options": {"floor": 50.0},  # no pair's loss is so far above the reference's
+    }
+    history = metrics_of(selecting(selection=JOINT | selection))
+    assert [metrics["score_selected"] for metrics in history] == [50.0] * len(history)
+    assert {*joint[0]} - {*history[0]} == {"effective_sample_size"}
+
+
+def test_rejects_approximation_with_a_custom_image_tower():
+    with pytest.raises(ValueError, match="approximation needs the built-in image tower"):
+        selecting(approximation={"share": 0.5})
+
+
+def test_rejects_towers_of_another_width(steps_of):
+    model = {**TOWERS, "vision": TOWERS["vision"] | {"architecture": f"{HERE}:narrow"}}
+    with pytest.raises(ValueError, match=r"must return features \[n, 16\] .* not \[1, 3\]"):
+        steps_of(config(model))
 
 
 @given(st.integers(1, 200), st.floats(0, 1))
@@ -187,29 +241,6 @@ def test_an_approximate_share_is_spread_evenly(size, share):
             assert abs(found - marked / size * len(window)) < 1 + 1e-9
 
 
-def test_half_is_the_papers_halves():
+def test_half_of_the_batch_is_every_other_example():
     full, approximate = spread(8, 4)
     assert (full.tolist(), approximate.tolist()) == ([0, 2, 4, 6], [1, 3, 5, 7])
-
-
-@pytest.mark.parametrize(
-    "selection", [{"rule": "greedy", "criterion": "hard_learner"}, {"rule": "gibbs", "sweeps": 1}]
-)
-def test_several_steps_a_call_select_and_remember_what_single_steps_do(one, selection):
-    """By every other rule and criterion, too; with the score of the sub-batch where it is due."""
-    runtime = {"diagnostics": {"every_steps": 2}}
-    cfg = config(selection=JOINT | selection, runtime=runtime)
-    expected, _ = steps(cfg, 2, devices=one)
-    assert np.isfinite(expected[1]["score_sub_batch"])
-    batches = [batch_of(cfg, number) for number in range(2)]
-    state = initial_state(cfg, initialize(cfg.model, jax.random.key(0)), jax.random.key(cfg.seed))
-    reference = one.replicate(initialize(cfg.model, jax.random.key(9))) if cfg.needs_reference else None
-    step = build_step(cfg, TwoTowerModel(cfg.model), one, steps=2)
-    stacked = {name: np.stack([batch[name] for batch in batches]) for name in batches[0]}
-    state, metrics = step(one.replicate(state), one.split(stacked, axis=1), reference)
-    assert metrics["selected"].tolist() == [of_step["selected"] for of_step in expected]
-    assert state.recent is not None
-    for number, batch in enumerate(batches):
-        chosen = batch["index"][np.array(expected[number]["selected"])]
-        assert np.asarray(state.recent)[number].tolist() == chosen.tolist()
-    assert float(metrics["score_sub_batch"][1]) == pytest.approx(expected[1]["score_sub_batch"], rel=1e-5)

@@ -1,125 +1,163 @@
-"""Against transformers' own SiglipModel: the same embeddings, and its state dict out as it came in."""
+"""Against transformers' SigLIP and SigLIP 2: the same embeddings and tokens, exports that it opens."""
 
 import contextlib
+import copy
 import json
+from typing import Any
 
 import jax
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+from safetensors.numpy import load_file, save_file
 
+from jestlab.models.config import TwoTowers
+from jestlab.models.data.tokenizer import Tokenizer, train_tokenizer
 from jestlab.models.two_towers import TwoTowerModel, embed
-from jestlab.models.weights import open_weights, unflatten, write
+from jestlab.models.weights import huggingface, open_weights, read_tokenizer, unflatten, write
 
 with contextlib.suppress(ImportError):  # the mark skips then
     import torch
     import transformers
+    from tokenizers import Tokenizer as Library
+    from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 pytestmark = pytest.mark.oracle
 
-TEXT = {
-    "vocab_size": 64,
+LENGTH = 8
+CAPTIONS = [
+    "a red circle on a green field",
+    "two blue squares, one above the other",
+    "IMG_2041.jpg",
+    "the quick brown fox jumps over the lazy dog",
+    "a photo of a cat",
+]
+IMAGES = np.random.default_rng(1).integers(0, 256, (5, 16, 16, 3), dtype=np.uint8)
+TOWER: dict[str, Any] = {
     "hidden_size": 24,
     "intermediate_size": 40,
     "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "max_position_embeddings": 6,
-    "bos_token_id": None,
-    "eos_token_id": 1,
-}
-VISION = {
-    "hidden_size": 24,
-    "intermediate_size": 72,
-    "num_hidden_layers": 3,
     "num_attention_heads": 3,
-    "image_size": 16,
-    "patch_size": 4,
 }
+TEXT = {**TOWER, "num_attention_heads": 4, "vocab_size": 512, "max_position_embeddings": LENGTH}
+TEXT |= {"bos_token_id": None, "eos_token_id": 1, "projection_size": 24}
+VISION = {**TOWER, "intermediate_size": 72, "num_hidden_layers": 3, "image_size": 16, "patch_size": 4}
 
 
-@pytest.fixture(scope="module")
-def theirs():
+def randomized(model):
     """Random weights of a size at which every one of them matters."""
-    config = transformers.SiglipConfig(text_config=TEXT, vision_config=VISION)
-    model = transformers.SiglipModel(config).eval()
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(0.3 * torch.randn(parameter.shape, generator=generator))
-    return model
+    return model.eval()
 
 
 @pytest.fixture(scope="module")
-def folder(theirs, tmp_path_factory):
-    """As transformers saves it."""
+def gemma():
+    """A tokenizer.json like SigLIP 2's, which is made of Gemma's: BPE with bytes to fall back on."""
+    library = Library(models.BPE(fuse_unk=True, unk_token="<unk>", byte_fallback=True))
+    library.normalizer = normalizers.Replace(" ", "▁")
+    library.pre_tokenizer = pre_tokenizers.Split(pattern=" ", behavior="merged_with_previous")
+    library.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    )
+    special = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>", *(f"<0x{byte:02X}>" for byte in range(256))]
+    trainer = trainers.BpeTrainer(vocab_size=340, special_tokens=special, show_progress=False)
+    library.train_from_iterator([caption.lower() for caption in CAPTIONS * 5], trainer)
+    library.post_processor = processors.TemplateProcessing(single="$A <eos>", special_tokens=[("<eos>", 1)])
+    return library.to_str().encode()
+
+
+@pytest.fixture(scope="module")
+def theirs():
+    config = transformers.SiglipConfig(text_config=TEXT, vision_config=VISION)
+    return randomized(transformers.SiglipModel(config))
+
+
+@pytest.fixture(scope="module")
+def folder(theirs, gemma, tmp_path_factory):
+    """As transformers saves it, with a tokenizer.json as SigLIP 2 has it."""
     folder = tmp_path_factory.mktemp("siglip")
     theirs.save_pretrained(folder)
+    (folder / "tokenizer.json").write_bytes(gemma)
     return folder
 
 
-@pytest.fixture(scope="module")
-def inputs():
-    rng = np.random.default_rng(1)
-    images = rng.integers(0, 256, (5, 16, 16, 3), dtype=np.uint8)
-    return images, rng.integers(0, 64, (5, 6), dtype=np.int32)
+@pytest.fixture
+def with_config(folder, tmp_path):
+    """Writes the same weights with another config.json."""
+
+    def write_config(config):
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        (tmp_path / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
+        return tmp_path
+
+    return write_config
 
 
-def embedded(weights, images, tokens):
-    """By our model; compiled whole, which is quicker than operation by operation."""
-    forward = jax.jit(lambda parameters: embed(TwoTowerModel(weights.model), parameters, images, tokens))
-    return forward(unflatten(weights.tensors()))
+def embedded(weights, tokens):
+    """By our model; compiled whole, which is faster than operation by operation."""
+    model = TwoTowerModel(weights.model)
+    forward = jax.jit(lambda parameters, *inputs: embed(model, parameters, *inputs))
+    return forward(unflatten(weights.tensors()), IMAGES, tokens)
 
 
-def state(folder):
-    from safetensors.numpy import load_file
-
-    return load_file(folder / "model.safetensors")
+def pixels():
+    return torch.tensor(IMAGES.transpose(0, 3, 1, 2)) / 127.5 - 1.0
 
 
-def test_our_embeddings_are_theirs(theirs, folder, inputs):
-    images, tokens = inputs
-    ours = embedded(open_weights(folder), images, tokens)
-    pixels = torch.tensor(images.transpose(0, 3, 1, 2)) / 127.5 - 1.0
+def assert_same_embeddings(ours, theirs, atol=1e-5):
+    np.testing.assert_allclose(ours.image, theirs.image_embeds.numpy(), atol=atol)
+    np.testing.assert_allclose(ours.text, theirs.text_embeds.numpy(), atol=atol)
+
+
+def test_embeddings_are_the_same(theirs, folder):
+    tokens = np.random.default_rng(2).integers(0, 512, (5, LENGTH), dtype=np.int32)
+    ours = embedded(open_weights(folder), tokens)
     with torch.no_grad():
-        out = theirs(input_ids=torch.tensor(tokens, dtype=torch.long), pixel_values=pixels)
-    np.testing.assert_allclose(ours.image, out.image_embeds.numpy(), atol=1e-5)
-    np.testing.assert_allclose(ours.text, out.text_embeds.numpy(), atol=1e-5)
+        out = theirs(input_ids=torch.tensor(tokens, dtype=torch.long), pixel_values=pixels())
+    assert_same_embeddings(ours, out)
     logits = ours.image @ ours.text.T * ours.temperature + ours.bias
     np.testing.assert_allclose(logits, out.logits_per_image.numpy(), atol=1e-4)
 
 
-def test_its_state_comes_out_as_it_came_in(folder, tmp_path):
+def test_a_model_of_any_image_size_embeds_squares_the_same(gemma, tmp_path):
+    vision = {**VISION, "num_patches": 16}
+    config = transformers.Siglip2Config(text_config=TEXT, vision_config=vision)
+    model = randomized(transformers.Siglip2Model(config))
+    model.save_pretrained(tmp_path)
+    (tmp_path / "tokenizer.json").write_bytes(gemma)
+    tokens = Tokenizer(gemma)(CAPTIONS, LENGTH)
+    patches = IMAGES.reshape(5, 4, 4, 4, 4, 3).swapaxes(2, 3)  # rows of patches, rows of each, channels
+    with torch.no_grad():
+        out = model(
+            input_ids=torch.tensor(tokens, dtype=torch.long),
+            pixel_values=torch.tensor(patches.reshape(5, 16, 48)) / 127.5 - 1.0,
+            pixel_attention_mask=torch.ones(5, 16, dtype=torch.int32),
+            spatial_shapes=torch.full((5, 2), 4),
+        )
+    assert_same_embeddings(embedded(open_weights(tmp_path), tokens), out)
+
+
+def test_weights_are_exported_unchanged(folder, tmp_path):
     write(open_weights(folder), tmp_path / "out", "huggingface")
-    before, after = state(folder), state(tmp_path / "out")
+    before, after = (load_file(where / "model.safetensors") for where in (folder, tmp_path / "out"))
     assert before.keys() == after.keys()
     assert all(before[name].tobytes() == after[name].tobytes() for name in before)
 
 
-def test_transformers_loads_what_we_write(folder, tmp_path, theirs, inputs, pieces):
-    write(open_weights(folder), tmp_path / "out", "huggingface", tokenizer=pieces)
-    loaded, about = transformers.SiglipModel.from_pretrained(tmp_path / "out", output_loading_info=True)
-    assert not any(about.values()), about
-    assert loaded.config.vision_config.num_attention_heads == 3
-    pixels = torch.tensor(inputs[0].transpose(0, 3, 1, 2)) / 127.5 - 1.0
-    tokens = torch.tensor(inputs[1], dtype=torch.long)
-    with torch.no_grad():
-        first = theirs(input_ids=tokens, pixel_values=pixels)
-        second = loaded.eval()(input_ids=tokens, pixel_values=pixels)
-    assert torch.equal(first.logits_per_image, second.logits_per_image)
-    assert (tmp_path / "out" / "spiece.model").read_bytes() == pieces
-
-
-def test_our_model_loads_there(tmp_path, make_weights, towers, inputs):
-    """Weights of towers of different widths, none of them ever theirs."""
+def test_transformers_loads_towers_of_different_widths(tmp_path, make_weights, towers):
     weights = make_weights(towers)
     write(weights, tmp_path / "out", "huggingface")
-    loaded = transformers.SiglipModel.from_pretrained(tmp_path / "out").eval()
-    images, tokens = inputs
-    ours = embedded(weights, images, tokens)
-    pixels = torch.tensor(images.transpose(0, 3, 1, 2)) / 127.5 - 1.0
+    loaded, report = transformers.SiglipModel.from_pretrained(tmp_path / "out", output_loading_info=True)
+    assert not any(report.values()), report
+    tokens = np.random.default_rng(2).integers(0, 64, (5, 6), dtype=np.int32)
     with torch.no_grad():
-        out = loaded(input_ids=torch.tensor(tokens, dtype=torch.long), pixel_values=pixels)
-    np.testing.assert_allclose(ours.image, out.image_embeds.numpy(), atol=2e-5)
-    np.testing.assert_allclose(ours.text, out.text_embeds.numpy(), atol=2e-5)
+        out = loaded.eval()(input_ids=torch.tensor(tokens, dtype=torch.long), pixel_values=pixels())
+    assert_same_embeddings(embedded(weights, tokens), out, atol=2e-5)
 
 
 def test_shards(theirs, folder, tmp_path):
@@ -133,8 +171,6 @@ def test_shards(theirs, folder, tmp_path):
 
 
 def test_bfloat16_is_read_exactly(theirs, tmp_path):
-    import copy
-
     half = copy.deepcopy(theirs).to(torch.bfloat16)
     half.save_pretrained(tmp_path)
     found = open_weights(tmp_path).tensors()
@@ -143,13 +179,8 @@ def test_bfloat16_is_read_exactly(theirs, tmp_path):
     assert found["t"].item() == half.logit_scale.to(torch.float32).item()
 
 
-def test_a_file_alone_has_the_usual_heads(tmp_path):
-    """Without config.json: 12 of width 768, which shapes do not tell; jax is not asked for any of it."""
-    from safetensors.numpy import save_file
-
-    from jestlab.models.config import TwoTowers
-    from jestlab.models.weights import huggingface
-
+def test_a_file_without_config_has_the_usual_heads(tmp_path, folder):
+    """12 of width 768, which shapes don't show."""
     sizes = {"width": 768, "depth": 1, "heads": 12, "mlp_dim": 8}
     model = TwoTowers.model_validate(
         {
@@ -158,19 +189,13 @@ def test_a_file_alone_has_the_usual_heads(tmp_path):
             "embedding_dim": 768,
         }
     )
-    save_file(
-        {entry.name: np.zeros(entry.shape, np.float32) for entry in huggingface.entries(model)},
-        tmp_path / "alone.safetensors",
-    )
+    tensors = {entry.name: np.zeros(entry.shape, np.float32) for entry in huggingface.entries(model)}
+    save_file(tensors, tmp_path / "alone.safetensors")
     assert open_weights(tmp_path / "alone.safetensors").model == model
-
-
-def test_odd_widths_need_config_json(folder, tmp_path):
-    (tmp_path / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
-    with pytest.raises(
-        ValueError, match=r"number of heads unknown for width 24: put its config.json beside it"
-    ):
-        open_weights(tmp_path / "model.safetensors")
+    (tmp_path / "odd.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
+    message = r"number of heads unknown for width 24: put its config.json beside it"
+    with pytest.raises(ValueError, match=message):
+        open_weights(tmp_path / "odd.safetensors")
 
 
 @pytest.mark.parametrize(
@@ -183,37 +208,102 @@ def test_odd_widths_need_config_json(folder, tmp_path):
         (("vision_config", "hidden_size"), 32, r"vision_config.hidden_size is 32, but the tensors have 24"),
         (("vision_config", "image_size"), 32, r"vision_config.image_size is 32, but the tensors have 16"),
         (("text_config", "num_attention_heads"), 5, r"num_attention_heads 5 does not divide hidden_size 24"),
-        (
-            ("text_config", "projection_size"),
-            12,
-            r"text_config.projection_size is 12, but the tensors have 24",
-        ),
+        (("text_config", "projection_size"), 12, r"projection_size is 12, but the tensors have 24"),
         (("text_config",), 3, r"text_config must be a mapping"),
     ],
 )
-def test_what_is_not_supported_is_said(folder, tmp_path, place, value, message):
+def test_rejects_unsupported_configs(folder, with_config, place, value, message):
     config = json.loads((folder / "config.json").read_text())
     section = config if len(place) == 1 else config[place[0]]
     section[place[-1]] = value
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    (tmp_path / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
+    path = with_config(config)
     with pytest.raises(ValueError, match=message) as error:
-        open_weights(tmp_path)
-    assert str(tmp_path) in str(error.value)
+        open_weights(path)
+    assert str(path) in str(error.value)
 
 
-def test_defaults_left_out_of_config_json(folder, tmp_path):
-    """Published ones say hardly anything: the heads are then 12, and pixels beyond the last patch unseen."""
+def test_defaults_left_out_of_config_json(with_config):
+    """Published ones contain hardly anything: the heads are then 12, pixels beyond the last patch unused."""
     config = {"model_type": "siglip", "vision_config": {"num_attention_heads": 3, "image_size": 18}}
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    (tmp_path / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
-    model = open_weights(tmp_path).model
+    model = open_weights(with_config(config)).model
     assert (model.vision.heads, model.text.heads) == (3, 12)
     assert model.vision.image_size == 16
 
 
-def test_texts_in_another_space_than_images(theirs, tmp_path):
+def test_rejects_texts_in_another_space_than_images(tmp_path):
     config = transformers.SiglipConfig(text_config={**TEXT, "projection_size": 12}, vision_config=VISION)
     transformers.SiglipModel(config).save_pretrained(tmp_path)
     with pytest.raises(ValueError, match=r"texts in 12 dimensions \(projection_size\) and images in 24"):
         open_weights(tmp_path)
+
+
+def test_captions_become_the_tokens_of_transformers(gemma, folder):
+    """With the settings of SigLIP 2's conversion script."""
+    theirs = transformers.PreTrainedTokenizerFast(
+        tokenizer_file=str(folder / "tokenizer.json"),
+        padding_side="right",
+        pad_token="<pad>",
+        eos_token="<eos>",
+    )
+    captions = [*CAPTIONS, "", "Ünïcödé 猫", "x" * 100, "  two  spaces "]
+    lower = [caption.lower() for caption in captions]
+    found = theirs(lower, padding="max_length", truncation=True, max_length=LENGTH, return_tensors="np")
+    assert Tokenizer(gemma)(captions, LENGTH).tolist() == found["input_ids"].tolist()
+
+
+@pytest.fixture(scope="module", params=["gemma", "own"])
+def export(request, folder, gemma, tmp_path_factory):
+    """The weights with SigLIP 2's tokenizer or one of jestlab's: the folder, the tokenizer, a processor."""
+    content = gemma if request.param == "gemma" else train_tokenizer(CAPTIONS, 128).model
+    out = tmp_path_factory.mktemp("exported") / request.param
+    write(open_weights(folder), out, "huggingface", tokenizer=content)
+    return out, Tokenizer(content), transformers.AutoProcessor.from_pretrained(out)
+
+
+def processed(processor, captions, **inputs):
+    return processor(text=captions, padding="max_length", truncation=True, return_tensors="pt", **inputs)
+
+
+def test_automodel_and_autoprocessor_open_an_export(export):
+    out, tokenizer, processor = export
+    assert type(processor).__name__ == "SiglipProcessor"
+    images = [Image.fromarray(image) for image in IMAGES]
+    with torch.no_grad():
+        model = transformers.AutoModel.from_pretrained(out).eval()
+        theirs = model(**processed(processor, CAPTIONS, images=images))
+    assert_same_embeddings(embedded(open_weights(out), tokenizer(CAPTIONS, LENGTH)), theirs)
+
+
+@given(caption=st.text(st.sampled_from("abcdefgh oxyzRQ.,_-'!?0123456789 éßİ猫\t"), max_size=40))
+def test_an_export_reads_every_caption_as_jestlab_does(export, caption):
+    _, tokenizer, processor = export
+    found = processed(processor, [caption])["input_ids"]
+    assert found.tolist() == tokenizer([caption], LENGTH).tolist()
+
+
+def test_an_export_is_read_back_unchanged(export, folder, tmp_path):
+    out, tokenizer, _ = export
+    again = open_weights(out)
+    assert again.digest() == open_weights(folder).digest()
+    assert again.tokenizer is not None
+    captions = [*CAPTIONS, "Some OTHER words."]
+    back = Tokenizer(read_tokenizer(again.tokenizer, again.model))
+    assert back(captions, LENGTH).tolist() == tokenizer(captions, LENGTH).tolist()
+    if out.name == "own":  # the sentencepiece model itself
+        assert back.model == tokenizer.model
+    write(again, tmp_path / "twice", "huggingface", tokenizer=back.model)
+    one, two = (
+        sorted(path.name for path in where.iterdir() if path.is_file()) for where in (out, tmp_path / "twice")
+    )
+    assert one == two
+
+
+def test_rejects_an_invalid_tokenizer_json(tmp_path, folder):
+    model = open_weights(folder).model
+    (tmp_path / "tokenizer.json").write_text('{"version": "1.0"}')
+    with pytest.raises(ValueError, match=r"tokenizer\.json: not a tokenizer\.json of Hugging Face's library"):
+        read_tokenizer(tmp_path / "tokenizer.json", model)
+    other = Library(models.WordLevel({"<eos>": 0, "<pad>": 1, "<bos>": 2, "a": 3}, unk_token="a"))
+    other.save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(ValueError, match="its end piece is 0, should be 1"):
+        read_tokenizer(tmp_path / "tokenizer.json", model)

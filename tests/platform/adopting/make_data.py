@@ -1,9 +1,9 @@
-"""Makes the data that the tests of the readers read, by the real W&B and MLflow.
+"""Record the data for the tests of the readers with the real W&B and MLflow.
 
     python tests/platform/adopting/make_data.py PYTHON
 
-makes `data/` anew, where PYTHON is an interpreter that has `wandb` and `mlflow`: they are not in the
-project's environment, whose pins they conflict with. What is made names no machine and no user.
+replaces `data/`. PYTHON is an interpreter with `wandb` and `mlflow`: the project's environment cannot have
+them, since their dependencies conflict with its own. The data name no machine and no user.
 """
 
 from __future__ import annotations
@@ -24,15 +24,10 @@ TABLES = ("experiments", "runs", "params", "metrics", "tags", "latest_metrics")
 def make(python: str, folder: Path) -> None:
     """Record runs below a folder: `wandb/`, `mlruns/`, and `mlflow.db`."""
     environment = os.environ | {
-        "WANDB_MODE": "offline",
-        "WANDB_SILENT": "true",
-        "MLFLOW_ALLOW_FILE_STORE": "true",
-        "MLFLOW_DISABLE_TELEMETRY": "true",
-        "DO_NOT_TRACK": "true",
-        "LOGNAME": "someone",
-    }
-    # What this project imports from is not for another interpreter.
-    environment.pop("PYTHONPATH", None)
+        "WANDB_MODE": "offline", "WANDB_SILENT": "true", "MLFLOW_ALLOW_FILE_STORE": "true",
+        "MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true", "LOGNAME": "someone",
+    }  # fmt: skip
+    environment.pop("PYTHONPATH", None)  # our packages are for another interpreter
     command = [python, "-P", str(Path(__file__).resolve()), "--record"]
     subprocess.run(command, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL)
 
@@ -48,25 +43,15 @@ def _record_wandb() -> None:
     import wandb  # type: ignore[import-not-found]
 
     settings = wandb.Settings(
-        host="somewhere",
-        console="off",
-        disable_git=True,
-        disable_code=True,
-        x_disable_meta=True,
-        x_disable_stats=True,
-        x_save_requirements=False,
-    )
+        host="somewhere", console="off", disable_git=True, disable_code=True, x_disable_meta=True,
+        x_disable_stats=True, x_save_requirements=False,
+    )  # fmt: skip
     run = wandb.init(
-        id="abcd1234",
-        project="jest",
-        entity="lab",
-        name="first try",
-        group="pilot",
-        tags=["small", "old"],
+        id="abcd1234", project="jest", entity="lab", name="first try", group="pilot", tags=["small", "old"],
         notes="Two lines:\nthis one.",
         config={"lr": 0.1, "model": {"width": 64, "layers": [1, 2]}, "warmup": None, "a.b": "text"},
         settings=settings,
-    )
+    )  # fmt: skip
     for step in range(5):
         loss = float("nan") if step == 2 else 1 / (step + 1)
         run.log({"loss": loss, "eval": {"top1": step / 8, "best": float("inf")}, "note": "a text"})
@@ -101,13 +86,8 @@ def _record_mlflow(store: str) -> None:
 def dump(database: Path) -> str:
     """Write the tables of a database of MLflow that a reader may need as SQL, as the library made them."""
     with closing(sqlite3.connect(database)) as connection:
-        tables = [
-            name
-            for (name,) in connection.execute(
-                "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
-            )
-        ]
-        for name in tables:
+        query = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+        for (name,) in connection.execute(query).fetchall():
             if name not in TABLES:
                 connection.execute(f'DROP TABLE "{name}"')
         return "\n".join(connection.iterdump()) + "\n"

@@ -1,4 +1,4 @@
-"""Where adopted runs stand in a study: labels, seeds, scores, and what they took."""
+"""The labels, seeds, scores, and costs of imported runs in a study."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def placed(run: FoundRun, known: Known = NOTHING, kind: str = "wandb", **rules):
     return Placing(kind, Rules(**rules), known, "/here").place(run)
 
 
-def test_a_label_is_marked_with_where_it_comes_from():
+def test_labels_are_marked_with_their_source():
     run = placed(found())
     assert (run.name, run.label, run.seed) == ("one", "one (wandb)", 0)
     assert run.config == {"lr": 0.5, "model": {"width": 64}, "adopted_from": "wandb:lab/jest/a"}
@@ -42,18 +42,17 @@ def test_a_label_is_marked_with_where_it_comes_from():
     assert not is_true(run.fingerprint, "adopted", {**run.config, "adopted_from": "other"}, {})
 
 
-@pytest.mark.parametrize(
-    ("template", "label"),
-    [
-        ("old", "old"),
-        ("{group} w={model.width}", "pilot w=64"),
-        ("{name} {lr}", "one 0.5"),
-        ("a\n\tb \x1b[31m", "a b [31m"),
-        ("x" * 500, "x" * 119 + "…"),
-    ],
-)
-def test_labels_are_written_by_a_template(template, label):
-    assert placed(found(group="pilot"), label=template).name == label
+def test_labels_are_written_by_a_template():
+    labels = {
+        "old": "old",
+        "{group} w={model.width}": "pilot w=64",
+        "{name} {lr}": "one 0.5",
+        "a\n\tb \x1b[31m": "a b [31m",
+        "x" * 500: "x" * 119 + "…",
+    }
+    run = found(group="pilot")
+    assert {template: placed(run, label=template).name for template in labels} == labels
+    assert placed(found(config={"a.b": "c"}), label="{a.b}").name == "c"
 
 
 def test_tags_with_values_can_be_named():
@@ -63,34 +62,26 @@ def test_tags_with_values_can_be_named():
     assert placed(run, seed="odd").seed == placed(run, seed="plain").seed == 0
 
 
-def test_a_key_with_dots_is_a_key():
-    assert placed(found(config={"a.b": "c"}), label="{a.b}").name == "c"
-
-
-def test_what_a_template_lacks_is_told():
+def test_rejects_templates_with_unknown_keys():
     with pytest.raises(UserError, match=r"one: it has no 'widht' for its label: did you mean 'width'\?"):
         placed(found(config={"width": 3}), label="{widht}")
     with pytest.raises(UserError, match="its label is empty"):
         placed(found(name="\x00"))
 
 
-def test_the_name_of_an_own_run_is_refused():
+def test_rejects_the_name_of_a_run_of_the_study():
     with pytest.raises(UserError, match=r"the study has a run 'one' of its own: give another, --label"):
         placed(found(), Known({"one"}, {}, {}, ()))
 
 
-def test_seeds_are_those_of_the_config_or_the_first_that_are_free():
+def test_seeds_are_those_of_the_config_or_the_first_free_ones():
     placing = Placing("csv", Rules(label="all"), NOTHING, "/here")
-    seeds = [
-        placing.place(found(f"csv:t#{number}", config=config)).seed
-        for number, config in enumerate(
-            [{}, {"seed": 3}, {"seed": 3}, {"seed": True}, {"seed": 0.5}, {"seed": -1}]
-        )
-    ]
-    assert seeds == [0, 3, 1, 2, 4, 5]
+    configs = [{}, {"seed": 3}, {"seed": 3}, {"seed": -1}]
+    runs = [placing.place(found(f"csv:t#{number}", config=config)) for number, config in enumerate(configs)]
+    assert [run.seed for run in runs] == [0, 3, 1, 2]
 
 
-def test_a_run_keeps_the_seed_that_it_has():
+def test_runs_keep_their_seeds():
     its, other = of_origin("wandb:lab/jest/a"), of_origin("b")
     known = Known((), {("one (wandb)", 0): other, ("one (wandb)", 7): its}, {its: 7, other: 0}, ())
     assert placed(found(), known).seed == 7
@@ -99,7 +90,7 @@ def test_a_run_keeps_the_seed_that_it_has():
 
 
 @given(st.lists(st.one_of(st.none(), st.integers(-1, 4)), max_size=12))
-def test_no_two_runs_have_one_place(seeds):
+def test_each_run_has_its_own_seed_and_keeps_it(seeds):
     placing = Placing("csv", Rules(label="all"), NOTHING, "/here")
     configs = [{} if seed is None else {"seed": seed} for seed in seeds]
     runs = [placing.place(found(str(number), config=config)) for number, config in enumerate(configs)]
@@ -113,7 +104,7 @@ def test_no_two_runs_have_one_place(seeds):
         assert again.place(found(str(number), config=config)).seed == runs[number].seed
 
 
-def test_scores_are_those_that_are_asked_for():
+def test_scores_are_the_requested_ones():
     metrics = {
         "val/top1": Curve.of([5], [0.5]),
         "val.top5": Curve.of([5], [math.inf]),
@@ -135,24 +126,24 @@ def test_scores_are_those_that_are_asked_for():
         names("acc")
 
 
-def test_without_being_asked_scores_are_those_that_the_study_knows():
+def test_by_default_scores_are_those_that_the_study_has():
     known = Known((), {}, {}, {"eval/top1", "loss"})
     assert {score.metric for score in placed(found(), known).scores} == {"top1", "loss"}
     assert not placed(found()).scores
 
 
 @pytest.mark.parametrize("written", ["a=b", "/a=b", "a/b="])
-def test_names_of_scores_have_a_dataset(written):
+def test_scores_must_have_a_dataset(written):
     with pytest.raises(UserError, match="expected DATASET/METRIC=NAME"):
         parse_score(written)
 
 
-@pytest.mark.parametrize("seed", [math.nan, math.inf, -1, 2**40, "1"])
-def test_a_seed_that_is_none_is_numbered(seed):
-    assert placed(found(config={"seed": seed})).seed == 0
+def test_ignores_invalid_seeds():
+    for seed in (math.nan, math.inf, -1, 2**40, "1", True, 0.5):
+        assert placed(found(config={"seed": seed})).seed == 0
 
 
-def test_what_no_store_can_count_is_unknown():
+def test_costs_out_of_range_are_unknown():
     run = found(metrics={"a/b": Curve.of([10], [1])})
     for effort in ("step*1e300", "step*-1"):
         assert placed(run, scores=[("", "a/b")], examples=Effort(effort)).scores[0].examples_seen is None
@@ -165,7 +156,7 @@ def test_origins_of_any_bytes_have_an_identity():
     assert run.origin == "csv:t.csv#?" and run.fingerprint == of_origin("csv:t.csv#?")
 
 
-def test_scores_say_what_training_took():
+def test_scores_have_the_costs_of_training():
     run = found(
         metrics={
             "eval/top1": Curve.of([5, 10, 20], [0.1, 0.2, 0.3]),
@@ -186,7 +177,7 @@ def test_scores_say_what_training_took():
     assert [score.seconds for score in timed] == [320, 640, 1280]
 
 
-def test_where_an_effort_is_missing_is_told():
+def test_rejects_unknown_costs():
     with pytest.raises(UserError, match=r"one: no metric 'los': did you mean 'loss'\?"):
         placed(found(), scores=[("", "*/*")], flops=Effort("los"))
     with pytest.raises(UserError, match=r"step\*batch: its config has no number 'batch'"):
@@ -202,13 +193,13 @@ def test_where_an_effort_is_missing_is_told():
         ("RUNNING", RunState.CANCELLED, "had not ended"),
     ],
 )
-def test_what_has_not_completed_says_why(state, ends, reason):
+def test_states_and_reasons(state, ends, reason):
     run = placed(found(state=state))
     assert run.state is ends
     assert run.reason is None if reason is None else reason in str(run.reason)
 
 
-def test_what_no_store_can_hold_is_left_out():
+def test_drops_values_that_stores_cannot_hold():
     metrics = {"a\0b": Curve.of([-5, 0], [1, 2]), "gone": Curve.of([-1], [1])}
     config = {"x": math.nan, "y": [math.inf, {"k\0": "v\0\ud800"}]}
     run = placed(

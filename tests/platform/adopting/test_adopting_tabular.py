@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,7 @@ def test_a_table_of_steps(write):
     assert list(b.metrics) == ["loss"] and math.isnan(b.metrics["loss"].values[1])
 
 
-def test_columns_that_are_given(write):
+def test_columns_can_be_named(write):
     table = write(LONG.replace("run,step", "who,epoch"))
     a, b = tabular.read(table, run=["who"], step="epoch", config=["optimizer"])
     assert a.config == {"optimizer": "adam", "model": {"width": 64}}
@@ -78,54 +78,55 @@ def test_a_table_of_one_run(write):
     assert points(run) == {"loss": [(0, 1), (1, 0.5)], "lr": [(0, 3), (1, 3)]}
 
 
-def test_numbers_of_runs_of_one_row_are_metrics(write):
+def test_numbers_of_runs_with_one_row_are_metrics(write):
     for run in tabular.read(write("run,step,top1\na,5,0.5\nb,5,0.6\n")):
         assert list(run.metrics) == ["top1"]
 
 
-def test_names_are_as_they_are_written(write):
+def test_names_of_runs_stay_texts(write):
     names = ["007", "1e5", "nan", "1", "1.0", "true", " x"]
     rows = "".join(f"{name},0,1\n{name},1,2\n" for name in names)
     assert [run.name for run in tabular.read(write("run,step,loss\n" + rows))] == names
 
 
-def test_a_step_that_was_written_twice_has_its_last_value(write):
+def test_repeated_steps_have_their_last_values(write):
     (run,) = tabular.read(write("run,step,loss\na,1,1\na,0,2\na,1,3\na,1,\n"))
     assert points(run) == {"loss": [(0, 2), (1, 3)]}
 
 
-@pytest.mark.parametrize(
-    ("text", "arguments", "match"),
-    [
-        ("", {}, "an empty file"),
-        ("step,,x\n", {}, "column 2 has no name"),
-        ("step,x,x\n", {}, "two columns are named x"),
-        ("step,x\n0,1\n1\n", {}, "line 3: 1 cells: expected 2"),
-        ("step,x\n0,1\n1,2,3\n", {}, "line 3: 3 cells: expected 2"),
-        ("step,x\n0,1\n0.5,2\n", {}, r"line 3, column step: expected a step, a whole number, got 0\.5"),
-        ("step,x\n0,1\n,2\n", {}, "line 3, column step: expected a step"),
-        ("step,x\n1e300,1\n", {}, "line 2, column step: expected a step"),
-        ("step,x\n0,1\n1,2\n2,bad\n", {}, r"line 4, column x: expected a number, as in most rows, got 'bad'"),
-        ("step,x\n0,1\n1,2\n0,3\n", {}, "line 4, column step: step 0 again, after that of line 2"),
-        ("run,step,x\na,0,1\n,1,2\n", {}, "line 3, column run: expected the name of a run"),
-        ("run,x\na,1\na,2\n", {}, "line 3, column run: a second row of run 'a'"),
-        ("run,step,x\na,0,1\na,1,2\n", {"config": ["x"]}, r"line 3, column x: expected 1, as before.*got 2"),
-        ("run,step,config.x\na,0,1\na,1,2\n", {}, r"line 3, column config\.x: expected 1"),
-        ("run,step,x\n", {"run": ["runn"]}, "no column runn: did you mean 'run'"),
-        ("run,step,x\n", {"step": "epoch"}, "no column epoch"),
-        ("run,step,x\n", {"config": ["y"]}, "no column y"),
-        ('step,x\n0,"1\n', {}, r"line 2: not valid CSV"),
-        ('step,x\n0,"1"2\n', {}, r"line 2: not valid CSV"),
-    ],
-)
-def test_errors_name_the_place(write, text, arguments, match):
-    path = write(text)
-    with pytest.raises(UserError, match=match) as error:
-        list(tabular.read(path, **arguments))
-    assert str(path) in str(error.value) and "\n" not in str(error.value)
+ERRORS: list[tuple[str, dict[str, Any], str]] = [
+    ("", {}, "an empty file"),
+    ("step,,x\n", {}, "column 2 has no name"),
+    ("step,x,x\n", {}, "two columns are named x"),
+    ("step,x\n0,1\n1\n", {}, "line 3: 1 cells: expected 2"),
+    ("step,x\n0,1\n1,2,3\n", {}, "line 3: 3 cells: expected 2"),
+    ("step,x\n0,1\n0.5,2\n", {}, r"line 3, column step: expected a step, a whole number, got 0\.5"),
+    ("step,x\n0,1\n,2\n", {}, "line 3, column step: expected a step"),
+    ("step,x\n1e300,1\n", {}, "line 2, column step: expected a step"),
+    ("step,x\n0,1\n1,2\n2,bad\n", {}, r"line 4, column x: expected a number, as in most rows, got 'bad'"),
+    ("step,x\n0,1\n1,2\n0,3\n", {}, "line 4, column step: step 0 again, after that of line 2"),
+    ("run,step,x\na,0,1\n,1,2\n", {}, "line 3, column run: expected the name of a run"),
+    ("run,x\na,1\na,2\n", {}, "line 3, column run: a second row of run 'a'"),
+    ("run,step,x\na,0,1\na,1,2\n", {"config": ["x"]}, r"line 3, column x: expected 1, as before.*got 2"),
+    ("run,step,config.x\na,0,1\na,1,2\n", {}, r"line 3, column config\.x: expected 1"),
+    ("run,step,x\n", {"run": ["runn"]}, "no column runn: did you mean 'run'"),
+    ("run,step,x\n", {"step": "epoch"}, "no column epoch"),
+    ("run,step,x\n", {"config": ["y"]}, "no column y"),
+    ('step,x\n0,"1\n', {}, r"line 2: not valid CSV"),
+    ('step,x\n0,"1"2\n', {}, r"line 2: not valid CSV"),
+]
 
 
-def test_files_that_are_no_tables(tmp_path):
+def test_errors_name_the_line_and_the_column(write, subtests):
+    for text, arguments, match in ERRORS:
+        path = write(text)
+        with subtests.test(match):
+            with pytest.raises(UserError, match=match) as error:
+                list(tabular.read(path, **arguments))
+            assert str(path) in str(error.value) and "\n" not in str(error.value)
+
+
+def test_rejects_files_that_are_not_tables(tmp_path):
     path = tmp_path / "x"
     for data, match in ((b"a,b\n\xff,1\n", "not valid UTF-8"), (b"PAR1 and more", "not valid Parquet")):
         path.write_bytes(data)
@@ -153,56 +154,29 @@ def test_parquet(tmp_path):
     assert math.isnan(eight.metrics["loss"].values[0])
 
 
-# ---- any table
-
 NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc", "Z"]), min_size=1, max_size=8)
-VALUES = st.floats() | st.integers(-(10**15), 10**15).map(float)
+STEPS = st.dictionaries(st.integers(-(2**63), 2**63 - 1), st.floats(), min_size=1, max_size=5)
 
 
-@st.composite
-def tables(draw) -> dict[str, Any]:
-    """Draw run → (config.a, the metrics at each step); None where there is no point."""
-    runs = draw(st.lists(NAMES, min_size=1, max_size=4, unique=True))
-    row = st.tuples(st.none() | VALUES, st.none() | VALUES)
-    steps = st.dictionaries(st.integers(-(2**63), 2**63 - 1), row, min_size=1, max_size=5)
-    return {run: (draw(st.integers(-5, 5) | st.just("x, \"y\"\n'z'")), draw(steps)) for run in runs}
-
-
-def rows_of(made: dict[str, Any], order: Any) -> list[Sequence[Any]]:
-    rows: list[Sequence[Any]] = [
-        (run, step, a, *values) for run, (a, steps) in made.items() for step, values in steps.items()
-    ]
+@given(
+    made=st.dictionaries(NAMES, STEPS, min_size=1, max_size=4),
+    config=st.integers(-5, 5) | st.just("x, \"y\"\n'z'"),
+    order=st.randoms(use_true_random=False),
+)
+def test_any_table_is_read_back(tmp_path, made, config, order):
+    rows = [(run, step, config, value) for run, steps in made.items() for step, value in steps.items()]
     order.shuffle(rows)
-    return rows
-
-
-@given(made=tables(), order=st.randoms(use_true_random=False), is_parquet=st.booleans())
-def test_round_trip(tmp_path, made, order, is_parquet):
-    header = ["run", "step", "config.a", "x", "y"]
-    rows = rows_of(made, order)
     path = tmp_path / "table"
-    if is_parquet:
-        types = [pyarrow.string(), pyarrow.int64(), pyarrow.string(), pyarrow.float64(), pyarrow.float64()]
-        rows = [(run, step, str(a), x, y) for run, step, a, x, y in rows]
-        arrays = [
-            pyarrow.array(column, kind) for column, kind in zip(zip(*rows, strict=True), types, strict=True)
-        ]
-        pyarrow.parquet.write_table(pyarrow.table(arrays, names=header), path)
-    else:
-        with path.open("w", newline="", encoding="utf-8") as file:
-            csv.writer(file).writerows([header, *rows])
-    # No column of numbers is taken for config, as one would that is the same at all steps.
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([("run", "step", "config.a", "x"), *rows])
+    # Name the config, since a metric that is the same at all steps would be taken for config.
     found = {run.name: run for run in tabular.read(path, config=["config.a"])}
     assert found.keys() == made.keys()
-    for run, (a, steps) in made.items():
-        assert found[run].config == {"a": str(a) if is_parquet else a}
-        for index, metric in enumerate("xy"):
-            expected = sorted((step, row[index]) for step, row in steps.items() if row[index] is not None)
-            assert (metric in found[run].metrics) == bool(expected)
-            if expected:
-                curve = found[run].metrics[metric]
-                assert curve.steps.tolist() == [step for step, _ in expected]
-                np.testing.assert_array_equal(curve.values, [value for _, value in expected])
+    for run, steps in made.items():
+        assert found[run].config == {"a": config}
+        curve = found[run].metrics["x"]
+        assert curve.steps.tolist() == sorted(steps)
+        np.testing.assert_array_equal(curve.values, [steps[step] for step in sorted(steps)])
 
 
 @given(text=st.text(st.sampled_from('step,run\n"01.e-x\t\0é'), max_size=60) | st.text(max_size=60))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,12 @@ from jestlab.platform.adopting.found import FoundRun
 from jestlab.platform.errors import UserError
 
 tb_writer = pytest.importorskip("tensorboard.summary.writer.event_file_writer")
+from tensorboard.compat.proto.event_pb2 import Event  # noqa: E402
+from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata  # noqa: E402
+from tensorboard.compat.proto.tensor_pb2 import TensorProto  # noqa: E402
+from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionEndInfo  # noqa: E402
+from tensorboard.plugins.scalar.metadata import create_summary_metadata  # noqa: E402
+from tensorboard.util.tensor_util import make_tensor_proto  # noqa: E402
 
 
 @pytest.fixture
@@ -40,10 +47,11 @@ def by_name(path: Path) -> dict[str, FoundRun]:
     return {run.name: run for run in tensorboard.read(path)}
 
 
-def write_events(folder: Path, *events) -> None:
+def write_values(folder: Path, *steps: list[Any]) -> None:
+    """Write values at the steps 0, 1, …"""
     writer = tb_writer.EventFileWriter(str(folder))
-    for event in events:
-        writer.add_event(event)
+    for step, values in enumerate(steps):
+        writer.add_event(Event(step=step, wall_time=1.7e9 + step, summary=Summary(value=values)))
     writer.close()
 
 
@@ -69,26 +77,15 @@ def test_a_folder_that_is_a_run_itself(logs):
 
 
 def test_scalars_as_tensors(tmp_path):
-    """As TensorFlow 2 writes them: the first value of a tag alone says of which plugin it is."""
-    from tensorboard.compat.proto.event_pb2 import Event
-    from tensorboard.compat.proto.summary_pb2 import Summary
-    from tensorboard.plugins.scalar.metadata import create_summary_metadata
-    from tensorboard.util.tensor_util import make_tensor_proto
-
-    events = []
-    for step, value in enumerate([0.5, 0.25]):
-        metadata = create_summary_metadata("", "") if step == 0 else None
-        made = [
-            Summary.Value(tag="loss", tensor=make_tensor_proto(value, dtype="float64"), metadata=metadata)
-        ]
-        made.append(Summary.Value(tag="other", tensor=make_tensor_proto(value, dtype="float64")))
-        events.append(Event(step=step, wall_time=1.7e9 + step, summary=Summary(value=made)))
+    """TensorFlow 2 names the plugin only with the first value of a tag."""
+    steps = []
+    for value, metadata in ((0.5, create_summary_metadata("", "")), (0.25, None)):
+        tensor = make_tensor_proto(value, dtype="float64")
+        loss = Summary.Value(tag="loss", tensor=tensor, metadata=metadata)
+        steps.append([loss, Summary.Value(tag="other", tensor=tensor)])
     huge = make_tensor_proto(1.0, dtype="float32")
     huge.tensor_shape.dim.add(size=2**40)
-    events.append(
-        Event(step=2, wall_time=1.7e9, summary=Summary(value=[Summary.Value(tag="loss", tensor=huge)]))
-    )
-    write_events(tmp_path / "run", *events)
+    write_values(tmp_path / "run", *steps, [Summary.Value(tag="loss", tensor=huge)])
     (run,) = tensorboard.read(tmp_path)
     assert list(run.metrics) == ["loss"]
     assert run.metrics["loss"].steps.tolist() == [0, 1]
@@ -98,21 +95,16 @@ def test_scalars_as_tensors(tmp_path):
 @pytest.mark.parametrize(
     ("status", "state"), [(0, "COMPLETED"), (1, "COMPLETED"), (2, "FAILED"), (3, "RUNNING")]
 )
-def test_the_state_that_the_hparams_plugin_tells(tmp_path, status, state):
-    from tensorboard.compat.proto.event_pb2 import Event
-    from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
-    from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionEndInfo
-
+def test_states_of_the_hparams_plugin(tmp_path, status, state):
     content = HParamsPluginData(session_end_info=SessionEndInfo(status=status)).SerializeToString()
     plugin = SummaryMetadata.PluginData(plugin_name="hparams", content=content)
     metadata = SummaryMetadata(plugin_data=plugin)
-    summary = Summary(value=[Summary.Value(tag="_hparams_/session_end_info", metadata=metadata)])
-    write_events(tmp_path, Event(wall_time=1.7e9, summary=summary))
+    write_values(tmp_path, [Summary.Value(tag="_hparams_/session_end_info", metadata=metadata)])
     (run,) = tensorboard.read(tmp_path)
     assert run.state == state
 
 
-def test_a_restart_writes_over_what_was_lost(tmp_path):
+def test_a_restart_replaces_later_steps(tmp_path):
     for number, steps in ((1, range(6)), (2, range(3, 8))):
         with SummaryWriter(str(tmp_path / "run"), filename_suffix=f".{number}") as writer:
             for step in steps:
@@ -144,7 +136,7 @@ def test_a_damaged_file_gives_a_prefix_or_an_error_of_one_line(tmp_path, logs, d
         assert found == steps[: len(found)]
 
 
-def test_a_file_that_was_cut_off_is_read_up_to_there(logs):
+def test_reads_a_cut_off_file_up_to_there(logs):
     file = event_file(logs / "b")
     file.write_bytes(file.read_bytes()[:-1])
     assert by_name(logs)["b"].metrics == {}
@@ -153,7 +145,7 @@ def test_a_file_that_was_cut_off_is_read_up_to_there(logs):
         by_name(logs)
 
 
-def test_a_damaged_length_is_no_end(logs):
+def test_rejects_a_damaged_length(logs):
     file = event_file(logs / "b")
     data = bytearray(file.read_bytes())
     data[7] = 0x7F
@@ -174,12 +166,6 @@ def test_links_are_not_followed(logs, tmp_path):
 
 
 def test_tensors_of_every_kind_of_number(tmp_path):
-    from tensorboard.compat.proto.event_pb2 import Event
-    from tensorboard.compat.proto.summary_pb2 import Summary
-    from tensorboard.compat.proto.tensor_pb2 import TensorProto
-    from tensorboard.plugins.scalar.metadata import create_summary_metadata
-    from tensorboard.util.tensor_util import make_tensor_proto
-
     kinds = ("float32", "float64", "int32", "int64", "float16", "bool")
     tensors = {kind: make_tensor_proto(True if kind == "bool" else 1, dtype=kind) for kind in kinds}
     for kind in kinds:  # NumPy's bytes, as writers of larger tensors have it
@@ -191,19 +177,16 @@ def test_tensors_of_every_kind_of_number(tmp_path):
         Summary.Value(tag=tag, tensor=tensor, metadata=create_summary_metadata("", ""))
         for tag, tensor in tensors.items()
     ]
-    write_events(tmp_path, Event(step=3, wall_time=1.7e9, summary=Summary(value=made)))
+    write_values(tmp_path, made)
     (run,) = tensorboard.read(tmp_path)
     found = {tag: curve.values.tolist() for tag, curve in run.metrics.items()}
     assert found == {tag: [1.0] for tag in tensors if tag != "text"}
 
 
-def test_a_damaged_run_is_told_and_the_others_are_read(logs):
+def test_reports_a_damaged_run_and_reads_the_others(logs):
     event_file(logs / "b").write_bytes(b"x" * 100)
-    told: list[UserError] = []
-    assert [run.name for run in tensorboard.read(logs, told.append)] == ["pilot/a"]
-    assert "damaged at byte 0" in str(told[0]) and len(told) == 1
-
-
-def test_a_folder_can_have_another_name(logs):
-    origins = [run.origin for run in tensorboard.read(logs, source="old")]
-    assert origins == ["tensorboard:old/b", "tensorboard:old/pilot/a"]
+    errors: list[UserError] = []
+    assert [run.origin for run in tensorboard.read(logs, errors.append, source="old")] == [
+        "tensorboard:old/pilot/a"
+    ]
+    assert "damaged at byte 0" in str(errors[0]) and len(errors) == 1

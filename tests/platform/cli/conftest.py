@@ -6,19 +6,61 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.platform.cli.in_process import InProcess
 
 from jestlab.platform.cli import main
+from jestlab.platform.launch import executors
+from jestlab.platform.programs import command
 
 
 @pytest.fixture
 def jestlab(root: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Call a command in the lab, check its exit code, and return what it printed."""
+    """Call a command in the lab, check its exit code, and return its output, or its errors."""
 
     def call(*arguments: object, code: int = 0) -> str:
         with pytest.raises(SystemExit) as stopped:
             main([*map(str, arguments), "--root", str(root)])
         captured = capsys.readouterr()
         assert stopped.value.code == code, captured.err
-        return captured.out
+        return captured.out if code == 0 else captured.out or captured.err
 
     return call
+
+
+@pytest.fixture
+def in_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """Call a command in an empty folder, without settings: (exit code, standard output, standard error)."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("JESTLAB_ROOT", "JESTLAB_STORE", "JESTLAB_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as stopped:
+            main([*map(str, arguments)])
+        captured = capsys.readouterr()
+        return int(stopped.value.code or 0), captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
+def checked(in_folder: Callable[..., tuple[int, str, str]]) -> Callable[..., str]:
+    """Call a command in an empty folder, check its exit code, and return its output, or its errors."""
+
+    def call(*arguments: object, code: int = 0) -> str:
+        stopped, out, err = in_folder(*arguments)
+        assert stopped == code, err
+        return out if code == 0 else out or err
+
+    return call
+
+
+@pytest.fixture
+def in_process(forking: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Launches compute their runs in this process."""
+    monkeypatch.setattr(executors, "Local", InProcess)
+    # It would wait for the children of this process, which aren't adopted orphans.
+    monkeypatch.setattr(command, "reap_orphans", lambda but: None)

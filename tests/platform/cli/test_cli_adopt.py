@@ -1,4 +1,4 @@
-"""`jestlab adopt`: runs of other tools in tables, fronts and claims, beside one's own."""
+"""`jestlab adopt`: runs of other tools in tables and claims, next to jestlab's own runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.platform.adopting.make_data import DATA
 from jestlab.platform.adopting.kinds import READERS
 from jestlab.platform.cli.adopt import KINDS
 
-pytestmark = pytest.mark.usefixtures("forking")
+pytestmark = pytest.mark.usefixtures("in_process")
 
 SIGLIP = """model,seed,step,toy/score,examples,flops,note
 siglip,0,1,10.0,64,1e6,first
@@ -37,21 +37,20 @@ SPEC = {
     "metrics": {"toy/*": {"goal": "max"}},
     "adopted": ["siglip"],
     "claims": [{"statement": "joint beats SigLIP", "of": "joint", "better_than": "siglip"}],
-    "reports": [{"table": {"baseline": "siglip"}}, {"pareto": {"cost": "flops"}}],
 }
 
 
-def said(root: Path, *arguments: object, code: int = 0) -> str:
+def printed(root: Path, *arguments: object, code: int = 0) -> str:
     done = labs.here(*arguments, root=root)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr
 
 
-def asked(root: Path, *arguments: object, code: int = 0) -> dict[str, Any]:
+def adopted(root: Path, *arguments: object, code: int = 0) -> dict[str, Any]:
     done = labs.here("adopt", *arguments, "--json", root=root)
     assert done.returncode == code, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    content: dict[str, Any] = json.loads(done.stdout)
+    return content
 
 
 @pytest.fixture
@@ -66,120 +65,89 @@ def spec(tmp_path: Path) -> Path:
     return tmp_path / "toy.yaml"
 
 
-def test_the_command_knows_every_reader():
+def test_the_command_lists_every_reader():
     assert list(KINDS) == list(READERS)
 
 
-def take(root: Path, path: Path, *more: object) -> dict[str, Any]:
-    how = ("--run", "model,seed", "--label", "{model}", "--score", "toy/*")
-    return asked(
-        root, "csv", path, "--into", "toy", *how, "--examples", "examples", "--flops", "flops", *more
-    )
+COLUMNS = ("--run", "model,seed", "--label", "{model}", "--score", "toy/*", "--examples", "examples")
 
 
-def test_they_stand_in_tables_fronts_and_claims_beside_own_runs(root, spec, siglip):
-    taken = take(root, siglip)
-    assert [(run["label"], run["seed"], run["change"]) for run in taken["runs"]] == [
+def adopt_table(root: Path, path: Path, *options: object) -> dict[str, Any]:
+    return adopted(root, "csv", path, "--into", "toy", *COLUMNS, "--flops", "flops", *options)
+
+
+def test_adopted_runs_are_in_tables_and_claims_next_to_own_runs(root, spec, siglip):
+    adoption = adopt_table(root, siglip)
+    assert [(run["label"], run["seed"], run["change"]) for run in adoption["runs"]] == [
         ("siglip (csv)", seed, "new") for seed in range(6)
     ]
-    told = said(root, "launch", spec)
-    assert "no longer part" not in told
-    folder = root / "reports" / "toy"
-    table = json.loads((folder / "table.json").read_text())
+    assert "no longer part" not in printed(root, "launch", spec, "--no-reports")
+    table = json.loads(printed(root, "table", "toy", "--json"))
     assert {row["label"] for row in table["rows"]} == {"joint", "uniform", "siglip (csv)"}
-    text = (folder / "table.md").read_text()
+    text = printed(root, "table", "toy", "--baseline", "siglip")
     assert "not run by jestlab, but adopted from another tool: siglip (csv)" in text
     assert "Δ siglip (csv)" in text
-    claims = (folder / "claims.md").read_text()
+    claims = printed(root, "table", "claims", "toy")
     assert "joint beats SigLIP" in claims and "holds" in claims
-    assert "siglip (csv)" in (folder / "pareto.svg").read_text()
-    assert "siglip (csv)" in (folder / "report.html").read_text()
-    assert len(json.loads(said(root, "status", "toy", "--json"))) == 18
-    # Launched again, cancelled and retried, they are left alone.
-    assert "nothing to run" in said(root, "launch", spec)
-    assert said(root, "cancel", "toy") == "nothing to cancel\n"
-    assert take(root, siglip)["runs"][0]["change"] == "same"
-    assert "was adopted" in said(root, "logs", "toy/siglip/0", code=1)
+    assert len(json.loads(printed(root, "status", "toy", "--json"))) == 18
+    # Launching, canceling, and retrying don't touch adopted runs.
+    assert "nothing to run" in printed(root, "launch", spec, "--no-reports")
+    assert printed(root, "cancel", "toy") == "nothing to cancel\n"
+    assert adopt_table(root, siglip)["runs"][0]["change"] == "same"
+    assert "was adopted" in printed(root, "logs", "toy/siglip/0", code=1)
 
 
-def test_reports_are_made_anew_when_something_is_adopted(root, spec, siglip):
-    said(root, "launch", spec, "--set", "claims=[]", "--set", "reports=[table]", "--set", "seeds=1")
-    table = root / "reports" / "toy" / "table.md"
-    assert "siglip" not in table.read_text()
-    take(root, siglip)
-    said(root, "launch", spec, "--set", "claims=[]", "--set", "reports=[table]", "--set", "seeds=1")
-    assert "siglip (csv)" in table.read_text()
-
-
-def test_a_study_may_have_adopted_runs_alone(root, spec, siglip, tmp_path):
-    take(root, siglip, "--goal", "max")
-    assert "siglip (csv)" in said(root, "table", "toy")
+def test_a_study_can_consist_of_adopted_runs(root, spec, siglip, tmp_path):
+    adopt_table(root, siglip, "--goal", "max")
+    assert "siglip (csv)" in printed(root, "table", "toy")
     (tmp_path / "other.csv").write_text(SIGLIP.replace("siglip", "clip").replace(",1,1", ",1,2"))
-    take(root, tmp_path / "other.csv")
-    alone = SPEC | {"adopted": ["siglip", "clip"], "reports": ["table"]}
+    adopt_table(root, tmp_path / "other.csv")
+    alone = SPEC | {"adopted": ["siglip", "clip"]}
     alone["claims"] = [{"statement": "SigLIP beats CLIP", "of": "siglip", "better_than": "clip"}]
     for key in ("program", "base", "runs", "seeds"):
         del alone[key]
     spec.write_text(yaml.safe_dump(alone))
-    assert "It has no runs of its own; adopted ones: siglip, clip." in said(root, "plan", spec)
-    told = said(root, "launch", spec)
-    assert "nothing to run: the spec has no runs of its own" in told and "SigLIP beats CLIP" in told
-    assert "Is joint better" in said(root, "table", "toy")
+    assert "It has no runs of its own; adopted ones: siglip, clip." in printed(root, "plan", spec)
+    launched = printed(root, "launch", spec, "--no-reports")
+    assert "nothing to run: the spec has no runs of its own" in launched
+    assert "Is joint better" in printed(root, "table", "toy")
+    assert "SigLIP beats CLIP" in printed(root, "table", "claims", "toy")
 
 
-def test_a_name_in_a_spec_that_is_nowhere_is_refused(root, spec):
-    spec.write_text(yaml.safe_dump(SPEC | {"adopted": ["siglib"]}))
-    assert "toy.yaml" in (told := said(root, "plan", spec, code=1)) and "did you mean 'siglib'?" in told
-    spec.write_text(yaml.safe_dump(SPEC | {"adopted": ["joint"]}))
-    assert "'joint' is a run of this spec: rename one" in said(root, "plan", spec, code=1)
-    spec.write_text(yaml.safe_dump(SPEC | {"adopted": "joint"}))
-    assert "must be a list of names of runs, not 'joint'" in said(root, "plan", spec, code=1)
+@pytest.mark.parametrize(
+    ("adopted", "message"),
+    [
+        (["siglib"], "did you mean 'siglib'?"),
+        (["joint"], "'joint' is a run of this spec: rename one"),
+        ("joint", "must be a list of names of runs, not 'joint'"),
+    ],
+)
+def test_rejects_unknown_names_in_a_spec(root, spec, adopted, message):
+    spec.write_text(yaml.safe_dump(SPEC | {"adopted": adopted}))
+    assert message in printed(root, "plan", spec, code=1)
 
 
 @pytest.mark.parametrize(
     ("kind", "path", "labels"),
     [
-        ("wandb", "wandb", {"first try (wandb)"}),
-        ("mlflow", "mlruns", {"one (mlflow)", "two (mlflow)"}),
+        ("wandb", DATA / "wandb", {"first try (wandb)"}),
+        ("mlflow", DATA / "mlruns", {"one (mlflow)", "two (mlflow)"}),
+        ("tensorboard", "logs", {"run0 (tensorboard)", "run1 (tensorboard)"}),
     ],
 )
-def test_what_the_real_tools_recorded_is_adopted(root, kind, path, labels):
-    how = (kind, DATA / path, "--into", "old", "--score", "eval*", "--goal", "max")
-    first = asked(root, *how)
+def test_adopts_what_other_tools_recorded(root, tmp_path, monkeypatch, kind, path, labels):
+    monkeypatch.chdir(tmp_path)
+    for name in ("run0", "run1"):
+        with SummaryWriter(f"logs/{name}") as writer:
+            writer.add_scalar("eval/top1", 0.5, 2)
+    options = (kind, path, "--into", "old", "--score", "eval*", "--goal", "max", "--examples", "step*32")
+    first = adopted(root, *options)
     assert {run["label"] for run in first["runs"]} == labels
     assert max(run["scores"].get("eval/top1", 0) for run in first["runs"]) > 0
-    again = asked(root, *how)
-    assert {run["change"] for run in again["runs"]} == {"same"}
-    if kind == "mlflow":
-        assert "one (mlflow)" in said(root, "table", "old")
+    assert {run["change"] for run in adopted(root, *options)["runs"]} == {"same"}
 
 
-def test_a_database_of_mlflow_is_adopted(root, mlflow_database):
-    taken = asked(root, "mlflow", mlflow_database, "--into", "old", "--score", "eval/*")
-    assert {"eval/top1": 0.375} in [run["scores"] for run in taken["runs"]]
-
-
-def test_events_of_tensorboard_are_adopted_with_replicates(root, tmp_path):
-    for seed in range(2):
-        with SummaryWriter(str(tmp_path / "logs" / f"run{seed}")) as writer:
-            for step in range(3):
-                writer.add_scalar("val/acc", step / 4, step)
-    how = ("tensorboard", tmp_path / "logs", "--into", "old", "--label", "base", "--score", "val/*")
-    taken = asked(root, *how, "--examples", "step*32")
-    assert [(run["label"], run["seed"]) for run in taken["runs"]] == [
-        ("base (tensorboard)", 0), ("base (tensorboard)", 1),
-    ]  # fmt: skip
-    with SummaryWriter(str(tmp_path / "logs" / "more")) as writer:
-        writer.add_scalar("val/acc", 0.5, 2)
-    again = asked(root, *how, "--examples", "step*32")
-    assert [(run["seed"], run["change"]) for run in again["runs"]] == [(2, "new"), (0, "same"), (1, "same")]
-    sql = "SELECT seed, examples_seen FROM v_evaluations WHERE final = 1 ORDER BY seed"
-    assert json.loads(said(root, "query", sql, "--json")) == [
-        {"seed": seed, "examples_seen": 64} for seed in range(3)
-    ]
-
-
-def test_a_damaged_run_does_not_stop_the_others(root, tmp_path):
+def test_continues_after_a_damaged_run(root, tmp_path):
     shutil.copytree(DATA / "wandb", tmp_path / "wandb")
     [folder] = (tmp_path / "wandb").iterdir()
     shutil.copytree(folder, tmp_path / "wandb" / "offline-run-20250101_000000-broken")
@@ -195,50 +163,47 @@ def test_a_damaged_run_does_not_stop_the_others(root, tmp_path):
     assert "run-broken.wandb" in line and "copy the file again, or move it away" in line
 
 
-def test_what_is_wrong_with_many_runs_is_told_once(root, siglip):
+def test_reports_the_same_fault_of_many_runs_once(root, siglip):
     arguments = ("csv", siglip, "--into", "toy", "--run", "model,seed", "--examples", "seen")
     lines = labs.here("adopt", *arguments, root=root).stderr.splitlines()
     assert len(lines) == 2
     assert "no metric 'seen'" in lines[0]
     assert "5 more runs" in lines[1]
-    found = asked(root, *arguments, code=1)
+    found = adopted(root, *arguments, code=1)
     assert len(set(found["failed"])) == 6 and found["runs"] == []
 
 
 def test_a_dry_run_writes_nothing(root, siglip):
-    how = ("csv", siglip, "--into", "old", "--run", "model,seed", "--dry-run")
-    told = said(root, "adopt", *how)
-    assert "6 runs would be adopted into old; nothing was written" in told
-    assert "none of their metrics is a score" in told and "they have examples, flops, toy/score" in told
+    options = ("csv", siglip, "--into", "old", "--run", "model,seed", "--dry-run")
+    dry = printed(root, "adopt", *options)
+    assert "6 runs would be adopted into old; nothing was written" in dry
+    assert "none of their metrics is a score" in dry and "they have examples, flops, toy/score" in dry
     assert not (root / "results.db").exists()
-    said(root, "adopt", *how[:-1])
+    printed(root, "adopt", *options[:-1])
     before = (root / "results.db").read_bytes()
-    said(root, "adopt", *how, "--score", "toy/*")
+    printed(root, "adopt", *options, "--score", "toy/*")
     assert (root / "results.db").read_bytes() == before
 
 
-def test_only_some_runs(root, siglip):
-    how = ("csv", siglip, "--into", "old", "--run", "model,seed")
-    assert len(asked(root, *how, "--only", "*seed=[12]")["runs"]) == 2
-    assert "no runs were adopted: none is named like x*" in said(root, "adopt", *how, "--only", "x*")
+def test_adopts_only_the_runs_that_match(root, siglip):
+    options = ("csv", siglip, "--into", "old", "--run", "model,seed")
+    assert len(adopted(root, *options, "--only", "*seed=[12]")["runs"]) == 2
+    assert "no runs were adopted: none is named like x*" in printed(root, "adopt", *options, "--only", "x*")
 
 
-def test_files_of_one_name_are_told_apart(root, siglip, tmp_path):
+def test_distinguishes_files_of_the_same_name(root, siglip, tmp_path):
     (tmp_path / "more").mkdir()
     other = tmp_path / "more" / "siglip.csv"
     other.write_text(SIGLIP.replace("10.", "11."))
-    take(root, siglip)
-    done = labs.here(
-        "adopt", "csv", other, "--into", "toy", "--run", "model,seed", "--label", "{model}",
-        "--score", "toy/*", "--examples", "examples", "--flops", "flops", root=root,
-    )  # fmt: skip
+    adopt_table(root, siglip)
+    done = labs.here("adopt", "csv", other, "--into", "toy", *COLUMNS, root=root)
     assert done.returncode == 1 and "--source NAME" in done.stderr and str(siglip) in done.stderr
-    assert {run["change"] for run in take(root, other, "--source", "more")["runs"]} == {"new"}
-    assert "changed" in {run["change"] for run in take(root, other, "--moved")["runs"]}
+    assert {run["change"] for run in adopt_table(root, other, "--source", "more")["runs"]} == {"new"}
+    assert "changed" in {run["change"] for run in adopt_table(root, other, "--moved")["runs"]}
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["wandb", "x", "--into", "old", "--run", "a"], "--run: only tables have columns, csv and parquet"),
         (["mlflow", "x", "--into", "old", "--source", "a"], "runs of mlflow have names of their own"),
@@ -250,19 +215,19 @@ def test_files_of_one_name_are_told_apart(root, siglip, tmp_path):
         (["csv", "x"], "Missing option '--into'"),
     ],
 )
-def test_mistakes_are_one_line(root, arguments, told):
+def test_errors_are_one_line(root, arguments, message):
     done = labs.here("adopt", *arguments, root=root)
     assert done.returncode in (1, 2)
-    assert told in done.stderr and len(done.stderr.splitlines()) == 1
+    assert message in done.stderr and len(done.stderr.splitlines()) == 1
 
 
-def test_an_archive_takes_them_along(root, siglip, tmp_path):
-    take(root, siglip)
-    said(root, "export", tmp_path / "toy.tar.zst", "toy")
+def test_an_archive_contains_adopted_runs(root, siglip, tmp_path):
+    adopt_table(root, siglip)
+    printed(root, "export", tmp_path / "toy.tar.zst", "toy")
     other = tmp_path / "other"
-    said(other, "import", tmp_path / "toy.tar.zst")
+    printed(other, "import", tmp_path / "toy.tar.zst")
     line = "- toy was imported from toy.tar.zst.\n"
-    assert said(other, "table", "toy").replace(line, "") == said(root, "table", "toy")
-    assert "sound" in said(other, "db", "check")
-    assert "nothing to collect" in said(other, "gc", "--older-than", "0m")
-    assert {run["change"] for run in take(other, siglip)["runs"]} == {"same"}
+    assert printed(other, "table", "toy").replace(line, "") == printed(root, "table", "toy")
+    assert "sound" in printed(other, "db", "check")
+    assert "nothing to collect" in printed(other, "gc", "--older-than", "0m")
+    assert {run["change"] for run in adopt_table(other, siglip)["runs"]} == {"same"}

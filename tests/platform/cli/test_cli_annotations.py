@@ -1,4 +1,4 @@
-"""`jestlab note` and `jestlab tag`, and how runs are named."""
+"""`jestlab note` and `jestlab tag`."""
 
 from __future__ import annotations
 
@@ -7,126 +7,119 @@ import subprocess
 
 import plans_support as plans
 import pytest
-from click.testing import CliRunner
+import stores_support as stores
 
 from jestlab.analysis import query
-from jestlab.platform.cli import cli, naming
-from jestlab.platform.errors import UserError
-from jestlab.platform.lab.lab import Lab
+from jestlab.platform.store.annotations import Subject, add_tags
 from jestlab.platform.store.store import Store
 
-RUNS = [
-    plans.run("uniform", seed=0),
-    plans.run("uniform", seed=1),
-    plans.run("joint", point={"ratio": 0.8}),
-    plans.run("joint", point={"path": "a/b"}),
-]
+RUNS = [plans.run("uniform", seed=0), plans.run("uniform", seed=1)]
 
 
 @pytest.fixture
-def lab(tmp_path):
-    lab = Lab.find(tmp_path / "lab")
+def lab(root):
+    lab = stores.empty_lab(root)
     Store.open(lab.store_url).record(plans.plan(*RUNS))
     return lab
 
 
-def called(lab, *arguments):
-    return (
-        CliRunner()
-        .invoke(cli, [*arguments, "--root", str(lab.root)], catch_exceptions=False, standalone_mode=False)
-        .output
-    )
-
-
-@pytest.mark.parametrize(
-    "name, run",
-    [
-        ("toy/uniform/1", 1),
-        ("toy/joint ratio=0.8", 2),
-        ("toy/joint ratio=0.8/0", 2),
-        ("toy/joint path=a/b", 3),
-        ("toy/joint path=a/b/0", 3),
-        (f"toy/{RUNS[0].fingerprint[:8]}", 0),
-        (RUNS[1].fingerprint[:6].upper(), 1),
-        (RUNS[2].fingerprint, 2),
-        ("uniform/0", 0),
-        ("joint path=a/b", 3),
-    ],
-)
-def test_a_run_has_several_names(lab, name, run):
-    assert naming.run(Store.open(lab.store_url), name).fingerprint == RUNS[run].fingerprint
-
-
-@pytest.mark.parametrize(
-    "name, message",
-    [
-        ("toy/uniform", "toy/uniform stands for 2 runs: choose one: toy/uniform/0, toy/uniform/1"),
-        ("toy/uniform/7", "toy/uniform has no seed 7: 0, 1"),
-        ("toy/joint", "stands for 2 runs: choose one: 'toy/joint ratio=0.8/0', 'toy/joint path=a/b/0'"),
-        ("toy/unifrom/1", "did you mean 'uniform'"),
-        ("toi/uniform", "did you mean 'toy'"),
-        ("uniform", "uniform stands for 2 runs: choose one: toy/uniform/0"),
-        ("abcdef0123", "no run has a fingerprint that begins with 'abcdef0123'"),
-        ("abc", "no experiment 'abc' in the store"),
-    ],
-)
-def test_a_name_that_means_no_run_or_several(lab, name, message):
-    with pytest.raises(UserError, match=message):
-        naming.run(Store.open(lab.store_url), name)
-
-
-def test_notes(lab, monkeypatch, tmp_path):
-    assert "no notes yet" in called(lab, "note", "toy")
-    called(lab, "note", "toy", "first\nof all | 'quoted'", "--author", "Ada")
-    called(lab, "note", "toy/uniform/1", "diverged late", "--author", "Bo")
-    called(lab, "note", "toy", "second", "--author", "Ada")
-    assert [note["text"] for note in json.loads(called(lab, "note", "toy", "--json"))] == [
-        "first\nof all | 'quoted'",
-        "second",
-    ]
-    lines = called(lab, "note", RUNS[1].fingerprint[:8]).splitlines()
+def test_notes(lab, jestlab):
+    assert "no notes yet" in jestlab("note", "toy")
+    jestlab("note", "toy", "first\nof all | 'quoted'", "--author", "Ada")
+    jestlab("note", "toy/uniform/1", "diverged late", "--author", "Bo")
+    jestlab("note", "toy", "second", "--author", "Ada")
+    notes = [note["text"] for note in json.loads(jestlab("note", "toy", "--json"))]
+    assert notes == ["first\nof all | 'quoted'", "second"]
+    lines = jestlab("note", RUNS[1].fingerprint[:8]).splitlines()
     assert len(lines) == 2 and lines[1].endswith("Bo  diverged late")
     found = query.frame(lab.store_url, view="notes", where="author = 'Bo'")
     assert list(found["label"]) == ["uniform"] and list(found["experiment"]) == ["toy"]
-    with pytest.raises(UserError, match="the note is empty"):
-        called(lab, "note", "toy", "  ")
-    with pytest.raises(UserError, match="no experiment 'tyo' in the store: did you mean 'toy'"):
-        called(lab, "note", "tyo", "x")
+    assert "the note is empty" in jestlab("note", "toy", "  ", code=1)
+    assert "no experiment 'tyo' in the store: did you mean 'toy'" in jestlab("note", "tyo", "x", code=1)
 
 
-def test_the_author_is_gits_user_or_the_systems(lab, monkeypatch, tmp_path):
+def test_the_author_is_the_user_of_git_or_of_the_system(lab, jestlab, monkeypatch, tmp_path):
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "none"))
     monkeypatch.setenv("LOGNAME", "login")
-    called(lab, "note", "toy", "by the system's")
+    jestlab("note", "toy", "by the system's")
     subprocess.run(["git", "config", "user.name", "Grace Hopper"], check=True)
-    called(lab, "note", "toy", "by git's")
-    authors = [note["author"] for note in json.loads(called(lab, "note", "toy", "--json"))]
+    jestlab("note", "toy", "by git's")
+    authors = [note["author"] for note in json.loads(jestlab("note", "toy", "--json"))]
     assert authors == ["login", "Grace Hopper"]
 
 
-def test_tags(lab):
-    assert called(lab, "tag", "toy/uniform/0", "keep", "best", "keep") == "best keep\n"
-    assert called(lab, "tag", "toy/uniform/0", "best") == "best keep\n"
-    assert json.loads(called(lab, "tag", "toy", "--json")) == []
-    assert called(lab, "tag", "toy", "keep") == "keep\n"
-    assert called(lab, "tag", "toy/uniform/0", "keep", "--remove") == "best\n"
-    with pytest.raises(UserError, match="no tag 'worst' to remove: it has best"):
-        called(lab, "tag", "toy/uniform/0", "best", "worst", "--remove")
-    assert called(lab, "tag", "toy/uniform/0") == "best\n"
+def test_tags(lab, jestlab):
+    assert jestlab("tag", "toy/uniform/0", "keep", "best", "keep") == "best keep\n"
+    assert jestlab("tag", "toy/uniform/0", "best") == "best keep\n"
+    assert json.loads(jestlab("tag", "toy", "--json")) == []
+    assert jestlab("tag", "toy", "keep") == "keep\n"
+    assert jestlab("tag", "toy/uniform/0", "keep", "--remove") == "best\n"
+    unknown = jestlab("tag", "toy/uniform/0", "best", "worst", "--remove", code=1)
+    assert "no tag 'worst' to remove: it has best" in unknown
+    assert jestlab("tag", "toy/uniform/0") == "best\n"
     found = query.select(lab.store_url, "notes", "kind = 'tag' and run is null", ["experiment", "text"])
     assert found.rows == [("toy", "keep")]
+    for tag in ("two words", "a,b", "a/b", "", "x" * 65, "new\nline"):
+        assert "invalid tag" in jestlab("tag", "toy", "fine", tag, code=1)
+    assert json.loads(jestlab("tag", "toy", "--json")) == ["keep"]
 
 
-@pytest.mark.parametrize("tag", ["two words", "a,b", "a/b", "", "x" * 65, "new\nline"])
-def test_what_is_no_tag(lab, tag):
-    with pytest.raises(UserError, match="invalid tag"):
-        called(lab, "tag", "toy", "fine", tag)
-    assert json.loads(called(lab, "tag", "toy", "--json")) == []
+@pytest.fixture
+def tagged(root):
+    """Two experiments with tags: of three runs, and of one run."""
+    lab = stores.empty_lab(root)
+    names = ("reference", "uniform", "joint")
+    runs = [plans.run(name, config={"steps": steps}) for steps, name in enumerate(names)]
+    store = Store.open(lab.store_url)
+    store.record(plans.plan(*runs, name="quickstart"))
+    store.record(plans.plan(plans.run("alone", config={"steps": 9}), name="other"))
+    add_tags(store, Subject(fingerprint=runs[1].fingerprint), ["best", "keep"])
+    add_tags(store, Subject(fingerprint=runs[2].fingerprint), ["keep"])
+    add_tags(store, Subject(experiment="other"), ["old"])
+    store.close_whole()
+    return lab
 
 
-@pytest.mark.parametrize("verb", ["note", "tag", "diff"])
-def test_help_has_an_example(verb):
-    shown = CliRunner().invoke(cli, [verb, "--help"]).output
-    assert "Examples:" in shown and "--json" in shown
+def test_conditions_on_tags(tagged):
+    conditions = {
+        "tag = 'keep'": {"uniform", "joint"},
+        "tags = 'keep'": {"uniform", "joint"},
+        "tag = 'best' and tag = 'keep'": {"uniform"},
+        "tag in ('best', 'old')": {"alone", "uniform"},
+        "tag like 'ke%'": {"uniform", "joint"},
+        "tag != 'keep'": {"alone", "reference"},
+        "not tag = 'keep'": {"alone", "reference"},
+        "tag is null": {"reference"},
+        "tag is not null and seed = 0": {"alone", "uniform", "joint"},
+        "tag = 'unknown'": set(),
+    }
+    for where, labels in conditions.items():
+        found = query.select(tagged.store_url, where=where, columns=["label"])
+        assert {label for (label,) in found.rows} == labels, where
+
+
+def test_tags_are_columns_of_views(tagged):
+    url = tagged.store_url
+    found = query.select(url, columns=["label", "tags"], order_by=["-tags"])
+    assert found.rows[:3] == [("alone", "old"), ("joint", "keep"), ("uniform", "best, keep")]
+    assert found.rows[3] == ("reference", None)
+    found = query.select(url, view="experiments", where="tag = 'old'", columns=["experiment"])
+    assert found.rows == [("other",)]
+    with pytest.raises(ValueError, match="'tag' holds text, not number: put it in quotes"):
+        query.select(url, where="tag = 3")
+    with pytest.raises(ValueError, match="no column or config key 'tag' in v_published"):
+        query.select(url, view="published", where="tag = 'x'")
+
+
+def test_status_shows_tags(tagged, jestlab):
+    lines = jestlab("status").splitlines()
+    assert lines[0].split()[-1] == "tags"
+    assert [line.split()[-1] for line in lines[1:] if "other" in line] == ["old"]
+    lines = jestlab("status", "quickstart").splitlines()
+    assert "tags" in lines[0] and any("best, keep" in line for line in lines)
+    tags = {run["label"]: run["tags"] for run in json.loads(jestlab("status", "quickstart", "--json"))}
+    assert tags == {"reference": [], "uniform": ["best", "keep"], "joint": ["keep"]}
+    experiments = {row["experiment"]: row["tags"] for row in json.loads(jestlab("status", "--json"))}
+    assert experiments == {"quickstart": [], "other": ["old"]}

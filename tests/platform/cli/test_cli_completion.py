@@ -1,4 +1,4 @@
-"""Shells complete verbs, options, studies, experiments and runs: answers to shells, and a real bash."""
+"""Shells complete verbs, options, studies, experiments, and runs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pathlib import Path
 import click
 import plans_support as plans
 import pytest
+import stores_support as stores
 from click.testing import CliRunner
 
 from jestlab.analysis.tables import NAMES
 from jestlab.platform.cli import VERBS, cli, completing
-from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.annotations import Subject, add_tags
 from jestlab.platform.store.store import Store
 
@@ -30,8 +30,8 @@ RUNS = [
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder with a lab, in which are a study of two points and one of two seeds, and with a spec."""
-    store = Store.open(Lab.find(tmp_path / "lab").store_url)
+    """A folder with a spec, and a lab that has a study of two points and a study of two seeds."""
+    store = Store.open(stores.empty_lab(tmp_path / "lab").store_url)
     store.record(plans.plan(*RUNS))
     store.record(plans.plan(plans.run("cli=p", seed=0), plans.run("cli=p", seed=1), name="seeds"))
     add_tags(store, Subject(experiment="toy"), ["keep", "best"])
@@ -48,55 +48,53 @@ def completed(line, shell="fish"):
     return [each.partition("\t")[0] for each in lines]
 
 
-def test_verbs_and_what_they_do():
+def test_completes_verbs_with_their_help():
     assert completed("") == list(VERBS)
     assert completed("wa") == ["watch"]
     assert completing.answer("fish", "jestlab wa", cli, VERBS) == f"watch\t{VERBS['watch']}"
     assert completed("wa x") == completed("nothing ") == []
 
 
-@pytest.mark.parametrize(
-    "line, expected",
-    [
-        ("logs ", ["seeds/", "toy/"]),
-        ("logs toy/", ["toy/uniform", "toy/joint ratio=0.5", "toy/joint ratio=0.8"]),
-        ("logs 'toy/joint r", ["toy/joint ratio=0.5", "toy/joint ratio=0.8"]),
-        (r"cancel toy/joint\ ratio=0.5", ["toy/joint ratio=0.5"]),
-        ("status se", ["seeds"]),
-        ("retry seeds/", ["seeds/cli=p/0", "seeds/cli=p/1"]),
-        ("diff toy/uniform toy/u", ["toy/uniform"]),
-        ("diff toy/uniform toy/uniform toy/u", []),
-        ("launch mine.yaml ", []),
-        ("launch toy ", ["toy/uniform", "toy/joint ratio=0.5", "toy/joint ratio=0.8"]),
-        ("plan m", ["mine.yaml", "multi_resolution"]),
-        ("plan more/", ["more/other.py"]),
-        ("table to", ["toy"]),
-        ("table claims s", ["seeds"]),
-        ("table claims seeds t", ["toy"]),
-        ("tag toy ", ["best", "keep"]),
-        ("watch --root lab t", ["toy"]),
-        ("watch --root elsewhere t", []),
-        ("watch --store sqlite:///lab/results.db t", ["toy"]),
-        ("watch --store postgresql://u:p@nowhere/db t", []),
-        ("table toy --format la", ["latex"]),
-        ("table toy --bas", ["--baseline"]),
-        ("table --score a/b to", ["toy"]),
-        ("table toy --root ", ["//folders"]),
-        ("table toy --output ", ["//files"]),
-        ("query --experiment to", ["toy"]),
-        ("weights ", ["inspect", "import", "export"]),
-        ("data make s", ["shapes"]),
-        ("weights inspect toy/u", ["toy/uniform"]),
-        ("weights export --for", ["--force", "--format"]),
-        ("x; A=1 jestlab watch t", ["toy"]),
-        ("completion z", ["zsh"]),
-    ],
-)
-def test_what_may_follow(folder, line, expected):
-    assert sorted(completed(line)) == sorted(expected)
+def test_completes_verbs_options_and_names(folder):
+    lines = {
+        "logs ": ["seeds/", "toy/"],
+        "logs toy/": ["toy/uniform", "toy/joint ratio=0.5", "toy/joint ratio=0.8"],
+        "logs 'toy/joint r": ["toy/joint ratio=0.5", "toy/joint ratio=0.8"],
+        r"cancel toy/joint\ ratio=0.5": ["toy/joint ratio=0.5"],
+        "status se": ["seeds"],
+        "retry seeds/": ["seeds/cli=p/0", "seeds/cli=p/1"],
+        "diff toy/uniform toy/u": ["toy/uniform"],
+        "diff toy/uniform toy/uniform toy/u": [],
+        "launch mine.yaml ": [],
+        "launch toy ": ["toy/uniform", "toy/joint ratio=0.5", "toy/joint ratio=0.8"],
+        "plan m": ["mine.yaml", "multi_resolution"],
+        "plan more/": ["more/other.py"],
+        "table to": ["toy"],
+        "table claims s": ["seeds"],
+        "table claims seeds t": ["toy"],
+        "tag toy ": ["best", "keep"],
+        "watch --root lab t": ["toy"],
+        "watch --root elsewhere t": [],
+        "watch --store sqlite:///lab/results.db t": ["toy"],
+        "watch --store postgresql://u:p@nowhere/db t": [],
+        "table toy --format la": ["latex"],
+        "table toy --bas": ["--baseline"],
+        "table --score a/b to": ["toy"],
+        "table toy --root ": ["//folders"],
+        "table toy --output ": ["//files"],
+        "query --experiment to": ["toy"],
+        "weights ": ["inspect", "import", "export"],
+        "data make s": ["shapes"],
+        "weights inspect toy/u": ["toy/uniform"],
+        "weights export --for": ["--force", "--format"],
+        "x; A=1 jestlab watch t": ["toy"],
+        "completion z": ["zsh"],
+    }
+    for line, expected in lines.items():
+        assert sorted(completed(line)) == sorted(expected), line
 
 
-def test_without_a_store_there_is_silence(tmp_path, monkeypatch):
+def test_completes_nothing_without_a_store(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert completed("logs ") == completed("status x") == []
     (tmp_path / "lab").mkdir()
@@ -104,14 +102,14 @@ def test_without_a_store_there_is_silence(tmp_path, monkeypatch):
     assert completed("logs ") == []
 
 
-def test_bash_gets_what_it_inserts_behind_its_break_of_words(folder):
+def test_bash_gets_the_rest_of_its_last_word(folder):
     assert completed("logs toy/j", "bash") == [r"toy/joint\ ratio=0.5", r"toy/joint\ ratio=0.8"]
     assert completed(r"logs toy/joint\ ratio=0", "bash") == ["0.5", "0.8"]
     assert completed("logs 'toy/joint r", "bash") == ["toy/joint ratio=0.5", "toy/joint ratio=0.8"]
 
 
-def test_the_lists_are_those_of_the_commands():
-    """What is listed, so that verbs need not be imported, is what they have."""
+def test_the_lists_match_the_commands():
+    """The lists exist so that completion doesn't import the verbs."""
 
     def below(path, command):
         if isinstance(command, click.Group):
@@ -133,7 +131,7 @@ def test_the_lists_are_those_of_the_commands():
     assert set(completing._TABLES) == set(NAMES)
 
 
-def test_it_is_quick(folder):
+def test_imports_nothing_heavy(folder):
     environment = {**os.environ, "_JESTLAB_COMPLETE": "bash", "_JESTLAB_LINE": "jestlab logs toy/"}
     code = "import sys\nfrom jestlab.platform.cli import main\ntry: main()\nfinally: print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
@@ -142,14 +140,14 @@ def test_it_is_quick(folder):
     assert not {"sqlalchemy", "pydantic", "rich", "numpy", "pandas"} & set(modules)
 
 
-@pytest.mark.parametrize("shell", completing._shells([], "", completing._Store(None)))
-def test_each_shell_has_its_script(shell):
-    shown = CliRunner().invoke(cli, ["completion", shell])
-    assert shown.exit_code == 0 and f"_JESTLAB_COMPLETE={shell}" in shown.output
+def test_each_shell_has_its_script():
+    for shell in completing._shells([], "", completing._Store(None)):
+        shown = CliRunner().invoke(cli, ["completion", shell])
+        assert shown.exit_code == 0 and f"_JESTLAB_COMPLETE={shell}" in shown.output
 
 
 def test_a_real_bash_completes(folder):
-    """Tab in an interactive bash: an experiment, and a run whose label has a blank and an equals sign."""
+    """Complete an experiment, and a run whose label has a space and an equals sign."""
     script = CliRunner().invoke(cli, ["completion", "bash"]).output
     (folder / "rc").write_text(f"PATH={Path(sys.executable).parent}:$PATH\nPS1='$ '\n{script}")
     ours, theirs = pty.openpty()
@@ -160,7 +158,7 @@ def test_a_real_bash_completes(folder):
     )  # fmt: skip
     os.close(theirs)
 
-    def said(until, seconds=20.0):
+    def wait_for(until, seconds=120.0):
         text, end = "", time.monotonic() + seconds
         while until not in text and time.monotonic() < end:
             if select.select([ours], [], [], 0.1)[0]:
@@ -168,7 +166,7 @@ def test_a_real_bash_completes(folder):
         assert until in text, text
 
     try:
-        said("$ ")
+        wait_for("$ ")
         for typed, expected in (
             ("echo jestlab", "echo jestlab"),
             ("\x15jestlab logs t\t", "jestlab logs toy/"),
@@ -176,7 +174,7 @@ def test_a_real_bash_completes(folder):
             ("8\t", "8 "),
         ):
             os.write(ours, typed.encode())
-            said(expected)
+            wait_for(expected)
     finally:
         shell.kill()
         shell.wait()

@@ -1,21 +1,18 @@
-"""Chip-hours, hours and money as people see them: before a launch, at its refusal, and afterwards."""
+"""Costs in plans, in refusals of launches, in the status of experiments, and in `jestlab costs`."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import labs_support as labs
 import plans_support as plans
 import pytest
 import stores_support as stores
 
-from jestlab.platform.cli import main
-from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.plan import Budget, plan
 from jestlab.platform.spec.load import load
 from jestlab.platform.store import provenance
@@ -50,128 +47,98 @@ runs:
   joint: {selection: {rule: joint, reference: reference}}
 seeds: 3
 """
-F = 46.82e9 + 11.02e9  # SigLIP's B/16 at 256 pixels, 64 tokens
-LOSS = 6 * 32_768 * 768  # an example
-CHOOSING = 2 * 5 * (768 + 768) * (1 + 2 * 15 / 16 * 32_768)  # 16 chunks, of which the last meets nobody
-CHIP_HOURS = 3e9 / (0.4 * 197e12) / 3600  # of a FLOP an example
-UNIFORM = (3 * F + LOSS) * CHIP_HOURS
-JOINT = ((3 + 5 + 5) * F + LOSS + CHOOSING) * CHIP_HOURS  # of 5 candidates, scored by learner and reference
+LEDGER = """
+base:
+  model: {variant: B/16}
+  schedule: {super_batch_size: 163840, examples_seen: 3000000000}
+  data.train.examples: 1000000000
+runs:
+  reference: {schedule: {batch_size: 32768, super_batch_size: null}}
+  uniform: {schedule: {batch_size: 32768, super_batch_size: null}, initialization: 1}
+  jest: {selection: {rule: joint, reference: reference}}
+  cached: {selection: {rule: joint, reference: cache}}
+  flexi: {selection: {rule: joint, reference: cache}, approximation: {score: true, share: 0.5}}
+  cache: {program: embed, reference: reference, data.train.examples: 1000000}
+  own: {program: "json:dumps"}
+seeds: 2
+"""
 
-Call = Callable[..., tuple[Any, str, str]]
+Call = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def jestlab(capsys: Any, monkeypatch: Any, tmp_path: Path) -> Call:
-    """Run a command in a folder with two studies: (exit code, standard output, errors)."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("JESTLAB_ROOT", raising=False)
-    monkeypatch.delenv("JESTLAB_STORE", raising=False)
-    monkeypatch.delenv("JESTLAB_CONFIG", raising=False)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
+def jestlab(in_folder: Call, tmp_path: Path) -> Call:
     (tmp_path / "paper.yaml").write_text(PAPER)
     (tmp_path / "local.yaml").write_text(LOCAL)
-
-    def call(*arguments: str) -> tuple[Any, str, str]:
-        with pytest.raises(SystemExit) as stopped:
-            main(list(arguments))
-        captured = capsys.readouterr()
-        return stopped.value.code, captured.out, captured.err
-
-    return call
+    (tmp_path / "ledger.yaml").write_text(LEDGER)
+    return in_folder
 
 
-def say(folder: Path, settings: str) -> None:
-    """Write the user's settings."""
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = Store.open(stores.empty_lab(tmp_path / "lab").store_url)
+    yield store
+    store.close()
+
+
+def write_settings(folder: Path, text: str) -> None:
     path = folder / "settings" / "jestlab" / "config.yaml"
     path.parent.mkdir(parents=True)
-    path.write_text(settings)
+    path.write_text(text)
 
 
 def cells(out: str, name: str) -> list[str]:
     return next(line.split() for line in out.splitlines() if line.startswith(name))
 
 
-def test_a_plan_for_a_slice_shows_chip_hours_and_says_what_is_assumed(jestlab):
+def test_a_plan_for_a_slice_shows_chip_hours_and_the_assumptions(jestlab, store, tmp_path):
     code, out, err = jestlab("plan", "paper.yaml")
     assert (code, err) == (0, "")
     assert out.splitlines()[2].endswith("TOTAL     BY PAPER  CHIPS  CHIP-HOURS")
-    assert cells(out, "reference")[-1] == "1,840"
-    assert cells(out, "joint")[-1] == "7,960"
-    assert cells(out, "all")[-1] == "9,800"
+    assert [cells(out, name)[-1] for name in ("reference", "joint", "all")] == ["1,840", "7,960", "9,800"]
     assert "To do: 9,800 chip-hours on v5e-16x16, the longest run 31 h." in out
     assert "assuming 40% of a v5e's 197 TFLOP/s." in out
     assert "$" not in out
-
-
-def test_prices_and_utilisation_are_the_users(jestlab, tmp_path):
-    say(tmp_path, "prices: {v5e: 1.20}\nutilisation: {v5e: 0.5}\n")
+    planned = plan(load("paper.yaml"))
+    store.record(planned)
+    plans.begun(store, planned.runs[0]).complete()
+    out = jestlab("plan", "paper.yaml")[1]
+    assert "To do: 7,960 chip-hours on v5e-16x16, the longest run 31 h. Done: 1,840 chip-hours." in out
+    write_settings(tmp_path, "prices: {v5e: 1.20}\nutilisation: {v5e: 0.5}\n")
     out = jestlab("plan", "paper.yaml", "--all")[1]
     assert out.splitlines()[2].endswith("CHIP-HOURS       $")
     assert cells(out, "joint")[-2:] == ["6,370", "$7,650"]
     assert "assuming 50% of a v5e's 197 TFLOP/s and $1.20 per chip-hour." in out
     data = json.loads(jestlab("plan", "paper.yaml", "--json")[1])
-    budgets = {run["run"]: run["budget"] for run in data["runs"]}
-    assert budgets["joint"]["chip_hours"] == pytest.approx(JOINT * 0.4 / 0.5, rel=1e-3)
-    assert budgets["joint"]["dollars"] == pytest.approx(1.2 * JOINT * 0.4 / 0.5, rel=1e-3)
-    assert budgets["joint"]["hours"] == pytest.approx(budgets["joint"]["chip_hours"] / 256)
-    assert (budgets["joint"]["chip"], budgets["joint"]["chips"]) == ("v5e", 256)
+    [joint] = [run["budget"] for run in data["runs"] if run["run"] == "joint"]
+    assert (joint["chip"], joint["chips"]) == ("v5e", 256)
+    assert joint["hours"] == pytest.approx(joint["chip_hours"] / 256)
+    assert data["totals"]["budget_to_do"]["dollars"] == pytest.approx(joint["dollars"])
+    assert 0 < data["totals"]["budget_done"]["dollars"] < joint["dollars"]
 
 
-def test_what_is_done_is_counted_apart(jestlab, tmp_path):
-    planned = plan(load("paper.yaml"))
-    store = Store.open(f"sqlite:///{tmp_path}/lab/results.db")
-    store.record(planned)
-    plans.begun(store, planned.runs[0]).complete()
-    store.close()
-    assert (
-        "To do: 7,960 chip-hours on v5e-16x16, the longest run 31 h. Done: 1,840 chip-hours."
-        in jestlab("plan", "paper.yaml")[1]
-    )
-    totals = json.loads(jestlab("plan", "paper.yaml", "--json")[1])["totals"]
-    assert totals["budget_to_do"]["chip_hours"] == pytest.approx(JOINT, rel=1e-3)
-    assert totals["budget_done"]["chip_hours"] == pytest.approx(UNIFORM, rel=1e-3)
-
-
-def test_a_plan_for_this_machine_has_hours_once_runs_have_completed_here(jestlab, tmp_path):
-    out = jestlab("plan", "local.yaml")[1]
-    assert "HOURS" not in out
+def test_a_plan_for_this_machine_has_hours_once_runs_have_completed_here(jestlab, store, tmp_path):
+    assert "HOURS" not in jestlab("plan", "local.yaml")[1]
     assert json.loads(jestlab("plan", "local.yaml", "--json")[1])["runs"][0]["budget"] is None
     planned = plan(load("local.yaml"))
-    store = Store.open(f"sqlite:///{tmp_path}/lab/results.db")
     store.record(planned)
-    first = planned.runs[0]
-    twice = timedelta(hours=2)
-    stores.attempt(store, first, ended_at=stores.START + twice, host="elsewhere", device=provenance.device())
-    store.close()
+    ended = stores.START + timedelta(hours=2)
+    stores.attempt(store, planned.runs[0], ended_at=ended, host="elsewhere", device=provenance.device())
     out = jestlab("plan", "local.yaml")[1]
     assert out.splitlines()[2].endswith("TOTAL  HOURS")
-    assert cells(out, "reference")[-1] == "6.00"  # three of two hours
+    assert cells(out, "reference")[-1] == "6.00"  # three runs of two hours
     assert cells(out, "uniform")[-1] == "3.00"  # half as many examples
     assert cells(out, "joint")[-1] == "13.0"
     assert "on this machine with 2 at a time, estimated from 1 earlier run." in out
     assert "To do: about 16 h" in out  # (4 + 3 + 2 · 12.98) / 2, rounded
-
-
-def test_a_plan_that_the_settings_send_elsewhere_has_no_hours_of_this_machine(jestlab, tmp_path, monkeypatch):
-    planned = plan(load("local.yaml"))
-    store = Store.open(f"sqlite:///{tmp_path}/lab/results.db")
-    store.record(planned)
-    stores.attempt(
-        store, planned.runs[0], ended_at=stores.START + timedelta(hours=2), device=provenance.device()
-    )
-    store.close()
-    assert "on this machine" in jestlab("plan", "local.yaml")[1]
-    settings = tmp_path / "config.yaml"
-    settings.write_text("on: kubernetes\n")
-    monkeypatch.setenv("JESTLAB_CONFIG", str(settings))
+    write_settings(tmp_path, "on: kubernetes\n")  # where no run has completed
     assert "on this machine" not in jestlab("plan", "local.yaml")[1]
     assert json.loads(jestlab("plan", "local.yaml", "--json")[1])["runs"][0]["budget"] is None
 
 
-@pytest.mark.parametrize("place", ["kubernetes", "vertex"])
-def test_a_launch_above_the_limit_is_refused_before_anything_is_written(jestlab, tmp_path, place):
+def test_a_launch_above_the_limit_is_refused_before_anything_is_written(jestlab, tmp_path):
     before = sorted(tmp_path.rglob("*"))
-    code, out, err = jestlab("launch", "paper.yaml", "--on", place, "--max-chip-hours", "9000")
+    code, out, err = jestlab("launch", "paper.yaml", "--on", "vertex", "--max-chip-hours", "9000")
     assert (code, out) == (1, "")
     assert err == (
         "jestlab: the 2 runs to do would take 9,800 chip-hours, more than --max-chip-hours 9000 "
@@ -180,44 +147,13 @@ def test_a_launch_above_the_limit_is_refused_before_anything_is_written(jestlab,
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_limit_that_nobody_can_vouch_for_is_refused(jestlab, tmp_path):
-    spec = "program: json:dumps\nruns: {a: {x: 1}}\nresources: {tpu: v5e-2x4}\n"
-    (tmp_path / "own.yaml").write_text(spec)
-    code, _, err = jestlab("launch", "own.yaml", "--on", "kubernetes", "--max-chip-hours", "1e9")
-    assert code == 1
-    assert "the cost of a seed 0 is unknown, because its program json:dumps has no price" in err
-    code, _, err = jestlab("launch", "local.yaml", "--max-chip-hours", "1e9")
-    assert code == 1
-    assert "how long reference seed 0 takes is unknown" in err
-    assert not (tmp_path / "lab").exists()
-
-
-def test_on_this_machine_the_limit_is_hours_and_what_is_done_is_free(jestlab, tmp_path):
-    planned = plan(load("local.yaml", None, ["seeds=1"]))
-    store = Store.open(f"sqlite:///{tmp_path}/lab/results.db")
-    store.record(planned)
-    hour: dict[str, Any] = {"ended_at": stores.START + timedelta(hours=2), "device": provenance.device()}
-    stores.attempt(store, planned.runs[0], **hour)
-    code, _, err = jestlab("launch", "local.yaml", "--set", "seeds=1", "--max-chip-hours", "9")
-    assert (code, err.count("\n")) == (1, 1)
-    assert "the 3 runs to do would take 9.67 chip-hours" in err  # 1 + 2 · 4.33
-    for run in planned.runs[1:]:
-        stores.attempt(store, run, **hour)
-    store.close()
-    code, out, _ = jestlab(
-        "launch", "local.yaml", "--set", "seeds=1", "--max-chip-hours", "0", "--no-reports"
-    )
-    assert code == 0
-    assert "nothing to run: all 4 runs are COMPLETED" in out
-
-
-def recorded(folder: Path) -> Store:
-    """A preempted and completed run, one that runs, and one that waits, all planned for 4 chips."""
+@pytest.fixture
+def recorded(store: Store) -> None:
+    """A run that was preempted and then completed, one that runs, and one that waits; each has 4 chips."""
     done, runs, waits = (
         replace(plans.run(name, seed=seed), budget=Budget("v5e", 4, 8.0, 16.0))
         for seed, name in enumerate(("done", "runs", "waits"))
     )
-    store = Store.open(Lab.find(folder / "lab").store_url)
     store.record(plans.plan(done, runs, waits))
     hour = timedelta(hours=1)
     ended: dict[str, Any] = {"chips": 4, "ended_at": stores.START + hour}
@@ -226,12 +162,10 @@ def recorded(folder: Path) -> Store:
         store, done, number=2, chips=4, ended_at=stores.START + 2 * hour, scores={"toy/score": 0.5}
     )
     stores.attempt(store, runs, RunState.RUNNING, chips=4, heartbeat_at=stores.START + hour)
-    return store
 
 
-def test_status_shows_the_drift(jestlab, tmp_path):
-    """3 hours on 4 chips of 8 planned chip-hours; what goes on within its plan has no drift."""
-    recorded(tmp_path).close()
+def test_status_shows_the_drift(jestlab, recorded):
+    """The completed run took 3 hours on 4 chips of 8 planned chip-hours; the other is within its plan."""
     code, out, _ = jestlab("status", "toy")
     assert code == 0
     lines = out.splitlines()
@@ -253,11 +187,9 @@ def test_status_shows_the_drift(jestlab, tmp_path):
     )
     cost = json.loads(jestlab("status", "toy", "--json")[1])[0]["cost"]
     assert (cost["actual_chip_hours"], cost["planned_chip_hours"]) == (12.0, 8.0)
-    assert (cost["actual_dollars"], cost["planned_dollars"]) == (24.0, 16.0)
 
 
-def test_watch_shows_what_was_spent_of_all_that_was_planned(jestlab, tmp_path):
-    recorded(tmp_path).close()
+def test_watch_shows_the_spent_part_of_the_plan(jestlab, recorded):
     out = jestlab("watch", "toy", "--once", "--every", "0.2")[1]
     assert out.rstrip().endswith(
         "1.00 GFLOP of 12.0 MFLOP, 8333%; 16.0 of 24.0 chip-hours, 67%; $32.00 of $48.00, 67%"
@@ -267,12 +199,123 @@ def test_watch_shows_what_was_spent_of_all_that_was_planned(jestlab, tmp_path):
     assert [line["flops"] for line in lines] == [1e9, None, None]
 
 
-def test_a_real_run_drifts_by_what_it_did_more(root, jestlab):
-    """Five steps of a million FLOPs, where four millions were planned."""
-    run = replace(plans.run("a", config={"steps": 5, "seed": 0}), budget=Budget("local", 1, 1.0))
-    assert labs.launch_here(root, plans.plan(run)).exit_code == 0
-    out = jestlab("status", "toy", "--root", str(root))[1]
-    assert "5.00 MFLOP  4.00 MFLOP  × 1.25  <0.01     1.00  × 0.00" in out
-    [cost] = [run["cost"] for run in json.loads(jestlab("status", "toy", "--root", str(root), "--json")[1])]
-    assert 0 < cost["actual_hours"] < 0.02
-    assert cost["chip"] == "local"
+def ledger(jestlab: Call, *options: str) -> dict[str, Any]:
+    code, out, err = jestlab("costs", "ledger.yaml", "--json", *options)
+    assert (code, err) == (0, "")
+    data = json.loads(out)
+    return {**data, "runs": {run["label"]: run for run in data["runs"]}}
+
+
+def test_shows_the_factors_of_the_paper_and_the_counted_ones(jestlab):
+    runs = ledger(jestlab)["runs"]
+    relative = {label: run["per_example"]["paper"]["relative"] for label, run in runs.items()}
+    A = 0.38877  # of these towers
+    assert relative == pytest.approx(
+        {"reference": 1, "uniform": 1, "jest": 4, "cached": 7 / 3, "flexi": (1.5 * (1 + A) + 5 * A) / 3},
+        rel=1e-3,
+    )
+    counted = runs["jest"]["per_example"]["counted"]
+    assert counted["relative"] == pytest.approx(13 / 3, rel=0.01)
+    parts = ("image_tower", "text_tower", "loss", "scoring", "selection", "reference_scoring")
+    assert counted["total_flops"] == pytest.approx(sum(counted[f"{part}_flops"] for part in parts))
+    assert runs["jest"]["executed_flops"] == pytest.approx(counted["total_flops"] * runs["jest"]["examples"])
+    assert (runs["jest"]["seeds"], runs["jest"]["step"]["super_batch_size"]) == (2, 163_840)
+
+
+def test_equal_budgets_in_both_conventions(jestlab):
+    data = ledger(jestlab)
+    assert (data["baseline"], data["left_out"]) == ("uniform", ["cache", "own"])
+    matched = {
+        label: run["per_example"]["paper"]["equal_budget_examples"] for label, run in data["runs"].items()
+    }
+    seen = data["runs"]["uniform"]["examples"]
+    assert matched["uniform"] == pytest.approx(seen)
+    assert matched["jest"] == matched["cached"] == pytest.approx(seen * 3 / 7)
+    learner = ledger(jestlab, "--scope", "learner")["runs"]
+    assert learner["jest"]["per_example"]["counted"]["equal_budget_examples"] == pytest.approx(seen)
+    by_cached = ledger(jestlab, "--baseline", "cached")
+    assert by_cached["runs"]["uniform"]["per_example"]["paper"]["equal_budget_examples"] == pytest.approx(
+        7 / 3 * by_cached["runs"]["cached"]["examples"]
+    )
+
+
+def test_shares_of_a_reference(jestlab):
+    """Each seed has its own reference, which three runs share; two of them share its cache."""
+    runs = ledger(jestlab)["runs"]
+    reference = runs["reference"]["executed_flops"]
+    cache = 1e6 * 57.84e9
+    assert runs["jest"]["reference_shared_by"] == 3
+    assert runs["jest"]["reference_training_share_flops"] == pytest.approx(reference / 3)
+    assert runs["cached"]["reference_shared_by"] == 2
+    assert runs["cached"]["reference_training_flops"] == pytest.approx(reference + cache, rel=1e-6)
+    assert runs["cached"]["reference_training_share_flops"] == pytest.approx(
+        reference / 3 + cache / 2, rel=1e-6
+    )
+    assert runs["uniform"]["reference_shared_by"] is None
+    whole = ledger(jestlab, "--scope", "reference_training")["runs"]
+    paper = whole["jest"]["per_example"]["paper"]["equal_budget_examples"]
+    assert paper == pytest.approx(whole["uniform"]["examples"] * (1 - 1 / 3) / 4)  # by the paper's F alone
+
+
+def test_prints_a_table(jestlab):
+    code, out, err = jestlab("costs", "ledger.yaml")
+    assert (code, err) == (0, "")
+    lines = [line.split() for line in out.splitlines()]
+    assert lines[2][:4] == ["RUN", "BY", "IMAGE", "TEXT"]
+    at = next(i for i, line in enumerate(lines) if line[:1] == ["jest"])
+    assert lines[at][1:9] == ["counted", "0.809", "0.190", "0.001", "1.665", "0.005", "1.665", "4.34"]
+    assert lines[at + 1][:8] == ["paper", "0.809", "0.191", "–", "1.333", "–", "1.667", "4.00"]
+    assert "as all of uniform's, in scope scoring." in out
+    assert "Not priced by the example: cache, own." in out
+    assert "a single run would pay all of it" in out
+
+
+def test_draws_the_cost_of_a_step_of_each_method(jestlab, tmp_path):
+    """The sizes are those of the run with an approximate pass, which isn't the first run that selects."""
+    code, out, err = jestlab("costs", "ledger.yaml", "--plot", "figures")
+    names = [f"method_costs_{way}.{kind}" for way in ("counted", "paper") for kind in ("png", "svg", "pdf")]
+    assert (code, err, out.split()[-6:]) == (0, "", [str(Path("figures") / name) for name in names])
+    assert "<!-- Flexi-JEST, cached reference -->" in (tmp_path / "figures" / names[4]).read_text()
+    assert ledger(jestlab)["plots"] == []
+
+
+def test_errors_of_drawing(jestlab, tmp_path):
+    (tmp_path / "iid.yaml").write_text("base: {schedule: {batch_size: 8}}\nruns: {a: {}}\n")
+    code, out, err = jestlab("costs", "iid.yaml", "--plot", "figures")
+    assert (code, out) == (1, "")
+    assert err == (
+        "jestlab: study iid: no run selects its batches, so there is nothing to draw: leave out --plot\n"
+    )
+    (tmp_path / "file").write_text("")
+    code, out, err = jestlab("costs", "ledger.yaml", "--plot", "file/below")
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert "cannot write to file/below" in err
+
+
+def test_errors_are_one_line(jestlab, tmp_path):
+    code, out, err = jestlab("costs", "ledger.yaml", "--baseline", "unifrm")
+    assert (code, out) == (1, "")
+    assert err == "jestlab: no run 'unifrm' that trains: did you mean 'uniform'?\n"
+    (tmp_path / "own.yaml").write_text("program: json:dumps\nruns: {a: {x: 1}}\n")
+    code, out, err = jestlab("costs", "own.yaml")
+    assert (code, err) == (1, "jestlab: study own: no run trains anything that can be priced\n")
+    assert jestlab("costs", "ledger.yaml", "--scope", "all")[0] == 2
+
+
+def test_a_share_beyond_the_budget_leaves_no_examples(jestlab, tmp_path):
+    text = LEDGER.replace("reference: {schedule: {", "reference: {schedule: {examples_seen: 40000000000, ")
+    (tmp_path / "ledger.yaml").write_text(text)
+    runs = ledger(jestlab, "--scope", "reference_training")["runs"]
+    assert runs["jest"]["per_example"]["counted"]["equal_budget_examples"] is None
+    assert " none" in jestlab("costs", "ledger.yaml", "--scope", "reference_training")[1]
+
+
+def test_a_plan_says_why_it_has_no_hours(jestlab, monkeypatch, tmp_path):
+    (tmp_path / "config.yaml").write_text("on: kubernetes\n")
+    monkeypatch.setenv("JESTLAB_CONFIG", str(tmp_path / "config.yaml"))
+    _, out, _ = jestlab("plan", "ledger.yaml")
+    assert "HOURS are unknown until runs of train, embed have completed on kubernetes" in out
+    _, out, _ = jestlab("plan", "ledger.yaml", "--set", "resources.on=slurm", "--set", "resources.gpus=4")
+    assert "have completed on slurm with 4 GPUs." in out
+    _, out, _ = jestlab("plan", "ledger.yaml", "--set", "resources.tpu=v5e-16x16")
+    assert "HOURS are unknown" not in out

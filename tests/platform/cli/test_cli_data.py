@@ -1,13 +1,17 @@
-"""`jestlab data` as a user types it."""
+"""`jestlab data`: make, inspect, fetch, and pack."""
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from contextlib import chdir
+from pathlib import Path
 
 import labs_support as labs
 import pytest
+from PIL import Image
+from tests.models.support.icon_packages import icon_set, of_names, serving
 
 from jestlab.models.data.tars import TarWriter
 
@@ -26,7 +30,7 @@ def place(tmp_path_factory):
     return place
 
 
-def test_make_leaves_the_shards_and_nothing_beside_them(place):
+def test_make_writes_shards_and_nothing_else(place):
     assert {path.name for path in (place / "web").glob("0*")} == {
         "00000.tar",
         "00000.parquet",
@@ -35,7 +39,7 @@ def test_make_leaves_the_shards_and_nothing_beside_them(place):
     assert not list(place.glob(".*"))
 
 
-def test_make_does_not_touch_what_exists(place):
+def test_make_refuses_an_existing_folder(place):
     before = (place / "web" / "00000.tar").read_bytes()
     again = run("make", "shapes", "web", cwd=place)
     assert again.returncode == 1
@@ -50,13 +54,13 @@ def test_make_fills_an_empty_folder(tmp_path):
     assert json.loads(made.stdout)["files"] == 9
 
 
-def test_inspect(place):
+def test_inspect_shows_the_number_of_examples(place):
     shown = run("inspect", "web", cwd=place)
     assert shown.returncode == 0, shown.stderr
     assert "400 examples in 1 tar shard, " in shown.stdout and "mismatched" in shown.stdout
 
 
-def test_inspect_counts_what_is_damaged(place):
+def test_inspect_counts_damaged_examples(place):
     shutil.copytree(place / "web", place / "worn")
     with TarWriter(place / "worn" / "00001.tar") as tar:
         for name, content in (
@@ -74,7 +78,7 @@ def test_inspect_counts_what_is_damaged(place):
     assert counts["damaged"] == {"no image": 2, "no caption": 1, "blank caption": 1}
 
 
-def test_inspect_what_a_filter_keeps(place):
+def test_inspect_shows_the_part_that_a_filter_keeps(place):
     counts = json.loads(run("inspect", "web", "--filter", "noise == 'vague'", "--json", cwd=place).stdout)
     assert counts["examples"] == 400 == sum(kind["examples"] for kind in counts["noise"].values())
     assert counts["kept"] == counts["noise"]["vague"]["kept"] == counts["noise"]["vague"]["examples"]
@@ -88,16 +92,109 @@ def test_inspect_what_a_filter_keeps(place):
         (("inspect", "web", "--filter", "similarty > 0.3"), 1, "did you mean 'similarity'?"),
         (("inspect", "web", "--filter", "__import__('os')"), 1, "expected `and`, `or` or the end"),
         (("inspect", "nowhere"), 1, "nowhere: no such folder"),
+        (("inspect", "empty"), 1, "empty"),
         (("make", "shapes", "new", "--examples", "0"), 2, "--examples"),
         (("make", "shapes", "new", "--exampels", "5"), 2, "--exampels"),
     ],
 )
 def test_errors_are_one_line(place, arguments, code, message):
+    (place / "empty").mkdir(exist_ok=True)
     failed = run(*arguments, cwd=place)
     assert failed.returncode == code
     assert message in failed.stderr and failed.stderr.count("\n") == 1
     assert not (place / "new").exists()
 
 
-def test_help_shows_examples(tmp_path):
-    assert "jestlab data make shapes web/" in run("make", "shapes", "--help", cwd=tmp_path).stdout
+NAMES = [f"dish-{i}" for i in range(40)]
+GROUPS = {"Food & Drink": NAMES}
+
+
+@pytest.fixture
+def registry(tmp_path, monkeypatch):
+    """A registry with a small package of each part, and a jestlab that requires these packages."""
+    if shutil.which("npm") is None:
+        pytest.skip("needs npm")
+    contents = {
+        "core": ("curated", of_names("core", NAMES)),
+        "logo": ("web", of_names("logo", NAMES)),
+        "valid": ("validation", of_names("valid", NAMES, GROUPS)),
+        "tested": ("benchmark", of_names("tested", NAMES, GROUPS)),
+    }
+    sets = {name: icon_set(name, content, part) for name, (part, content) in contents.items()}
+    with serving() as registry:
+        for name, (_, content) in contents.items():
+            registry.publish(sets[name], content)
+        monkeypatch.setenv("npm_config_registry", registry.url)
+        monkeypatch.setenv("npm_config_cache", str(tmp_path / "npm-cache"))
+        monkeypatch.setenv("npm_config_fetch_retries", "0")
+        monkeypatch.setattr("jestlab.platform.cli.data.icon_sets", lambda: tuple(sets.values()))
+        yield registry
+
+
+def test_icons_are_fetched_once_and_shown(registry, tmp_path):
+    fetched = run("fetch", "icons", cwd=tmp_path)
+    assert fetched.returncode == 0, fetched.stderr
+    assert fetched.stdout.startswith("icons: 4 folders of data, ")
+    assert "80 pairs in 1 tar shard" in fetched.stdout
+    assert "tested_groups 24 images of 1 classes, 16 to learn from" in fetched.stdout
+    requests = len(registry.asked)
+    again = run("fetch", "icons", "--json", cwd=tmp_path)
+    assert again.returncode == 0 and again.stderr == "icons: the icons are there already\n"
+    assert len(registry.asked) == requests
+    parts = {Path(part["folder"]).name: part for part in json.loads(again.stdout)["parts"]}
+    assert set(parts) == {"curated", "web", "validation", "benchmark"}
+    assert parts["web"]["license"] == {"MIT": {"examples": 80}}
+
+
+@pytest.fixture
+def photos(tmp_path):
+    (tmp_path / "photos").mkdir()
+    for i in range(4):
+        file = io.BytesIO()
+        Image.new("RGB", (8, 8), (60 * i, 0, 0)).save(file, "JPEG")
+        (tmp_path / "photos" / f"{i}.jpg").write_bytes(file.getvalue())
+    (tmp_path / "captions.csv").write_text(
+        "file,caption,year\n" + "".join(f"{i}.jpg,no {i},19{i}0\n" for i in range(4))
+    )
+    (tmp_path / "labels.csv").write_text(
+        "file,label\n" + "".join(f"{i}.jpg,{'ab'[i % 2]}\n" for i in range(4))
+    )
+    return tmp_path
+
+
+def test_packed_images_can_be_filtered_by_their_columns(photos):
+    packed = run("pack", "photos", "web", "--captions", "captions.csv", cwd=photos)
+    assert packed.returncode == 0, packed.stderr
+    assert packed.stdout.startswith("web: 4 examples in 1 tar shard, ")
+    assert "metadata: key, caption, file, year" in packed.stdout
+    shown = run("inspect", "web", "--filter", "year >= 1920", "--json", cwd=photos)
+    assert json.loads(shown.stdout)["kept"] == 2
+    again = run("pack", "photos", "web", "--captions", "captions.csv", cwd=photos)
+    assert again.returncode == 1 and "web exists already" in again.stderr
+
+
+def test_inspect_shows_packed_benchmarks(photos):
+    for name, kind, captions in (("mine", "retrieval", "captions.csv"), ("two", "zero_shot", "labels.csv")):
+        packed = run(
+            "pack", "photos", f"bench/{name}", "--captions", captions, "--benchmark", kind, cwd=photos
+        )
+        assert packed.returncode == 0, packed.stderr
+    summary = json.loads(run("inspect", "bench", "--json", cwd=photos).stdout)
+    assert [(one["name"], one["kind"], one["images"]) for one in summary["datasets"]] == [
+        ("mine", "retrieval", 4),
+        ("two", "classification", 4),
+    ]
+    alone = run("inspect", "bench/two", cwd=photos)
+    assert "4 images of 2 classes, 0 to learn from" in alone.stdout
+
+
+def test_a_damaged_image_is_an_error_or_skipped(photos):
+    (photos / "photos" / "2.jpg").write_bytes(b"no image")
+    failed = run("pack", "photos", "web", "--captions", "captions.csv", cwd=photos)
+    assert failed.returncode == 1 and failed.stderr.count("\n") == 1
+    assert "captions.csv, row 4: photos/2.jpg is not a readable image" in failed.stderr
+    assert not (photos / "web").exists()
+    packed = run("pack", "photos", "web", "--captions", "captions.csv", "--skip-damaged", cwd=photos)
+    assert packed.returncode == 0
+    assert packed.stderr.startswith("left out: captions.csv, row 4: ")
+    assert packed.stdout.startswith("web: 3 examples")

@@ -1,13 +1,15 @@
-"""`db`: upgrade, check, backup, restore, on both databases."""
+"""`jestlab db`: upgrade, check, backup, and restore, on both databases."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import sqlite3
-import subprocess
-import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -16,12 +18,13 @@ import pytest
 import rows_support as rows
 import stores_support as stores
 from click.testing import CliRunner
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, insert, text
+from tests.waiting import wait_until
 
-from jestlab.platform.cli import cli, main
+from jestlab.platform.cli import cli
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.store import schema
+from jestlab.platform.store import schema, tables
 from jestlab.platform.store.engine import writable
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
@@ -52,7 +55,7 @@ def engine(lab: Lab) -> Iterator[Engine]:
 
 @pytest.fixture
 def old(engine: Engine, tmp_path, monkeypatch) -> Engine:
-    """A store with rows in every table, while the code has a schema that follows."""
+    """A store with rows in every table, and code with a newer schema."""
     rows.fill(engine, rows.ROWS)
     head, folders = rows.add_later_schema(tmp_path / "later")
     monkeypatch.setattr(schema, "HEAD", head)
@@ -62,7 +65,7 @@ def old(engine: Engine, tmp_path, monkeypatch) -> Engine:
 
 @pytest.fixture
 def sound(lab: Lab, engine: Engine) -> Engine:
-    """A store of today, with two completed runs and one to come."""
+    """A store with the current schema, two completed runs, and a pending one."""
     store = Store.open(lab.store_url)
     store.record(plans.plan(*RUNS))
     for run in RUNS[:2]:
@@ -88,17 +91,18 @@ def change(engine: Engine, *statements: str) -> None:
 # ---- upgrade
 
 
-def test_an_old_store_is_upgraded_and_kept(lab, old, tmp_path):
+@pytest.mark.both_databases
+def test_upgrades_an_old_store_and_keeps_a_copy(lab, old, tmp_path):
     before = rows.everything(old)
     with pytest.raises(UserError, match="run jestlab db upgrade"):
         Store.open(lab.store_url)
-    said = db(lab, "upgrade").splitlines()
-    assert said[0] == f"schema {OLD} → {schema.HEAD}"
+    printed = db(lab, "upgrade").splitlines()
+    assert printed[0] == f"schema {OLD} → {schema.HEAD}"
     store = Store.open(lab.store_url, create=False)
     assert len(store.runs("toy")) == 3
     store.close()
     if old.dialect.name == "sqlite":
-        kept = writable(f"sqlite:///{said[1].removeprefix('copy of the old store: ')}")
+        kept = writable(f"sqlite:///{printed[1].removeprefix('copy of the old store: ')}")
         assert rows.everything(kept) == rows.copied(before)
         with kept.connect() as connection:
             assert schema.revision(connection) == OLD
@@ -106,7 +110,7 @@ def test_an_old_store_is_upgraded_and_kept(lab, old, tmp_path):
     assert json.loads(db(lab, "upgrade", "--json"))["from"] == schema.HEAD
 
 
-def test_runs_at_work_are_not_upgraded_away(lab, old):
+def test_does_not_upgrade_while_runs_are_active(lab, old):
     with old.begin() as connection:
         statement = text(
             "UPDATE attempt SET state = 'RUNNING', ended_at = NULL, heartbeat_at = :now WHERE id = 5"
@@ -121,9 +125,12 @@ def test_runs_at_work_are_not_upgraded_away(lab, old):
     db(lab, "upgrade")
 
 
-def test_a_store_that_is_not_there_cannot_be_upgraded(lab_without_store):
-    with pytest.raises(UserError, match=r"no store at|is empty"):
-        db(lab_without_store, "upgrade")
+@pytest.mark.both_databases
+def test_a_missing_store_is_an_error(lab_without_store, tmp_path):
+    for arguments in (["upgrade"], ["backup", tmp_path / "copy.db"]):
+        with pytest.raises(UserError, match=r"no store at|is empty"):
+            db(lab_without_store, *arguments)
+    assert not list(tmp_path.glob("*copy.db*"))
 
 
 def test_a_store_of_an_unknown_schema_cannot_be_upgraded(lab, engine):
@@ -133,11 +140,11 @@ def test_a_store_of_an_unknown_schema_cannot_be_upgraded(lab, engine):
             db(lab, "upgrade")
 
 
-def test_views_that_somebody_changed_are_made_anew(lab, sound):
+def test_upgrade_recreates_changed_views(lab, sound):
     change(sound, "DROP VIEW v_costs", "CREATE VIEW v_costs AS SELECT 1 AS one", "DROP VIEW v_metrics")
-    said = db(lab, "check", code=1)
-    assert "the view v_costs is not the one of this code: run jestlab db upgrade" in said
-    assert "v_metrics" in said
+    printed = db(lab, "check", code=1)
+    assert "the view v_costs is not the one of this code: run jestlab db upgrade" in printed
+    assert "v_metrics" in printed
     assert db(lab, "upgrade") == f"schema {schema.HEAD}; views recreated: v_metrics, v_costs\n"
     assert db(lab, "check").startswith("sound: ")
 
@@ -146,10 +153,10 @@ def test_views_that_somebody_changed_are_made_anew(lab, sound):
 
 
 def findings(lab: Lab) -> list[tuple[str, str]]:
-    said = json.loads(db(lab, "check", "--json", code=1))
-    assert not said["sound"]
-    assert all(finding["remedy"] for finding in said["findings"])
-    return [(finding["check"], finding["what"]) for finding in said["findings"]]
+    checked = json.loads(db(lab, "check", "--json", code=1))
+    assert not checked["sound"]
+    assert all(finding["remedy"] for finding in checked["findings"])
+    return [(finding["check"], finding["what"]) for finding in checked["findings"]]
 
 
 def test_a_sound_store(lab, sound):
@@ -165,7 +172,7 @@ def test_an_old_store_is_one_finding(lab, old):
     assert f"older schema {OLD}" in what
 
 
-def test_runs_that_vanished_and_folders_that_are_gone(lab, sound):
+def test_finds_lost_runs_and_missing_folders(lab, sound):
     store = Store.open(lab.store_url)
     stores.attempt(store, RUNS[2], RunState.RUNNING)
     (lab.root / RUNS[0].directory).rmdir()
@@ -184,19 +191,19 @@ def test_runs_that_vanished_and_folders_that_are_gone(lab, sound):
     store.close()
 
 
-def test_many_findings_of_a_kind_are_counted(lab, sound):
+def test_counts_many_findings_of_a_kind(lab, sound):
     store = Store.open(lab.store_url)
-    runs = [plans.run("more", config={"more": 1}, seed=seed) for seed in range(20)]
+    runs = [plans.run("more", config={"more": 1}, seed=seed) for seed in range(6)]
     store.record(plans.plan(*runs, name="more"))
     for run in runs:
         stores.attempt(store, run)
     store.close()
     found = findings(lab)
     assert len(found) == 5
-    assert found[-1] == ("folders", "and 16 more")
+    assert found[-1] == ("folders", "and 2 more")
 
 
-def test_tables_changed_by_hand(lab, sound):
+def test_finds_changed_tables(lab, sound):
     cascade = "" if sound.dialect.name == "sqlite" else " CASCADE"
     change(sound, "ALTER TABLE cost ADD COLUMN dollars INTEGER", f"DROP TABLE note{cascade}")
     found = findings(lab)
@@ -206,7 +213,8 @@ def test_tables_changed_by_hand(lab, sound):
     assert any("dollars" in what for what in differences)
 
 
-def test_rows_without_what_they_refer_to(lab, sound):
+@pytest.mark.both_databases
+def test_finds_rows_without_the_rows_that_they_reference(lab, sound):
     if sound.dialect.name == "sqlite":
         with sqlite3.connect(sound.url.database) as raw:  # foreign keys are off unless asked for
             raw.execute("DELETE FROM metric_name")
@@ -221,8 +229,8 @@ def test_rows_without_what_they_refer_to(lab, sound):
     assert ("references", "4 of the rows of metric refer to no row of metric_name") in found
 
 
-@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
-def test_a_damaged_file(lab, sound):
+@plans.ON_SQLITE
+def test_finds_a_damaged_file(lab, sound):
     sound.dispose()
     path = Path(sound.url.database or "")
     data = bytearray(path.read_bytes())
@@ -252,7 +260,7 @@ def id_of(url: str) -> str:
 def test_a_backup_is_a_store(lab, sound, tmp_path):
     path = tmp_path / "copy.db"
     assert json.loads(db(lab, "backup", path, "--json"))["path"] == str(path)
-    assert [file.name for file in tmp_path.glob("*copy.db*")] == ["copy.db"]  # and nothing beside it
+    assert [file.name for file in tmp_path.glob("*copy.db*")] == ["copy.db"]  # and no temporary file
     copy = writable(f"sqlite:///{path}")
     assert rows.everything(copy) == rows.copied(rows.everything(sound))
     copy.dispose()
@@ -264,112 +272,74 @@ def test_a_backup_is_a_store(lab, sound, tmp_path):
         db(lab, "backup", tmp_path / "nowhere" / "copy.db")
 
 
-def test_a_backup_of_an_old_store_is_old(lab, old, tmp_path):
-    db(lab, "backup", tmp_path / "copy.db")
-    copy = writable(f"sqlite:///{tmp_path / 'copy.db'}")
-    assert rows.everything(copy) == rows.copied(rows.everything(old))
-    schema.migrate(copy, schema.HEAD)
-    copy.dispose()
+def test_a_backup_during_writes_is_consistent(lab, sound, tmp_path):
+    """Each transaction of the writer adds a row to two tables."""
+    stopped, counts = threading.Event(), [0]
+
+    def write() -> None:
+        with closing(Store.open(lab.store_url)) as store:
+            for number in itertools.takewhile(lambda _: not stopped.is_set(), itertools.count()):
+                with store.writing() as connection:
+                    for table, more in ((tables.Launcher, {"heartbeat_at": now()}), (tables.MetricName, {})):
+                        connection.execute(insert(table).values(name=f"n{number}", **more))
+
+    def written() -> int:
+        with sound.connect() as connection:
+            return int(connection.execute(text("SELECT COUNT(*) FROM launcher")).scalar_one())
+
+    with ThreadPoolExecutor(1) as pool:
+        writer = pool.submit(write)
+        try:
+            for number in range(3):
+                wait_until(lambda: writer.done() or written() > counts[-1])
+                db(lab, "backup", tmp_path / f"{number}.db")
+                copy = writable(f"sqlite:///{tmp_path / f'{number}.db'}")
+                content = rows.everything(copy)
+                copy.dispose()
+                names = {row["name"] for row in content["launcher"]}
+                assert names == {row["name"] for row in content["metric_name"]} - {"loss"}
+                counts.append(len(names))
+        finally:
+            stopped.set()
+        writer.result()
+    assert 0 < counts[1] < counts[2] < counts[3]
 
 
-def test_a_backup_of_nothing(lab_without_store, tmp_path):
-    with pytest.raises(UserError, match=r"no store|is empty"):
-        db(lab_without_store, "backup", tmp_path / "copy.db")
-    assert not list(tmp_path.glob("*copy.db*"))
-
-
-def test_a_backup_while_others_write_is_of_one_moment(lab, sound, tmp_path):
-    """The writer adds an experiment and a launcher of the same name, always both at once."""
-    code = (
-        "import sys; from sqlalchemy import text; from jestlab.platform.store.store import Store\n"
-        f"store = Store.open({lab.store_url!r})\n"
-        "for number in range(100_000):\n"
-        "    with store.writing() as connection:\n"
-        "        name = {'name': f'n{number}', 'time': '2024-01-01'}\n"
-        "        launcher = 'INSERT INTO launcher (name, heartbeat_at) VALUES (:name, :time)'\n"
-        "        connection.execute(text(launcher), name)\n"
-        "        connection.execute(text('INSERT INTO metric_name (name) VALUES (:name)'), name)\n"
-        "    if number == 20: print('writing', flush=True)\n"
-    )
-    writer = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    try:
-        assert writer.stdout is not None
-        assert writer.stdout.readline() == "writing\n"
-        for number in range(3):
-            db(lab, "backup", tmp_path / f"{number}.db")
-    finally:
-        writer.kill()
-        writer.communicate()
-    counts = []
-    for number in range(3):
-        copy = writable(f"sqlite:///{tmp_path / f'{number}.db'}")
-        tables = rows.everything(copy)
-        names = {row["name"] for row in tables["launcher"]}
-        assert names == {row["name"] for row in tables["metric_name"]} - {"loss"}
-        counts.append(len(names))
-        copy.dispose()
-    assert 20 < counts[0] < counts[-1]
-
-
-def test_a_store_moves_to_another_database(lab_without_store, tmp_path):
-    lab = lab_without_store
-    source = Store.open(f"sqlite:///{tmp_path / 'old.db'}")
-    source.record(plans.plan(*RUNS))
-    for run in RUNS[:2]:
-        stores.attempt(source, run, scores={"toy/score": 0.5}, loss=(2.0, 1.0))
-    before = rows.everything(source.engine)
-    source.close()
-    db(lab, "restore", tmp_path / "old.db")
-    ids = [id_of(lab.store_url), id_of(f"sqlite:///{tmp_path / 'old.db'}")]
-    assert ids == [id_of(lab.store_url), id_of(f"sqlite:///{tmp_path / 'old.db'}")]
-    assert len(set(ids)) == 2  # two stores, whose jobs are not each other's
-    target = Store.open(lab.store_url, create=False)
-    assert rows.everything(target.engine) == before
-    target.record(plans.plan(plans.run("new"), name="another"))  # numbers go on where they were
-    stores.attempt(target, RUNS[2])
-    target.close()
-    with pytest.raises(UserError, match=r"not empty|there already"):
-        db(lab, "restore", tmp_path / "old.db")
-    (tmp_path / "diary.txt").write_text("dear diary")
-    with pytest.raises(UserError, match="not a database"):
-        db(lab, "restore", tmp_path / "diary.txt")
-
-
-def test_what_was_at_work_is_not_in_a_restored_store(lab_without_store, tmp_path):
-    """A launch on it would take the original's workers for its own, hear nothing of them, and stop them."""
-    lab = lab_without_store
-    source = Store.open(f"sqlite:///{tmp_path / 'old.db'}")
-    source.record(plans.plan(*RUNS))
-    stores.attempt(source, RUNS[0], scores={"toy/score": 0.5}, loss=(2.0, 1.0))
-    stores.attempt(source, RUNS[1], RunState.RUNNING, handle="machine:1:2:log")
-    number = plans.claimed(source, RUNS[2])
-    before = rows.everything(source.engine)
-    source.close()
-    db(lab, "restore", tmp_path / "old.db")
+@pytest.mark.both_databases
+def test_restores_into_another_database_without_active_runs(lab_without_store, tmp_path):
+    """A launch would adopt the workers of the original, get no heartbeats from them, and stop them."""
+    lab, file = lab_without_store, tmp_path / "old.db"
+    with closing(Store.open(f"sqlite:///{file}")) as source:
+        source.record(plans.plan(*RUNS))
+        stores.attempt(source, RUNS[0], scores={"toy/score": 0.5}, loss=(2.0, 1.0))
+        stores.attempt(source, RUNS[1], RunState.RUNNING, handle="machine:1:2:log")
+        number = plans.claimed(source, RUNS[2])
+        before = rows.everything(source.engine)
+    db(lab, "restore", file)
     assert list(tmp_path.glob(".*")) == []
+    ids = [id_of(lab.store_url), id_of(f"sqlite:///{file}")]
+    assert ids == [id_of(lab.store_url), id_of(f"sqlite:///{file}")]
+    assert len(set(ids)) == 2  # two stores with different jobs
     store = Store.open(lab.store_url, create=False)
-    assert store.states(run.fingerprint for run in RUNS) == {
-        RUNS[0].fingerprint: RunState.COMPLETED,
-        RUNS[1].fingerprint: RunState.PREEMPTED,
-        RUNS[2].fingerprint: RunState.PENDING,
-    }
+    after = rows.everything(store.engine)
+    same = before.keys() - {"attempt", "launcher", "run"}
+    assert {table: after[table] for table in same} == {table: before[table] for table in same}
+    assert after["launcher"] == []
+    states = [store.states([run.fingerprint])[run.fingerprint] for run in RUNS]
+    assert states == [RunState.COMPLETED, RunState.PREEMPTED, RunState.PENDING]
     assert store.reasons([RUNS[1].fingerprint]) == {RUNS[1].fingerprint: "restored from a backup"}
-    attempts = {row["run_id"]: row for row in rows.everything(store.engine)["attempt"]}
+    attempts = {row["run_id"]: row for row in after["attempt"]}
     states = [attempts[stores.run_id(store, run)]["state"] for run in RUNS]
     assert states == ["COMPLETED", "PREEMPTED", "PREEMPTED"]
     assert all(row["ended_at"] is not None for row in attempts.values())
     assert plans.claimed(store, RUNS[2]) == number + 1
+    store.record(plans.plan(plans.run("new"), name="another"))  # sequences continue
     store.close()
-    original = writable(f"sqlite:///{tmp_path / 'old.db'}")
-    assert rows.everything(original) == before
-    original.dispose()
+    with closing(Store.open(f"sqlite:///{file}", create=False)) as source:
+        assert rows.everything(source.engine) == before
 
-
-def test_every_verb_has_help_with_an_example(capsys):
-    for verb in ("upgrade", "check", "backup", "restore"):
-        shown = CliRunner().invoke(cli, ["db", verb, "--help"]).output
-        assert "Examples:" in shown
-        assert "--json" in shown
-    with pytest.raises(SystemExit) as stop:
-        main(["db", "backup"])
-    assert stop.value.code == 2
+    with pytest.raises(UserError, match=r"not empty|there already"):
+        db(lab, "restore", file)
+    (tmp_path / "notes.txt").write_text("no database")
+    with pytest.raises(UserError, match="not a database"):
+        db(lab, "restore", tmp_path / "notes.txt")

@@ -1,4 +1,4 @@
-"""`jestlab launch --detach` goes on without its terminal, and `jestlab attach` shows it."""
+"""`jestlab launch --detach` continues without its terminal, and `jestlab attach` shows the launch."""
 
 from __future__ import annotations
 
@@ -6,28 +6,31 @@ import json
 import os
 import re
 import signal
-import subprocess
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import labs_support as labs
+import plans_support as plans
+import pytest
+import stores_support as stores
+from sqlalchemy import update
 
+from jestlab.platform.cli import attach
+from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import detached
+from jestlab.platform.store import tables
+from jestlab.platform.store.store import Store
 
-
-def detach(spec: Path, root: Path, *words: object) -> subprocess.CompletedProcess[str]:
-    return labs.here("launch", spec, "--detach", *words, root=root)
-
-
-def process_of(said: str) -> int:
-    match = re.search(r"^toy is launched by process (\d+) on ", said)
-    assert match is not None, said
-    return int(match[1])
+BEGINS = (
+    "import time; from jestlab.platform.launch.detached import tell_begun; "
+    "print('launching', flush=True); tell_begun(); time.sleep(600)"
+)
 
 
 @contextmanager
 def ended(root: Path):
-    """Whatever a test leaves of a lab is killed."""
+    """Kill the processes that a test leaves."""
     try:
         yield
     finally:
@@ -35,70 +38,115 @@ def ended(root: Path):
             os.kill(pid, signal.SIGKILL)
 
 
-def gated(tmp_path: Path) -> Path:
-    runs = {"uniform": {"steps": 60, "gate": str(tmp_path / "gate")}}
-    return labs.write_study(tmp_path, runs=runs, reports=["table"])
-
-
-def test_it_goes_on_alone_and_can_be_attached_to(root, tmp_path):
-    spec = gated(tmp_path)
+def test_a_detached_launch_is_a_session_with_a_lock_and_a_log(root, tmp_path, monkeypatch):
+    monkeypatch.setattr(detached, "_COMMAND", BEGINS)
+    words = ("launch", labs.write_study(tmp_path), "--detach", "--store", f"sqlite:///{root}/own.db")
     with ended(root):
-        begun = detach(spec, root, "--store", f"sqlite:///{root}/own.db")
+        begun = labs.here(*words, root=root)
         assert begun.returncode == 0, begun.stderr
-        pid = process_of(begun.stdout)
-        command = Path(f"/proc/{pid}/cmdline").read_text()
-        assert "--store" not in command and "own.db" not in command
+        match = re.search(r"^toy is launched by process (\d+) on .*^log: +(\S+)$", begun.stdout, re.M | re.S)
+        assert match is not None, begun.stdout
+        pid, log = int(match[1]), Path(match[2])
+        assert "see:  jestlab attach toy" in begun.stdout and log.read_text() == "launching\n"
         assert os.getsid(pid) == pid
-        again = detach(spec, root, "--store", f"sqlite:///{root}/own.db")
+        command = Path(f"/proc/{pid}/cmdline").read_text()
+        assert "toy.yaml" in command and "own.db" not in command  # the URL may contain a password
+        again = labs.here(*words, root=root)
         assert again.returncode == 1
-        assert again.stderr.startswith("jestlab: toy is launched already on ")
-        assert f", process {pid}, log {root}/launches/" in again.stderr
-        labs.wait_until(lambda: labs.starts(root, "uniform"))
-        store = ("--store", f"sqlite:///{root}/own.db")
-        with labs.started("attach", "toy", *store, root=root / "elsewhere") as attached:
-            first = attached.stdout.readline()
-            assert first == "1 to run\n"
-            attached.send_signal(signal.SIGINT)
-            said = attached.communicate()[0]
-            assert attached.wait() == 130
-            assert "the launch goes on: jestlab attach toy --root " in said
-        os.kill(pid, 0)
-        with labs.started("attach", "toy", *store, root=root / "elsewhere") as attached:
-            assert attached.stdout.readline() == "1 to run\n"
-            assert attached.stdout.readline().startswith("RUNNING    toy/uniform/0")
-            (tmp_path / "gate").touch()
-            said = attached.communicate()[0]
-            assert attached.wait() == 0
-        assert said.startswith("[1/1] COMPLETED  toy/uniform/0")
-        assert said.count("uniform") > 1, said  # in its table, too
-        [log] = [Path(line.split()[1]) for line in begun.stdout.splitlines() if line.startswith("log:")]
-        labs.wait_until_ended(root)
-        assert "COMPLETED" in log.read_text()
+        assert re.match(rf"jestlab: toy is launched already on .*, process {pid}, log {log}", again.stderr)
 
 
-def test_cancel_stops_what_was_launched(root, tmp_path):
-    with ended(root):
-        assert detach(gated(tmp_path), root).returncode == 0
-        labs.wait_until(lambda: labs.starts(root, "uniform"))
-        assert labs.here("cancel", "toy", root=root).stdout.splitlines()[-1] == "1 run cancelled"
-        labs.wait_until_ended(root)
-    after = labs.here("attach", "toy", root=root)
-    assert after.returncode == 1
-    assert after.stdout.splitlines()[-1] == "1 CANCELLED"
-    data = labs.here("attach", "toy", "--json", root=root)
-    [run] = json.loads(data.stdout)
-    assert (data.returncode, run["run"], run["state"]) == (1, "uniform", "CANCELLED")
-
-
-def test_what_is_refused_is_refused_in_the_terminal(root, tmp_path):
+def test_the_terminal_shows_why_a_detached_launch_was_refused(root, tmp_path, monkeypatch):
     spec = labs.write_study(tmp_path, runs={"uniform": {}})
-    refused = detach(spec, root, "--max-chip-hours", 0)
-    assert refused.returncode == 1
-    assert "--max-chip-hours cannot be checked" in refused.stderr
-    assert detach(spec, root, "--json").returncode == 2
+    monkeypatch.setattr(detached, "_COMMAND", "import sys; sys.exit('jestlab: refused')")
+    refused = labs.here("launch", spec, "--detach", root=root)
+    assert (refused.returncode, refused.stderr) == (1, "jestlab: refused\n")
+    assert labs.here("launch", spec, "--detach", "--json", root=root).returncode == 2
 
 
-def test_a_password_in_the_address_of_the_store_is_no_part_of_the_command():
+def test_a_detached_command_has_no_store():
     url = "postgresql://me:secret@host/db"
     words = ["launch", "toy.yaml", "--store", url, "--root", "lab", f"--store={url}"]
     assert detached._without_store(words) == ["launch", "toy.yaml", "--root", "lab"]
+
+
+@pytest.fixture
+def attempt(root, monkeypatch):
+    """An attempt that runs; each wait of `attach` takes no time."""
+    store = Store.open(stores.empty_lab(root).store_url)
+    run = plans.run("uniform", config={"steps": 60})
+    store.record(plans.plan(run))
+    monkeypatch.setattr(attach, "time", SimpleNamespace(sleep=lambda _: None))
+    return plans.begun(store, run)
+
+
+def when_it_waits(monkeypatch, action):
+    monkeypatch.setattr(attach, "time", SimpleNamespace(sleep=lambda _: action()))
+
+
+def test_attach_shows_states_until_all_runs_have_completed(root, attempt, monkeypatch):
+    when_it_waits(monkeypatch, attempt.complete)
+    attached = labs.here("attach", "toy", root=root)
+    assert attached.returncode == 0, attached.stderr
+    assert attached.stdout.splitlines()[0] == "1 to run"
+    assert attached.stdout.splitlines()[1].startswith("RUNNING    toy/uniform/0")
+    assert attached.stdout.splitlines()[2].startswith("[1/1] COMPLETED  toy/uniform/0")
+
+
+def test_ctrl_c_ends_attach_and_leaves_the_launch(root, attempt, monkeypatch):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    when_it_waits(monkeypatch, interrupt)
+    attached = labs.here("attach", "toy", root=root)
+    assert attached.returncode == 130
+    assert f"the launch goes on: jestlab attach toy --root {root}" in attached.stdout
+
+
+def test_attach_lists_what_has_not_completed(root, attempt):
+    attempt.interrupt("stopped")
+    attached = labs.here("attach", "toy", root=root)
+    assert (attached.returncode, attached.stdout.splitlines()[-1]) == (1, "1 PREEMPTED")
+    data = labs.here("attach", "toy", "--json", root=root)
+    [run] = json.loads(data.stdout)
+    assert (data.returncode, run["run"], run["state"]) == (1, "uniform", "PREEMPTED")
+
+
+def test_attach_ends_without_a_launcher(root, attempt):
+    store = Store.open(Lab.find(root).store_url)
+    store.record(plans.plan(plans.run("pending"), name="other"))
+    with store.writing() as connection:
+        connection.execute(update(tables.Launcher).values(heartbeat_at=stores.START))
+    attached = labs.here("attach", "other", root=root)
+    assert attached.returncode == 1
+    assert "no launcher is alive: 1 run to be launched" in attached.stdout
+
+
+@pytest.mark.full
+def test_a_real_detached_launch(root, tmp_path):
+    """Launch, attach, interrupt, and cancel, in processes."""
+    runs = {"uniform": {"steps": 60}, "longer": {"steps": 61, "gate": str(tmp_path / "gate")}}
+    spec = labs.write_study(tmp_path, runs=runs, reports=["table"])
+    with ended(root):
+        begun = labs.here("launch", spec, "--detach", root=root)
+        assert begun.returncode == 0, begun.stderr
+        match = re.search(r"^toy is launched by process (\d+) on ", begun.stdout)
+        assert match is not None, begun.stdout
+        labs.wait_until(lambda: labs.starts(root, "longer"))
+        # Another root, because `started` kills all processes of its root.
+        store = f"sqlite:///{root}/results.db"
+        with labs.started("attach", "toy", "--store", store, root=root / "elsewhere") as attached:
+            assert attached.stdout.readline().endswith("to run\n")
+            attached.send_signal(signal.SIGINT)
+            attached.communicate()
+            assert attached.wait() == 130
+        os.kill(int(match[1]), 0)
+        canceled = labs.here("cancel", "toy/longer", root=root)
+        assert canceled.stdout.splitlines()[-1] == "1 run cancelled"
+        labs.wait_until_ended(root)
+    states = {
+        run["run"]: run["state"] for run in json.loads(labs.here("status", "toy", "--json", root=root).stdout)
+    }
+    assert states == {"uniform": "COMPLETED", "longer": "CANCELLED"}
+    [log] = [Path(line.split()[1]) for line in begun.stdout.splitlines() if line.startswith("log:")]
+    assert log.read_text().splitlines()[-1] == "1 CANCELLED, 1 COMPLETED"

@@ -1,4 +1,4 @@
-"""`jestlab diff`: what differs between two runs."""
+"""`jestlab diff`: the differences between two runs."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ import json
 import plans_support as plans
 import pytest
 import stores_support as stores
-from click.testing import CliRunner
 from sqlalchemy import insert
 
 from jestlab.models.config import TrainConfig
-from jestlab.platform.cli import cli
-from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store import tables
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
@@ -29,8 +26,8 @@ JOINT = plans.run(
 
 
 @pytest.fixture
-def lab(tmp_path):
-    lab = Lab.find(tmp_path / "lab")
+def lab(root):
+    lab = stores.empty_lab(root)
     store = Store.open(lab.store_url)
     store.record(plans.plan(REFERENCE, UNIFORM, JOINT))
     stores.attempt(store, UNIFORM, scores={"toy/score": 0.5, "toy/other": 0.25})
@@ -52,58 +49,47 @@ def lab(tmp_path):
     return lab
 
 
-def diff(lab, *arguments):
-    result = CliRunner().invoke(cli, ["diff", *arguments, "--root", str(lab.root)], catch_exceptions=False)
-    assert result.exit_code == 0
-    return result.output
-
-
-def test_what_differs_as_json(lab):
-    said = json.loads(diff(lab, "toy/uniform", JOINT.fingerprint[:8], "--json"))
-    assert [(run["fingerprint"], run["state"]) for run in said["runs"]] == [
+def test_differences_as_json(lab, jestlab):
+    difference = json.loads(jestlab("diff", "toy/uniform", JOINT.fingerprint[:8], "--json"))
+    assert [(run["fingerprint"], run["state"]) for run in difference["runs"]] == [
         (UNIFORM.fingerprint, "COMPLETED"),
         (JOINT.fingerprint, "COMPLETED"),
     ]
-    assert said["config"] == {
+    assert difference["config"] == {
         "steps": [30, 20],
         "selection.rule": ["uniform", "joint"],
         "selection.chunks": [None, 4],
     }
-    assert said["needs"] == {"selection.reference": [None, REFERENCE.fingerprint]}
-    assert said["provenance"].pop("jestlab.patch")[1].startswith("2 lines, ")
-    assert said["provenance"] == {
+    assert difference["needs"] == {"selection.reference": [None, REFERENCE.fingerprint]}
+    assert difference["provenance"].pop("jestlab.patch")[1].startswith("2 lines, ")
+    assert difference["provenance"] == {
         "jestlab.commit": [None, "abc"],
         "versions.jax": [None, "0.10"],
         "versions.python": ["3.11.7", "3.12.1"],
         "environment.XLA_FLAGS": [None, "--x"],
     }
-    assert said["scores"] == {
+    assert difference["scores"] == {
         "toy/other": {"values": [0.25, None], "difference": None},
         "toy/score": {"values": [0.5, 0.75], "difference": 0.25},
         "toy/new": {"values": [None, 0.125], "difference": None},
     }
-    assert said["costs"]["total_flops"] == {"values": [None, 4e6], "difference": None}
-    assert said["costs"]["seconds"] == {"values": [120.0, 240.0], "difference": 120.0}
-    assert said["costs"]["chip_hours"]["values"] == [None, 0.5]
+    assert difference["costs"]["total_flops"] == {"values": [None, 4e6], "difference": None}
+    assert difference["costs"]["seconds"] == {"values": [120.0, 240.0], "difference": 120.0}
+    assert difference["costs"]["chip_hours"]["values"] == [None, 0.5]
 
 
-def test_what_differs_for_people(lab):
-    lines = [line.split() for line in diff(lab, "uniform", "joint").splitlines()]
+def test_differences_as_text(lab, jestlab):
+    lines = [line.split() for line in jestlab("diff", "uniform", "joint").splitlines()]
     assert ["selection.chunks", "–", "4"] in lines
     assert ["toy/score", "0.5", "0.75", "0.25"] in lines
     assert ["seconds", "120", "240", "120"] in lines
     assert not any(line[:1] == ["same"] for line in lines)
+    assert jestlab("diff", "toy/joint", "toy/joint/0").count("no difference") == 3
 
 
-def test_a_run_beside_itself(lab):
-    said = diff(lab, "toy/joint", "toy/joint/0")
-    assert said.count("no difference") == 3
-    assert "toy/score" in said
-
-
-def test_defaults_are_filled_in(lab):
-    """A config that was stored before a field was added means its default."""
+def test_missing_fields_have_their_defaults(lab, jestlab):
+    """A config stored before a field was added has its default."""
     whole = TrainConfig().model_dump(mode="json")
     runs = [plans.run("bare", "train", {}), plans.run("whole", "train", whole)]
     Store.open(lab.store_url).record(plans.plan(*runs, name="two"))
-    assert json.loads(diff(lab, "two/bare", "two/whole", "--json"))["config"] == {}
+    assert json.loads(jestlab("diff", "two/bare", "two/whole", "--json"))["config"] == {}

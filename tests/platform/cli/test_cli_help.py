@@ -1,7 +1,9 @@
-"""Every verb explains itself: what it does, its options, and commands to copy."""
+"""The help of every verb has its options and commands to copy; `jestlab keys` explains the keys of specs."""
 
 from __future__ import annotations
 
+import functools
+import json
 from collections.abc import Iterator
 
 import click
@@ -12,7 +14,7 @@ from jestlab.platform.cli import VERBS, cli
 
 
 def commands() -> Iterator[tuple[str, ...]]:
-    """List all verbs with the verbs below them."""
+    """Yield all verbs, each with its subcommands."""
 
     def below(words: tuple[str, ...], command: click.Command) -> Iterator[tuple[str, ...]]:
         yield words
@@ -26,28 +28,91 @@ def commands() -> Iterator[tuple[str, ...]]:
         yield from below((verb,), command)
 
 
-@pytest.mark.parametrize("words", commands(), ids=" ".join)
-def test_help_has_examples_that_are_commands(words):
-    shown = CliRunner().invoke(cli, [*words, "--help"], terminal_width=110)
-    assert shown.exit_code == 0
-    about, _, examples = shown.output.partition("Examples:\n")
-    assert f"jestlab {words[0]}" in examples
-    assert all(
-        line.startswith("  ") and line.split()[0] == "jestlab" for line in examples.splitlines() if line
-    )
-    options = about.partition("Options:")[2]
-    assert "--json" in options or (len(words) < 3 and "Commands:" in options) or words == ("completion",)
+def shown(words: tuple[str, ...], width: int) -> str:
+    result = CliRunner().invoke(cli, [*words, "--help"], terminal_width=width)
+    assert result.exit_code == 0
+    return result.output
 
 
-@pytest.mark.parametrize("words", [(), *commands()], ids=" ".join)
-def test_help_fits_80_columns(words):
-    shown = CliRunner().invoke(cli, [*words, "--help"], terminal_width=80).output
-    assert not [line for line in shown.splitlines() if len(line) > 80]
+def test_help_has_examples_and_describes_json():
+    wrong = []
+    for words in commands():
+        about, _, text = shown(words, 110).partition("Examples:\n")
+        examples = [line for line in text.splitlines() if line]
+        if f"jestlab {words[0]}" not in text or any(line.split()[0] != "jestlab" for line in examples):
+            wrong.append(f"{' '.join(words)}: examples must be commands")
+        options = about.partition("Options:")[2]
+        is_group = len(words) < 3 and "Commands:" in options
+        if "--json" not in options and not is_group and words != ("completion",):
+            wrong.append(f"{' '.join(words)}: no option --json")
+    assert wrong == []
 
 
-def test_the_list_of_verbs_is_in_the_order_of_the_work_and_has_examples():
-    shown = CliRunner().invoke(cli, ["--help"], terminal_width=110, catch_exceptions=False).output
-    listed = [line.split()[0] for line in shown.partition("Verbs:")[2].partition("\n\n")[0].splitlines()[1:]]
+def test_help_fits_80_columns():
+    wide = [words for words in ((), *commands()) if max(map(len, shown(words, 80).splitlines())) > 80]
+    assert wide == []
+
+
+def test_the_list_of_verbs_is_in_the_order_of_the_work():
+    text = shown((), 110)
+    listed = [line.split()[0] for line in text.partition("Verbs:")[2].partition("\n\n")[0].splitlines()[1:]]
     assert listed == list(VERBS)
-    assert "jestlab launch quickstart" in shown.partition("Examples:")[2]
-    assert all(text.endswith(".") for text in VERBS.values())
+    assert "jestlab launch quickstart" in text.partition("Examples:")[2]
+    assert all(about.endswith(".") for about in VERBS.values())
+
+
+@pytest.fixture
+def keys(checked):
+    return functools.partial(checked, "keys")
+
+
+def test_tables_of_keys_fit_the_terminal(keys, monkeypatch):
+    for prefix in ("", "selection", "reports", "data.benchmark"):
+        for width in (60, 80, 140):
+            monkeypatch.setenv("COLUMNS", str(width))
+            lines = keys(prefix).splitlines()
+            assert max(map(len, lines)) <= width, prefix
+            if width >= 80:
+                assert lines[0].split() == ["KEY", "DEFAULT", "MEANING"]
+            assert prefix in " ".join(" ".join(lines).split())
+
+
+def test_a_section_lists_its_keys_with_defaults(keys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "140")
+    out = keys("optimizer")
+    assert [line.split()[:2] for line in out.splitlines()[1:3]] == [
+        ["optimizer.learning_rate", "0.001"],
+        ["optimizer.beta1", "0.9"],
+    ]
+    assert "9 keys. One key with its type, choices and an example: jestlab keys KEY" in out
+
+
+def test_a_key_has_choices_and_an_example(keys):
+    lines = [" ".join(line.split()) for line in keys("selection.rule").splitlines()]
+    assert lines[0] == "selection.rule"
+    assert "choices uniform, independent, joint, greedy, gibbs" in lines
+    assert "default uniform" in lines
+    assert "used by train" in lines
+    assert "identity part of a run's identity" in lines
+    assert "example base: {selection.rule: independent}" in lines
+    assert "not part of a run's identity" in keys("runtime.microbatches")
+
+
+def test_a_key_with_a_different_meaning_per_program_is_listed_twice(keys):
+    out = keys("loss")
+    assert out.count("used by") == 2
+    assert "The loss that scores" in out and "The contrastive loss that is trained with" in out
+
+
+def test_json_has_every_field(keys):
+    [key] = json.loads(keys("selection.rule", "--json"))
+    assert key["choices"] == ["uniform", "independent", "joint", "greedy", "gibbs"]
+    assert (key["path"], key["default"], key["where"]) == ("selection.rule", "uniform", ["train"])
+    assert key["identity"] is True
+    assert len(json.loads(keys("--json"))) > 200
+
+
+def test_suggests_the_nearest_key(keys):
+    assert keys("selection.ruel", code=1) == (
+        "jestlab: no key 'selection.ruel': did you mean 'selection.rule'?\n"
+    )

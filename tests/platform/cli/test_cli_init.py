@@ -1,4 +1,4 @@
-"""`jestlab init`: what it writes plans, and the study of a script launches and ends in a table."""
+"""`jestlab init`: the study that it writes can be planned and launched."""
 
 import json
 import os
@@ -9,33 +9,22 @@ from pathlib import Path
 import pytest
 import yaml
 
-from jestlab.platform.cli import main
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec import load
 
 
 @pytest.fixture
-def jestlab(capsys, monkeypatch, tmp_path):
-    """Run a command in an empty folder, check its exit code, and return what it printed."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("JESTLAB_ROOT", str(tmp_path / "lab"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
+def jestlab(checked, monkeypatch):
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=":")
-
-    def call(*arguments, code=0):
-        with pytest.raises(SystemExit) as stopped:
-            main([*map(str, arguments)])
-        captured = capsys.readouterr()
-        assert stopped.value.code == code, captured.err
-        return captured.out if code == 0 else captured.err
-
-    return call
+    return checked
 
 
 @pytest.mark.parametrize("program", ["train", "command"])
-def test_what_it_writes_plans_and_says_what_to_do_next(jestlab, program):
+def test_the_study_can_be_planned(jestlab, program):
     out = jestlab("init", "--program", program)
     assert out.splitlines()[-2:] == ["  jestlab plan study.yaml", "  jestlab launch study.yaml"]
+    data = json.loads(jestlab("init", "sub/a.yaml", "--program", program, "--json"))
+    assert data["next"] == ["jestlab plan sub/a.yaml", "jestlab launch sub/a.yaml"]
     planned = jestlab("plan", "study.yaml")
     assert ": 0 done, 0 to resume, " in planned
     runs = plan(load("study.yaml")).runs
@@ -44,7 +33,7 @@ def test_what_it_writes_plans_and_says_what_to_do_next(jestlab, program):
 
 
 @pytest.mark.parametrize("program", ["train", "command"])
-def test_the_file_teaches_each_part_of_a_study_and_names_itself(jestlab, program):
+def test_each_part_of_the_study_has_a_comment(jestlab, program):
     jestlab("init", "mine.yaml", "--program", program)
     text = Path("mine.yaml").read_text()
     written = yaml.safe_load(text)
@@ -80,30 +69,24 @@ def test_nothing_is_overwritten(jestlab):
         ("a b.yaml", "invalid name 'a b'"),
     ],
 )
-def test_names_that_no_study_can_have_are_refused(jestlab, name, why):
+def test_refuses_invalid_names(jestlab, name, why):
     assert why in jestlab("init", name, code=1)
     assert not Path(name).exists()
 
 
-def test_json_names_the_files_and_what_is_next(jestlab):
-    data = json.loads(jestlab("init", "sub/a.yaml", "--program", "command", "--json"))
-    assert data["files"] == ["sub/a.yaml", "sub/train_a.py"]
-    assert data["next"] == ["jestlab plan sub/a.yaml", "jestlab launch sub/a.yaml"]
-    assert len(plan(load("sub/a.yaml")).runs) == 9
-
-
-def test_the_study_of_a_script_launches_and_ends_in_a_table(jestlab):
+@pytest.mark.full
+def test_the_study_of_a_script_can_be_launched(jestlab):
     jestlab("init", "--program", "command")
     text = Path("study.yaml").read_text()
     Path("study.yaml").write_text(text.replace("seeds: 3", "seeds: 2").replace("[0.5, 0.9]", "[0.9]"))
-    out = jestlab("launch", "study.yaml")
+    out = jestlab("launch", "study.yaml", "--root", "lab")
     assert "| plain " in out and "| with_momentum " in out
     assert "Test accuracy" in out
     assert "Momentum learns more" in out
 
 
 def evaluations(folder: Path, tmp_path: Path, resume: str, *replies: dict[str, object]) -> dict[int, float]:
-    """Run the script as a worker would, with what it answers, and return its accuracy by step."""
+    """Run the script like a worker, with these replies, and return its accuracy by step."""
     (tmp_path / "config.json").write_text(json.dumps({"learning_rate": 0.02, "momentum": 0.9}))
     reports, answers = tmp_path / "reports", tmp_path / "replies"
     reports.write_text("")
@@ -124,7 +107,7 @@ def evaluations(folder: Path, tmp_path: Path, resume: str, *replies: dict[str, o
     return {m["step"]: m["scores"]["test/accuracy"] for m in messages if m["type"] == "evaluation"}
 
 
-def test_the_script_goes_on_where_it_was_stopped(jestlab, tmp_path):
+def test_the_script_resumes_after_a_stop(jestlab, tmp_path):
     jestlab("init", "--program", "command")
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     whole.mkdir()
@@ -137,8 +120,8 @@ def test_the_script_goes_on_where_it_was_stopped(jestlab, tmp_path):
     assert evaluations(parts, tmp_path, str(parts)) == at_once
 
 
-def test_the_script_prints_by_hand(jestlab, tmp_path):
+def test_the_script_prints_without_jestlab(jestlab, tmp_path):
     jestlab("init", "--program", "command")
-    run = [sys.executable, "train_study.py"]
-    out = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    command = [sys.executable, "train_study.py"]
+    out = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
     assert "test/accuracy" in out and "step 200" in out

@@ -1,32 +1,41 @@
-"""The verbs that make runs run, show them and stop them, as people meet them."""
+"""`jestlab launch`, `logs`, `watch`, and `cancel`."""
 
 from __future__ import annotations
 
+import itertools
 import json
-import os
-import pty
 import shlex
-import signal
 import sqlite3
-import subprocess
+import sys
 import time
+from types import SimpleNamespace
 
 import labs_support as labs
 import plans_support as plans
+import pytest
+import stores_support as stores
 import yaml
 from executor_harnesses import IMAGE
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.live import Live
+from sqlalchemy import update
 
+from jestlab.platform.cli import logs, status
+from jestlab.platform.cli.outcome import claims_table
 from jestlab.platform.cli.output import rendered
-from jestlab.platform.cli.status import _shown, text
+from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.lab.lab import Lab
+from jestlab.platform.launch import processes
 from jestlab.platform.launch.liveness import Silence
 from jestlab.platform.launch.wakeup import Wakeup
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec import load
-from jestlab.platform.store import claims, leases
+from jestlab.platform.store import claims, leases, tables
 from jestlab.platform.store.records import RunState, Spending
 from jestlab.platform.store.store import Store
-from jestlab.platform.watching.watch import Line
+from jestlab.platform.watching.watch import Line, Watch
+from jestlab.platform.whoami import user_name
 
 PODS = {"on": "kubernetes", "tpu": "v5e-16x16"}
 
@@ -38,7 +47,21 @@ def settings(folder, monkeypatch, **changes) -> None:
     monkeypatch.setenv("JESTLAB_CONFIG", str(file))
 
 
-def test_manifests_are_rendered_and_nothing_else_happens(root, tmp_path, monkeypatch):
+def at_each_sleep(monkeypatch, module, *actions):
+    """Make a module's calls of `sleep` do something instead, one action each; then nothing."""
+    following = itertools.chain(actions, itertools.repeat(lambda: None))
+    fake = SimpleNamespace(sleep=lambda _: next(following)(), monotonic=time.monotonic)
+    monkeypatch.setattr(module, "time", fake)
+
+
+@pytest.fixture
+def store(root):
+    store = Store.open(stores.empty_lab(root).store_url)
+    yield store
+    store.close()
+
+
+def test_renders_manifests_and_nothing_else(root, tmp_path, monkeypatch):
     settings(tmp_path, monkeypatch)
     spec = labs.write_study(tmp_path, resources=PODS)
     store = "postgresql://lab:open-sesame@db.example/results"
@@ -54,52 +77,36 @@ def test_manifests_are_rendered_and_nothing_else_happens(root, tmp_path, monkeyp
     assert not root.exists()
 
 
-def test_processes_have_no_manifests(root, tmp_path):
+def test_local_processes_have_no_manifests(root, tmp_path):
     refused = labs.here("launch", labs.write_study(tmp_path), "--render", tmp_path / "jobs", root=root)
     assert refused.returncode == 1
     assert "--on kubernetes" in refused.stderr
     assert not (tmp_path / "jobs").exists()
 
 
-def test_what_an_executor_lacks_is_said_before_anything_is_written(root, tmp_path, monkeypatch):
-    settings(tmp_path, monkeypatch, image=None)
-    spec = labs.write_study(tmp_path, resources=PODS)
-    refused = labs.here("launch", spec, root=root)
-    assert refused.returncode == 1
-    assert "image" in refused.stderr
-    assert len(refused.stderr.splitlines()) == 1
+@pytest.mark.parametrize("image", [None, IMAGE])
+def test_problems_of_an_executor_are_reported_before_anything_is_written(root, tmp_path, monkeypatch, image):
+    settings(tmp_path, monkeypatch, image=image)
+    refused = labs.here("launch", labs.write_study(tmp_path, resources=PODS), root=root)
+    assert (refused.returncode, len(refused.stderr.splitlines())) == (1, 1)
+    no_store = f"jobs on kubernetes cannot reach the SQLite file {root / 'results.db'}: give --store"
+    assert ("image" if image is None else no_store) in refused.stderr
     assert not root.exists()
 
 
-def test_pods_are_not_sent_where_they_cannot_reach_the_store(root, tmp_path, monkeypatch):
-    settings(tmp_path, monkeypatch)
-    spec = labs.write_study(tmp_path, resources=PODS)
-    refused = labs.here("launch", spec, root=root)
-    assert refused.returncode == 1
-    assert len(refused.stderr.splitlines()) == 1
-    assert (
-        f"jobs on kubernetes cannot reach the SQLite file {root / 'results.db'}: give --store"
-        in refused.stderr
-    )
-    assert not root.exists()
-
-
-def test_a_finished_study_needs_no_executor(root, tmp_path, monkeypatch):
-    """Launched again with an executor that could not launch it, it says that there is nothing to run."""
+def test_a_completed_study_needs_no_executor(root, store, tmp_path, monkeypatch):
     settings(tmp_path, monkeypatch, image=None)
     spec = labs.write_study(tmp_path, resources=PODS)
     planned = plan(load(str(spec)))
-    store = Store.open(Lab.find(root).store_url)
     store.record(planned)
     for run in planned.runs:
         plans.begun(store, run, root / run.directory).complete()
-    store.close()
     shown = labs.here("launch", spec, "--on", "kubernetes", "--max-chip-hours", 0, root=root)
     assert shown.returncode == 0, shown.stderr
     assert f"nothing to run: all {len(planned.runs)} runs are COMPLETED" in shown.stdout
 
 
-def test_a_log_is_asked_of_whoever_ran_the_run(root, tmp_path, monkeypatch, namespace):
+def test_asks_the_executor_for_the_log(root, tmp_path, monkeypatch, namespace):
     location = "kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION"
     monkeypatch.setattr(location, str(namespace.kubeconfig(tmp_path / "kubeconfig")))
     settings(tmp_path, monkeypatch)
@@ -120,49 +127,51 @@ def test_a_log_is_asked_of_whoever_ran_the_run(root, tmp_path, monkeypatch, name
     assert f"jestlab-gone-1 has no pods in {namespace.name}" in asked.stderr
 
 
-def test_logs_end_when_the_worker_has_died_without_a_word(root, tmp_path):
-    spec = labs.write_study(tmp_path, runs={"long": {"steps": 5_000, "pause": 0.02}})
-    with labs.started("launch", spec, root=root) as launcher:
-        labs.wait_until(lambda: labs.starts(root, "long"))
-        [(worker, _)] = labs.starts(root, "long")
-        with labs.started("logs", "toy/long", "-f", root=root) as following:
-            os.kill(launcher.pid, signal.SIGKILL)
-            os.kill(worker, signal.SIGKILL)
-            said = following.communicate(timeout=30)[0]
-    assert "--- attempt 1" in said
-    assert "its process has vanished: launch again to go on" in said
+def test_following_a_log_ends_when_the_worker_has_vanished(root, store):
+    run = plans.run("long")
+    store.record(plans.plan(run))
+    log = f"{run.directory}/log.txt"
+    machine, pid, *_ = processes.own_handle(log).split(":")
+    vanished = f"{machine}:{pid}:1:{log}"  # this process's ID, but it started at another time
+    stores.attempt(store, run, RunState.RUNNING, handle=vanished, heartbeat_at=tables.now())
+    stores.folder(Lab.find(root), run)
+    followed = labs.here("logs", "toy/long", "-f", root=root)
+    assert "--- attempt 1" in followed.stdout
+    assert "its process has vanished: launch again to go on" in followed.stderr
 
 
-def test_logs_go_on_through_a_retry(root, tmp_path, monkeypatch):
+def test_following_a_log_continues_through_a_retry(root, store, monkeypatch):
     run = plans.run("joint")
-    store = Store.open(Lab.find(root).store_url)
     store.record(plans.plan(run))
     log = root / run.directory / "log.txt"
     log.parent.mkdir(parents=True)
     log.write_text("first\n")
     plans.begun(store, run).fail("lost its machine")
-    with labs.started("logs", "toy/joint", "-f", root=root) as following:
-        assert following.stdout is not None
-        assert following.stdout.readline() == "first\n"
-        time.sleep(1.2)  # a few looks at a run that is over for now
-        again = plans.begun(store, run)
-        with log.open("a") as stream:
-            stream.write("second\n")
-        assert following.stdout.readline() == "second\n"
-        again.complete()
-        assert following.wait(timeout=10) == 0
-    ended_run = plans.run("other", config={"steps": 3})
-    store.record(plans.plan(ended_run, name="other"))
-    (root / ended_run.directory).mkdir(parents=True)
-    (root / ended_run.directory / "log.txt").write_text("last\n")
-    plans.begun(store, ended_run).fail("no such file")
-    monkeypatch.setattr("jestlab.platform.cli.logs._POLL_SECONDS", 0.05)  # it looks several times
-    ended = labs.here("logs", "other/other", "-f", root=root)
-    assert (ended.returncode, ended.stdout) == (0, "last\n")
-    store.close()
+    attempts = []
+
+    def retry():
+        attempts.append(plans.begun(store, run))
+        log.write_text("first\nsecond\n")
+
+    at_each_sleep(
+        monkeypatch, logs, lambda: None, lambda: None, retry, lambda: None, lambda: attempts[0].complete()
+    )
+    followed = labs.here("logs", "toy/joint", "-f", root=root)
+    assert (followed.returncode, followed.stdout) == (0, "first\nsecond\n")
 
 
-def test_what_is_advised_after_a_failure_works_as_it_stands(root, tmp_path):
+def test_following_the_log_of_a_failed_run_ends(root, store, monkeypatch):
+    run = plans.run("joint")
+    store.record(plans.plan(run))
+    stores.folder(Lab.find(root), run)
+    plans.begun(store, run).fail("no such file")
+    at_each_sleep(monkeypatch, logs)
+    followed = labs.here("logs", "toy/joint", "-f", root=root)
+    assert (followed.returncode, followed.stdout) == (0, "--- attempt 1\njoint 0\n")
+
+
+@pytest.mark.usefixtures("in_process")
+def test_commands_suggested_after_a_failure_work(root, tmp_path):
     spec = labs.write_study(
         tmp_path,
         runs={"joint": {"fail_at": 3}},
@@ -175,54 +184,48 @@ def test_what_is_advised_after_a_failure_works_as_it_stands(root, tmp_path):
     assert set(advice) == {"see", "then"}
     for command in advice.values():
         assert command.endswith(f" --root {root} --store sqlite:///{root}/own.db")
-    words = shlex.split(advice["see"])
-    said = labs.here(*words[1:])
-    assert said.returncode == 0, said.stderr
-    assert "--- attempt 1" in said.stdout
+    shown = labs.here(*shlex.split(advice["see"])[1:])
+    assert shown.returncode == 0, shown.stderr
+    assert "--- attempt 1" in shown.stdout
 
 
-def test_watch_on_a_terminal_goes_on_until_all_is_over(root, tmp_path):
-    spec = labs.write_study(tmp_path, runs={"uniform": {"steps": 60, "gate": str(tmp_path / "gate")}})
-    with labs.started("launch", spec, root=root) as launcher:
-        labs.wait_until(lambda: labs.starts(root, "uniform"))
-        ours, theirs = pty.openpty()
-        watching = subprocess.Popen(
-            [*labs.JESTLAB, "watch", "toy", "--every", "0.2", "--root", str(root)],
-            stdout=theirs,
-            stdin=theirs,
-            env={**os.environ, "TERM": "xterm", "COLUMNS": "140", "LINES": "40"},
-        )
-        os.close(theirs)
-        shown = b""
-        while True:
-            try:
-                shown += os.read(ours, 65536)
-            except OSError:  # the terminal has been closed
-                break
-            if b"RUNNING" in shown:
-                (tmp_path / "gate").touch()
-        assert watching.wait(30) == 0
-        launcher.wait(30)
-    screen = shown.decode(errors="replace")
-    assert "RUNNING" in screen
-    assert "examples/s" in screen
-    assert "1 COMPLETED" in screen.splitlines()[-2]
+def test_watch_on_a_terminal_continues_until_all_runs_are_over(store, jestlab, monkeypatch):
+    run = plans.run("uniform", config={"steps": 60})
+    store.record(plans.plan(run))
+    attempt = plans.begun(store, run)
+    attempt.progress(5, 60)
+    attempt.flush()
+    look, looks, update = Watch.look, itertools.count(), Live.update
+
+    def look_or_fail(watch):
+        if next(looks) == 1:
+            raise StoreUnreachable("the store is away")
+        return look(watch)
+
+    monkeypatch.setattr(Watch, "look", look_or_fail)
+    monkeypatch.setattr(Live, "update", lambda live, content: update(live, content, refresh=True))
+    at_each_sleep(monkeypatch, status, lambda: None, lambda: None, attempt.complete)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    for name, value in {"TERM": "xterm", "COLUMNS": "140", "LINES": "40"}.items():
+        monkeypatch.setenv(name, value)
+    screen = jestlab("watch", "toy")
+    assert "RUNNING" in screen and "5/60" in screen and "examples/s" in screen
+    assert "the store is away" in screen
+    assert screen.splitlines()[-2].startswith("1 COMPLETED")
 
 
-def test_of_more_runs_than_lines_those_that_run_are_shown(root):
-    store = Store.open(Lab.find(root).store_url)
+def test_watch_shows_active_runs_if_not_all_fit(store):
     runs = [plans.run(f"run{i}", config={"steps": i + 1}) for i in range(30)]
     store.record(plans.plan(*runs))
     plans.begun(store, runs[17]).flush()
     lines = [Line(row, None, None, None, Spending()) for row in store.runs("toy")]
-    assert len(rendered(text(lines), None).splitlines()) == 33
-    few = rendered(_shown(lines, height=20), None).splitlines()
+    assert len(rendered(status.text(lines), None).splitlines()) == 33
+    few = rendered(status._shown(lines, height=20), None).splitlines()
     assert [line.split()[0] for line in few[1:-2]] == ["run17"]
     assert few[-1] == "29 PENDING, 1 RUNNING"
 
 
-def test_cancel_says_what_it_stopped(root, tmp_path):
-    store = Store.open(Lab.find(root).store_url)
+def test_cancel_lists_the_runs_that_it_stopped(root, store):
     store.record(plans.reference_and_two())
     one = labs.here("cancel", "toy/uniform", "--json", root=root)
     assert (one.returncode, json.loads(one.stdout)) == (
@@ -239,8 +242,7 @@ def test_cancel_says_what_it_stopped(root, tmp_path):
     }
 
 
-def test_cancel_says_what_other_studies_lose_by_it(root):
-    store = Store.open(Lab.find(root).store_url)
+def test_cancel_warns_about_runs_of_other_studies(root, store):
     reference, joint, uniform = plans.reference_and_two().runs
     store.record(plans.plan(reference, joint, uniform))
     store.record(plans.plan(reference, joint, name="other"))
@@ -251,7 +253,7 @@ def test_cancel_says_what_other_studies_lose_by_it(root):
     ]
 
 
-def test_silence_is_measured_by_ones_own_clock():
+def test_silence_is_measured_by_the_local_clock():
     now = [10.0]
     silence = Silence(lambda: now[0])
     assert silence.seconds("a", "first") == 0
@@ -263,5 +265,156 @@ def test_silence_is_measured_by_ones_own_clock():
     assert silence.seconds("a", "second") == 0
 
 
-def test_a_wakeup_that_nobody_waits_for_breaks_nothing():
+def test_a_wakeup_needs_no_waiter():
     Wakeup().set()
+
+
+OWN = {"a": {}, "b": {"steps": 5}}
+OTHER = {"c": {"steps": 6}, "d": {"steps": 7}, "e": {"steps": 8}}
+
+
+@pytest.fixture
+def launch(jestlab, tmp_path, in_process, store):
+    def call(*options, code=0, **parts):
+        return jestlab("launch", labs.write_study(tmp_path, **parts), *options, "--no-reports", code=code)
+
+    return call
+
+
+def members(root):
+    query = "SELECT run FROM v_runs WHERE experiment = 'toy' ORDER BY position"
+    return [run for (run,) in sqlite3.connect(root / "results.db").execute(query)]
+
+
+def test_another_study_does_not_replace_an_experiment_of_the_same_name(root, tmp_path, launch, jestlab):
+    launch(runs=OWN)
+    assert launch(runs=OTHER, code=1) == (
+        "jestlab: there is an experiment toy already, and this study has none of its 2 runs: --replace if it "
+        "is what toy has become, or another name (--set name=NAME) to keep both\n"
+    )
+    assert members(root) == ["a", "b"]
+    planned = jestlab("plan", labs.write_study(tmp_path, runs=OTHER))
+    assert planned.splitlines()[-1].startswith("a launch is refused: there is an experiment toy")
+    launch("--set", "name=other", runs=OTHER)
+    assert members(root) == ["a", "b"]
+    launch("--replace", runs=OTHER)
+    assert members(root) == ["c", "d", "e"]
+    launch(runs={"c": {"steps": 6}, "x": {"steps": 9}})  # it shares a run
+
+
+def test_an_experiment_without_results_is_replaced(launch):
+    launch(runs={"a": {"fail_at": 1}, "b": {"fail_at": 1, "steps": 5}}, code=1)
+    launch(runs=OWN)
+
+
+def test_an_experiment_of_another_user_is_not_replaced(root, launch, store):
+    def set_owner(owner):
+        with store.writing() as connection:
+            connection.execute(update(tables.Experiment).values(owner=owner, host="atlas"))
+
+    launch(runs=OWN)
+    set_owner("alice")
+    assert launch(runs=OWN, seeds=2, code=1) == (
+        "jestlab: toy is an experiment of alice, launched on atlas: take another name (--set name=NAME), or "
+        "--replace to make it yours\n"
+    )
+    set_owner(None)  # of an older store
+    launch(runs=OWN)
+    set_owner("alice")
+    launch("--replace", runs=OWN)
+    owners = sqlite3.connect(root / "results.db").execute("SELECT owner FROM v_experiments").fetchall()
+    assert owners == [(user_name(),)]
+
+
+def test_a_union_does_not_replace_experiments_by_its_parts(tmp_path, launch, jestlab):
+    launch(runs=OWN, name="two")
+    union = {
+        name: {"program": "toy_programs:loop", "base": {"steps": 9}, "runs": {"x": {"y": index}}}
+        for index, name in enumerate(("one", "two"))
+    }
+    path = tmp_path / "both.yaml"
+    path.write_text(f"name: both\nstudies: {union}\n")
+    refused = jestlab("launch", path, "--no-reports", code=1)
+    assert "there is an experiment two already" in refused
+    assert "another name in the union" in refused
+    jestlab("launch", path, "--no-reports", "--replace")
+
+
+STATEMENT = "Joint selection learns more than independent selection at f = 0.8 and 0.9"
+
+
+def claim(study="filtering_ratio", statement=STATEMENT, verdict="holds", **changes):
+    score = {"measure": "score", "unit": "percent", "digits": None, "within": None}
+    interval = {"difference": 0.0836, "low": 0.0294, "high": 0.1377}
+    return {"study": study, "statement": statement, "verdict": verdict, **score, **interval, **changes}
+
+
+ROWS = [
+    claim(),
+    claim("criteria", "It\nhelps", "does not hold", difference=-0.5, low=-1.0, high=0.0, unit="raw"),
+    claim("criteria", "It spikes", "undecided", measure="loss_spikes", low=None, high=None, unit="raw"),
+    claim("criteria", "It is so", "not run", difference=None, low=None, high=None),
+]
+
+
+def claim_lines(rows, by_study, width):
+    return list(map(str, claims_table(rows, by_study).lines(width)[0]))
+
+
+def test_each_claim_is_a_line():
+    assert claim_lines(ROWS, by_study=True, width=None) == [
+        f"✓  filtering_ratio  {STATEMENT}   +8.4 [+2.9, +13.8]",
+        f"✗  criteria         It helps{' ' * 73}−0.5 [−1, +0]",
+        f"?  criteria         It spikes{' ' * 66}+0.0836 loss_spikes",
+        f"○  criteria         It is so{' ' * 85}—",
+    ]
+    assert claim_lines(ROWS[3:], by_study=False, width=None) == ["○  It is so  —"]
+
+
+def test_statements_are_broken_between_words_to_fit_the_terminal():
+    assert claim_lines(ROWS, by_study=True, width=72)[:4] == [
+        "✓  filtering_ratio  Joint selection learns more       +8.4 [+2.9, +13.8]",
+        "                    than independent selection at f",
+        "                    = 0.8 and 0.9",
+        f"✗  criteria         It helps{' ' * 31}−0.5 [−1, +0]",
+    ]
+
+
+@given(
+    st.lists(st.text(st.characters(codec="ascii", exclude_categories=["C"])), min_size=1),
+    st.integers(60, 200),
+)
+def test_lines_fit_the_terminal_and_lose_nothing(statements, width):
+    rows = [claim(statement=statement) for statement in statements]
+    lines = claim_lines(rows, by_study=True, width=width)
+    assert max(map(len, lines)) <= width
+    assert sum(line.startswith("✓  filtering_ratio") for line in lines) == len(statements)
+    said = "".join("".join(lines).split())
+    assert sorted(said) == sorted(
+        "".join(f"✓filtering_ratio{statement}+8.4[+2.9,+13.8]" for statement in statements).replace(" ", "")
+    )
+
+
+@pytest.mark.usefixtures("in_process")
+def test_a_launch_ends_in_verdicts_and_links_to_the_whole_table(root, tmp_path, monkeypatch, jestlab):
+    spec = labs.write_study(
+        tmp_path,
+        program="toy_programs:draw",
+        base={"mean": 0.5, "spread": 0.0},
+        runs={"joint": {}, "uniform": {"salt": "u"}},
+        claims=[{"statement": STATEMENT, "of": "joint", "above": "uniform"}],
+        reports=["table"],
+        metrics={"toy/score": {"goal": "max", "unit": "percent"}},
+    )
+    launched = jestlab("launch", spec)
+    assert f"\n?  {STATEMENT}  +0.0\n1 claim: undecided.\n" in launched
+    assert f"\nclaims:  jestlab table claims toy --root {root}\n" in launched
+    assert "| source" not in launched
+    assert "| joint" in launched
+    assert json.loads((root / "reports" / "toy" / "claims.json").read_text())["rows"][0]["source"] == ""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    lines = jestlab("launch", spec).splitlines()
+    at = next(number for number, line in enumerate(lines) if line.startswith("\x1b") or "?  Joint" in line)
+    assert "\n".join(lines[at : at + 2]).count("0.9") == 1
+    assert all(len(line) <= 60 for line in lines[at : at + 2])

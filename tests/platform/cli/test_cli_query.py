@@ -1,4 +1,4 @@
-"""`jestlab query` by view and condition: formats, files, errors."""
+"""`jestlab query`: SQL and conditions, formats, files, and errors."""
 
 from __future__ import annotations
 
@@ -6,25 +6,28 @@ import csv
 import io
 import json
 import os
-import subprocess
 from typing import Any
 
 import plans_support as plans
 import pytest
 import stores_support as stores
 from click.testing import CliRunner
-from labs_support import JESTLAB
 from pyarrow import parquet
 
 from jestlab.platform.cli import cli, main
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.store import Store
+from jestlab.platform.store.views import VIEWS
 
 CONFIGS: dict[str, dict[str, Any]] = {
     "uniform": {"selection": {"rule": "uniform"}, "steps": 10},
     "joint": {"selection": {"rule": "joint", "chunks": 16}, "note": "a | b, c"},
 }
 RUNS = [plans.run(name, config=config, seed=seed) for name, config in CONFIGS.items() for seed in (0, 1)]
+JOINT = [
+    "--where", "selection.rule = 'joint' and seed < 1",
+    "--columns", "label,seed,selection.chunks,config.note",
+]  # fmt: skip
 
 
 @pytest.fixture
@@ -38,22 +41,14 @@ def lab(tmp_path, store_url):
 
 
 def query(lab, *arguments):
-    result = CliRunner().invoke(
-        cli, ["query", *arguments, "--root", str(lab.root), "--store", lab.store_url], catch_exceptions=False
-    )
+    words = ["query", *arguments, "--root", str(lab.root), "--store", lab.store_url]
+    result = CliRunner().invoke(cli, words, catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result
 
 
-JOINT = (
-    "--where",
-    "selection.rule = 'joint' and seed < 1",
-    "--columns",
-    "label,seed,selection.chunks,config.note",
-)
-
-
-def test_a_condition_in_every_format(lab, tmp_path):
+@pytest.mark.both_databases
+def test_a_condition_in_every_format(lab):
     names = ["label", "seed", "selection.chunks", "config.note"]
     values = ["joint", 0, 16, "a | b, c"]
     assert "| joint   | 0      | 16                 | a \\| b, c     |" in query(lab, *JOINT).output
@@ -64,30 +59,34 @@ def test_a_condition_in_every_format(lab, tmp_path):
     assert table.to_pylist() == [dict(zip(names, values, strict=True))]
 
 
+@pytest.mark.both_databases
+def test_sql_in_every_format(lab):
+    sql = "SELECT label, seed, NULL AS reason FROM v_runs WHERE label LIKE 'uni%' ORDER BY position"
+    assert "| uniform | 0      |" in query(lab, sql).output
+    rows = list(csv.reader(io.StringIO(query(lab, sql, "--format", "csv").output)))
+    assert rows == [["label", "seed", "reason"], ["uniform", "0", ""], ["uniform", "1", ""]]
+    assert json.loads(query(lab, sql, "--json").output)[1] == {"label": "uniform", "seed": 1, "reason": None}
+
+
 def test_views_experiment_order_and_limit(lab):
-    found = json.loads(
-        query(lab, "--view", "v_metrics", "--where", 'name = "loss" and step = 2', "--json").output
-    )
-    assert [row["value"] for row in found] == [1.0] * 4
-    asked = ("--view", "evaluations", "--order-by", "-value,label", "--limit", "2", "--experiment", "toy")
-    found = json.loads(query(lab, *asked, "--json", "--columns", "label,seed,value").output)
-    assert [tuple(row.values()) for row in found] == [("joint", 1, 0.75), ("uniform", 1, 0.75)]
-    [first, *_] = json.loads(
-        query(
-            lab,
-            "--view",
-            "attempts",
-            "--json",
-            "--order-by",
-            "-label,seed",
-            "--columns",
-            "label,versions.python,started_at",
-        ).output
-    )
+    losses = query(lab, "--view", "v_metrics", "--where", 'name = "loss" and step = 2', "--json").output
+    assert [row["value"] for row in json.loads(losses)] == [1.0] * 4
+    words = ("--view", "evaluations", "--order-by", "-value,label", "--limit", "2", "--experiment", "toy")
+    best = json.loads(query(lab, *words, "--json", "--columns", "label,seed,value").output)
+    assert [tuple(row.values()) for row in best] == [("joint", 1, 0.75), ("uniform", 1, 0.75)]
+    attempts = ("--view", "attempts", "--order-by", "-label,seed", "--columns")
+    first = json.loads(query(lab, *attempts, "label,versions.python,started_at", "--json").output)[0]
     assert first == {"label": "uniform", "versions.python": "3.11.7", "started_at": "2026-11-20 12:00:00"}
 
 
-def test_a_file_is_written_whole_and_its_ending_says_the_format(lab, tmp_path):
+def test_lists_the_views_without_arguments(tmp_path):
+    lab = Lab.find(tmp_path / "nowhere")
+    listed = json.loads(query(lab, "--json").output)
+    assert {row["view"] for row in listed} == set(VIEWS)
+    assert all(row["meaning"] for row in listed)
+
+
+def test_the_name_of_a_file_decides_its_format(lab, tmp_path):
     counts = {
         "csv": lambda path: len(path.read_text().splitlines()) - 1,
         "json": lambda path: len(json.loads(path.read_text())),
@@ -98,17 +97,13 @@ def test_a_file_is_written_whole_and_its_ending_says_the_format(lab, tmp_path):
         assert query(lab, "--view", "runs", "--output", str(path)).output == f"{path}\n"
         assert count(path) == 4
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["runs.csv", "runs.json", "runs.parquet"]
-    assert oct(path.stat().st_mode & 0o777) == oct(0o666 & ~_umask())
+    umask = os.umask(0)
+    os.umask(umask)
+    assert oct(path.stat().st_mode & 0o777) == oct(0o666 & ~umask)
 
 
-def _umask():
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def test_columns_of_several_types_and_of_none_go_into_parquet(tmp_path):
-    lab = Lab.find(tmp_path / "lab")
+def test_parquet_columns_of_several_types_and_of_none(tmp_path):
+    lab = stores.empty_lab(tmp_path / "lab")
     configs: list[dict[str, Any]] = [
         {"x": 1, "none": None},
         {"x": "text", "none": None},
@@ -116,38 +111,31 @@ def test_columns_of_several_types_and_of_none_go_into_parquet(tmp_path):
     ]
     runs = [plans.run("run", config=config, seed=seed) for seed, config in enumerate(configs)]
     Store.open(lab.store_url).record(plans.plan(*runs))
-    asked = ("--columns", "x,none,huge", "--order-by", "seed", "--format", "parquet")
-    table = parquet.read_table(io.BytesIO(query(lab, *asked).stdout_bytes))
+    words = ("--columns", "x,none,huge", "--order-by", "seed", "--format", "parquet")
+    table = parquet.read_table(io.BytesIO(query(lab, *words).stdout_bytes))
     assert table.to_pydict() == {
         "x": ["1", '"text"', "2.5"],
         "none": [None] * 3,
         "huge": [None, None, str(10**30)],
     }
-    empty = parquet.read_table(
-        io.BytesIO(query(lab, "--where", "seed = 9", "--format", "parquet").stdout_bytes)
-    )
+    nothing = query(lab, "--where", "seed = 9", "--format", "parquet").stdout_bytes
+    empty = parquet.read_table(io.BytesIO(nothing))
     assert (empty.num_rows, "label" in empty.column_names) == (0, True)
 
 
-def test_parquet_is_not_for_a_terminal(lab):
-    screen, terminal = os.openpty()
-    command = [
-        *JESTLAB,
-        "query",
-        "--view",
-        "runs",
-        "--format",
-        "parquet",
-        "--root",
-        str(lab.root),
-        "--store",
-        lab.store_url,
+def test_json_writes_infinity_and_bytes_as_text(lab):
+    sql = "SELECT 1e999 AS infinite, x'00ff' AS bytes, 0.1 + 0.2 AS exact"
+    assert json.loads(query(lab, sql, "--json").output) == [
+        {"infinite": "inf", "bytes": "00ff", "exact": 0.1 + 0.2}
     ]
-    done = subprocess.run(command, stdout=terminal, stderr=subprocess.PIPE, text=True)
-    os.close(terminal)
-    os.close(screen)
-    assert done.returncode == 2
-    assert "cannot print parquet to a terminal: give --output FILE" in done.stderr
+
+
+def test_refuses_to_print_parquet_on_a_terminal(lab, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    with pytest.raises(SystemExit) as stopped:
+        main(["query", "--view", "runs", "--format", "parquet", "--root", str(lab.root)])
+    assert stopped.value.code == 2
+    assert "cannot print parquet to a terminal: give --output FILE" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -160,17 +148,19 @@ def test_parquet_is_not_for_a_terminal(lab):
         (["SELECT 1", "--where", "seed = 1"], 2, "expected either SQL, or --view"),
         (["--limit", "x"], 2, "'x' is not a valid integer"),
         (["--view", "runs", "--output", "/proc/no/file.csv"], 1, "cannot write /proc/no/file.csv"),
+        (["SELEC 1"], 1, "query: near \"SELEC\": syntax error"),
+        (["SELECT lable FROM v_runs"], 1, "query: no such column: lable"),
+        (["SELECT 1; DELETE FROM run"], 1, "query: You can only execute one statement at a time"),
+        (["DELETE FROM run"], 1, "query: queries are read-only"),
+        (["VACUUM"], 1, "query: queries are read-only"),
+        ([""], 1, "query: this SQL returns no rows"),
     ],
-)
-def test_a_wrong_question_is_one_line(lab, arguments, code, message, capsys):
+)  # fmt: skip
+@plans.ON_SQLITE
+def test_errors_are_one_line(lab, arguments, code, message, capsys):
     with pytest.raises(SystemExit) as stopped:
         main(["query", *arguments, "--root", str(lab.root), "--store", lab.store_url])
-    said = capsys.readouterr().err
+    error = capsys.readouterr().err
     assert stopped.value.code == code
-    assert message in said and said.count("\n") == 1
-
-
-def test_a_percent_sign_is_a_sign(lab):
-    assert json.loads(
-        query(lab, "SELECT COUNT(*) AS n FROM v_runs WHERE label LIKE 'jo%'", "--json").output
-    ) == [{"n": 2}]
+    assert message in error and error.count("\n") == 1
+    assert len(Store.open(lab.store_url).runs("toy")) == 4

@@ -1,8 +1,7 @@
-"""One way to name a run, in all verbs: EXPERIMENT/RUN/SEED, without the parts that are clear."""
+"""One way to name a run in all verbs: EXPERIMENT/RUN/SEED, without the parts that are unambiguous."""
 
 from __future__ import annotations
 
-import json
 import shlex
 
 import plans_support as plans
@@ -15,22 +14,23 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 
-SHARED = plans.run("uniform", seed=0)
 RUNS = [
-    SHARED,
+    plans.run("uniform", seed=0),
     plans.run("uniform", seed=1),
     plans.run("joint", config={"r": 1}, point={"ratio": 0.5}),
     plans.run("joint", config={"r": 2}, point={"filter": "a > 1"}),
+    plans.run("joint", config={"r": 3}, point={"path": "a/b"}),
 ]
+ALONE = plans.run("alone", config={"r": 3})
 AWKWARD = "toy/joint filter=a > 1/0"
 
 
 @pytest.fixture
 def root(tmp_path):
-    lab = Lab.find(tmp_path / "lab")
+    lab = stores.empty_lab(tmp_path / "lab")
     store = Store.open(lab.store_url)
     store.record(plans.plan(*RUNS))
-    store.record(plans.plan(SHARED, plans.run("alone", config={"r": 3}), name="second"))
+    store.record(plans.plan(RUNS[0], ALONE, name="second"))
     for run in RUNS:
         stores.attempt(store, run, RunState.FAILED, reason="no")
         folder = tmp_path / "lab" / run.directory
@@ -40,34 +40,60 @@ def root(tmp_path):
     return tmp_path / "lab"
 
 
+@pytest.fixture
+def store(root):
+    store = Store.open(Lab.find(root).store_url)
+    yield store
+    store.close()
+
+
+def test_names_stand_for_runs(store):
+    expected = {
+        "toy": RUNS,
+        "toy/uniform": RUNS[:2],
+        "toy/uniform/1": [RUNS[1]],
+        "toy/joint": RUNS[2:],
+        "toy/joint ratio=0.5": [RUNS[2]],
+        "toy/joint ratio=0.5/0": [RUNS[2]],
+        AWKWARD: [RUNS[3]],
+        "toy/joint path=a/b": [RUNS[4]],
+        "toy/joint path=a/b/0": [RUNS[4]],
+        "joint path=a/b": [RUNS[4]],
+        "joint": RUNS[2:],
+        "alone": [ALONE],
+        "alone/0": [ALONE],
+        "uniform/0": [RUNS[0]],  # in two experiments
+        "uniform/1": [RUNS[1]],
+        RUNS[3].fingerprint[:8]: [RUNS[3]],
+        RUNS[1].fingerprint[:6].upper(): [RUNS[1]],
+        RUNS[2].fingerprint: [RUNS[2]],
+        f"toy/{RUNS[0].fingerprint[:8]}": [RUNS[0]],
+    }
+    for name, runs in expected.items():
+        fingerprints = {run.fingerprint for run in runs}
+        assert {run.fingerprint for run in naming.several(store, name).runs} == fingerprints, name
+        if len(runs) == 1:
+            assert naming.run(store, name).fingerprint == runs[0].fingerprint, name
+
+
 @pytest.mark.parametrize(
-    "name, count",
+    "name, message",
     [
-        ("toy", 4),
-        ("toy/uniform", 2),
-        ("toy/uniform/1", 1),
-        ("toy/joint", 2),
-        ("toy/joint ratio=0.5", 1),
-        (AWKWARD, 1),
-        ("joint", 2),
-        ("alone", 1),
-        ("alone/0", 1),
-        ("uniform/1", 1),
-        (RUNS[3].fingerprint[:8], 1),
+        ("toy", "toy has 5 runs: choose one: toy/uniform/0, toy/uniform/1, '"),
+        ("toy/uniform", "toy/uniform stands for 2 runs: choose one: toy/uniform/0, toy/uniform/1"),
+        ("toy/uniform/7", "toy/uniform has no seed 7: 0, 1"),
+        ("toy/joint", "stands for 3 runs: choose one: 'toy/joint ratio=0.5/0', 'toy/joint filter=a > 1/0'"),
+        ("toy/unifrom/1", "did you mean 'uniform'"),
+        ("toi/uniform", "did you mean 'toy'"),
+        ("joint", "joint stands for 3 runs: choose one: 'toy/joint ratio=0.5/0'"),
+        ("uniform", r"uniform is in 2 experiments: choose one: .*toy/uniform"),
+        ("abcdef0123", "no run has a fingerprint that begins with 'abcdef0123'"),
+        ("abc", "no experiment 'abc' in the store"),
     ],
 )
-def test_names(root, name, count):
-    found = naming.several(Store.open(Lab.find(root).store_url), name)
-    assert len(found.runs) == count
-
-
-def test_a_run_of_two_experiments_is_clear_and_two_runs_of_one_name_are_not(root):
-    store = Store.open(Lab.find(root).store_url)
-    assert naming.run(store, "uniform/0").fingerprint == SHARED.fingerprint
-    with pytest.raises(UserError, match=r"uniform is in 2 experiments: choose one: .*toy/uniform"):
-        naming.several(store, "uniform")
-    with pytest.raises(UserError, match="toy has 4 runs: choose one: toy/uniform/0, toy/uniform/1, '"):
-        naming.run(store, "toy")
+def test_explains_names_of_no_run_or_several(store, name, message):
+    with pytest.raises(UserError, match=message):
+        naming.run(store, name)
 
 
 @pytest.mark.parametrize(
@@ -86,22 +112,16 @@ def test_all_verbs_take_the_name(root, verb, capsys):
         assert stopped.value.code == 0, printed.err
 
 
-def test_what_is_printed_can_be_pasted(root, jestlab):
-    with pytest.raises(UserError) as told:
-        naming.run(Store.open(Lab.find(root).store_url), "toy/joint")
-    said = str(told.value).partition("choose one: ")[2]
-    first, second = (shlex.split(part)[0] for part in said.split(", "))
-    assert (first, second) == ("toy/joint ratio=0.5/0", AWKWARD)
-    assert jestlab("logs", second) == "log of joint filter=a > 1/0\n"
+def test_suggested_names_can_be_pasted(store, jestlab):
+    with pytest.raises(UserError) as error:
+        naming.run(store, "toy/joint")
+    suggested = str(error.value).partition("choose one: ")[2]
+    names = [shlex.split(part)[0] for part in suggested.split(", ")]
+    assert names == ["toy/joint ratio=0.5/0", AWKWARD, "toy/joint path=a/b/0"]
+    assert jestlab("logs", names[1]) == "log of joint filter=a > 1/0\n"
 
 
-def test_cancel_and_retry_stop_and_try_all_seeds_of_a_run(root, jestlab):
-    assert [run["run"] for run in json.loads(jestlab("status", "toy/joint", "--json"))] == ["joint", "joint"]
-    stopped = json.loads(jestlab("cancel", "second/alone", "--json"))
-    assert [(run["run"], run["seed"]) for run in stopped] == [("alone", 0)]
-
-
-def test_a_row_to_explain_may_have_its_experiment_before_it(tmp_path, root, jestlab):
+def test_explain_takes_a_row_with_its_experiment(root, jestlab):
     store = Store.open(Lab.find(root).store_url)
     run = plans.run("scored", config={"r": 9})
     store.record(plans.plan(run, name="third"))

@@ -1,26 +1,30 @@
-"""`jestlab show-batch` and the figure `selected`: what runs recorded, with real pictures of the data."""
+"""`jestlab show-batch` and the figure `selected`: recorded super-batches with pictures of the data."""
 
 from __future__ import annotations
 
 import io
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import stores_support as stores
 from PIL import Image
 
 from jestlab.models.config import TrainConfig
 from jestlab.models.data.datasets import ensure_web
 from jestlab.models.data.shards import ShardSource
 from jestlab.models.training import batches
+from jestlab.platform.cli import main
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.pictures import RecordedRun, few, pictures
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec import Study
+from jestlab.platform.store.records import RunRow
 from jestlab.platform.store.store import Store
 
 SPEC: dict[str, Any] = {
@@ -41,40 +45,49 @@ SPEC: dict[str, Any] = {
 }
 
 
-@pytest.fixture
-def lab(root: Path) -> Lab:
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lab with a planned study, whose run `joint` recorded two super-batches of the data."""
-    lab, planned = Lab.find(root), plan(Study.parse(SPEC))
-    Store.open(lab.store_url).record(planned)
+    root: Path = tmp_path_factory.mktemp("template") / "lab"
+    lab, planned = stores.empty_lab(root), plan(Study.parse(SPEC))
+    store = Store.open(lab.store_url)
+    store.record(planned)
+    store.close_whole()
+    [run] = [run for run in planned.runs if run.name == "joint"]
+    settings = TrainConfig.model_validate(run.config)
+    ensure_web(settings.data.train, settings.web_seed, lab.data)
     rng = np.random.default_rng(0)
-    for run in planned.runs:
-        if run.name != "joint":
-            continue
-        for step in (1, 5):
-            examples = rng.permutation(256)[:80].astype(np.int64)
-            scores = rng.normal(size=80).astype(np.float32)
-            best = np.argsort(-scores)[:16].astype(np.int32)
-            batches.record(
-                lab.inside(directory(lab, "joint")), step, batches.SuperBatch(examples, scores, best)
-            )
-    return lab
+    for step in (1, 5):
+        examples = rng.permutation(256)[:80].astype(np.int64)
+        scores = rng.normal(size=80).astype(np.float32)
+        best = np.argsort(-scores)[:16].astype(np.int32)
+        batches.record(lab.root / run.directory, step, batches.SuperBatch(examples, scores, best))
+    return root
 
 
-def directory(lab: Lab, label: str) -> str:
+@pytest.fixture
+def lab(template: Path, root: Path) -> Lab:
+    shutil.copytree(template, root)
+    return Lab.find(root)
+
+
+def row_of(lab: Lab, label: str) -> RunRow:
     [row] = [row for row in Store.open(lab.store_url).runs("shown") if row.label == label]
-    return row.directory
+    return row
 
 
 def recorded(lab: Lab, step: int) -> tuple[batches.SuperBatch, ShardSource]:
-    store = Store.open(lab.store_url)
-    [row] = [row for row in store.runs("shown") if row.label == "joint"]
-    settings = TrainConfig.model_validate(store.run(row.fingerprint).config)
+    row = row_of(lab, "joint")
+    settings = TrainConfig.model_validate(Store.open(lab.store_url).run(row.fingerprint).config)
     web = ensure_web(settings.data.train, settings.web_seed, lab.data)
     return batches.load(lab.inside(row.directory), step), ShardSource(web)
 
 
-def test_captions_scores_and_kinds_of_the_last_step_are_shown(lab: Lab, jestlab: Callable[..., str]) -> None:
-    shown = jestlab("show-batch", "shown/joint", "--examples", 3)
+def test_shows_captions_and_scores_of_the_last_step(
+    lab: Lab, jestlab: Callable[..., str], tmp_path: Path
+) -> None:
+    shown = jestlab("show-batch", "shown/joint", "--examples", 3, "-o", tmp_path / "b.png")
+    assert (tmp_path / "b.png").is_file()
     batch, web = recorded(lab, 5)
     chosen = batch.selected[[0, 7, 15]]
     for position in chosen:
@@ -85,56 +98,48 @@ def test_captions_scores_and_kinds_of_the_last_step_are_shown(lab: Lab, jestlab:
     assert "recorded steps: 1, 5" in shown
 
 
-def test_json_has_the_numbers_and_the_picture_its_pixels(
-    lab: Lab, jestlab: Callable[..., str], tmp_path: Path
+def test_json_has_the_numbers_and_the_picture_shows_the_examples(
+    lab: Lab, jestlab: Callable[..., str]
 ) -> None:
-    told = json.loads(
-        jestlab("show-batch", "joint", "--step", 1, "--examples", 2, "-o", tmp_path / "b.png", "--json")
-    )
+    words = ("show-batch", "joint", "--step", 1, "--examples", 2, "--json")
+    summary = json.loads(jestlab(*words))
+    assert summary["picture"] == str(lab.reports / "shown" / "batches" / "joint-0-step-1.png")
     batch, web = recorded(lab, 1)
-    assert (told["step"], told["candidates"], told["selected"]) == (1, 80, 16)
-    assert told["mean_score_selected"] == pytest.approx(float(batch.scores[batch.selected].mean()))
-    assert told["mean_score_rejected"] == pytest.approx(float(batch.scores[batch.rejected].mean()))
-    assert [row["selected"] for row in told["examples"]] == [True, True, False, False]
-    shares = told["shares"]["noise"]
+    assert (summary["step"], summary["candidates"], summary["selected"]) == (1, 80, 16)
+    assert summary["mean_score_selected"] == pytest.approx(float(batch.scores[batch.selected].mean()))
+    assert summary["mean_score_rejected"] == pytest.approx(float(batch.scores[batch.rejected].mean()))
+    assert [row["selected"] for row in summary["examples"]] == [True, True, False, False]
+    shares = summary["shares"]["noise"]
     assert sum(kind["selected"] for kind in shares.values()) == pytest.approx(1)
     assert sum(kind["candidates"] for kind in shares.values()) == pytest.approx(1)
-    with Image.open(tmp_path / "b.png") as image:
+    with Image.open(summary["picture"]) as image:
         pixels = np.asarray(image.convert("RGB"))
-    # The first selected picture is somewhere on the figure: its most frequent colours are.
+    # The figure contains the first selected picture: it has its most frequent color.
     [file] = web.images(batch.examples[batch.selected[:1]])
     with Image.open(io.BytesIO(file)) as image:
-        colour = np.median(np.asarray(image.convert("RGB")).reshape(-1, 3), axis=0)
-    assert (np.abs(pixels.reshape(-1, 3) - colour).max(axis=1) <= 4).sum() > 500
-
-
-def test_the_default_picture_is_in_the_labs_reports(lab: Lab, jestlab: Callable[..., str]) -> None:
-    told = json.loads(jestlab("show-batch", "joint", "--json"))
-    assert told["picture"] == str(lab.reports / "shown" / "batches" / "joint-0-step-5.png")
-    assert Path(told["picture"]).stat().st_size > 1_000
+        color = np.median(np.asarray(image.convert("RGB")).reshape(-1, 3), axis=0)
+    assert (np.abs(pixels.reshape(-1, 3) - color).max(axis=1) <= 4).sum() > 500
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("joint", "--step", "4"), "joint recorded no super-batch at step 4, but at: 1, 5"),
         (("uniform",), "uniform has recorded no super-batch in "),
         (("nobody",), "nobody"),
     ],
 )
-def test_what_is_not_there_is_told(
-    lab: Lab, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], said: str
+def test_errors_are_one_line(
+    lab: Lab, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
 ) -> None:
-    from jestlab.platform.cli import main
-
     with pytest.raises(SystemExit) as stopped:
         main(["show-batch", *arguments, "--root", str(lab.root)])
     error = capsys.readouterr().err
     assert stopped.value.code == 1
-    assert said in error and error.count("\n") == 1
+    assert message in error and error.count("\n") == 1
 
 
-def test_the_figure_shows_what_runs_selected_and_leaves_out_those_that_recorded_nothing(lab: Lab) -> None:
+def test_the_figure_shows_what_runs_selected(lab: Lab) -> None:
     shown = pictures(lab, "shown", ("uniform", "joint"), 4)
     assert {(one.label, one.step) for one in shown} == {("joint", 1), ("joint", 5)}
     assert len(shown) == 8 and all(one.selected for one in shown)
@@ -142,16 +147,15 @@ def test_the_figure_shows_what_runs_selected_and_leaves_out_those_that_recorded_
         pictures(lab, "shown", ("uniform",), 4)
 
 
-def test_a_damaged_record_is_told(lab: Lab) -> None:
-    path = lab.inside(directory(lab, "joint")) / "batches" / "00000001.npz"
-    path.write_bytes(b"nothing")
+def test_a_damaged_record_is_an_error(lab: Lab) -> None:
+    row = row_of(lab, "joint")
+    (lab.inside(row.directory) / "batches" / "00000001.npz").write_bytes(b"nothing")
     store = Store.open(lab.store_url)
-    [row] = [row for row in store.runs("shown") if row.label == "joint"]
     with pytest.raises(UserError, match=r"00000001\.npz: damaged"):
         RecordedRun(lab, store, row).batch(1)
 
 
-def test_few_are_spread_over_all(lab: Lab) -> None:
+def test_few_are_evenly_spaced(lab: Lab) -> None:
     batch, _ = recorded(lab, 1)
     selected, rejected = few(batch, 4)
     assert selected.tolist() == batch.selected[[0, 5, 10, 15]].tolist()

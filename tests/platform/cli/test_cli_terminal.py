@@ -1,35 +1,48 @@
-"""Nothing that comes from files or stores gives orders to a terminal."""
+"""What a terminal shows: no control sequences from data, colors where they are wanted, lines that fit."""
 
 from __future__ import annotations
 
 import csv
+import fcntl
 import io
 import json
+import os
+import re
+import struct
+import termios
+from contextlib import chdir
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+import labs_support as labs
 import numpy as np
+import pandas as pd
 import plans_support as plans
 import pytest
 import stores_support as stores
+from hypothesis import given
+from hypothesis import strategies as st
 from sqlalchemy import update
 
 import jestlab.platform.cli as cli
+from jestlab.analysis.tables.core import ESSENTIAL, Column, Table
 from jestlab.models.data.tars import TarWriter
-from jestlab.platform.cli import main
+from jestlab.platform.cli import main, studies
 from jestlab.platform.cli.logs import Terminal
-from jestlab.platform.lab.lab import Lab
+from jestlab.platform.cli.output import rendered, table
+from jestlab.platform.cli.result_tables import blocks
 from jestlab.platform.launch.display import Lines
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import Experiment
+from jestlab.platform.terminal import STATES, columns_of, has_styles, styled, width, wrapped
 
 EVIL = "\x1b]52;c;ZXZpbA==\x07\x9b2Jred\x1b[31m\u202eabc"
-OBEYED = "\x1b\x07\x9b\u202e"
+CONTROLS = "\x1b\x07\x9b\u202e"
 
 
 def is_harmless(text):
-    return not set(text) & set(OBEYED)
+    return not set(text) & set(CONTROLS)
 
 
 @pytest.fixture
@@ -39,20 +52,27 @@ def root(tmp_path):
 
 @pytest.fixture
 def evil(root):
-    """A lab with an experiment and a run of evil names."""
-    lab = Lab.find(root)
-    store = Store.open(lab.store_url)
+    """A lab with an experiment and a run with control characters in their names."""
+    store = Store.open(stores.empty_lab(root).store_url)
     run = plans.run(f"=run {EVIL}", point={"ratio": EVIL})
     store.record(plans.plan(run))
     stores.attempt(store, run, RunState.FAILED, scores={"toy/score": 0.5}, loss=(1.0,), reason=EVIL)
     with store.writing() as connection:
         connection.execute(update(Experiment).values(name=f"toy{EVIL}"))
+    store.close_whole()
     return run
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
+def printed(capsys, *words):
+    with pytest.raises(SystemExit):
+        main([*map(str, words)])
+    captured = capsys.readouterr()
+    return captured.out + captured.err
+
+
+def test_names_in_a_store(evil, root, capsys, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    for words in (
         ["status"],
         ["status", f"toy{EVIL}"],
         ["watch", f"toy{EVIL}", "--once"],
@@ -62,61 +82,45 @@ def evil(root):
         ["note", f"toy{EVIL}", EVIL],
         ["table", f"toy{EVIL}"],
         ["gc"],
-    ],
-    ids=str,
-)
-def test_names_in_a_store(evil, root, capsys, words, monkeypatch):
-    monkeypatch.setattr("sys.stdout.isatty", lambda: words[0] == "query")
-    monkeypatch.setenv("NO_COLOR", "1")
-    with pytest.raises(SystemExit):
-        main([*words, "--root", str(root)])
-    printed = capsys.readouterr()
-    assert printed.out + printed.err and is_harmless(printed.out + printed.err)
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr("sys.stdout.isatty", lambda words=words: words[0] == "query")
+            text = printed(capsys, *words, "--root", root)
+        assert text and is_harmless(text), words
 
 
-def test_json_says_exactly_what_the_store_has(evil, jestlab):
+def test_json_and_spreadsheets(evil, jestlab):
     [experiment] = json.loads(jestlab("status", "--json"))
     assert experiment["experiment"] == f"toy{EVIL}"
     [row] = json.loads(jestlab("query", "--view", "runs", "--format", "json"))
     assert row["label"] == evil.label
-
-
-def test_a_spreadsheet_gets_no_formula(evil, jestlab):
-    [header, row] = csv.reader(
-        io.StringIO(jestlab("query", 'SELECT label AS "=label", -1.5 AS x FROM v_runs', "--format", "csv"))
-    )
+    # A spreadsheet would calculate a text that begins like a formula.
+    text = jestlab("query", 'SELECT label AS "=label", -1.5 AS x FROM v_runs', "--format", "csv")
+    [header, row] = csv.reader(io.StringIO(text))
     assert header[0] == "'=label" and row == ["'" + evil.label, "-1.5"]
 
 
-@pytest.mark.parametrize(
-    "words", [["launch", f"no {EVIL}"], [f"no{EVIL}"], ["import", f"{EVIL}.tar.gz"]], ids=str
-)
-def test_errors(words, capsys):
-    with pytest.raises(SystemExit):
-        main(words)
-    printed = capsys.readouterr().err
-    assert printed.startswith("jestlab: ") and is_harmless(printed)
+def test_errors(tmp_path, capsys):
+    np.savez(tmp_path / "evil.npz", **{f"params/{EVIL}": np.zeros(3, np.float32)})  # type: ignore[arg-type]
+    for words in (
+        ["launch", f"no {EVIL}"],
+        [f"no{EVIL}"],
+        ["import", f"{EVIL}.tar.gz"],
+        ["weights", "inspect", tmp_path / "evil.npz"],
+    ):
+        error = printed(capsys, *words)
+        assert error.startswith("jestlab: ") and is_harmless(error), words
 
 
-def test_captions_are_shown_on_a_short_line(tmp_path, capsys):
+def test_captions_are_shortened_to_a_line(tmp_path, capsys):
     with TarWriter(tmp_path / "0.tar") as tar:
         for number, caption in enumerate([EVIL, "x" * 2_000, "z" * (50 << 20)]):
             tar.add(f"{number}.jpg", b"x")
             tar.add(f"{number}.txt", caption.encode())
             tar.add(f"{number}.json", json.dumps({"noise": EVIL}).encode())
-    with pytest.raises(SystemExit) as stopped:
-        main(["data", "inspect", str(tmp_path)])
-    shown = capsys.readouterr().out
-    assert stopped.value.code == 0 and is_harmless(shown)
-    assert "1 × caption too long" in shown and max(map(len, shown.splitlines())) < 600
-
-
-def test_names_of_tensors(tmp_path, capsys):
-    tensors: dict[str, Any] = {f"params/{EVIL}": np.zeros(3, np.float32)}
-    np.savez(tmp_path / "evil.npz", **tensors)
-    with pytest.raises(SystemExit):
-        main(["weights", "inspect", str(tmp_path / "evil.npz")])
-    assert is_harmless(capsys.readouterr().err)
+    text = printed(capsys, "data", "inspect", tmp_path)
+    assert is_harmless(text)
+    assert "1 × caption too long" in text and max(map(len, text.splitlines())) < 600
 
 
 def test_reasons_and_labels_during_a_launch():
@@ -128,23 +132,266 @@ def test_reasons_and_labels_during_a_launch():
     assert is_harmless(stream.getvalue()) and len(stream.getvalue().splitlines()) == 3
 
 
-def test_every_line_for_people_is_printed_by_one_function():
+def test_all_text_is_printed_by_one_function():
     folder = Path(cli.__file__).parent
     assert [p.name for p in folder.glob("*.py") if "click.echo(" in p.read_text()] == ["output.py"]
 
 
 @pytest.mark.parametrize("size", [1, 3, 1000])
-def test_a_log_on_a_terminal_keeps_colours_and_progress_bars(size):
+def test_a_log_on_a_terminal_keeps_colors_and_progress_bars(size):
     log = "\x1b[1;31mred\x1b[0m ä 10%\r20%\n\x1b]0;title\x07\x1b[2J\x9b1m end\x1b[".encode()
     terminal = Terminal()
     shown = b"".join(terminal.shown(log[i : i + size]) for i in range(0, len(log), size)) + terminal.end()
     assert shown.decode() == "\x1b[1;31mred\x1b[0m ä 10%\r20%\n ]0;title  [2J 1m end [\x1b[0m"
 
 
-def test_a_log_in_a_pipe_is_as_it_is(evil, root, capfdbinary):
+def test_a_log_in_a_pipe_is_unchanged(evil, root, capfdbinary):
     folder = root / evil.directory
     folder.mkdir(parents=True)
     (folder / "log.txt").write_bytes(EVIL.encode() + b"\xff\n")
     with pytest.raises(SystemExit):
         main(["logs", evil.fingerprint[:8], "--root", str(root)])
     assert capfdbinary.readouterr().out == EVIL.encode() + b"\xff\n"
+
+
+class TerminalStream(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_the_terminal_and_the_environment_decide(monkeypatch):
+    for stream, environment, expected in (
+        (TerminalStream, {}, True),
+        (io.StringIO, {}, False),
+        (TerminalStream, {"NO_COLOR": "1"}, False),
+        (TerminalStream, {"NO_COLOR": ""}, True),
+        (TerminalStream, {"TERM": "dumb"}, False),
+        (io.StringIO, {"FORCE_COLOR": "1"}, True),
+        (io.StringIO, {"FORCE_COLOR": "0"}, False),
+        (TerminalStream, {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+    ):
+        with monkeypatch.context() as patch:
+            for name, value in {"TERM": "xterm", **environment}.items():
+                patch.setenv(name, value)
+            assert has_styles(stream()) == expected, (stream, environment)
+
+
+def test_every_state_has_a_color():
+    assert set(STATES) == set(RunState)
+
+
+GREEN = "\x1b[32mgreen\x1b[0m"
+
+
+@pytest.fixture
+def colored(root):
+    """A lab with runs in several states, one of which has colors in its label and reason."""
+    store = Store.open(stores.empty_lab(root).store_url)
+    runs = [plans.run("done"), plans.run("other", config={"steps": 9}), plans.run("bad", point={"x": GREEN})]
+    store.record(plans.plan(*runs))
+    stores.attempt(store, runs[0], scores={"toy/score": 0.5})
+    stores.attempt(store, runs[1], scores={"toy/score": 0.75})
+    stores.attempt(store, runs[2], RunState.FAILED, reason=GREEN)
+    store.close_whole()
+
+
+def test_states_have_colors_and_data_has_none(colored, jestlab, monkeypatch):
+    plain = jestlab("status", "toy")
+    assert "\x1b" not in plain
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    colored = jestlab("status", "toy")
+    assert re.sub(r"\x1b\[[0-9;]*m", "", colored) == plain
+    assert "\x1b[32mCOMPLETED\x1b[0m" in colored and "\x1b[31mFAILED\x1b[0m" in colored
+    assert "\x1b[32mgreen" not in colored and "[32mgreen" in colored
+    assert "\x1b[1mstate\x1b[0m" in colored
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert jestlab("status", "toy") == plain
+
+
+def test_a_pipe_gets_markdown_and_a_terminal_aligned_text(colored, jestlab, monkeypatch):
+    piped = jestlab("table", "toy")
+    assert piped.startswith("| run")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    shown = jestlab("table", "toy")
+    assert "\x1b[1mscore\x1b[0m" in shown and "|" not in shown
+    assert jestlab("table", "toy", "--format", "md").startswith("| run")
+
+
+def test_the_best_is_bold_and_separate_rows_are_in_italics():
+    frame = pd.DataFrame({"row": ["a", "b", "c"], "score": [1.0, 2.0, 3.0], "apart": [False, False, True]})
+    columns = (
+        Column("run", "run", lambda row: str(row["row"]), align="left", importance=ESSENTIAL),
+        Column("score", "score", lambda row: str(row["score"]), rank=lambda row: float(row["score"])),
+    )
+    shown = rendered(blocks(Table("t", "Scores.", frame, columns, notes=("a note",))), 80, styles=True)
+    assert "\x1b[1m2.0\x1b[0m" in shown and "\x1b[1m1.0" not in shown and "\x1b[1m3.0" not in shown
+    assert "\x1b[3mc\x1b[0m" in shown and "\x1b[2m- a note\x1b[0m" in shown
+
+
+def test_headings_of_help(monkeypatch, capsys):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with pytest.raises(SystemExit):
+        main(["status", "--help"])
+    assert "\x1b[1mOptions\x1b[0m:" in capsys.readouterr().out
+
+
+def test_a_launch_without_a_terminal_is_plain_unless_forced(monkeypatch):
+    stream = io.StringIO()
+    Lines("toy", stream).state(plans.run("joint"), RunState.FAILED, GREEN)
+    assert "\x1b" not in stream.getvalue() and "FAILED     toy/joint/0" in stream.getvalue()
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    Lines("toy", stream).state(plans.run("joint"), RunState.FAILED, GREEN)
+    assert stream.getvalue().count("\x1b[31m") == 1 and "\x1b[32m" not in stream.getvalue()
+
+
+def test_styles_survive_cutting_and_joining():
+    text = "a" + styled("bcd", "bold") + "e"
+    assert str(text) == "abcde" and text.cut(2, 5).shown(True) == "\x1b[1mcd\x1b[0me"
+    assert text.shown(False) == "abcde"
+
+
+REASON = "ValueError: the loss became NaN at step 12, after a learning rate that nobody would have chosen"
+
+COMMANDS = [
+    ["--help"],
+    ["list"],
+    ["show", "quickstart"],
+    ["show", "paper"],
+    ["plan", "quickstart", "--scale", "paper", "--why"],
+    ["plan", "filtering_ratio", "--all"],
+    ["costs", "multi_resolution"],
+    ["status"],
+    ["status", "toy"],
+    ["watch", "toy", "--once"],
+    ["logs", "toy/nothing"],
+    ["cancel", "toy/uniform/7"],
+    ["query"],
+    ["query", "--view", "runs"],
+    ["query", "SELECT * FROM v_runs"],
+    ["diff", "toy/uniform", "toy/reference"],
+    ["table", "toy"],
+    ["table", "speedups", "toy"],
+    ["table", "comparison"],
+    ["table", "specialists"],
+    ["table", "toy", "--explain", "toy/uniform", "toy/score"],
+    ["published", "list"],
+    ["published", "lint", "--all"],
+    ["db", "check"],
+    ["note", "toy", f"{REASON}; {REASON}"],
+    ["tag", "toy/uniform", "keep", "best", "submitted-to-the-workshop"],
+    ["accept", "toy"],
+    ["retract", "toy/uniform", REASON],
+    ["gc", "--older-than", "0s"],
+    ["trust", "toy", "--dry-run"],
+    ["weights", "inspect", "toy/uniform"],
+    ["data", "inspect", "nowhere"],
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a short path and a lab with published results, and runs with long labels and reasons."""
+    folder = tmp_path_factory.mktemp("w")
+    store = Store.open(stores.empty_lab(folder / "lab").store_url)
+    point = {"data.filter": "similarity > 0.25 and aesthetic > 4.3", "selection.filtering_ratio": 0.9}
+    runs = [
+        plans.run("reference"),
+        plans.run("uniform", config={"steps": 9}),
+        plans.run("joint", point=point),
+    ]
+    planned = plans.plan(*runs)
+    store.record(replace(planned, study=planned.study.model_copy(update={"question": f"{REASON}?"})))
+    stores.attempt(store, runs[0], scores={"toy/score": 0.25, "toy/other": 0.5}, loss=(2.0, 1.0))
+    stores.attempt(store, runs[1], scores={"toy/score": 0.5, "toy/other": 0.75}, loss=(2.0, 1.0))
+    stores.attempt(store, runs[2], RunState.FAILED, reason=REASON)
+    store.close_whole()
+    with chdir(folder):
+        assert labs.here("published", "import").returncode == 0
+    return folder
+
+
+@pytest.fixture
+def call(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(studies, "study_names", lambda: ["quickstart", "filtering_ratio"])
+
+    def call(words, columns=None, terminal=False):
+        with monkeypatch.context() as patch, pytest.raises(SystemExit):
+            if columns is not None:
+                patch.setenv("COLUMNS", str(columns))
+            patch.setenv("TERM", "xterm")
+            patch.setattr("sys.stdout.isatty", lambda: terminal)
+            main(words)
+        captured = capsys.readouterr()
+        return captured.out + captured.err
+
+    return call
+
+
+def test_no_line_is_wider_than_the_terminal(call):
+    everything = ""
+    for words in COMMANDS:
+        for columns in (80, 140) if words[0] in ("status", "query") else (80,):
+            printed = re.sub(r"\x1b\[[0-9;]*m", "", call(words, columns, terminal=True))
+            assert printed, words
+            wide = [line for line in printed.splitlines() if columns_of(line) > columns]
+            assert wide == [], (words, columns)
+            everything += printed if columns == 80 else ""
+    assert "(--wide shows all)" in everything
+    assert set(REASON.split()) <= set(everything.split())  # lines break between words
+
+
+def test_pipes_and_the_option_wide_have_complete_lines(call):
+    complete = call(["status", "toy"])
+    assert REASON in complete and "planned" in complete and "\x1b" not in complete
+    wide = call(["status", "toy", "--wide"], columns=40)
+    assert wide.splitlines()[:4] == complete.splitlines()[:4] and wide.split() == complete.split()
+    narrow = call(["status", "toy"], columns=60)
+    assert max(map(len, narrow.splitlines())) <= 60 and "not shown: " in narrow
+
+
+def test_the_width_is_that_of_the_terminal():
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 72, 0, 0))
+    with os.fdopen(theirs, "w") as terminal:
+        assert width(terminal) == 72
+    os.close(ours)
+
+
+HEADERS = ("RUN", "STATE", "A", "REASON")
+ROWS = [("joint", "FAILED", "1", REASON), ("uniform", "COMPLETED", "2", "")]
+
+
+def test_breaks_texts_before_it_omits_the_least_important_columns():
+    made = table(HEADERS, ROWS, right=[2], importance={"STATE": 20, "A": 10, "REASON": 30})
+    assert rendered(made, 200).splitlines()[1].endswith(REASON)
+    lines = rendered(made, 60).splitlines()
+    assert lines[0].split() == list(HEADERS) and max(map(len, lines)) <= 60
+    assert rendered(made, 44).splitlines()[-1] == "not shown: A (--wide shows all)"
+    assert rendered(made, 38).splitlines()[0].split() == ["RUN", "REASON"]
+    assert rendered(made, 20).splitlines()[0].split() == ["RUN"]
+
+
+def test_breaks_a_long_word_at_its_hyphens_and_slashes():
+    made = table(("WHERE", "N"), [("runs/joint-61242d3f/checkpoints", "1")], right=[1])
+    assert rendered(made, 20).splitlines()[1:] == ["runs/              1", "joint-61242d3f/", "checkpoints"]
+
+
+def test_commands_between_backticks_stay_together():
+    text = "first of all: run `jestlab published import` and then look again"
+    assert [str(line) for line in wrapped(text, 40)] == [
+        "first of all: run",
+        "`jestlab published import` and then look",
+        "again",
+    ]
+    assert [str(line) for line in wrapped("  - one two three", 10)] == ["  - one", "    two", "    three"]
+
+
+@given(st.lists(st.text(min_size=1), max_size=20), st.integers(4, 60))
+def test_wrapping_loses_no_word(words, most):
+    line = " ".join(" ".join(words).split()).replace("`", "'")
+    parts = [str(part) for part in wrapped(line, most)]
+    assert " ".join(" ".join(parts).split()) == line
+    assert all(columns_of(part) <= most or len(part.split()) == 1 for part in parts)

@@ -1,4 +1,4 @@
-"""`jestlab weights` as a user types it."""
+"""`jestlab weights`: inspect, import, and export."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ import labs_support as labs
 import numpy as np
 import plans_support as plans
 import pytest
-from click.testing import CliRunner
+import stores_support as stores
 
 from jestlab.models.config import TextTower, TwoTowers, VisionTower
 from jestlab.models.data.tokenizer import train_tokenizer
 from jestlab.models.weights import open_weights
 from jestlab.models.weights.layout import parameter_shapes
-from jestlab.platform.cli import cli
-from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec.load import load
 from jestlab.platform.store.store import Store
@@ -47,7 +45,7 @@ def weights(*arguments, root):
     return labs.here("weights", *arguments, root=root)
 
 
-def test_inspect(place, root):
+def test_inspect_shows_towers_and_digest(place, root):
     shown = weights("inspect", "siglip.npz", root=root)
     assert shown.returncode == 0, shown.stderr
     digest = open_weights(place / "siglip.npz").digest()
@@ -55,7 +53,7 @@ def test_inspect(place, root):
     for name, shape in parameter_shapes(TOWERS).items():
         counts[name.partition("/")[0]] += int(np.prod(shape))
     image, text = counts["img"], counts["txt"]
-    for said in (
+    for part in (
         f"siglip.npz: big_vision, {image + text + 2:,} parameters, embeddings of 16",
         f"{image:,}",
         f"{text:,}",
@@ -64,7 +62,7 @@ def test_inspect(place, root):
         f"content {digest}",
         "tokenizer spiece.model",
     ):
-        assert said in shown.stdout
+        assert part in shown.stdout
     about = json.loads(weights("inspect", "siglip.npz", "--json", root=root).stdout)
     assert about["format"] == "big_vision" and about["digest"] == digest
     assert about["parameters"] == {"image": image, "text": text, "all": image + text + 2}
@@ -73,7 +71,7 @@ def test_inspect(place, root):
     assert not root.exists()
 
 
-def test_in_and_out(place, root):
+def test_conversions_keep_the_content(place, root):
     digest = open_weights(place / "siglip.npz").digest()
     steps = [
         ("import", "siglip.npz", "own"),
@@ -91,7 +89,7 @@ def test_in_and_out(place, root):
         assert (place / copy).read_bytes() == tokenizer
 
 
-def test_nothing_is_replaced_unasked(place, root):
+def test_replaces_nothing_without_force(place, root):
     assert weights("import", "siglip.npz", "own", root=root).returncode == 0
     save(place / "siglip.npz", seed=1)
     again = weights("import", "siglip.npz", "own", root=root)
@@ -104,17 +102,18 @@ def test_nothing_is_replaced_unasked(place, root):
     assert open_weights(place / "own").digest() == digest
 
 
-def test_runs_by_name_label_fingerprint_and_folder(place, root):
-    """A run's weights, however it is named; two replicates of training, told apart by their seeds."""
+def test_takes_runs_by_name_fingerprint_and_folder(place, root):
     import jax
 
     from jestlab.models.training.checkpoints import save_parameters
     from jestlab.models.two_towers import initialize
 
-    spec = place / "trained.yaml"
-    spec.write_text(json.dumps({"name": "trained", "runs": {"reference": {}}, "seeds": [4, 5]}))
-    planned = plan(load(str(spec)))
-    store = Store.open(Lab.find(root).store_url)
+    small = {"width": 16, "depth": 1, "heads": 2, "mlp_dim": 32}
+    model = {"model": {"vision": small, "text": small, "embedding_dim": 8}}
+    spec = {"name": "trained", "base": model, "runs": {"reference": {}}, "seeds": [4, 5]}
+    (place / "trained.yaml").write_text(json.dumps(spec))
+    planned = plan(load(str(place / "trained.yaml")))
+    store = Store.open(stores.empty_lab(root).store_url)
     store.record(planned)
     for run in planned.runs:
         config = TwoTowers.model_validate(run.config["model"])
@@ -124,42 +123,34 @@ def test_runs_by_name_label_fingerprint_and_folder(place, root):
         plans.begun(store, run).complete()
     store.close()
 
-    def here(*arguments, lab=root):
-        """In this process: JAX need not be imported once more for each way."""
-        return CliRunner().invoke(cli, ["weights", *map(str, arguments), "--root", str(lab)])
-
     fourth, fifth = planned.runs
-    ways = {
-        ("trained/reference/5",): fifth,
-        (fourth.fingerprint[:6],): fourth,
-        (f"trained/{fifth.fingerprint[:6]}",): fifth,
-        (root / fifth.directory,): fifth,
-    }
-    digests: dict[int, set[str]] = {}
-    for way, run in ways.items():
-        about = json.loads(here("inspect", *way, "--json").stdout)
+    digests: dict[int, set[str]] = {4: set(), 5: set()}
+    for name, run in (
+        ("trained/reference/5", fifth),
+        (fourth.fingerprint[:6], fourth),
+        (f"trained/{fifth.fingerprint[:6]}", fifth),
+        (root / fifth.directory, fifth),
+    ):
+        about = json.loads(weights("inspect", name, "--json", root=root).stdout)
         assert about["path"] == str(root / run.directory)
-        digests.setdefault(run.seed, set()).add(about["digest"])
+        digests[run.seed].add(about["digest"])
     assert len(digests[4]) == len(digests[5]) == 1 and digests[4] != digests[5]
 
-    unsaid = here("inspect", "trained/reference").exception
-    assert "stands for 2 runs: choose one: trained/reference/4, trained/reference/5" in str(unsaid)
-    path = "reference.npz"
-    exported = here("export", root / fifth.directory, path, "--format", "big_vision", lab=place / "none")
-    assert exported.exit_code == 0, exported.exception  # the folder says which lab it is of
-    assert open_weights(place / path).digest() in digests[5]
-    theirs = here("export", root / fifth.directory, "hf", "--format", "huggingface").exception
-    assert "has no head after the image tower" in str(theirs)
+    ambiguous = weights("inspect", "trained/reference", root=root).stderr
+    assert "stands for 2 runs: choose one: trained/reference/4, trained/reference/5" in ambiguous
+    # The folder of a run is in its lab, whatever --root is.
+    words = ("export", root / fifth.directory, "reference.npz", "--format", "big_vision")
+    exported = weights(*words, root=place / "none")
+    assert exported.returncode == 0, exported.stderr
+    assert open_weights(place / "reference.npz").digest() in digests[5]
+    refused = weights("export", root / fifth.directory, "hf", "--format", "huggingface", root=root)
+    assert "has no head after the image tower" in refused.stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (
-            ("inspect", "nowhere.npz"),
-            1,
-            "no file, folder or completed run 'nowhere.npz': expected a path, or",
-        ),
+        (("inspect", "nowhere.npz"), 1, "no file, folder or completed run 'nowhere.npz': expected a path"),
         (("inspect", "notes.txt"), 1, "notes.txt: neither .npz (big_vision) nor .safetensors"),
         (("import", "siglip.npz", "own", "--tokenizer", "no.model"), 1, "no.model: no such tokenizer"),
         (("import", "siglip.npz", "own", "--tokenizer", "notes.txt"), 1, "not a sentencepiece model"),
@@ -179,8 +170,3 @@ def test_errors_are_one_line(place, root, arguments, code, message):
     assert failed.returncode == code
     assert message in failed.stderr and failed.stderr.count("\n") == 1
     assert not (place / "own").exists()
-
-
-def test_help_shows_examples(root):
-    for verb in ("inspect", "import", "export"):
-        assert "jestlab weights inspect siglip.npz" in weights(verb, "--help", root=root).stdout

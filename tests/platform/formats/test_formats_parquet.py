@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from tests.platform.formats import recorded
-from tests.platform.formats.recorded import HOSTILE, JOINT, LABEL, files_below, only, result
+from tests.platform.formats.recorded import JOINT, LABEL, files_below, result
 
 from jestlab.platform.formats import kinds, parquet, results
 from jestlab.platform.formats.results import Result, Scored
@@ -120,29 +120,3 @@ def test_rows_are_written_before_there_are_many(out, monkeypatch):
         mine = rows[(rows.seed == seed) & (rows.name == "loss")]
         assert mine.step.tolist() == list(range(25)) and mine.value.tolist() == values.tolist()
     assert tables["metrics"].query("name == 'b'").value.tolist() == [0, 1, 2]
-
-
-def test_hostile_names_are_what_they_are(out):
-    tables = written(
-        out,
-        *(
-            result(
-                name,
-                experiment=name,
-                metrics={key: [1.0] for key in HOSTILE},
-                scores=[Scored(name, name, 0, 1.0, None, None, None)],
-                tags=[name],
-                notes=[name],
-            )
-            for name in HOSTILE
-        ),
-    )
-    assert only(out.parent, out)
-    for column in ("experiment", "label"):
-        assert tables["runs"][column].tolist() == HOSTILE
-    for column in ("tags", "notes"):
-        assert tables["runs"][column].map(list).tolist() == [[name] for name in HOSTILE]
-    assert tables["metrics"].groupby("label", sort=False).name.apply(list).tolist() == [HOSTILE] * len(
-        HOSTILE
-    )
-    assert tables["evaluations"].dataset.tolist() == tables["evaluations"].metric.tolist() == HOSTILE

@@ -1,8 +1,7 @@
-"""What is read from the store to be handed on: everything, run by run, on both databases."""
+"""Reading results from the store for export: everything, run by run, on both databases."""
 
 from __future__ import annotations
 
-import gc
 import math
 import weakref
 from dataclasses import replace
@@ -26,7 +25,8 @@ def places(store, *experiments):
     return [(one.experiment, one.label, one.seed) for one in results.read(store, experiments)]
 
 
-def test_each_run_is_told_whole(store):
+@pytest.mark.both_databases
+def test_reads_all_that_is_recorded_of_a_run(store):
     found = {(one.experiment, one.label, one.seed): one for one in results.read(store, [])}
     joint = found["toy", LABEL, 0]
     assert (joint.run, joint.title, joint.program) == ("joint", f"{LABEL}/0", JOINT.program)
@@ -56,7 +56,7 @@ def test_each_run_is_told_whole(store):
     assert (waiting.metrics, waiting.scores, waiting.tags, waiting.notes) == ({}, [], [], [])
 
 
-def test_a_run_stands_wherever_it_is_in_a_study(store):
+def test_yields_a_run_for_each_label_and_study(store):
     assert places(store) == [
         ("other", "broken", 0),
         *[("toy", label, seed) for label, seed in (("baseline", 0), (LABEL, 0), (LABEL, 1))],
@@ -72,28 +72,26 @@ def test_a_run_stands_wherever_it_is_in_a_study(store):
     assert as_text(baseline.curves()) == as_text(joint.curves())
 
 
-@plans.ON_SQLITE
-def test_attempts_tell_when_a_run_began_and_ended_and_by_which_code(store):
+def test_times_and_commits_are_those_of_the_attempts(sqlite_store):
     def told():
-        (found,) = results.read(store, ["other"])
+        (found,) = results.read(sqlite_store, ["other"])
         return found.began, found.ended, found.commit
 
     day = timedelta(days=1)
-    stores.attempt(store, BROKEN, number=2, started=stores.START + day, git_commit="ours")
+    stores.attempt(sqlite_store, BROKEN, number=2, started=stores.START + day, git_commit="ours")
     assert told()[2] == "ours"
-    stores.attempt(
-        store, BROKEN, number=3, started=stores.START + 2 * day, git_commit="ours", code_commit="mine"
-    )
-    assert told()[1:] == (stores.START + 2 * day + timedelta(minutes=2), "mine")
+    started = stores.START + 2 * day
+    stores.attempt(sqlite_store, BROKEN, number=3, started=started, git_commit="ours", code_commit="mine")
+    assert told()[1:] == (started + timedelta(minutes=2), "mine")
     began = told()[0]
-    stores.attempt(store, BROKEN, RunState.RUNNING, number=4)
+    stores.attempt(sqlite_store, BROKEN, RunState.RUNNING, number=4)
     assert told() == (began, None, None)
 
 
-def test_unknown_experiments_and_stores_without_runs(store, tmp_path):
+def test_rejects_unknown_experiments_and_stores_without_runs(sqlite_store, tmp_path):
     for ask in (results.count, lambda *where: list(results.read(*where))):
         with pytest.raises(UserError, match="no experiment 'toi' in the store: did you mean 'toy'"):
-            ask(store, ["toy", "toi"])
+            ask(sqlite_store, ["toy", "toi"])
     empty = Store.open(f"sqlite:///{tmp_path / 'empty.db'}")
     for ask in (results.count, lambda *where: list(results.read(*where))):
         with pytest.raises(UserError, match="there are no runs to export: launch a study first"):
@@ -130,7 +128,6 @@ def test_memory_holds_one_run_while_the_next_is_read(kind, out):
             made.append(weakref.ref(one))
             yield one
             del one
-            gc.collect()
             alive.append(sum(each() is not None for each in made))
 
     kinds.write(kind, runs(), out)

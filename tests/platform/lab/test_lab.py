@@ -1,12 +1,13 @@
-"""Where a lab is."""
+"""Where a lab is, and which paths are inside of it."""
 
 import pytest
 
 from jestlab.platform.errors import UserError
+from jestlab.platform.lab import doctor
 from jestlab.platform.lab.lab import Lab
 
 
-def test_options_come_before_the_environment_and_the_environment_before_the_default(monkeypatch, tmp_path):
+def test_options_precede_the_environment_and_the_environment_precedes_the_default(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("JESTLAB_ROOT", raising=False)
     monkeypatch.delenv("JESTLAB_STORE", raising=False)
@@ -17,7 +18,26 @@ def test_options_come_before_the_environment_and_the_environment_before_the_defa
     assert Lab.find("here") == Lab(tmp_path / "here", "sqlite:////elsewhere.db")
 
 
-@pytest.mark.parametrize("name", ["a%20b", "what?"])
-def test_folders_that_database_urls_would_misread_are_refused(name):
-    with pytest.raises(UserError, match="rename it"):
-        Lab.find(name)
+def test_rejects_folders_that_database_urls_would_misread():
+    for name in ("a%20b", "what?"):
+        with pytest.raises(UserError, match="rename it"):
+            Lab.find(name)
+
+
+def test_only_folders_of_the_lab_may_be_links(tmp_path):
+    lab = Lab(tmp_path / "lab", "")
+    (tmp_path / "disk" / "run").mkdir(parents=True)
+    lab.root.mkdir()
+    (lab.root / "runs").symlink_to(tmp_path / "disk")
+    (tmp_path / "disk" / "run" / "log.txt").symlink_to("/etc/passwd")
+    assert lab.inside("runs/run") == (tmp_path / "disk" / "run").resolve()
+    assert lab.inside(lab.root / "runs" / "run") == lab.inside("runs/run")
+    for path in ("/etc/passwd", "../x", "runs/../../x", "runs/../runs/../../x", "runs/run/log.txt"):
+        with pytest.raises(UserError, match="leads out of the lab"):
+            lab.inside(path)
+
+
+def test_doctor_shows_devices(monkeypatch):
+    answer = {"version": "0.7", "backend": "gpu", "count": 2, "kind": "H200"}
+    monkeypatch.setattr(doctor, "_ask", lambda code: (answer, ""))
+    assert doctor._jax() == doctor.Finding("jax", doctor.Level.OK, "0.7, 2 × H200 (gpu)")

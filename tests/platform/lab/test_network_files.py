@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from jestlab.platform.lab.network_files import network_file_system
 
 MOUNTS = """\
@@ -16,22 +14,19 @@ broken
 """
 
 
-@pytest.mark.parametrize(
-    ("path", "kind"),
-    [
-        ("/home/ada/lab/results.db", "nfs4"),
-        ("/home/ada/local disk/lab/results.db", None),
-        ("/homework/results.db", None),
-        ("/scratch/lab", "lustre"),
-        ("/mnt/bucket/lab", "s3fs"),
-        ("/tmp/lab", None),
-    ],
-)
-def test_the_innermost_mount_decides(tmp_path, path, kind):
+def test_the_innermost_mount_determines_the_file_system(tmp_path):
     mounts = tmp_path / "mounts"
     mounts.write_text(MOUNTS)
-    assert network_file_system(Path(path), mounts) == kind
+    expected = {
+        "/home/ada/lab/results.db": "nfs4",
+        "/home/ada/local disk/lab/results.db": None,
+        "/homework/results.db": None,
+        "/scratch/lab": "lustre",
+        "/mnt/bucket/lab": "s3fs",
+        "/tmp/lab": None,
+    }
+    assert {path: network_file_system(Path(path), mounts) for path in expected} == expected
 
 
-def test_a_machine_that_says_nothing(tmp_path):
+def test_unknown_mounts(tmp_path):
     assert network_file_system(tmp_path, tmp_path / "none") is None

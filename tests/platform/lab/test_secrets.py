@@ -1,4 +1,4 @@
-"""The store's URL from Secret Manager, asked as it is asked in the cloud: over HTTP."""
+"""The store's URL from Secret Manager, over HTTP."""
 
 import pytest
 from fake_google import FakeGoogle
@@ -22,44 +22,41 @@ def google(monkeypatch):
     server.stop()
 
 
-def test_a_url_in_the_environment_is_taken_as_it_is(google):
+def test_a_url_in_the_environment_takes_precedence(google):
     environment = {"JESTLAB_STORE": "sqlite:///x.db", "JESTLAB_STORE_SECRET": REFERENCE}
     assert store_url_of(environment, google.url) == "sqlite:///x.db"
     assert store_url_of({}, google.url) is None
     assert google.requests == []
 
 
-def test_a_reference_is_resolved(google):
-    assert store_url_of({"JESTLAB_STORE_SECRET": REFERENCE}, google.url) == URL
-
-
-def test_a_lab_is_found_by_the_reference(google, monkeypatch, tmp_path):
+def test_a_lab_resolves_its_reference(google, monkeypatch, tmp_path):
     monkeypatch.delenv("JESTLAB_STORE", raising=False)
     monkeypatch.setenv("JESTLAB_STORE_SECRET", REFERENCE)
     monkeypatch.setattr(lab, "ENDPOINT", google.url)
     assert Lab.find(tmp_path).store_url == URL
 
 
-def test_a_server_that_fails_is_one_to_wait_for(google):
+def test_a_failing_server_may_recover(google):
     google.faults = [503] * 8
     with pytest.raises(StoreUnreachable, match="Secret Manager answers 503"):
         fetch_secret(REFERENCE, google.url)
 
 
-def test_many_hosts_that_ask_at_once_are_answered_in_the_end(google):
+def test_requests_are_repeated(google):
     google.faults = [429, 503]
     assert fetch_secret(REFERENCE, google.url) == URL + "\n"
 
 
-@pytest.mark.parametrize(
-    ("fault", "said"),
-    [(403, "give the service account the role"), (404, "there is no such version"), (401, "Google Cloud")],
-)
-def test_a_refusal_is_one_line_with_the_remedy(google, fault, said):
-    google.faults = [fault] * 8
-    with pytest.raises(UserError, match=said) as raised:
-        fetch_secret(REFERENCE, google.url)
-    assert "\n" not in str(raised.value)
+def test_refusals_are_errors_in_one_line(google):
+    for fault, message in (
+        (403, "give the service account the role"),
+        (404, "there is no such version"),
+        (401, "Google Cloud"),
+    ):
+        google.faults = [fault] * 8
+        with pytest.raises(UserError, match=message) as raised:
+            fetch_secret(REFERENCE, google.url)
+        assert "\n" not in str(raised.value)
 
 
 def test_no_answer_is_an_error(google):
@@ -68,17 +65,15 @@ def test_no_answer_is_an_error(google):
         fetch_secret(REFERENCE, google.url)
 
 
-def test_an_answer_that_is_none_is_an_error_that_does_not_show_it(google, monkeypatch):
+def test_errors_do_not_show_the_answer(google, monkeypatch):
     monkeypatch.setattr(google, "answer", lambda *_: {"payload": {"data": "Y29ycmVjdC1ob3JzZQ==%%%"}})
     with pytest.raises(UserError, match="holds no text") as raised:
         fetch_secret(REFERENCE, google.url)
     assert "Y29" not in str(raised.value)
 
 
-@pytest.mark.parametrize(
-    "reference", ["jestlab-store", REFERENCE + "/../../x", "projects/a/secrets/b/versions/1?x=1"]
-)
-def test_only_a_reference_is_asked_for(google, reference):
-    with pytest.raises(UserError, match="write projects/PROJECT"):
-        fetch_secret(reference, google.url)
+def test_only_valid_references_are_requested(google):
+    for reference in ("jestlab-store", REFERENCE + "/../../x", "projects/a/secrets/b/versions/1?x=1"):
+        with pytest.raises(UserError, match="write projects/PROJECT"):
+            fetch_secret(reference, google.url)
     assert google.requests == []

@@ -1,4 +1,4 @@
-"""The user's config file: where it lies, what it says, and how a mistake in it is shown."""
+"""The user's config file: where it is, what it contains, and how errors in it are shown."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def settings(tmp_path):
     return read
 
 
-def test_the_file_is_found_where_the_environment_says(tmp_path):
+def test_the_environment_determines_the_path(tmp_path):
     assert str(path({"JESTLAB_CONFIG": "/a/b.yaml", "XDG_CONFIG_HOME": "/x"})) == "/a/b.yaml"
     assert str(path({"XDG_CONFIG_HOME": "/x"})) == "/x/jestlab/config.yaml"
     assert str(path({"XDG_CONFIG_HOME": "relative"})).endswith("/.config/jestlab/config.yaml")
@@ -31,12 +31,12 @@ def test_without_a_file_there_are_defaults(tmp_path):
     assert Settings.find({"XDG_CONFIG_HOME": str(tmp_path)}) == Settings()
 
 
-def test_a_file_that_is_named_must_be_there(tmp_path):
+def test_a_named_file_must_exist(tmp_path):
     with pytest.raises(UserError, match=r"JESTLAB_CONFIG: .*missing.yaml: no such file"):
         Settings.find({"JESTLAB_CONFIG": str(tmp_path / "missing.yaml")})
 
 
-def test_a_whole_file_is_read(settings):
+def test_reads_all_sections(settings):
     found = settings(
         f"on: kubernetes\nimage: {IMAGE}\n"
         "kubernetes: {context: lab, namespace: research, queue: tpus, store_secret: jestlab-store/url}\n"
@@ -50,37 +50,38 @@ def test_a_whole_file_is_read(settings):
     assert (found.kubernetes.queue, found.vertex.region) == ("tpus", "us-west4")
 
 
-@pytest.mark.parametrize(
-    ("text", "error"),
-    [
-        ("onn: local", ":1: onn: unknown key: did you mean 'on'?"),
-        ("on: there", ":1: on: 'there' is not valid"),
-        ("on: local\nkubernetes:\n  namespce: a", ":3: kubernetes.namespce: unknown key: did you mean 'name"),
-        ("kubernetes: {store_secret: postgresql://u:p@h/d}", "expected NAME/KEY"),
-        ("vertex: {store_secret: jestlab}", "expected projects/PROJECT/secrets/SECRET/versions/VERSION"),
-        ("vertex: {region: us west}", ":1: vertex.region: 'us west' is not valid: expected a region"),
-        ("vertex: {staging: s3://b}", "expected gs://BUCKET"),
-        ("vertex: {root: gs://b/lab}", "vertex.root: 'gs://b/lab' is not valid: expected an absolute path"),
-        ("kubernetes: {root: lab}", "expected an absolute path"),
-        ("kubernetes: {claim: lab}", "kubernetes: `claim` requires `root`"),
-        ("vertex: {nfs: '10.0.0.2:/lab'}", "vertex: `nfs` requires `network`"),
-        ("image: jestlab:latest", ":1: image: the image 'jestlab:latest' is not pinned"),
-        ("prices: {v5: 1}", ":1: prices.v5: no TPU type 'v5': did you mean 'v5"),
-        ("prices: {v5e: -1}", ":1: prices.v5e: must be greater than 0"),
-        ("utilisation: {v5e: 40}", ":1: utilisation.v5e: must be less than or equal to 1"),
-        ("- on", "must be a mapping of on, image, kubernetes"),
-        ("on: [", "not valid YAML"),
-    ],
-)  # fmt: skip
-def test_a_mistake_is_one_line_with_file_and_key(settings, text, error):
-    with pytest.raises(UserError) as raised:
-        settings(text)
-    assert "config.yaml" in str(raised.value)
-    assert error in str(raised.value)
-    assert "\n" not in str(raised.value)
+MISTAKES = {
+    "onn: local": ":1: onn: unknown key: did you mean 'on'?",
+    "on: there": ":1: on: 'there' is not valid",
+    "on: local\nkubernetes:\n  namespce: a": ":3: kubernetes.namespce: unknown key: did you mean 'name",
+    "kubernetes: {store_secret: postgresql://u:p@h/d}": "expected NAME/KEY",
+    "vertex: {store_secret: jestlab}": "expected projects/PROJECT/secrets/SECRET/versions/VERSION",
+    "vertex: {region: us west}": ":1: vertex.region: 'us west' is not valid: expected a region",
+    "vertex: {staging: s3://b}": "expected gs://BUCKET",
+    "vertex: {root: gs://b/lab}": "vertex.root: 'gs://b/lab' is not valid: expected an absolute path",
+    "kubernetes: {root: lab}": "expected an absolute path",
+    "kubernetes: {claim: lab}": "kubernetes: `claim` requires `root`",
+    "vertex: {nfs: '10.0.0.2:/lab'}": "vertex: `nfs` requires `network`",
+    "image: jestlab:latest": ":1: image: the image 'jestlab:latest' is not pinned",
+    "prices: {v5: 1}": ":1: prices.v5: no TPU type 'v5': did you mean 'v5",
+    "prices: {v5e: -1}": ":1: prices.v5e: must be greater than 0",
+    "utilisation: {v5e: 40}": ":1: utilisation.v5e: must be less than or equal to 1",
+    "record: [everything]": ":1: record",
+    "- on": "must be a mapping of on, image, kubernetes",
+    "on: [": "not valid YAML",
+}
 
 
-def test_the_command_goes_before_the_study_before_the_user_before_this_machine():
+def test_mistakes_are_errors_in_one_line_with_file_and_key(settings):
+    for text, error in MISTAKES.items():
+        with pytest.raises(UserError) as raised:
+            settings(text)
+        assert "config.yaml" in str(raised.value), text
+        assert error in str(raised.value), text
+        assert "\n" not in str(raised.value), text
+
+
+def test_the_command_precedes_the_study_and_the_study_precedes_the_config_file():
     user, study = Settings(on="vertex"), Resources(on="kubernetes", tpu="v5e-2x2")
     assert executors.choose("local", study, user) == "local"
     assert executors.choose(None, study, user) == "kubernetes"
@@ -88,6 +89,6 @@ def test_the_command_goes_before_the_study_before_the_user_before_this_machine()
     assert executors.choose(None, Resources(), Settings()) == "local"
 
 
-def test_a_study_of_pods_does_not_slip_onto_this_machine():
+def test_a_study_with_pods_does_not_run_on_this_machine():
     with pytest.raises(UserError, match=r"each run requires v5e-16x16, .*--on kubernetes"):
         executors.choose(None, Resources(tpu="v5e-16x16"), Settings())

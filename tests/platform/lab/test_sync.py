@@ -1,18 +1,16 @@
-"""A run's folder in a bucket: what comes back is what was kept, whoever is killed and whatever breaks."""
+"""A run's folder in a bucket: the last snapshot comes back, whatever is killed or breaks."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-import subprocess
-import sys
+import threading
 from pathlib import Path
 
-import labs_support as labs
 import pytest
 
-from jestlab.platform.errors import UserError
+from jestlab.platform.errors import BucketUnreachable, UserError
 from jestlab.platform.lab import sync
 from jestlab.platform.lab.sync import Bucket, SyncedFolder
 
@@ -28,7 +26,7 @@ def small_parts(monkeypatch):
 
 @pytest.fixture
 def bucket(bucket_server):
-    """Of this test: fsspec would give it the last test's connection."""
+    """A new connection: fsspec would return that of the previous test."""
     import fsspec
 
     fsspec.get_filesystem_class("gs").clear_instance_cache()
@@ -37,7 +35,7 @@ def bucket(bucket_server):
 
 @pytest.fixture
 def machine(bucket, tmp_path):
-    """Makes the run's folder on a machine of that name."""
+    """Creates the run's folder on the machine of a name."""
     return lambda name: SyncedFolder(bucket, RUN, tmp_path / name)
 
 
@@ -66,7 +64,7 @@ FILES = {
 }
 
 
-def test_another_machine_gets_what_was_kept(machine, tmp_path):
+def test_another_machine_gets_the_snapshot(machine, tmp_path):
     first = begun(machine("a"), 1)
     fill(tmp_path / "a", FILES)
     first.push()
@@ -75,57 +73,53 @@ def test_another_machine_gets_what_was_kept(machine, tmp_path):
     assert content(tmp_path / "b") == FILES | {"log.txt": b"here", "spool-3.jsonl": b"{}"}
 
 
-@pytest.mark.parametrize("held", [b"", b"\r", b"\n", b"12\r", b"12\r\n\r", b"1\r\n--==0==\n2"])
-def test_an_object_holds_every_byte_that_was_written(bucket, held):
-    """Of random bytes, one in 256 is a carriage return: whatever the last byte is, it is not a line's end."""
-    bucket.write("object", held)
-    assert bucket.read("object") == held
+def test_objects_contain_every_byte(bucket):
+    """Whatever the last byte is, it isn't taken for the end of a line."""
+    for content in (b"", b"\r", b"\n", b"12\r", b"12\r\n\r", b"1\r\n--==0==\n2"):
+        bucket.write("object", content)
+        assert bucket.read("object") == content
 
 
-def test_a_run_without_any_begins_with_an_empty_folder(machine, tmp_path):
+def test_a_run_without_snapshots_begins_with_an_empty_folder(machine, tmp_path):
     fill(tmp_path / "a", {"checkpoints/4/data": b"never kept"})
     begun(machine("a"), 1)
     assert content(tmp_path / "a") == {}
 
 
-def test_killed_while_it_keeps_a_checkpoint_the_one_before_is_there(bucket, bucket_server, machine, tmp_path):
-    """Of the second one some parts are there and some are not; then the server dies, and the worker too."""
-    begun(machine("a"), 1)
+@pytest.mark.parametrize("written", [0, 1, 3, 4])
+def test_an_interrupted_push_keeps_the_snapshot_before(machine, tmp_path, monkeypatch, written):
+    """The new snapshot has four parts and its list of files; only some of them were written."""
+    synced = begun(machine("a"), 1)
     fill(tmp_path / "a", FILES)
-    fill(tmp_path / "late", FILES | {f"checkpoints/8/{i}": os.urandom(200_000) for i in range(40)})
-    code = f"""
-import sys
-from pathlib import Path
-from jestlab.platform.lab import sync
-from jestlab.platform.lab.sync import Bucket
-sync.PART_BYTES = 20_000
-synced = sync.SyncedFolder(Bucket({URL!r}), {RUN!r}, Path(sys.argv[1]))
-synced.begin(1, lambda: None)
-Path(sys.argv[2]).rename(sys.argv[1] + "/checkpoints")
-synced.push()
-Path(sys.argv[3]).rename(sys.argv[1] + "/checkpoints/8")
-synced.push()
-"""
-    paths = [tmp_path / "b", tmp_path / "a" / "checkpoints", tmp_path / "late" / "checkpoints" / "8"]
-    before = {f"checkpoints/{name}": data for name, data in content(paths[1]).items()}
-    worker = subprocess.Popen([sys.executable, "-c", code, *map(str, paths)], stderr=subprocess.DEVNULL)
-    labs.wait_until(lambda: bucket_server.objects() > 80)
-    bucket_server.stop()
-    worker.kill()
-    worker.wait()
-    bucket_server.start()
-    assert 50 < len(bucket.names(f"{KEPT}/0-1")) < 400
+    synced.push()
+    fill(tmp_path / "a", {"checkpoints/8/data": os.urandom(4_000)})
+    write, lock, names = Bucket.write, threading.Lock(), list[str]()
+
+    def interrupted(self, name, content):
+        with lock:
+            names.append(name)
+            if len(names) > written:
+                raise BucketUnreachable("interrupted")
+        write(self, name, content)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Bucket, "write", interrupted)
+        with pytest.raises(BucketUnreachable):
+            synced.push()
+    machine("b").pull()
+    assert content(tmp_path / "b") == FILES
+    synced.push()
     machine("c").pull()
-    assert content(tmp_path / "c") == before
+    assert content(tmp_path / "c") == content(tmp_path / "a")
 
 
-def test_an_attempt_that_was_given_up_changes_nothing_any_more(machine, tmp_path):
+def test_a_revoked_attempt_changes_nothing(machine, tmp_path):
     lost = begun(machine("a"), 1)
     fill(tmp_path / "a", FILES)
     lost.push()
     second = begun(machine("b"), 2)
     (tmp_path / "a" / "checkpoints/4/d/data").write_bytes(b"late")
-    lost.push()  # before the second has kept anything
+    lost.push()  # before the second one has pushed
     fill(tmp_path / "b", {"checkpoints/8/data": b"8" * 3_000})
     second.push()
     (tmp_path / "a" / "whole parts").unlink()
@@ -134,7 +128,7 @@ def test_an_attempt_that_was_given_up_changes_nothing_any_more(machine, tmp_path
     assert content(tmp_path / "c") == FILES | {"checkpoints/8/data": b"8" * 3_000}
 
 
-def test_an_attempt_that_kept_nothing_does_not_hide_its_successor(machine, tmp_path):
+def test_a_late_push_of_a_revoked_attempt_does_not_hide_its_successor(machine, tmp_path):
     lost = begun(machine("a"), 1)
     second = begun(machine("b"), 2)
     fill(tmp_path / "b", {"state": b"of the second"})
@@ -145,7 +139,7 @@ def test_an_attempt_that_kept_nothing_does_not_hide_its_successor(machine, tmp_p
     assert content(tmp_path / "c") == {"state": b"of the second"}
 
 
-def test_a_store_that_counts_attempts_anew_goes_on_from_what_is_there(machine, tmp_path):
+def test_numbers_of_attempts_may_start_again(machine, tmp_path):
     first = begun(machine("a"), 7)
     fill(tmp_path / "a", {"state": b"old"})
     first.push()
@@ -156,7 +150,7 @@ def test_a_store_that_counts_attempts_anew_goes_on_from_what_is_there(machine, t
     assert content(tmp_path / "c") == {"state": b"new"}
 
 
-def test_nothing_is_kept_for_an_attempt_that_is_over(bucket, machine, tmp_path):
+def test_an_attempt_that_lost_its_run_pushes_nothing(bucket, machine, tmp_path):
     class Lost(Exception):
         pass
 
@@ -170,7 +164,7 @@ def test_nothing_is_kept_for_an_attempt_that_is_over(bucket, machine, tmp_path):
     assert bucket.names(RUN) == []
 
 
-def test_what_is_damaged_in_the_bucket_is_left_out(bucket, machine, tmp_path, caplog):
+def test_damaged_files_are_left_out(bucket, machine, tmp_path, caplog):
     first = begun(machine("a"), 1)
     fill(tmp_path / "a", FILES)
     first.push()
@@ -184,7 +178,7 @@ def test_what_is_damaged_in_the_bucket_is_left_out(bucket, machine, tmp_path, ca
     assert content(tmp_path / "c") == content(tmp_path / "b")
 
 
-def test_only_what_changed_is_sent_and_what_is_not_needed_is_deleted(bucket, machine, tmp_path, monkeypatch):
+def test_only_changed_parts_are_sent_and_unneeded_ones_are_deleted(bucket, machine, tmp_path, monkeypatch):
     sent: list[str] = []
     write = Bucket.write
 
@@ -211,7 +205,7 @@ def test_only_what_changed_is_sent_and_what_is_not_needed_is_deleted(bucket, mac
     assert sorted(bucket.names(KEPT)) == ["1-2", "1-2.json"]
 
 
-def test_logs_and_events_are_there_as_they_are(bucket, machine, tmp_path):
+def test_logs_and_events_are_plain_objects(bucket, machine, tmp_path):
     shown = {"log.txt": b"step 1\n", "events/events.out.tfevents.1.host": b"\x00\x01"}
     synced = begun(machine("a"), 1)
     fill(tmp_path / "a", shown | {"state": b"kept"})
@@ -224,16 +218,16 @@ def test_logs_and_events_are_there_as_they_are(bucket, machine, tmp_path):
     assert (tmp_path / "log").read_bytes() == b"step 1\n"
 
 
-def test_a_file_that_leads_out_of_the_folder_is_refused(bucket, machine, tmp_path):
+def test_files_outside_the_folder_are_refused(bucket, machine, tmp_path):
     bucket.write(f"{KEPT}/0-1.json", json.dumps({"format": 1, "files": {"../../out": []}}).encode())
     with pytest.raises(UserError, match="is outside the run's folder"):
         machine("b").pull()
     assert not (tmp_path.parent / "out").exists()
 
 
-@pytest.mark.parametrize("url", ["none://bucket/lab", "abfs://bucket/lab"])
-def test_an_address_that_cannot_be_read_is_one_line(url):
-    with pytest.raises(UserError) as error:
-        Bucket(url)
-    assert len(str(error.value).splitlines()) == 1
-    assert str(error.value).startswith(url)
+def test_invalid_addresses_are_errors_in_one_line():
+    for url in ("none://bucket/lab", "abfs://bucket/lab"):
+        with pytest.raises(UserError) as error:
+            Bucket(url)
+        assert len(str(error.value).splitlines()) == 1
+        assert str(error.value).startswith(url)

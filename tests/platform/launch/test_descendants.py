@@ -1,4 +1,4 @@
-"""Every process of an attempt ends with it: before it is told how it ended, and before another one starts."""
+"""Every process of an attempt ends with it: before its end is stored, and before another attempt starts."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pathlib import Path
 import labs_support as labs
 import psutil
 import pytest
-from workers_support import ForkingLocal
+from in_process import Threads, rows
 
 from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executor import LaunchedJob, StillRuns
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec.load import load
 
-# What a command may leave behind: a child of its shell, a daemon that has left the session, and one that has
-# forgotten its environment, too. Each writes its process id beside the log, and lives for ever.
+# Processes that a command leaves behind: a child of its shell, a daemon that has left the session, and one
+# without the environment as well. Each writes its process id next to the log, and runs until it is killed.
 STAYS = "echo $$ >> {directory}/pids; exec sleep 4321"
 LEAVES = {
     "child": f"sh -c '{STAYS}' &",
@@ -36,7 +36,7 @@ def study(folder: Path, script: str, **parts: object) -> Path:
 
 
 def left_behind(root: Path) -> list[int]:
-    """The processes that have written down who they are, and run."""
+    """Return the running processes that have written down their ids."""
     lines = [line for path in root.glob("runs/*/pids") for line in path.read_text().split()]
     return [pid for pid in map(int, lines) if is_alive(pid)]
 
@@ -49,7 +49,7 @@ def is_alive(pid: int) -> bool:
 
 
 def states(root: Path) -> list[tuple[str, str | None]]:
-    return sqlite3.connect(root / "results.db").execute("SELECT state, reason FROM run").fetchall()
+    return rows(root, "SELECT state, reason FROM run")
 
 
 @pytest.fixture(autouse=True)
@@ -60,8 +60,8 @@ def nothing_stays(root):
 
 
 @pytest.mark.parametrize("kind", LEAVES)
-@pytest.mark.parametrize("code", [0, 3])
-def test_what_a_command_leaves_behind_ends_before_its_end_is_told(root, tmp_path, kind, code):
+def test_what_a_command_leaves_behind_ends_before_the_end_is_stored(root, tmp_path, unrecorded, kind):
+    code = 3 if kind == "daemon" else 0
     spec = study(tmp_path, f"{LEAVES[kind]} {BEGUN}; exit {code}")
     seen: list[list[int]] = []
     with labs.meanwhile(lambda: labs.wait_until(lambda: when_over(root, seen))):
@@ -72,7 +72,7 @@ def test_what_a_command_leaves_behind_ends_before_its_end_is_told(root, tmp_path
 
 
 def when_over(root: Path, seen: list[list[int]]) -> bool:
-    """Note what is left behind at the moment in which the store first says that the run is over."""
+    """Note the remaining processes at the moment at which the store first has the end of the run."""
     if not (root / "results.db").exists():
         return False
     try:
@@ -85,47 +85,29 @@ def when_over(root: Path, seen: list[list[int]]) -> bool:
     return False
 
 
-def kill_worker_and_launcher(launcher: labs.Command, root: Path) -> None:
-    """Kill both, as a machine that runs out of memory does; what the command has started goes on."""
-    [worker] = worker_of(root)
-    for pid in (launcher.pid, worker):
-        os.kill(pid, signal.SIGKILL)
-    launcher.wait()
-    labs.wait_until(lambda: not is_alive(worker))
-    assert left_behind(root)
-
-
 def worker_of(root: Path) -> list[int]:
-    rows = sqlite3.connect(root / "results.db").execute("SELECT pid FROM attempt WHERE state = 'RUNNING'")
-    return [pid for [pid] in rows.fetchall()]
+    return [pid for (pid,) in rows(root, "SELECT pid FROM attempt WHERE state = 'RUNNING'")]
 
 
-@pytest.mark.parametrize("kind", ["child", "daemon", "granddaemon"])
-def test_cancel_ends_what_a_killed_worker_has_left(root, tmp_path, kind):
-    spec = study(tmp_path, f"{LEAVES[kind]} {BEGUN}; sleep 4321; exit 0")
+def test_cancel_ends_what_a_killed_worker_has_left(root, tmp_path):
+    """Its launcher was killed as well, as on a machine that runs out of memory."""
+    spec = study(tmp_path, f"{LEAVES['granddaemon']} {BEGUN}; sleep 4321; exit 0")
     with labs.started("launch", spec, root=root) as launcher:
         labs.wait_until(lambda: left_behind(root))
-        kill_worker_and_launcher(launcher, root)
+        [worker] = labs.wait_until(lambda: worker_of(root))
+        for pid in (launcher.pid, worker):
+            os.kill(pid, signal.SIGKILL)
+        launcher.wait()
+        labs.wait_until(lambda: not is_alive(worker))
+        assert left_behind(root)
         said = labs.here("cancel", "toy", root=root)
         assert left_behind(root) == []
         assert said.stdout.splitlines()[-1] == "1 run cancelled"
         assert labs.processes_of(root) == []
 
 
-def test_another_attempt_starts_after_all_of_the_first_has_ended(root, tmp_path):
-    """Or two programs would write into one folder."""
-    alone = '[ -z "$JESTLAB_RESUME" ] || exit 0'
-    spec = study(tmp_path, f"{alone}; {LEAVES['daemon']} {BEGUN}; sleep 4321; exit 0")
-    with labs.started("launch", spec, root=root) as launcher:
-        labs.wait_until(lambda: left_behind(root))
-        kill_worker_and_launcher(launcher, root)
-        labs.launch_here(root, plan(load(str(spec))))
-        assert left_behind(root) == []
-    assert states(root) == [("COMPLETED", None)]
-
-
-def test_a_killed_worker_takes_its_daemons_along(root, tmp_path):
-    """The launcher lives, and sees to it."""
+def test_a_killed_worker_takes_its_daemons_along(root, tmp_path, unrecorded):
+    """Its launcher is alive and ends them."""
     spec = study(tmp_path, f"{LEAVES['daemon']} {BEGUN}; sleep 4321; exit 0")
 
     def kill() -> None:
@@ -139,27 +121,29 @@ def test_a_killed_worker_takes_its_daemons_along(root, tmp_path):
     assert seen == [[]]
 
 
-def test_no_attempt_starts_while_something_of_the_one_before_cannot_be_ended(root, tmp_path):
-    """As a process that waits for a dead disk: it is said, and tried again until it has ended."""
-    spec = study(tmp_path, '[ -n "$JESTLAB_RESUME" ] || exit 3', resources={"retries": 1})
+def test_no_attempt_starts_while_something_of_the_one_before_cannot_be_ended(
+    root, tmp_path, machine, monkeypatch
+):
+    """For example, a process that waits for a dead disk: the launcher reports it and tries again."""
+    spec = labs.write_study(tmp_path, runs={"uniform": {}}, resources={"retries": 1})
     asked: list[int] = []
     notes: list[str] = []
+    stop = Threads.stop
 
-    class Stuck(ForkingLocal):
-        def stop(self, job: LaunchedJob, *, now: bool) -> None:
-            attempts = sqlite3.connect(root / "results.db").execute("SELECT COUNT(*) FROM attempt").fetchone()
-            asked.append(attempts[0])
-            if len(asked) < 5:
-                raise StillRuns("process 4711 was killed, and is still there")
-            super().stop(job, now=now)
+    def stuck(executor: Threads, job: LaunchedJob, *, now: bool) -> None:
+        asked.append(len(machine.jobs))
+        if len(asked) < 5:
+            raise StillRuns("process 4711 was killed, and is still there")
+        stop(executor, job, now=now)
 
-    class Ear(Listener):
-        def note(self, line: str) -> None:
-            notes.append(line)
+    class Notes(Listener):
+        def note(self, message: str) -> None:
+            notes.append(message)
 
-    labs.launch_here(root, plan(load(str(spec))), executor=Stuck, listener=Ear())
+    monkeypatch.setattr(Threads, "stop", stuck)
+    machine.harm("uniform", "kill", 3)
+    labs.launch_here(root, plan(load(str(spec))), listener=Notes())
     assert asked[:5] == [1] * 5
     [note] = [note for note in notes if "attempt 1" in note]
     assert note.startswith("attempt 1 has not ended: process 4711 was killed, and is still there")
-    rows = sqlite3.connect(root / "results.db").execute("SELECT number, state FROM attempt ORDER BY 1")
-    assert [number for number, _ in rows] == [1, 2]
+    assert len(machine.jobs) == 2

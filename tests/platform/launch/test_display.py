@@ -1,13 +1,9 @@
-"""What a launch shows, on a terminal and elsewhere."""
+"""The display of a launch, on a terminal and in a pipe."""
 
 from __future__ import annotations
 
 import io
-import os
-import pty
-import subprocess
 
-import labs_support as labs
 import plans_support as plans
 import pytest
 
@@ -63,34 +59,15 @@ def test_bars_on_a_terminal(monkeypatch, columns):
     for run in runs:
         moving.state(run, RunState.RUNNING)
     first = runs[0].fingerprint
+    moving.submitted(1, 2)
     moving.progress({first: Progress(0, 10, {})})
     moving.progress({first: Progress(5, 10, {"loss": 0.12345, "examples_seen": 320.0})})
     moving.state(runs[0], RunState.COMPLETED)
     moving.end()
     said = stream.getvalue()
-    for expected in ("5/10 steps", "\x1b[32mCOMPLETED\x1b[0m  toy/joint/0", "1/2 runs"):
+    for expected in ("submitted 1 of 2", "5/10 steps", "\x1b[32mCOMPLETED\x1b[0m  toy/joint/0", "1/2 runs"):
         assert expected in said
     assert ("loss 0.1235" in said) == (columns == 140)
-
-
-def test_a_launch_on_a_real_terminal(root, tmp_path):
-    spec = labs.write_study(tmp_path, runs={"uniform": {"steps": 100, "pause": 0.02}})
-    ours, theirs = pty.openpty()
-    command = [*labs.JESTLAB, "launch", str(spec), "--root", str(root), "--no-reports"]
-    process = subprocess.Popen(command, stdout=theirs, stderr=theirs, env={**os.environ, "TERM": "xterm"})
-    os.close(theirs)
-    said = b""
-    while True:
-        try:
-            block = os.read(ours, 65536)
-        except OSError:  # how a terminal says that the other side is gone
-            break
-        said += block
-    assert process.wait() == 0
-    text = said.decode()
-    assert "/100 steps" in text
-    assert "toy/uniform/0" in text
-    assert "Waiting for local jobs" not in text
 
 
 def test_last_lines_of_a_log(tmp_path):
@@ -100,6 +77,8 @@ def test_last_lines_of_a_log(tmp_path):
     assert logs.last_lines(path, 2) == b"line 49999\nunended"
     assert logs.last_lines(path, 0) == b""
     assert len(logs.last_lines(path, 100_000).splitlines()) == 50_001
+    path.write_bytes(b"x" * 2_000_000)
+    assert len(logs.last_lines(path, 1, limit=1_000)) == 1_000
 
 
 def test_a_reason_is_one_printable_line(tmp_path):

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import labs_support as labs
 import pytest
-import yaml
+from in_process import Scripted, launch_by, rows
 
 from jestlab.platform.errors import StoreUnreachable, UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import failures
-from jestlab.platform.launch.controller import launch
-from jestlab.platform.launch.executor import Executor, Job, JobState, JobStatus, LaunchedJob
+from jestlab.platform.launch.executor import JobState, JobStatus
 from jestlab.platform.launch.failures import alike, exit_recurs, recurs
-from jestlab.platform.launch.options import Options
 from jestlab.platform.launch.processes import EXIT_REFUSED
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec.load import load
@@ -27,134 +25,83 @@ from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 
 LAB = Path("/lab")
-FAULTY = """
-import sys
-print("epoch 1")
-def train(x):
-    return x + "a"
-train(int(sys.argv[1]))
-"""
+FAULTY = {"program": "json:loads"}
+"""A run whose program is called with two arguments and takes one."""
+FAULT = "TypeError: loads() takes 1 positional argument but 2 were given"
 
 
-def attempts(root: Path) -> list[int]:
-    rows = sqlite3.connect(root / "results.db").execute("SELECT attempts FROM v_runs WHERE attempts > 0")
-    return [count for (count,) in rows]
+def attempts(root: Path) -> list[tuple[Any, ...]]:
+    """Run and number of attempts, of the runs with any."""
+    return rows(root, "SELECT run, attempts FROM v_runs WHERE attempts > 0 ORDER BY run, seed")
 
 
-def study(folder: Path, script: str, runs: int, **parts) -> Path:
-    """A study of a script of the user's own, which gets the number of the run."""
-    (folder / "train.py").write_text(script)
-    written = {
-        "program": "command",
-        "base": {"command": ["python", "train.py", "{number}"], "cwd": "."},
-        "runs": {f"run{number}": {"number": number} for number in range(runs)},
-    }
-    path = folder / "own.yaml"
-    path.write_text(yaml.safe_dump(written | parts))
-    return path
-
-
-def test_a_fault_of_the_program_is_not_tried_again_and_stops_a_launch_of_nothing_else(root, tmp_path):
-    done = labs.here("launch", study(tmp_path, FAULTY, 6), "--parallel", 1, "--no-reports", root=root)
+def test_a_launch_stops_when_the_first_runs_fail_for_the_same_reason(root, tmp_path, machine):
+    spec = labs.write_study(tmp_path, runs={"bad": FAULTY}, seeds=6, resources={"retries": 1})
+    done = labs.here("launch", spec, "--parallel", 1, "--no-reports", root=root)
     assert done.returncode == 1
-    assert "not tried again: exit code 1: " in done.stdout
-    reason = "TypeError: unsupported operand type(s) for +: 'int' and 'str'"
+    assert f"not tried again: {FAULT}" in done.stdout
     [line] = [line for line in done.stdout.splitlines() if line.startswith("stopped: ")]
-    where = f'File "{tmp_path}/train.py", line 5, in train | return x + "a"'
-    said = f"exit code 1: {where} | {reason}"
-    assert line == (f"stopped: 3 runs failed alike: {said}; mend it and launch again, or --keep-going")
+    assert line == f"stopped: 3 runs failed alike: {FAULT}; mend it and launch again, or --keep-going"
     assert "jestlab retry" not in done.stdout  # it would fail again
-    assert set(attempts(root)) == {1}
-    assert len(attempts(root)) == 3
-    status = labs.here("status", "own", root=root).stdout
+    assert attempts(root) == [("bad", 1)] * 3
+    status = labs.here("status", "toy", root=root).stdout
     assert "not tried again: " in status
     assert "CANCELLED" in status
+    again = labs.here("launch", spec, "--keep-going", "--no-reports", "--json", root=root)
+    outcome = json.loads(again.stdout)
+    assert (outcome["counts"], outcome["stopped"]) == ({"FAILED": 6}, None)
+    both = labs.here("launch", spec, "--keep-going", "--fail-fast", root=root)
+    assert both.returncode == 2
 
 
-class Racing(Executor):
-    """One slot, and jobs whose workers say that they failed just after the launcher has looked at them."""
-
-    name = "kubernetes"
-    chips = 0
+class Racing(Scripted):
+    """One slot, and jobs whose workers report a failure just after the launcher has looked at them."""
 
     def __init__(self, store: Store) -> None:
+        super().__init__(JobStatus(JobState.RUNNING))
         self.store = store
-        self.launched: list[str] = []
 
     @property
     def parallel(self) -> int:  # type: ignore[override]
-        """What a launcher asks for when it looks for free slots."""
+        """The launcher reads this when it looks for free slots."""
         running = claims.holding(self.store, self.name, None)
         refused = (RunState.FAILED, "TypeError: no", EXIT_REFUSED)
         leases.end_all(self.store, (leases.Ending(run.fingerprint, run.id, *refused) for run in running))
         return 1
 
-    def launch(self, job: Job) -> LaunchedJob:
-        self.launched.append(job.name)
-        return LaunchedJob(job.name, job.marks)
 
-    def statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
-        return dict.fromkeys(jobs, JobStatus(JobState.RUNNING))
-
-    def stop(self, job: LaunchedJob, *, now: bool) -> None:
-        raise AssertionError("nothing is to be stopped")
-
-    def logs(self, job: LaunchedJob) -> Iterator[bytes]:
-        yield b""
-
-
-def test_a_failure_counts_before_its_slot_is_given_away(root, tmp_path):
+def test_a_failure_counts_before_its_slot_is_given_away(root, tmp_path, unrecorded):
     planned = plan(load(str(labs.write_study(tmp_path, runs={"uniform": {}}, seeds=6))))
-    lab = Lab.find(root)
-    store = Store.open(lab.store_url)
-    try:
-        store.record(planned)
+    with closing(Store.open(Lab.find(root).store_url)) as store:
         executor = Racing(store)
-        outcome = launch(lab, store, "toy", planned.runs, lambda _: executor, options=Options("kubernetes"))
-    finally:
-        store.close()
+        outcome = launch_by(executor, root, planned)
     assert outcome.stopped == "3 runs failed alike: TypeError: no"
     assert len(executor.launched) == failures.ALIKE
+    assert executor.stopped == []
 
 
-def test_keep_going(root, tmp_path):
-    spec = study(tmp_path, FAULTY, 5)
-    done = labs.here("launch", spec, "--keep-going", "--no-reports", "--json", root=root)
-    outcome = json.loads(done.stdout)
-    assert outcome["counts"] == {"FAILED": 5}
-    assert outcome["stopped"] is None
-    assert attempts(root) == [1] * 5
-    both = labs.here("launch", spec, "--keep-going", "--fail-fast", root=root)
-    assert both.returncode == 2
-
-
-def test_a_launch_goes_on_where_some_runs_complete(root, tmp_path):
-    script = "import sys\nif sys.argv[1] != '0': raise TypeError('no')\n"
-    spec = study(tmp_path, script, 5, resources={"parallel": 1})
+def test_only_failures_that_may_pass_are_tried_again(root, tmp_path, machine):
+    """The launch continues because its first run completes."""
+    runs = {"a": {}, "b": FAULTY, "c": {"fail_at": 3}, "d": {**FAULTY, "x": 1}, "e": {**FAULTY, "x": 2}}
+    resources = {"retries": 1, "retry_exit_codes": [2, 17], "parallel": 1}
+    spec = labs.write_study(tmp_path, runs=runs, resources=resources)
     outcome = json.loads(labs.here("launch", spec, "--no-reports", "--json", root=root).stdout)
     assert outcome["counts"] == {"FAILED": 4, "COMPLETED": 1}
+    assert attempts(root) == [("a", 1), ("b", 1), ("c", 2), ("d", 1), ("e", 1)]
+    assert {job.environment[failures.RETRIED_CODES] for job in machine.jobs} == {"2,17"}
 
 
-def test_exit_codes_that_the_spec_names_are_tried_again(root, tmp_path):
-    script = "import sys; sys.exit(17 if sys.argv[1] == '0' else 2)"
-    spec = study(tmp_path, script, 2, resources={"retries": 1, "retry_exit_codes": [2]})
+def test_commands_with_exit_codes_that_the_spec_names_are_tried_again(root, tmp_path, unrecorded):
+    """A real process: its worker reports whether its command would fail again."""
+    spec = labs.write_study(
+        tmp_path,
+        program="command",
+        base={"command": ["sh", "-c", "exit {code}"]},
+        runs={"named": {"code": 2}, "other": {"code": 126}},
+        resources={"retries": 1, "retry_exit_codes": [2]},
+    )
     assert labs.here("launch", spec, "--no-reports", root=root).returncode == 1
-    assert attempts(root) == [2, 2]
-    spec = study(tmp_path, script, 2, resources={"retries": 1}, name="other", base={
-        "command": ["python", "train.py", "{number}"], "cwd": ".", "version": 2
-    })  # fmt: skip
-    labs.here("launch", spec, "--no-reports", root=root)
-    counts = "SELECT attempts FROM v_runs WHERE experiment = 'other' ORDER BY run"
-    assert sqlite3.connect(root / "results.db").execute(counts).fetchall() == [(2,), (1,)]
-
-
-def test_a_function_that_fails_by_its_own_fault_is_not_tried_again(root, tmp_path):
-    runs = {"a": {"program": "json:loads"}, "b": {"fail_at": 3}}  # called with a config and a context
-    spec = labs.write_study(tmp_path, runs=runs, resources={"retries": 1})
-    done = labs.here("launch", spec, "--no-reports", root=root)
-    assert "not tried again: TypeError: loads() takes 1 positional argument" in done.stdout
-    counts = "SELECT run, attempts FROM v_runs ORDER BY run"
-    assert sqlite3.connect(root / "results.db").execute(counts).fetchall() == [("a", 1), ("b", 2)]
+    assert attempts(root) == [("named", 2), ("other", 1)]
 
 
 def test_the_codes_are_whole_numbers_and_part_of_the_resolved_spec():
@@ -168,7 +115,7 @@ MODELS = "from pathlib import Path; from jestlab.models.data"
 
 
 def caught(source: str, **names) -> BaseException:
-    """What a program raises."""
+    """Return the exception that a program raises."""
     try:
         exec(source, names)
     except BaseException as error:

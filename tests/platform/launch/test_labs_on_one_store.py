@@ -1,10 +1,11 @@
-"""Two labs with roots of their own on one store: neither takes the other's runs for its own."""
+"""Two labs with different roots on one store: neither adopts the other's runs."""
 
 from __future__ import annotations
 
 import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import labs_support as labs
@@ -13,8 +14,11 @@ import pytest
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab import identity
 from jestlab.platform.lab.lab import Lab
+from jestlab.platform.planning.plan import plan
+from jestlab.platform.spec.load import load
 from jestlab.platform.store import claims, leases
 from jestlab.platform.store import labs as known_labs
+from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 from jestlab.platform.whoami import host_name
 
@@ -49,15 +53,17 @@ def test_a_lab_in_a_bucket_is_known_by_its_address():
     assert identity.identify(two).uid != made.uid
 
 
-def test_what_another_lab_completed_is_refused_where_its_files_are_needed(sqlite_url, root, tmp_path):
+def test_what_another_lab_completed_is_refused_where_its_files_are_needed(
+    sqlite_url, root, tmp_path, machine
+):
     other = tmp_path / "other"
     spec = labs.write_study(tmp_path, runs=RUNS)
-    assert jestlab(sqlite_url, root, "launch", spec).returncode == 0
-    again = jestlab(sqlite_url, other, "launch", spec)
+    assert jestlab(sqlite_url, root, "launch", spec, "--no-reports").returncode == 0
+    again = jestlab(sqlite_url, other, "launch", spec, "--no-reports")
     place = f"{host_name()}:{root}"
     assert f"2 runs completed in the lab at {place}: files and logs are there" in again.stdout
     spec = labs.write_study(tmp_path, runs=WITH_JOINT)
-    refused = jestlab(sqlite_url, other, "launch", spec)
+    refused = jestlab(sqlite_url, other, "launch", spec, "--no-reports")
     assert refused.returncode == 1
     [folder] = (root / "runs").glob("reference-*")
     assert refused.stderr.splitlines() == [
@@ -66,7 +72,7 @@ def test_what_another_lab_completed_is_refused_where_its_files_are_needed(sqlite
     ]
     assert not list(other.glob("runs/joint-*"))
     shutil.copytree(folder, other / "runs" / folder.name)
-    assert jestlab(sqlite_url, other, "launch", spec).returncode == 0
+    assert jestlab(sqlite_url, other, "launch", spec, "--no-reports").returncode == 0
     shown = json.loads(jestlab(sqlite_url, other, "status", "toy", "--json").stdout)
     assert {run["run"]: run["lab"] for run in shown} == {
         "reference": place,
@@ -78,25 +84,48 @@ def test_what_another_lab_completed_is_refused_where_its_files_are_needed(sqlite
     assert f"1 run in the lab at {host_name()}:{other}" in told
 
 
-def test_a_run_that_another_lab_holds_is_neither_adopted_nor_ended(sqlite_url, root, tmp_path, monkeypatch):
-    """Its launcher has gone without a word; that lab's next launcher is the one to look after it."""
-    spec = labs.write_study(tmp_path, runs={"uniform": {}}, resources={"retries": 0, "lease_seconds": 8})
-    assert jestlab(sqlite_url, root, "launch", spec).returncode == 0
-    store = Store.open(sqlite_url)
-    with store.writing() as connection:
-        connection.exec_driver_sql("DELETE FROM attempt")
-        connection.exec_driver_sql("UPDATE run SET state = 'PENDING'")
-    [fingerprint] = store.members("toy")
+def claimed_elsewhere(store: Store, fingerprint: str, lease_seconds: float) -> tuple[int, int]:
+    """Claim a run for a launcher of another lab, which then leaves; return the ids of attempt and lab."""
     lab_id = known_labs.enter_lab(store, "f" * 32, "/data/lab", "atlas")
     launcher = leases.enter_launcher(store, "atlas.x.1:7:0", lab_id)
-    terms = claims.Terms(launcher, "local", 0, 0.5, lab_id)
+    terms = claims.Terms(launcher, "local", 0, lease_seconds, lab_id)
     [claim] = claims.claim_all(store, {fingerprint: "log.txt"}, terms).claims.values()
     claims.launched(store, {claim.attempt_id: "atlas.x.1:8:0:log.txt"})
     leases.leave(store, launcher)
-    said = jestlab(sqlite_url, root, "launch", spec)
+    return claim.attempt_id, lab_id
+
+
+def test_a_run_is_skipped_when_another_lab_completes_a_run_that_it_needs(root, tmp_path, machine):
+    planned = plan(load(str(labs.write_study(tmp_path, runs=WITH_JOINT))))
+    reference, uniform = (
+        next(run for run in planned.runs if run.name == name) for name in ("reference", "uniform")
+    )
+    with closing(Store.open(Lab.find(root).store_url)) as store:
+        store.record(planned)
+        attempt_id, _ = claimed_elsewhere(store, reference.fingerprint, 90.0)
+
+        def complete() -> None:
+            labs.wait_until(lambda: RunState.COMPLETED in store.states([uniform.fingerprint]).values())
+            leases.end(store, reference.fingerprint, attempt_id, RunState.COMPLETED, "", 0)
+
+        with labs.meanwhile(complete):
+            outcome = labs.launch_here(root, planned)
+    [reason] = outcome.reasons.values()
+    assert reason == "needs reference/0, which was completed in the lab at atlas:/data/lab"
+
+
+def test_a_run_that_another_lab_holds_is_neither_adopted_nor_ended(sqlite_url, root, tmp_path, machine):
+    """Its launcher is gone; the next launcher of that lab adopts the run."""
+    spec = labs.write_study(tmp_path, runs={"uniform": {}})
+    store = Store.open(sqlite_url)
+    store.record(plan(load(str(spec))))
+    [fingerprint] = store.members("toy")
+    _, lab_id = claimed_elsewhere(store, fingerprint, 0.1)
+    said = jestlab(sqlite_url, root, "launch", spec, "--no-reports")
     assert said.returncode == 1
     assert "in the lab at atlas:/data/lab, no sign of life for" in said.stdout
     lease = leases.standings(store, [fingerprint])[fingerprint].lease
     assert lease is not None
     assert (lease.is_live, lease.launcher, lease.lab_id) == (True, None, lab_id)
+    assert machine.jobs == []
     store.close()

@@ -1,149 +1,127 @@
-"""What `--parallel` and `--max-chip-hours` say holds for a store, however many launchers there are."""
+"""`--parallel` and `--max-chip-hours` limit all launchers of a store together."""
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import labs_support as labs
-from forks_support import COMMAND, Process, fork
+import plans_support as plans
+import pytest
+from in_process import Scripted
 from sqlalchemy import text
 
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.launch.controller import Outcome, launch
+from jestlab.platform.launch.executor import JobState, JobStatus
+from jestlab.platform.launch.options import Options
+from jestlab.platform.planning.plan import Budget
+from jestlab.platform.store import claims, leases
 from jestlab.platform.store.store import Store
 
-LAUNCHERS = 8
+LAUNCHERS = 4
 
 
-class Launcher(Process):
-    """A launcher of a study of its own: see `launcher_process`.
+class Launchers:
+    """Launchers in threads, each of another study; their jobs run until `release`."""
 
-    Attributes:
-        log: What it prints.
-    """
+    def __init__(self, store_url: str, root: Path) -> None:
+        self.executor = Scripted(JobStatus(JobState.RUNNING))
+        self.outcomes: list[Future[Outcome]] = []
+        self._lab = Lab.find(root, store_url)
+        self._store = Store.open(store_url)
+        self._pool = ThreadPoolExecutor(LAUNCHERS)
 
-    def __init__(self, **given: Any) -> None:
-        root = Path(given["root"])
-        self.log = root / f"{given['study']}.txt"
-        environment = {**os.environ, **labs.variables(root), "JESTLAB_TEST_COMMAND": "launcher"}
-        words = [json.dumps(given), "--root", str(root)]
-        super().__init__(fork(words, environment, self.log, COMMAND))
+    def start(self, count: int = LAUNCHERS, runs: int = 2, **options: Any) -> None:
+        """Start so many launchers at once."""
+        for number in range(count):
+            self.outcomes.append(self._pool.submit(self._launch, f"study{number}", runs, options))
 
-    def said(self) -> list[str]:
-        return self.log.read_text().splitlines()
+    def record(self, study: str, count: int) -> list[Any]:
+        """Record runs of which each is planned to take 2.5 chip-hours."""
+        runs = [plans.run(f"run{i}", config={"of": study, "run": i}) for i in range(count)]
+        planned = [replace(run, budget=Budget("v5e", 1, 2.5)) for run in runs]
+        self._store.record(plans.plan(*planned, name=study))
+        return planned
 
+    def release(self) -> list[Outcome]:
+        """Let all jobs end; return how the launches ended."""
+        self.executor.status = JobStatus(JobState.SUCCEEDED)
+        return [outcome.result(60) for outcome in self.outcomes]
 
-@contextmanager
-def launchers(
-    root: Path, store_url: str, gate: Path, count: int = LAUNCHERS, **given: Any
-) -> Iterator[list[Launcher]]:
-    """Start launchers of a study each, all at once; what is left of them is killed in the end."""
-    defaults = {"runs": 2, "parallel": None, "chip_hours": 2.5, "max_chip_hours": None}
-    files = {"gate": str(gate), "release": str(gate.with_name("release"))}
-    shared = {"root": str(root), "store": store_url, **files, **defaults, **given}
-    root.mkdir(exist_ok=True)
-    processes = [Launcher(**shared, study=f"study{number}") for number in range(count)]
-    try:
-        for process in processes:
-            labs.wait_until(process.said, 60.0)
-        gate.touch()
-        yield processes
-    finally:
-        for process in processes:
-            with suppress(ProcessLookupError):
-                process.kill()
-            process.wait()
+    def select(self, query: str) -> list[Any]:
+        with self._store.reading() as connection:
+            return list(connection.execute(text(query)))
 
+    def reasons(self) -> list[str]:
+        """Return why runs wait."""
+        return [reason for (reason,) in self.select("SELECT reason FROM run WHERE reason IS NOT NULL")]
 
-def outcomes(processes: list[Launcher]) -> list[tuple[int, str | None]]:
-    for process in processes:
-        process.wait()
-    return [tuple(json.loads(process.said()[-1])) for process in processes]
+    def spans(self) -> list[tuple[str, str]]:
+        """Return when each attempt was claimed, and when it ended."""
+        rows = self.select("SELECT claimed_at, ended_at FROM attempt")
+        return [(str(claimed), str(ended)) for claimed, ended in rows]
 
+    def most_at_once(self) -> int:
+        spans = self.spans()
+        return max(sum(a <= claimed < b for a, b in spans) for claimed, _ in spans)
 
-def spans(store_url: str) -> list[tuple[Any, Any]]:
-    """When each attempt was claimed, and when it ended."""
-    store = Store.open(store_url)
-    try:
-        with store.reading() as connection:
-            found = connection.execute(text("SELECT claimed_at, ended_at FROM attempt ORDER BY claimed_at"))
-            return [(row.claimed_at, row.ended_at) for row in found]
-    finally:
-        store.close()
+    def close(self) -> None:
+        self.release()
+        self._pool.shutdown()
+        self._store.close()
 
-
-def most_at_once(store_url: str) -> int:
-    found = spans(store_url)
-    return max(len([a for a, b in found if a <= claimed < b]) for claimed, _ in found)
+    def _launch(self, study: str, count: int, options: dict[str, Any]) -> Outcome:
+        how = Options(executor="kubernetes", retries=0, keep_going=True, **options)
+        store = Store.open(self._lab.store_url)
+        try:
+            runs = self.record(study, count)
+            return launch(self._lab, store, study, runs, lambda _: self.executor, options=how)
+        finally:
+            store.close()
 
 
-def reasons(store_url: str) -> list[str]:
-    """Why runs wait."""
-    store = Store.open(store_url)
-    try:
-        with store.reading() as connection:
-            return list(connection.scalars(text("SELECT reason FROM run WHERE reason IS NOT NULL")))
-    finally:
-        store.close()
+@pytest.fixture
+def launchers(store_url: str, root: Path, unrecorded: None, own_names: None) -> Iterator[Launchers]:
+    made = Launchers(store_url, root)
+    yield made
+    made.close()
 
 
-def test_eight_launchers_have_four_slots_together(store_url, root, tmp_path):
-    with launchers(root, store_url, tmp_path / "gate", parallel=4) as processes:
-        labs.wait_until(lambda: len(reasons(store_url)) == 2 * LAUNCHERS - 4, 60.0)
-        assert len(spans(store_url)) == 4
-        assert all(reason.startswith("waits for a slot: 4 of 4 taken") for reason in reasons(store_url))
-        (tmp_path / "release").touch()
-        assert [stopped for _, stopped in outcomes(processes)] == [None] * LAUNCHERS
-    assert len(spans(store_url)) == 2 * LAUNCHERS
-    assert most_at_once(store_url) == 4
+@pytest.mark.both_databases
+def test_launchers_share_their_slots(launchers):
+    launchers.start(parallel=2)
+    labs.wait_until(lambda: len(launchers.reasons()) == 2 * LAUNCHERS - 2)
+    assert len(launchers.spans()) == 2
+    assert all(reason.startswith("waits for a slot: 2 of 2 taken") for reason in launchers.reasons())
+    assert any(reason.endswith("by another launch") for reason in launchers.reasons())
+    assert [outcome.stopped for outcome in launchers.release()] == [None] * LAUNCHERS
+    assert len(launchers.spans()) == 2 * LAUNCHERS
+    assert launchers.most_at_once() == 2
 
 
-def test_eight_launchers_stay_below_one_limit_of_chip_hours(store_url, root, tmp_path):
-    """Those of which nothing can start end at once, and say so; the others end when their runs have."""
-    with launchers(root, store_url, tmp_path / "gate", max_chip_hours=10.0) as processes:
-        labs.wait_until(lambda: len([p for p in processes if p.poll() is not None]) >= LAUNCHERS - 4, 60.0)
-        assert len(spans(store_url)) == 4
-        (tmp_path / "release").touch()
-        ended = outcomes(processes)
-    assert most_at_once(store_url) == 4
-    assert {code for code, _ in ended} == {1}
-    stopped = [said for _, said in ended if said is not None]
-    assert len(stopped) >= LAUNCHERS - 4
-    assert all(said.startswith("the limit of 10 chip-hours is reached, ") for said in stopped)
+def test_launchers_stay_below_one_limit_of_chip_hours(launchers):
+    """Those that can start nothing end at once and report why; the others end when their runs have ended."""
+    launchers.start(max_chip_hours=5.0)
+    labs.wait_until(lambda: sum(outcome.done() for outcome in launchers.outcomes) >= LAUNCHERS - 2)
+    assert len(launchers.spans()) == 2
+    outcomes = launchers.release()
+    assert launchers.most_at_once() == 2
+    assert {outcome.exit_code for outcome in outcomes} == {1}
+    stopped = [outcome.stopped for outcome in outcomes if outcome.stopped is not None]
+    assert len(stopped) >= LAUNCHERS - 2
+    assert all(reason.startswith("the limit of 5 chip-hours is reached, ") for reason in stopped)
 
 
-def test_a_slot_of_a_launcher_that_died_with_its_job_is_free(root, sqlite_url, tmp_path):
-    """Its attempt is still live in the store, and nobody of its study is there to end it."""
-    with launchers(root, sqlite_url, tmp_path / "gate", 1, runs=1, parallel=1) as [first]:
-        labs.wait_until(lambda: spans(sqlite_url))
-        first.kill()
-        first.wait()
-    with Store.open(sqlite_url).writing() as connection:
-        # Its job is not to be found any more, either: it was never launched.
-        connection.execute(text("UPDATE attempt SET handle = NULL"))
-        connection.execute(text("UPDATE experiment SET name = 'gone'"))
-        connection.execute(text("UPDATE run SET fingerprint = 'gone', directory = 'gone'"))
-    (tmp_path / "gate").unlink()
-    (tmp_path / "release").touch()
-    with launchers(root, sqlite_url, tmp_path / "gate", 1, runs=1, parallel=1) as processes:
-        assert outcomes(processes) == [(1, None)]
-    assert len(spans(sqlite_url)) == 2
-
-
-def test_status_says_who_has_the_slots(root, sqlite_url, tmp_path):
-    with launchers(root, sqlite_url, tmp_path / "gate", 2, runs=3, parallel=4):
-        labs.wait_until(lambda: len(spans(sqlite_url)) == 4)
-
-        def waiting() -> bool:
-            shown = [
-                json.loads(labs.here("status", f"study{n}", "--store", sqlite_url, "--json").stdout)
-                for n in (0, 1)
-            ]
-            reasons = [run["reason"] or "" for study in shown for run in study]
-            return sum(reason in waits for reason in reasons) == 2
-
-        waits = [f"waits for a slot: 4 of 4 taken, {n} by another launch" for n in (1, 2, 3)]
-        labs.wait_until(waiting)
+def test_the_slot_of_a_launcher_that_died_before_it_launched_its_job_is_free(launchers):
+    """No other launcher of its study is there to end the attempt."""
+    [run] = launchers.record("gone", 1)
+    launcher = leases.enter_launcher(launchers._store, "elsewhere:1:0")
+    assert claims.claim(launchers._store, run.fingerprint, launcher, "kubernetes", 0, "log.txt")
+    leases.leave(launchers._store, launcher)
+    launchers.start(1, runs=1, parallel=1)
+    labs.wait_until(lambda: launchers.executor.launched)
+    assert [outcome.stopped for outcome in launchers.release()] == [None]

@@ -1,4 +1,4 @@
-"""What a controller does about a run, from what it sees: each case, and what holds in all of them."""
+"""The controller's decision about a run: each case, and invariants of all of them."""
 
 from __future__ import annotations
 
@@ -51,159 +51,151 @@ def seen(job: JobState | JobStatus | None = None, **changes) -> Seen:
 
 
 RUNNING = run(RunState.RUNNING, lease())
+STARTING = run(RunState.PENDING, lease(RunState.PENDING))
+KILLED = JobStatus(JobState.FAILED, "killed by SIGKILL", -9)
+SILENT = "no sign of life for 91 s"
+LOST = f"in the lab at lab, {SILENT}: launch it there, or cancel it"
 
 
-@pytest.mark.parametrize(
-    "standing, sees, action",
-    [
-        # nobody holds it
-        (run(RunState.PENDING), seen(), Claim()),
-        (run(RunState.BLOCKED), seen(needs={"reference": RunState.COMPLETED}), Claim()),
-        (run(RunState.BLOCKED), seen(needs={"reference": None}), Wait()),
-        (
-            run(RunState.BLOCKED),
-            seen(needs={"a": None, "reference": RunState.FAILED}),
-            Enter(RunState.SKIPPED, "needs reference, which is FAILED"),
-        ),
-        (run(RunState.COMPLETED), seen(), Done(RunState.COMPLETED)),
-        (run(RunState.PREEMPTED, lease(RunState.PREEMPTED)), seen(), Claim()),
-        (run(RunState.CANCELLED, lease(RunState.CANCELLED)), seen(), Claim()),  # by another launch's Ctrl-C
-        (run(RunState.CANCELLED, stop_reason="me"), seen(), Done(RunState.CANCELLED, "because")),
-        (run(RunState.PENDING, stop_reason="me"), seen(), Enter(RunState.CANCELLED, "me")),
-        (run(RunState.PENDING), seen(stopping="stop"), Enter(RunState.CANCELLED, "stop")),
-        (run(RunState.CANCELLED), seen(stopping="stop"), Done(RunState.CANCELLED, "because")),
-        # it failed
-        (
-            run(RunState.FAILED, lease(RunState.FAILED), failures=2),
-            seen(),
-            Enter(RunState.PENDING, "failed: because; tried again (2 of 2)"),
-        ),
-        (run(RunState.FAILED, lease(RunState.FAILED), failures=3), seen(), Done(RunState.FAILED, "because")),
-        (
-            run(RunState.FAILED, lease(RunState.FAILED, exit_code=processes.EXIT_REFUSED), failures=1),
-            seen(),
-            Done(RunState.FAILED, "not tried again: because"),
-        ),
-        (run(RunState.PENDING, lease(RunState.FAILED, ended_at=NOW), failures=1), seen(), Wait()),
-        (run(RunState.PENDING, lease(RunState.FAILED), failures=1), seen(), Claim()),
-        # an attempt holds it
-        (RUNNING, seen(JobState.RUNNING), Wait()),
-        (RUNNING, seen(JobState.RUNNING, stopping="stop"), Stop(lease())),
-        (run(RunState.RUNNING, lease(), stop_reason="me"), seen(JobState.RUNNING, ours=False), Stop(lease())),
-        (RUNNING, seen(JobState.RUNNING, ours=False, orphaned=True), Adopt(lease())),
-        (
-            RUNNING,
-            seen(JobState.RUNNING, ours=False, stopping="stop"),
-            Done(RunState.RUNNING, "by another launch"),
-        ),
-        (
-            run(RunState.PENDING, lease(RunState.PENDING)),
-            seen(JobStatus(JobState.QUEUED, "ImagePullBackOff")),
-            Wait("ImagePullBackOff"),
-        ),
-        (RUNNING, seen(JobStatus(JobState.QUEUED, "its status is old")), Wait()),
-        (
-            RUNNING,
-            seen(JobStatus(JobState.FAILED, "killed by SIGKILL", -9)),
-            End(lease(), RunState.FAILED, "killed by SIGKILL", -9),
-        ),
-        (
-            RUNNING,
-            seen(JobStatus(JobState.SUCCEEDED, "", 0)),
-            End(lease(), RunState.FAILED, "ended without completing", 0),
-        ),
-        (RUNNING, seen(JobState.GONE), End(lease(), RunState.PREEMPTED, "its process vanished")),
-        (
-            RUNNING,
-            seen(JobStatus(JobState.PREEMPTED, "node drained")),
-            End(lease(), RunState.PREEMPTED, "node drained"),
-        ),
-        (
-            RUNNING,
-            seen(JobStatus(JobState.FAILED, "killed by SIGKILL", -9), stopping="stop"),
-            End(lease(), RunState.CANCELLED, "stop", -9),
-        ),
-        (
-            RUNNING,
-            seen(JobStatus(JobState.FAILED, "", processes.EXIT_BUSY)),
-            End(
-                lease(),
-                RunState.PREEMPTED,
-                "its worker could not tell the store how it ended",
-                processes.EXIT_BUSY,
-            ),
-        ),
-        (
-            run(RunState.PENDING, lease(RunState.PENDING)),
-            seen(JobStatus(JobState.FAILED, "killed by SIGTERM", -signal.SIGTERM)),  # before it could listen
-            End(lease(RunState.PENDING), RunState.PREEMPTED, "killed by SIGTERM", -signal.SIGTERM),
-        ),
-        # it is taken away again and again
-        (run(RunState.PREEMPTED, lease(RunState.PREEMPTED, ended_at=NOW), fruitless=1), seen(), Claim()),
-        (run(RunState.PREEMPTED, lease(RunState.PREEMPTED, ended_at=NOW), fruitless=2), seen(), Wait()),
-        (run(RunState.PREEMPTED, lease(RunState.PREEMPTED), fruitless=9), seen(), Claim()),
-        (
-            run(RunState.PREEMPTED, lease(RunState.PREEMPTED), fruitless=10),
-            seen(),
-            Enter(RunState.FAILED, "because, 10 times without a step: given up"),
-        ),
-        (run(RunState.FAILED, lease(RunState.PREEMPTED)), seen(), Done(RunState.FAILED, "because")),
-        # it shall stop, and nobody can be asked whether it has
-        (
-            RUNNING,
-            seen(JobState.UNKNOWN, stopping="stop", silent_seconds=91),
-            End(
-                lease(),
-                RunState.CANCELLED,
-                "stop; whether it still runs could not be found out",
-                kill=True,
-            ),
-        ),
-        (RUNNING, seen(JobState.UNKNOWN, stopping="stop", silent_seconds=60), Stop(lease())),
-        (
-            run(RunState.FAILED, lease(RunState.FAILED), stop_reason="me"),
-            seen(),
-            Done(RunState.FAILED, "because"),
-        ),
-        (RUNNING, seen(JobState.QUEUED), Wait()),  # an API may be slower than the worker that it started
-        (
-            RUNNING,
-            seen(JobState.QUEUED, silent_seconds=91),  # evicted: the job would begin a second time
-            End(lease(), RunState.PREEMPTED, "no sign of life for 91 s", kill=True),
-        ),
-        # its queue has taken it back
-        (
-            RUNNING,
-            seen(JobStatus(JobState.QUEUED, requeued=True)),
-            End(lease(), RunState.PREEMPTED, "its job was put back into the queue", kill=True),
-        ),
-        (RUNNING, seen(JobStatus(JobState.QUEUED, requeued=True), ours=False), Wait()),
-        (
-            run(RunState.PENDING, lease(RunState.PENDING)),
-            seen(JobStatus(JobState.QUEUED, "waits", requeued=True)),
-            Wait("waits"),
-        ),
-        (RUNNING, seen(JobState.GONE, ours=False), Wait()),  # its own launcher sees it, too
-        # it is silent
-        (
-            RUNNING,
-            seen(JobState.RUNNING, silent_seconds=91),
-            End(lease(), RunState.PREEMPTED, "no sign of life for 91 s", kill=True),
-        ),
-        (RUNNING, seen(JobState.RUNNING, silent_seconds=91, ours=False), Wait()),
-        (run(RunState.RUNNING, lease(lease_seconds=600)), seen(JobState.RUNNING, silent_seconds=599), Wait()),
-        (
-            RUNNING,
-            seen(JobState.UNKNOWN, silent_seconds=91, ours=False),
-            End(lease(), RunState.PREEMPTED, "no sign of life for 91 s", kill=True),
-        ),
-        (
-            run(RunState.PENDING, lease(RunState.PENDING)),
-            seen(JobState.QUEUED, silent_seconds=9_000),
-            Wait(),
-        ),
-    ],
-)
+def failed(failures: int, **changes) -> Standing:
+    """A run whose last attempt failed."""
+    return run(RunState.FAILED, lease(RunState.FAILED, **changes), failures=failures)
+
+
+def preempted(fruitless: int = 0, **changes) -> Standing:
+    """A run whose last attempt was preempted, after so many in a row without a step."""
+    return run(RunState.PREEMPTED, lease(RunState.PREEMPTED, **changes), fruitless=fruitless)
+
+
+def end(state: RunState, reason: str, exit_code: int | None = None, **changes) -> End:
+    return End(lease(), state, reason, exit_code, **changes)
+
+
+def requeued(reason: str = "") -> JobStatus:
+    return JobStatus(JobState.QUEUED, reason, requeued=True)
+
+
+FREE = [
+    (run(RunState.PENDING), seen(), Claim()),
+    (run(RunState.BLOCKED), seen(needs={"reference": RunState.COMPLETED}), Claim()),
+    (run(RunState.BLOCKED), seen(needs={"reference": None}), Wait()),
+    (
+        run(RunState.BLOCKED),
+        seen(needs={"a": None, "reference": RunState.FAILED}),
+        Enter(RunState.SKIPPED, "needs reference, which is FAILED"),
+    ),
+    (
+        run(RunState.BLOCKED),
+        seen(needs={"reference": RunState.CANCELLED}),
+        Enter(RunState.SKIPPED, "needs reference, which is CANCELLED"),
+    ),
+    (run(RunState.PENDING), seen(missing="needs files"), Enter(RunState.SKIPPED, "needs files")),
+    (run(RunState.COMPLETED), seen(), Done(RunState.COMPLETED)),
+    (preempted(), seen(), Claim()),
+    (run(RunState.CANCELLED, lease(RunState.CANCELLED)), seen(), Claim()),  # by another launch's Ctrl-C
+    (run(RunState.CANCELLED, stop_reason="me"), seen(), Done(RunState.CANCELLED, "because")),
+    (run(RunState.PENDING, stop_reason="me"), seen(), Enter(RunState.CANCELLED, "me")),
+    (run(RunState.FAILED, stop_reason="me"), seen(), Done(RunState.FAILED, "because")),
+    (run(RunState.PENDING), seen(stopping="stop"), Enter(RunState.CANCELLED, "stop")),
+    (run(RunState.CANCELLED), seen(stopping="stop"), Done(RunState.CANCELLED, "because")),
+    # it failed
+    (failed(2), seen(), Enter(RunState.PENDING, "failed: because; tried again (2 of 2)")),
+    (failed(3), seen(), Done(RunState.FAILED, "because")),
+    (
+        failed(1, exit_code=processes.EXIT_REFUSED),
+        seen(),
+        Done(RunState.FAILED, "not tried again: because"),
+    ),
+    (run(RunState.PENDING, lease(RunState.FAILED, ended_at=NOW), failures=1), seen(), Wait()),
+    (run(RunState.PENDING, lease(RunState.FAILED), failures=1), seen(), Claim()),
+    # it is preempted again and again
+    (preempted(1, ended_at=NOW), seen(), Claim()),
+    (preempted(2, ended_at=NOW), seen(), Wait()),
+    (preempted(9), seen(), Claim()),
+    (preempted(10), seen(), Enter(RunState.FAILED, "because, 10 times without a step: given up")),
+    (run(RunState.FAILED, lease(RunState.PREEMPTED)), seen(), Done(RunState.FAILED, "because")),
+]
+"""Runs that no attempt holds: the run, the observation, and the action."""
+
+HELD = [
+    (RUNNING, seen(JobState.RUNNING), Wait()),
+    (RUNNING, seen(JobState.RUNNING, stopping="stop"), Stop(lease())),
+    (run(RunState.RUNNING, lease(), stop_reason="me"), seen(JobState.RUNNING, ours=False), Stop(lease())),
+    (RUNNING, seen(JobState.RUNNING, ours=False, orphaned=True), Adopt(lease())),
+    (
+        RUNNING,
+        seen(JobState.RUNNING, ours=False, stopping="stop"),
+        Done(RunState.RUNNING, "by another launch"),
+    ),
+    (STARTING, seen(JobStatus(JobState.QUEUED, "ImagePullBackOff")), Wait("ImagePullBackOff")),
+    (STARTING, seen(JobState.QUEUED, silent_seconds=9_000), Wait()),
+    (RUNNING, seen(JobStatus(JobState.QUEUED, "its status is old")), Wait()),
+    # its job is over
+    (RUNNING, seen(KILLED), end(RunState.FAILED, "killed by SIGKILL", -9)),
+    (RUNNING, seen(KILLED, stopping="stop"), end(RunState.CANCELLED, "stop", -9)),
+    (
+        RUNNING,
+        seen(JobStatus(JobState.SUCCEEDED, "", 0)),
+        end(RunState.FAILED, "ended without completing", 0),
+    ),
+    (RUNNING, seen(JobState.GONE), end(RunState.PREEMPTED, "its process vanished")),
+    (RUNNING, seen(JobState.GONE, ours=False), Wait()),  # its launcher sees it as well
+    (
+        RUNNING,
+        seen(JobStatus(JobState.PREEMPTED, "node drained")),
+        end(RunState.PREEMPTED, "node drained"),
+    ),
+    (
+        RUNNING,
+        seen(JobStatus(JobState.FAILED, "", processes.EXIT_BUSY)),
+        end(RunState.PREEMPTED, "its worker could not tell the store how it ended", processes.EXIT_BUSY),
+    ),
+    (
+        STARTING,
+        seen(JobStatus(JobState.FAILED, "killed by SIGTERM", -signal.SIGTERM)),  # before it had a handler
+        End(lease(RunState.PENDING), RunState.PREEMPTED, "killed by SIGTERM", -signal.SIGTERM),
+    ),
+    # it has to stop, and its executor cannot find out whether it has
+    (
+        RUNNING,
+        seen(JobState.UNKNOWN, stopping="stop", silent_seconds=91),
+        end(RunState.CANCELLED, "stop; whether it still runs could not be found out", kill=True),
+    ),
+    (RUNNING, seen(JobState.UNKNOWN, stopping="stop", silent_seconds=60), Stop(lease())),
+    # an API may be slower than the worker; an evicted job would begin a second time
+    (RUNNING, seen(JobState.QUEUED), Wait()),
+    (
+        RUNNING,
+        seen(JobState.QUEUED, silent_seconds=91),
+        end(RunState.PREEMPTED, SILENT, kill=True),
+    ),
+    # its queue has taken it back
+    (RUNNING, seen(requeued()), end(RunState.PREEMPTED, "its job was put back into the queue", kill=True)),
+    (RUNNING, seen(requeued(), ours=False), Wait()),
+    (STARTING, seen(requeued("waits")), Wait("waits")),
+    # it is silent
+    (RUNNING, seen(JobState.RUNNING, silent_seconds=91), end(RunState.PREEMPTED, SILENT, kill=True)),
+    (RUNNING, seen(JobState.RUNNING, silent_seconds=91, ours=False), Wait()),
+    (run(RunState.RUNNING, lease(lease_seconds=600)), seen(JobState.RUNNING, silent_seconds=599), Wait()),
+    (
+        RUNNING,
+        seen(JobState.UNKNOWN, silent_seconds=91, ours=False),
+        end(RunState.PREEMPTED, SILENT, kill=True),
+    ),
+    # it is in another lab
+    (RUNNING, seen(JobState.UNKNOWN, elsewhere="lab", silent_seconds=90), Wait()),
+    (RUNNING, seen(JobState.RUNNING, elsewhere="lab", silent_seconds=91), Wait()),
+    (RUNNING, seen(JobState.UNKNOWN, elsewhere="lab", silent_seconds=91), Done(RunState.RUNNING, LOST)),
+    (
+        RUNNING,
+        seen(JobState.RUNNING, elsewhere="lab", stopping="stop"),
+        Done(RunState.RUNNING, "in the lab at lab"),
+    ),
+]
+"""Runs that an attempt holds."""
+
+
+@pytest.mark.parametrize(("standing", "sees", "action"), [*FREE, *HELD])
 def test_each_case(standing, sees, action):
     assert decide(standing, sees, RULES) == action
 

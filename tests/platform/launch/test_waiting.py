@@ -1,4 +1,4 @@
-"""What a run that has not begun waits for."""
+"""Why a run has not started."""
 
 from __future__ import annotations
 
@@ -89,15 +89,6 @@ def test_what_an_executor_tells_has_three_lines():
         run(RunState.PENDING, said, attempt(RunState.PENDING)), {}, RULES, NOW, is_launched=True
     )
     assert found[1:] == ("Priority", "", "wait, or ask for less")
-
-
-def test_nothing_told_is_starting():
-    said = JobStatus(JobState.QUEUED).waits
-    assert said is None
-    found = waits_for(
-        run(RunState.PENDING, said, attempt(RunState.PENDING)), {}, RULES, NOW, is_launched=True
-    )
-    assert found.reason == "starting"
 
 
 def test_a_place_in_line_is_said_with_its_beginning():

@@ -1,11 +1,11 @@
-"""Our hand-over inside XManager: the canary for every private attribute that it leans on."""
+"""Our executor inside XManager, with every private attribute of XManager that it uses."""
 
 from __future__ import annotations
 
 import asyncio
 import importlib.metadata
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,72 +13,31 @@ from typing import Any
 import labs_support as labs
 import pytest
 from executor_harnesses import MARKS
+from in_process import Scripted
 from xmanager import xm
 from xmanager.xm_local import registry
 
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.display import Listener
-from jestlab.platform.launch.executor import (
-    ExecutorError,
-    Job,
-    JobState,
-    JobStatus,
-    LaunchedJob,
-    launched_or_error,
-)
+from jestlab.platform.launch.executor import ExecutorError, Job, JobState, JobStatus, LaunchedJob
 from jestlab.platform.launch.xmanager import Experiment, Handover
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec.load import load
 
 
-class Jobs:
-    """An executor whose jobs do as the test says."""
-
-    name = "local"
-    here = True
-    chips = 0
-    parallel: int | None = 2
-    grace_seconds = 1.0
+class Jobs(Scripted):
+    """Jobs that run until they are stopped, or a test gives them another state."""
 
     def __init__(self) -> None:
-        self.states: dict[LaunchedJob, JobStatus] = {}
-
-    def room(self) -> int | None:
-        return None
-
-    def has_room(self) -> bool:
-        return True
-
-    def launch(self, job: Job) -> LaunchedJob:
-        if job.title == "impossible":
-            raise ExecutorError("no such machine")
-        launched = LaunchedJob(job.name, MARKS)
-        self.states[launched] = JobStatus(JobState.RUNNING)
-        return launched
+        super().__init__(JobStatus(JobState.RUNNING))
 
     def launch_all(self, jobs: Sequence[Job]) -> list[LaunchedJob | ExecutorError]:
-        return [launched_or_error(self.launch, job) for job in jobs]
-
-    def statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
-        return {job: self.states[job] for job in jobs}
+        found = super().launch_all(jobs)
+        refused = ExecutorError("no such machine")
+        return [refused if job.title == "impossible" else one for job, one in zip(jobs, found, strict=True)]
 
     def stop(self, job: LaunchedJob, *, now: bool) -> None:
-        self.states[job] = JobStatus(JobState.GONE)
-
-    def logs(self, job: LaunchedJob) -> Iterator[bytes]:
-        yield b""
-
-    def halt(self) -> None:
-        pass
-
-    def settle(self, seconds: float) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-    def render(self, job: Job) -> dict[str, Any] | None:
-        return None
+        self.states[job.handle] = JobStatus(JobState.GONE)
 
 
 def job(title: str, number: int = 1) -> Job:
@@ -112,8 +71,8 @@ def test_work_units_know_and_stop_their_jobs(root):
             assert [job.handle for job in added] == ["jestlab-good-1", "jestlab-bad-1", "jestlab-long-1"]
             good, bad, long = units_of(experiment)
             assert all(unit.get_status().is_active for unit in (good, bad, long))
-            jobs.states[added[0]] = JobStatus(JobState.SUCCEEDED)
-            jobs.states[added[1]] = JobStatus(JobState.FAILED, "exit code 1", 1)
+            jobs.states[added[0].handle] = JobStatus(JobState.SUCCEEDED)
+            jobs.states[added[1].handle] = JobStatus(JobState.FAILED, "exit code 1", 1)
             await good.wait_until_complete()
             assert good.get_status().is_completed
             with pytest.raises(xm.ExperimentUnitFailedError, match="exit code 1"):
@@ -141,32 +100,30 @@ def test_a_job_that_cannot_be_launched_spoils_nothing(root):
     asyncio.run(check())
 
 
-def test_a_lab_that_was_moved_away_is_not_made_anew(root):
+def test_does_not_recreate_a_lab_that_was_moved_away(root):
     with pytest.raises(FileNotFoundError):
         Experiment(root / "moved" / "xmanager", "study")
     assert not (root / "moved").exists()
 
 
-def test_a_launch_goes_on_where_its_records_cannot(root, tmp_path):
-    """As when somebody has tidied up its database."""
-    gate = tmp_path / "gate"
-    runs = {"first": {"steps": 3, "gate": str(gate)}, "second": {"steps": 3, "needs": ["first"]}}
+def test_a_launch_goes_on_when_its_records_cannot(root, tmp_path, recorded_machine):
+    """For example, after a user has deleted a table of XManager's database."""
+    runs = {"first": {"steps": 3}, "second": {"steps": 3, "needs": ["first"]}}
     planned = plan(load(str(labs.write_study(tmp_path, runs=runs))))
 
-    def lose() -> None:
-        labs.wait_until(lambda: labs.starts(root, "first"))
-        with closing(sqlite3.connect(root / "xmanager" / "experiments.db")) as database:
-            database.execute("DROP TABLE work_unit")
-        gate.touch()
+    def lose(job: Job) -> None:
+        if job.labels["run"] == "second":
+            with closing(sqlite3.connect(root / "xmanager" / "experiments.db")) as database:
+                database.execute("DROP TABLE work_unit")
 
+    recorded_machine.before_launch = lose
     notes: list[str] = []
 
-    class Ear(Listener):
+    class Notes(Listener):
         def note(self, message: str) -> None:
             notes.append(message)
 
-    with labs.meanwhile(lose):
-        assert labs.launch_here(root, planned, listener=Ear()).exit_code == 0
+    assert labs.launch_here(root, planned, listener=Notes()).exit_code == 0
     [note] = notes
     assert note.startswith("XManager keeps no record of this launch, or no whole one: OperationalError")
 

@@ -9,14 +9,17 @@ from typing import Any
 
 import pytest
 import stores_support as stores
+from sqlalchemy import update
 
 from jestlab.platform.digests import digest_of
 from jestlab.platform.planning.changes import changes, changes_of
 from jestlab.platform.planning.plan import Plan, plan
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.store.acceptances import accept, acceptances
+from jestlab.platform.store.records import RunState
 from jestlab.platform.store.retractions import retract, retracted, undo
 from jestlab.platform.store.store import Store
+from jestlab.platform.store.tables import Attempt
 
 
 @pytest.fixture
@@ -58,6 +61,19 @@ def test_code_is_compared_with_what_is_there_now(store, tmp_path):
     (tmp_path / "ridge.py").write_text("print(2)\n")
     assert lines(store, planned) == ["2 of 2 runs were made by other code: ridge.py changed"]
     (tmp_path / "ridge.py").unlink()  # as on a machine that has not got the script: nobody knows
+    assert lines(store, planned) == []
+
+
+def test_code_of_the_attempts_that_a_result_rests_on_counts(store, tmp_path):
+    planned = recorded(store, study(tmp_path, seeds=1))
+    [run] = planned.runs
+    old, now = ({"ridge.py": digest} for digest in ("0" * 64, digest_of(tmp_path / "ridge.py")))
+    stores.attempt(store, run, RunState.PREEMPTED, sources=json.dumps(old))
+    resumed = stores.attempt(store, run, number=2, first_step=3, sources=json.dumps(now))
+    planned = planned.with_states(store.states(planned.fingerprints))
+    assert lines(store, planned) == ["the run was made by other code: ridge.py changed"]
+    with store.writing() as connection:  # as if it had started over
+        connection.execute(update(Attempt).where(Attempt.id == resumed).values(first_step=0))
     assert lines(store, planned) == []
 
 
@@ -103,12 +119,7 @@ def test_retractions_are_listed_and_taken_back(store, tmp_path):
     retract(store, first, "wrong\nshards", "Ada")
     assert lines(store, planned) == ["1 of 2 runs is retracted: wrong shards"]
     [row] = retracted(store)
-    assert (row.experiment, row.label, row.seed, row.author, row.origin) == (
-        "ridge",
-        "plain",
-        0,
-        "Ada",
-        first,
-    )
+    assert (row.experiment, row.label, row.seed) == ("ridge", "plain", 0)
+    assert (row.author, row.origin) == ("Ada", first)
     undo(store, first)
     assert retracted(store) == [] and lines(store, planned) == []

@@ -1,6 +1,5 @@
 """`match: {seconds: …}`: a run trains as long as another one took, by what the store has measured."""
 
-import json
 from contextlib import closing
 
 import labs_support as labs
@@ -9,7 +8,9 @@ import pytest
 import yaml
 from sqlalchemy import select, update
 
-from jestlab.platform.errors import SpecError, UserError
+from jestlab.platform.errors import UserError
+from jestlab.platform.launch import controller
+from jestlab.platform.launch.controller import Outcome
 from jestlab.platform.planning.cost import refuse_above
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.planning.timings import Timings
@@ -48,16 +49,22 @@ def lengths(found, name):
 
 
 def complete(store, folder, found, seconds):
-    """Run the runs of these names, at some seconds for 1,000 examples each, or a list of one a seed."""
+    """Record a plan, and run the runs of these names that haven't completed."""
     store.record(found)
-    for run in found.with_states(store.states(found.fingerprints)).runs:
-        if run.name in seconds and run.state != RunState.COMPLETED:
+    measure(store, folder, found.runs, seconds)
+
+
+def measure(store, folder, runs, seconds):
+    """Complete runs; the seconds per 1,000 examples are given by name, as a number or as a list by seed."""
+    states = store.states([run.fingerprint for run in runs])
+    for run in runs:
+        if run.name in seconds and states.get(run.fingerprint) != RunState.COMPLETED:
             pace = seconds[run.name]
-            pace = pace if isinstance(pace, float) else pace[run.seed]
+            pace = pace[run.seed] if isinstance(pace, list) else pace
             attempt = plans.begun(store, run, folder / run.fingerprint)
             seen = run.config["schedule"]["examples_seen"]
             for share in (2, 1):
-                spent = pace * seen / 1_000 / share
+                spent = None if pace is None else pace * seen / 1_000 / share
                 scores = {"a/x": 0.5, "b/x": 0.5}
                 attempt.evaluation(seen // 64 // share, seen // share, 1e6, scores, seconds=spent)
             attempt.complete()
@@ -102,16 +109,12 @@ def test_what_a_launch_solved_for_stays_until_its_rival_changes(store, tmp_path)
     store.record(planned(store, study(seeds=1)))
     complete(store, tmp_path, planned(store, study(seeds=3)), {"uniform": 1.0, "joint": 6.0})
     assert lengths(planned(store, study(seeds=3)), "uniform_in_time") == [2 * LENGTH] * 3
+    longer = {**RUNS, "joint": {**JOINT, "schedule.examples_seen": 2 * LENGTH}}
+    complete(store, tmp_path, planned(store, study(longer, seeds=1)), {"joint": 6.0})
+    assert lengths(planned(store, study(longer, seeds=1)), "uniform_in_time") == [12 * LENGTH]
     other = {**RUNS, "joint": {**JOINT, "selection.filtering_ratio": 0.5}}
     complete(store, tmp_path, planned(store, study(other, seeds=1)), {"joint": 5.0})
     assert lengths(planned(store, study(other, seeds=1)), "uniform_in_time") == [5 * LENGTH]
-
-
-def test_another_length_of_the_rival_is_another_time(store, tmp_path):
-    complete(store, tmp_path, planned(store, study(seeds=1)), {"uniform": 1.0, "joint": 2.0})
-    store.record(planned(store, study(seeds=1)))
-    longer = {**RUNS, "joint": {**JOINT, "schedule.examples_seen": 2 * LENGTH}}
-    assert lengths(planned(store, study(longer, seeds=1)), "uniform_in_time") == [4 * LENGTH]
 
 
 def test_what_needs_a_run_that_waits_waits_too(store):
@@ -121,52 +124,57 @@ def test_what_needs_a_run_that_waits_waits_too(store):
     assert "cache" not in {run.name for run in found.runs}
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"uniform": {"model.vision.depth": 1}, },
-         "nothing tells how long an example of uniform_in_time takes: add a run of the same config"),
-        ({"uniform_in_time": {"match": {"seconds": "cache"}},
-          "cache": {"program": "embed", "reference": "reference"}},
-         "both must be runs of train: uniform_in_time and cache are not"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_solved_for_is_refused(changes, message):
-    with pytest.raises(UserError, match=message):
-        plan(study(RUNS | changes))
+def test_what_cannot_be_solved_for_is_refused():
+    for changes, message in (
+        (
+            {"uniform": {"model.vision.depth": 1}},
+            "nothing tells how long an example of uniform_in_time takes: add a run of the same config",
+        ),
+        (
+            {
+                "uniform_in_time": {"match": {"seconds": "cache"}},
+                "cache": {"program": "embed", "reference": "reference"},
+            },
+            "both must be runs of train: uniform_in_time and cache are not",
+        ),
+        ({"third": {"match": {"flops": "uniform_in_time"}}}, "'uniform_in_time' itself matches"),
+    ):
+        with pytest.raises(UserError, match=message):
+            plan(study(RUNS | changes))
 
 
-def test_a_rival_that_matches_itself_is_refused():
-    with pytest.raises(SpecError, match="'uniform_in_time' itself matches"):
-        plan(study({**RUNS, "third": {"match": {"flops": "uniform_in_time"}}}))
-
-
-def test_one_launch_measures_solves_and_runs(root, tmp_path):
-    runs = {
-        "small": {},
-        "large": {"model.vision.depth": 3},
-        "small_in_time": {"match": {"seconds": "large"}},
-    }
-    base = {"schedule": {"batch_size": 16, "examples_seen": 1_600}, "evaluation": {"points": 1}}
+@pytest.fixture
+def launch(root, tmp_path, monkeypatch):
+    """Launches a study whose runs train at a given pace: the controller is replaced, no process starts."""
     spec = tmp_path / "fair.yaml"
-    spec.write_text(yaml.safe_dump({"name": "fair", "base": base, "runs": runs, "seeds": 1}))
-    shown = labs.jestlab("plan", spec, root=root)
-    assert "NOT PLANNED YET: small_in_time (seconds: large), 1 seed: the launch solves" in shown.stdout
-    launched = labs.jestlab("launch", spec, "--json", "--no-reports", root=root)
-    assert launched.returncode == 0, launched.stderr
-    outcome = json.loads(launched.stdout)
-    assert {run["run"]: run["state"] for run in outcome["runs"]} == dict.fromkeys(runs, "COMPLETED")
-    table = json.loads(
-        labs.jestlab(
-            "query",
-            "SELECT label, MAX(examples_seen) AS seen, MAX(seconds) AS seconds"
-            " FROM v_evaluations GROUP BY label",
-            "--json",
-            root=root,
-        ).stdout
+    runs = {"small": {}, "large": {"model.vision.depth": 3}, "small_in_time": {"match": {"seconds": "large"}}}
+    spec.write_text(
+        yaml.safe_dump({"name": "fair", "base": {"schedule.examples_seen": LENGTH}, "runs": runs})
     )
-    found = {row["label"]: row for row in table}
-    steps = 1_600 / 16 * found["large"]["seconds"] / found["small"]["seconds"]  # as measured, however that is
-    assert found["small_in_time"]["seen"] == round(steps) * 16
-    again = labs.jestlab("launch", spec, "--no-reports", root=root)
-    assert "nothing to run: all 3 runs are COMPLETED" in again.stdout
+
+    def launched(**seconds):
+        def complete_all(lab, store, title, runs, executors, **options):
+            measure(store, lab.root, runs, seconds)
+            return Outcome(store.states([run.fingerprint for run in runs]), {}, False, len(runs))
+
+        monkeypatch.setattr(controller, "launch", complete_all)
+        return labs.here("launch", spec, "--no-reports", root=root)
+
+    return launched
+
+
+def test_one_launch_measures_solves_and_runs(launch, root, tmp_path):
+    shown = labs.here("plan", tmp_path / "fair.yaml", root=root)
+    assert "NOT PLANNED YET: small_in_time (seconds: large), 1 seed: the launch solves" in shown.stdout
+    launched = launch(small=1.0, large=2.5, small_in_time=1.0)
+    assert launched.returncode == 0, launched.stderr
+    with closing(Store.open(f"sqlite:///{root / 'results.db'}")) as store:
+        configs = {label: config for label, [config] in store.launched("fair").items()}
+    seen = {label: config["schedule"]["examples_seen"] for label, config in configs.items()}
+    assert seen == {"small": LENGTH, "large": LENGTH, "small_in_time": 2.5 * LENGTH}
+
+
+def test_a_launch_that_measured_no_seconds_reports_the_run_that_waits(launch):
+    launched = launch(small=None, large=None)
+    assert launched.returncode == 1
+    assert "NOT PLANNED YET: small_in_time (seconds: large)" in launched.stdout

@@ -2,9 +2,9 @@
 
 import json
 
+import labs_support as labs
 import pytest
 
-from jestlab.platform.cli import main
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec.load import load
@@ -30,13 +30,6 @@ def spec(tmp_path, monkeypatch):
     monkeypatch.delenv("JESTLAB_STORE", raising=False)
     (tmp_path / "s.yaml").write_text(SPEC)
     return tmp_path / "s.yaml"
-
-
-def jestlab(capsys, *arguments):
-    with pytest.raises(SystemExit) as stopped:
-        main(list(arguments))
-    captured = capsys.readouterr()
-    return stopped.value.code, captured.out, captured.err
 
 
 def test_a_launch_refuses_the_missing_data_that_a_plan_notes(spec):
@@ -70,22 +63,22 @@ def test_nothing_is_noted_where_no_data_is_missing(tmp_path):
     assert plan(study).absent == {}
 
 
-@pytest.mark.parametrize("verb", ["plan", "show", "costs"])
-def test_the_verbs_list_missing_data_in_one_line(spec, capsys, verb):
-    code, out, err = jestlab(capsys, verb, "s.yaml")
-    assert (code, err) == (0, "")
-    assert (
+def test_the_verbs_list_missing_data_in_one_line(spec):
+    listed = (
         "not found: siglip.npz, spiece.model, webli/, benchmark/ (1 checkpoint, 1 tokenizer, 2 folders): "
         "until they exist, runs are identified by these paths and cannot be launched"
-    ) in out.splitlines()
+    )
+    for verb in ("plan", "show", "costs"):
+        done = labs.here(verb, "s.yaml")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert listed in done.stdout.splitlines(), verb
+    absent = json.loads(labs.here("plan", "s.yaml", "--json").stdout)["absent"]
+    names = ("siglip.npz", "spiece.model", "webli", "benchmark")
+    assert absent == [str(spec.parent / name) for name in names]
 
 
-def test_data_for_programs_and_the_refusal_of_launch(spec, capsys):
-    absent = json.loads(jestlab(capsys, "plan", "s.yaml", "--json")[1])["absent"]
-    assert absent == [
-        str(spec.parent / name) for name in ("siglip.npz", "spiece.model", "webli", "benchmark")
-    ]
+def test_launch_refuses_missing_data(spec):
     for more in ([], ["--render", "out"]):
-        code, out, err = jestlab(capsys, "launch", "s.yaml", *more)
-        assert (code, out, err.count("\n")) == (1, "", 1)
-        assert "siglip.npz: no such file or folder" in err
+        done = labs.here("launch", "s.yaml", *more)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+        assert "siglip.npz: no such file or folder" in done.stderr

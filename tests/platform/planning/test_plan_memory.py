@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import labs_support as labs
 import pytest
 
 from jestlab.models.config import EmbedConfig, TrainConfig, TwoTowers
@@ -14,7 +15,6 @@ from jestlab.models.training import diagnose
 from jestlab.models.training.step import build_step, initial_state
 from jestlab.models.two_towers import initialize
 from jestlab.models.weights.layout import parameter_shapes
-from jestlab.platform.cli import main
 from jestlab.platform.planning import memory as planning
 from jestlab.platform.planning.memory import Room, lines, room
 from jestlab.platform.planning.plan import plan
@@ -71,13 +71,14 @@ def estimated(*given: Any) -> Memory:
 @pytest.mark.parametrize(
     "parts",
     [
-        (QUICKSTART,),
-        (QUICKSTART, CACHED),
-        (LARGER,),
-        (LARGER, {"runtime.microbatches": 4}),
-        (LARGER, CACHED, {"runtime.reuse_scoring": True}),
+        pytest.param((QUICKSTART, CACHED), id="joint"),
+        pytest.param((QUICKSTART,), id="uniform", marks=pytest.mark.full),
+        pytest.param((LARGER,), id="larger", marks=pytest.mark.full),
+        pytest.param((LARGER, {"runtime.microbatches": 4}), id="in microbatches", marks=pytest.mark.full),
+        pytest.param(
+            (LARGER, CACHED, {"runtime.reuse_scoring": True}), id="scoring reused", marks=pytest.mark.full
+        ),
     ],
-    ids=["quickstart", "quickstart, joint", "larger", "larger, in microbatches", "scoring reused"],
 )
 def test_the_estimate_is_what_xla_allocates_within_a_third(parts):
     its = config(*parts)
@@ -118,20 +119,17 @@ def test_rows_are_split_over_devices_and_parameters_are_not():
     assert one.work > 7 * eight.work
 
 
-@pytest.mark.parametrize(
-    ("more", "less"),
-    [
+def test_what_saves_memory_is_estimated_as_less():
+    for more, less in (
         ({}, {"runtime.microbatches": 8}),
         ({}, {"runtime.remat": "all"}),
         ({"runtime.remat": "dots"}, {"runtime.remat": "all"}),
         ({}, {"approximation.share": 0.5}),
         ({}, {"schedule.batch_size": 16_384}),
         ({"selection": {"rule": "joint", "reference": "a"}}, {}),
-    ],
-)
-def test_what_saves_memory_is_estimated_as_less(more, less):
-    first, second = (estimated(config(B16, its), {}, 64) for its in (more, less))
-    assert first.device > second.device
+    ):
+        first, second = (estimated(config(B16, parts), {}, 64) for parts in (more, less))
+        assert first.device > second.device, (more, less)
 
 
 def test_diagnoses_embed_as_many_rows_at_a_time_as_is_assumed():
@@ -159,71 +157,49 @@ def test_every_own_program_says_and_others_do_not():
         assert 0 < its.device < its.here < 2e9
 
 
-def runs_of(amounts, label="a"):
-    """Plan runs, with the memory that they are said to take."""
-    study = Study.parse({"name": "s", "runs": {label: {}}, "seeds": len(amounts)})
-    return [
-        replace(run, memory=Memory(*amount)) for run, amount in zip(plan(study).runs, amounts, strict=True)
-    ]
+def said(amounts, room):
+    """Lines of a plan whose runs take these gigabytes: of state, work, batches and process."""
+    study = Study.parse({"name": "s", "runs": {"a": {}}, "seeds": len(amounts)})
+    memories = [Memory(*(amount * GB for amount in its)) for its in amounts]
+    runs = [replace(run, memory=memory) for run, memory in zip(plan(study).runs, memories, strict=True)]
+    return list(lines(runs, room))
 
 
 GB = 1e9
-CASES = {
-    "fits": (
-        [(1 * GB, 2 * GB, 0, 1 * GB)] * 3,
-        Room(16 * GB, "here", 2),
-        ["MEMORY: about 4.0 GB for the largest run (a), 8.0 GB for 2 at a time, of 16 GB here."],
-    ),
-    "too large by activations": (
-        [(1 * GB, 30 * GB, 0, 1 * GB)],
-        Room(24 * GB, "here"),
-        [
-            "MEMORY: about 32 GB for the largest run (a), of 24 GB here.",
-            "a needs about 32 GB of the 24 GB here: set a higher runtime.microbatches, or lower "
-            "schedule.batch_size",
-        ],
-    ),
-    "too large by parameters": (
-        [(30 * GB, 2 * GB, 0, 1 * GB)],
-        Room(16 * GB, "of a v5e chip"),
-        [
-            "MEMORY: about 32 GB for the largest run (a), of 16 GB of a v5e chip.",
-            "a needs about 32 GB of the 16 GB of a v5e chip: choose a smaller model: every chip holds all "
-            "parameters",
-        ],
-    ),
-    "too large by examples": (
-        [(1 * GB, 2 * GB, 30 * GB, 1 * GB)],
-        Room(16 * GB, "of a v5e chip"),
-        [
-            "MEMORY: about 33 GB for the largest run (a), of 16 GB of a v5e chip.",
-            "a needs about 33 GB of the 16 GB of a v5e chip: lower schedule.batch_size, or take more chips",
-        ],
-    ),
-    "too many at a time": (
-        [(1 * GB, 2 * GB, 0, 1 * GB)] * 8,
-        Room(16 * GB, "here", 8),
-        [
-            "MEMORY: about 4.0 GB for the largest run (a), 32 GB for 8 at a time, of 16 GB here.",
-            "8 runs at a time need about 32 GB of the 16 GB here: launch with --parallel 4",
-        ],
-    ),
-    "above the limit of the study": (
-        [(0.1 * GB, 0.2 * GB, 0, 0.6 * GB)],
-        Room(16 * GB, "here", 1, 0.5 * GB),
-        [
-            "MEMORY: about 0.9 GB for the largest run (a), of 16 GB here.",
-            "a needs about 0.9 GB of the 0.5 GB of resources.memory_gb: raise that above 0.9 GB",
-        ],
-    ),
-    "nothing to do": ([], Room(16 * GB, "here", 2), []),
-}
 
 
-@pytest.mark.parametrize(("amounts", "there", "expected"), CASES.values(), ids=CASES.keys())
-def test_a_plan_says_what_will_not_fit_and_what_to_do(amounts, there, expected):
-    runs = runs_of(amounts) if amounts else []
-    assert list(lines(runs, there)) == expected
+def test_a_plan_says_what_fits():
+    assert list(lines([], Room(16 * GB, "here", 2))) == []
+    assert said([(1, 2, 0, 1)] * 3, Room(16 * GB, "here", 2)) == [
+        "MEMORY: about 4.0 GB for the largest run (a), 8.0 GB for 2 at a time, of 16 GB here."
+    ]
+    assert said([(1, 2, 0, 1)], Room(16 * GB, "of a v5e chip")) == [
+        "MEMORY: about 3.0 GB for the largest run (a), of 16 GB of a v5e chip."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("amounts", "room", "advice"),
+    [
+        ([(1, 30, 0, 1)], Room(24 * GB, "here"),
+         "a needs about 32 GB of the 24 GB here: set a higher runtime.microbatches, or lower "
+         "schedule.batch_size"),
+        ([(30, 2, 0, 1)], Room(16 * GB, "of a v5e chip"),
+         "a needs about 32 GB of the 16 GB of a v5e chip: choose a smaller model: every chip holds all "
+         "parameters"),
+        ([(1, 2, 30, 1)], Room(16 * GB, "of a v5e chip"),
+         "a needs about 33 GB of the 16 GB of a v5e chip: lower schedule.batch_size, or take more chips"),
+        ([(1, 2, 0, 1)] * 8, Room(16 * GB, "here", 8),
+         "8 runs at a time need about 32 GB of the 16 GB here: launch with --parallel 4"),
+        ([(0.1, 0.2, 0, 0.6)], Room(16 * GB, "here", 1, 0.5 * GB),
+         "a needs about 0.9 GB of the 0.5 GB of resources.memory_gb: raise that above 0.9 GB"),
+    ],
+    ids=["activations", "parameters", "examples", "too many at a time", "limit of the study"],
+)  # fmt: skip
+def test_a_plan_says_what_will_not_fit_and_what_to_do(amounts, room, advice):
+    first, second = said(amounts, room)
+    assert first.startswith("MEMORY: about ") and "for the largest run (a)" in first
+    assert second == advice
 
 
 def test_the_room_is_this_machines_or_a_chips():
@@ -247,22 +223,16 @@ def test_a_container_may_have_less_than_the_machine(monkeypatch, tmp_path):
     assert planning.machine_bytes() == 1e6
 
 
-def test_the_verb_says_it_and_json_has_the_bytes(capsys, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("JESTLAB_ROOT", str(tmp_path / "lab"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
+def test_the_verb_says_it_and_json_has_the_bytes(root, tmp_path):
     (tmp_path / "s.yaml").write_text(
         "base: {data.train.examples: 100000, runtime.decoded_megabytes: 0}\n"
         "runs: {small: {}, large: {schedule.batch_size: 65536, model.vision.depth: 40}}\n"
     )
-    for arguments in (["plan", "s.yaml"], ["plan", "s.yaml", "--json"]):
-        with pytest.raises(SystemExit) as stopped:
-            main(arguments)
-        assert stopped.value.code == 0
-    text, data = capsys.readouterr().out.rsplit("\n{", 1)
+    text = labs.here("plan", tmp_path / "s.yaml", root=root).stdout
     assert "MEMORY: about " in text and "for the largest run (large)" in text
     assert "large needs about " in text and "set a higher runtime.microbatches" in text
     assert "small needs" not in text
-    small, large = (run["memory"] for run in json.loads("{" + data)["runs"])
+    data = json.loads(labs.here("plan", tmp_path / "s.yaml", "--json", root=root).stdout)
+    small, large = (run["memory"] for run in data["runs"])
     assert small["here"] == sum(small[part] for part in ("state", "work", "batches", "process"))
     assert large["device"] > 100 * small["device"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import sqlite3
 from typing import Any
 
 import labs_support as labs
@@ -12,6 +11,7 @@ import pytest
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.names import check
 from jestlab.platform.planning.plan import plan
+from jestlab.platform.programs.expected import check_first
 from jestlab.platform.registry import study_names
 from jestlab.platform.spec import load
 from jestlab.platform.spec.schema import Study
@@ -144,16 +144,16 @@ def test_a_union_is_checked_study_by_study():
     assert refused(union).startswith("studies.bad.score.0: nothing declares")
 
 
-@pytest.mark.parametrize("name", study_names())
-def test_every_registered_study_mentions_what_is_there(name):
-    check(plan(load(name), absent="note"))
+def test_every_registered_study_mentions_what_is_there():
+    for name in study_names():
+        check(plan(load(name), absent="note"))
 
 
 def test_plan_and_launch_refuse_before_anything_runs(tmp_path):
     spec = labs.write_study(tmp_path, score=["toy/scroe"], metrics={"toy/score": {"goal": "max"}})
     root = tmp_path / "lab"
     for verb in ("plan", "launch"):
-        ended = labs.jestlab(verb, spec, root=root)
+        ended = labs.here(verb, spec, root=root)
         assert ended.returncode == 1
         assert ended.stderr.strip() == (
             "jestlab: score.0: nothing declares or has recorded 'toy/scroe': did you mean 'toy/score'?"
@@ -161,21 +161,13 @@ def test_plan_and_launch_refuse_before_anything_runs(tmp_path):
     assert not root.exists()
 
 
-def test_the_first_evaluation_is_the_last_moment(root, tmp_path):
-    """A declared name that the program does not report: each run ends at its first evaluation, tried once."""
-    spec = labs.write_study(
-        tmp_path, runs={"alone": {}}, score=["toy/scroe"], metrics={"toy/scroe": {"goal": "max"}},
-        resources={"retries": 2},
-    )  # fmt: skip
-    ended = labs.here("launch", spec, root=root)
-    assert ended.returncode == 1
-    with sqlite3.connect(root / "results.db") as connection:
-        (attempts,) = connection.execute("SELECT COUNT(*) FROM attempt").fetchone()
-    connection.close()
-    assert attempts == 1
-    said = ended.stdout + ended.stderr
-    assert (
-        "the first evaluation reports toy/score, toy/other, which toy does not declare, and not toy/scroe"
-        in said
+def test_the_first_evaluation_has_the_names_that_the_study_needs():
+    spec = OWN | {"score": ["wiki/accuracy"]}
+    for reported in (["wiki/accuracy"], ["wiki/perplexity"], ["wiki/accuracy", "tree/height"]):
+        check_first("own", spec, "command", reported)
+    with pytest.raises(UserError) as error:
+        check_first("own", spec, "command", ["wiki/acuracy", "tree/height"])
+    assert str(error.value).startswith(
+        "the first evaluation reports wiki/acuracy, tree/height, which own does not declare, and not "
+        "wiki/accuracy, which its score.0 needs (did you mean 'wiki/acuracy'?): "
     )
-    assert "did you mean 'toy/score'?" in said

@@ -2,10 +2,10 @@
 
 import json
 
+import labs_support as labs
 import pytest
 import yaml
 
-from jestlab.platform.cli import main
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.planning import cost
 from jestlab.platform.planning.plan import plan, totals
@@ -43,10 +43,6 @@ def test_equal_runs_are_one_under_the_first_parts_name(both):
     for run in both.runs:
         assert set(run.needs.values()) <= seen
         seen.add(run.fingerprint)
-
-
-def test_folders_of_runs_leave_out_the_parts_name(both):
-    for run in both.runs:
         assert run.directory == f"runs/{run.name.split('/')[1]}-{run.fingerprint[:8]}"
 
 
@@ -64,29 +60,25 @@ def test_states_and_budgets_reach_the_parts(both):
 
 
 @pytest.fixture
-def jestlab(capsys, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("JESTLAB_ROOT", raising=False)
-    monkeypatch.delenv("JESTLAB_STORE", raising=False)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
+def jestlab(tmp_path):
+    """Calls the command line with the spec of the union."""
+    spec = tmp_path / "both.yaml"
+    spec.write_text(yaml.safe_dump(WRITTEN, sort_keys=False))
 
-    def call(*arguments):
-        (tmp_path / "both.yaml").write_text(yaml.safe_dump(WRITTEN, sort_keys=False))
-        with pytest.raises(SystemExit) as stopped:
-            main(list(arguments))
-        captured = capsys.readouterr()
-        assert (stopped.value.code, captured.err) == (0, "")
-        return captured.out
+    def call(verb, *options):
+        done = labs.here(verb, spec, *options)
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
 
     return call
 
 
 def test_plan_shows_each_label_under_its_part_and_what_sharing_saves(jestlab, both):
-    out = jestlab("plan", "both.yaml")
+    out = jestlab("plan")
     names = [line.split("  ")[0] or line.split()[0] for line in out.splitlines()[3:12]]
     assert names == ["first", "uniform", "reference", "joint", "second", "curated", "baseline", "wide", "all"]
     assert "Launched separately, the studies would have 15 runs: sharing saves 4 runs (" in out
-    saved = json.loads(jestlab("plan", "both.yaml", "--json"))["sharing_saves"]
+    saved = json.loads(jestlab("plan", "--json"))["sharing_saves"]
     alone = [run for part in both.parts for run in part.runs]
     assert saved["runs"] == 4
     assert saved["total_flops"] == pytest.approx(totals(alone).total - totals(both.runs).total)
@@ -94,7 +86,7 @@ def test_plan_shows_each_label_under_its_part_and_what_sharing_saves(jestlab, bo
 
 def test_plans_for_tpus_have_chips_and_chip_hours(jestlab):
     seen = "base.schedule.examples_seen=1e12"
-    arguments = ("plan", "both.yaml", "--set", "resources.tpu=v5e-16x16", "--set", seen)
+    arguments = ("plan", "--set", "resources.tpu=v5e-16x16", "--set", seen)
     lines = jestlab(*arguments).splitlines()
     assert lines[2].split()[-2:] == ["CHIPS", "CHIP-HOURS"]
     rows = {line.split()[0]: line.split() for line in lines[3:12]}
@@ -110,13 +102,13 @@ def test_plans_for_tpus_have_chips_and_chip_hours(jestlab):
 
 def test_many_labels_are_one_row_per_part_unless_all_are_asked_for(jestlab):
     axis = "studies.second.axes=[{runs: [wide], grid: {schedule.batch_size: %s}}]" % list(range(16, 60))  # noqa: UP031
-    out = jestlab("plan", "both.yaml", "--set", axis)
+    out = jestlab("plan", "--set", axis)
     assert [line.split()[0] for line in out.splitlines()[3:6]] == ["first", "second", "all"]
-    assert len(jestlab("plan", "both.yaml", "--set", axis, "--all").splitlines()) > 130
+    assert len(jestlab("plan", "--set", axis, "--all").splitlines()) > 130
 
 
 def test_show_names_the_parts(jestlab):
-    out = jestlab("show", "both.yaml", "--set", "studies.first.question=Why?")
+    out = jestlab("show", "--set", "studies.first.question=Why?")
     assert "union of 2 studies" in out
     assert "  first   Why?" in out.splitlines()
     assert "11 runs, 2 at a time" in out

@@ -1,4 +1,4 @@
-"""The client without jestlab around it: by hand, copied elsewhere, and when the worker is gone."""
+"""The client without a worker: copied elsewhere, or when the worker is gone."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -20,6 +19,7 @@ run.log(4, {"grad/norm": 2}, loss=0.25)
 run.evaluation(4, 64, 1e6, {"toy/top1": 0.5})
 run.evaluation(5, scores={"toy/top1": 0.75}, seconds=2)
 run.progress(4, 10)
+client.time.perf_counter = iter(range(100)).__next__
 with run.phase("checkpoint"):
     with run.phase("evaluation"):
         pass
@@ -29,37 +29,29 @@ print(run.stop_requested(), run.directory)
 """
 
 
-def by_hand(line: str, folder: Path, *options: str) -> list[str]:
+def test_a_copy_of_the_file_prints_without_a_worker_and_without_jestlab(tmp_path):
+    shutil.copy(str(client.__file__), tmp_path / "client.py")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("JESTLAB_")}
+    script = "import sys; sys.path.insert(0, '.'); import client" + SCRIPT
     done = subprocess.run(
-        [sys.executable, *options, "-c", line + SCRIPT],
-        cwd=folder,
+        [sys.executable, "-I", "-S", "-c", script],
+        cwd=tmp_path,
         env=environment,
         capture_output=True,
         text=True,
         check=True,
     )
-    return done.stdout.splitlines()
-
-
-def test_by_hand_it_prints(tmp_path):
-    assert by_hand("from jestlab.platform import client", tmp_path) == [
+    assert done.stdout.splitlines() == [
         "log: step 3, loss 0.5",
         "log: step 4, grad/norm 2.0, loss 0.25",
         "evaluation: step 4, examples_seen 64, flops_total 1000000.0, toy/top1 0.5",
         "evaluation: step 5, seconds 2.0, toy/top1 0.75",
         "progress: step 4, total_steps 10",
-        "phase: name evaluation, seconds 0.0",
-        "phase: name checkpoint, seconds 0.0",
+        "phase: name evaluation, seconds 1.0",
+        "phase: name checkpoint, seconds 2.0",
         f"artifact: name model, path {tmp_path}/model.npz",
         f"False {tmp_path}",
     ]
-
-
-def test_a_copy_of_the_file_does_where_nothing_is_installed(tmp_path):
-    shutil.copy(str(client.__file__), tmp_path / "client.py")
-    found = by_hand("import sys; sys.path.insert(0, '.'); import client", tmp_path, "-I", "-S")
-    assert found[0] == "log: step 3, loss 0.5"
 
 
 def test_it_imports_nothing_heavy():

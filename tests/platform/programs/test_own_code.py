@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import labs_support as labs
+import plans_support as plans
 import pytest
+import stores_support as stores
 import yaml
-from tiny_support import BENCHMARK, TOWERS
 
 from jestlab.models import extensions
 from jestlab.models.config import TrainConfig
 from jestlab.models.extensions import kinds
 from jestlab.platform.errors import UserError
+from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning import identity
+from jestlab.platform.planning.changes import changes_of
 from jestlab.platform.planning.plan import Plan, plan
 from jestlab.platform.programs.own_code import check_criteria, check_unchanged
 from jestlab.platform.programs.sources import sources_of
 from jestlab.platform.spec.load import load
+from jestlab.platform.store.store import Store
 
 OWN = Path(__file__).parents[2] / "models" / "support" / "own_code.py"
-TINY = {
-    "model": TOWERS,
-    "data": {
-        "train": {"examples": 512, "image_size": 16, "shard_size": 256},
-        "benchmark": BENCHMARK,
-    },
-    "schedule": {"batch_size": 16, "examples_seen": 64},
-    "evaluation": {"points": 1, "shots": 2, "shot_seeds": 1},
-}
 JOINT = {"rule": "joint", "chunks": 4, "reference": "reference"}
 
 
@@ -39,7 +36,7 @@ def spec(folder: Path, source: str | None = None, /, **runs: Any) -> Path:
     folder.mkdir(exist_ok=True)
     (folder / "own.py").write_text(OWN.read_text() if source is None else source)
     path = folder / "study.yaml"
-    written = {"name": "own", "base": TINY, "runs": {"reference": {"initialization": 1}, **runs}}
+    written = {"name": "own", "base": plans.TINY, "runs": {"reference": {"initialization": 1}, **runs}}
     path.write_text(yaml.safe_dump(written))
     return path
 
@@ -62,7 +59,7 @@ ONE_OF_EACH = {
     "loss": {"loss": "own.py:decoupled", **selecting()},
     "evaluation": {"evaluation.extra": {"squares": "own.py:colours"}},
     "reader": {"data.train": {"kind": "reader", "function": "own.py:squares", "options": {"count": 64}}},
-    "tower": {"model.vision": {"architecture": "own.py:Layer", "options": {"hidden": 8}}},
+    "tower": {"model.vision": {"architecture": "own.py:Layer", "options": {"hidden": 32}}},
 }
 
 
@@ -88,10 +85,7 @@ def test_options_are_part_of_the_identity_and_axes_go_over_them(tmp_path):
         path.read_text() + "axes: [{runs: [x], grid: {selection.criterion_options.floor: [1, 2]}}]\n"
     )
     assert [run.label for run in planned(path).runs[1:]] == ["x floor=1", "x floor=2"]
-
-
-def test_code_that_has_no_effect_is_no_part_of_the_identity(tmp_path):
-    uniform = {"selection": {"criterion": "own.py:clipped"}}
+    uniform = {"selection": {"criterion": "own.py:clipped"}}  # without effect
     assert fingerprint(spec(tmp_path, x=uniform)) == fingerprint(spec(tmp_path, x={}))
 
 
@@ -109,34 +103,23 @@ def test_files_count_from_the_folder_of_the_spec(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("run", "message"),
     [
-        (
-            selecting(criterion="own.py:clippd"),
-            "selection.criterion: no 'clippd' in .*: did you mean 'clipped'",
-        ),
+        (selecting(criterion="own.py:clippd"), "selection.criterion: no 'clippd' in .*: .* 'clipped'"),
         (selecting(criterion="gone.py:x"), r"selection.criterion: .*gone.py: no such file"),
         (selecting(criterion="gone.at:x"), "selection.criterion: no module 'gone.at' for 'gone.at:x'"),
-        (
-            selecting(criterion="own.py:clipped", criterion_options={"flor": 1}),
-            "takes no 'flor', which selection.criterion_options gives: did you mean 'floor'",
-        ),
-        (selecting(rule="own.py:halves", rule_options={"x": 1}), "its options: second_gain"),
-        (
-            {"selection": {"rule": "joint", "chunks": 4, "criterion": "own.py:clipped"}},
-            "own.py:clipped looks at the reference: set selection.reference",
-        ),
+        (selecting(criterion="own.py:clipped", criterion_options={"flor": 1}),
+         "takes no 'flor', which selection.criterion_options gives: did you mean 'floor'"),
+        (selecting(criterion="own.py:clipped", reference=None),
+         "own.py:clipped looks at the reference: set selection.reference"),
         (selecting(criterion="own.py:decoupled"), "takes neither `learner` nor `reference`"),
+        (selecting(rule="own.py:halves", rule_options={"x": 1}), "its options: second_gain"),
         (selecting(rule="jont"), "'jont' is not valid: did you mean 'joint'"),
-        (
-            selecting(rule="mine"),
-            "package.module:name, path/to/file.py:name, or an entry point of jestlab.rules",
-        ),
-        (
-            {"data.train": {"kind": "reader", "function": "own.py:squares", "path": "gone.txt"}},
-            "data.train.path: .*gone.txt: no such file or folder",
-        ),
+        (selecting(rule="mine"),
+         "package.module:name, path/to/file.py:name, or an entry point of jestlab.rules"),
+        ({"data.train": {"kind": "reader", "function": "own.py:squares", "path": "gone.txt"}},
+         "data.train.path: .*gone.txt: no such file or folder"),
         ({"model.vision.architecture": "own.py:OWN"}, "model.vision.architecture: .* says no FLOPs"),
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_is_said_when_the_run_is_planned(tmp_path, run, message):
     with pytest.raises(UserError, match=message):
         planned(spec(tmp_path, OWN.read_text() + "OWN = print\n", x=run))
@@ -173,40 +156,29 @@ def test_an_installed_package_offers_code_by_name(tmp_path, monkeypatch):
 
 
 def test_selection_is_priced_by_what_the_rule_says(tmp_path):
-    source = OWN.read_text()
-    costs = {}
-    for name, text in {"told": source, "untold": source.replace("halves.flops =", "unused =")}.items():
+    def costs(flops: str) -> dict[str, float]:
+        source = OWN.read_text().replace("halves.flops = _flops_of_halves", flops)
         runs = planned(
-            spec(tmp_path / name, text, x=ONE_OF_EACH["rule"], alone=selecting(rule="independent"))
+            spec(tmp_path, source, x=ONE_OF_EACH["rule"], alone=selecting(rule="independent"))
         ).runs
-        costs[name] = {run.name: run.price.cost.selection for run in runs if run.price is not None}
-    assert costs["untold"]["x"] == costs["untold"]["alone"]
+        return {run.name: run.price.cost.selection for run in runs if run.price is not None}
+
     b, B, dims, steps = 16, 80, 32, 4
-    assert costs["told"]["x"] - costs["told"]["alone"] == 4 * B * (b // 2) * dims * steps
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ("halves.flops = print", "selection.rule: flops of .*own.py:halves fail: TypeError: "),
-        ("halves.flops = lambda **_: -1", "are -1.0: expected a number from 0 on"),
-    ],
-)
-def test_flops_that_cannot_be_counted_are_told(tmp_path, changed, message):
-    source = OWN.read_text().replace("halves.flops = _flops_of_halves", changed)
-    with pytest.raises(UserError, match=message):
-        planned(spec(tmp_path, source, x=ONE_OF_EACH["rule"]))
+    found = costs("halves.flops = _flops_of_halves")
+    assert found["x"] - found["alone"] == 4 * B * (b // 2) * dims * steps
+    found = costs("unused = _flops_of_halves")
+    assert found["x"] == found["alone"]
+    with pytest.raises(UserError, match=r"selection.rule: flops of .*own.py:halves fail: TypeError: "):
+        costs("halves.flops = print")
+    with pytest.raises(UserError, match=r"are -1.0: expected a number from 0 on"):
+        costs("halves.flops = lambda **_: -1")
 
 
 def test_a_criterion_that_looks_at_the_reference_alone_needs_no_scoring_pass(tmp_path):
     source = "def near(reference):\n    return -reference\n"
+    criteria = {"own": "own.py:near", "easy": "easy_reference"}
     runs = planned(
-        spec(
-            tmp_path,
-            source,
-            own=selecting(criterion="own.py:near"),
-            easy=selecting(criterion="easy_reference"),
-        )
+        spec(tmp_path, source, **{name: selecting(criterion=c) for name, c in criteria.items()})
     ).runs
     own, easy = (run.price for run in runs[1:])
     assert own is not None and easy is not None and own.cost == easy.cost
@@ -226,25 +198,17 @@ def test_code_that_changed_after_the_plan_stops_the_run(tmp_path):
         check_unchanged(config)
 
 
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
+def test_criteria_are_checked_before_anything_is_trained(tmp_path):
+    """A run with a wrong one would train otherwise, and select wrongly."""
+    for body, message in (
         ("learner.mean()", r"must keep the shape of the losses: \[6, 8\] became \[\]"),
         ("(learner - reference) / reference.mean()", "by the losses in its own place alone"),
         ("learner - referense", "the criterion fails: NameError"),
-    ],
-    ids=["another shape", "other pairs", "a slip"],
-)
-def test_a_criterion_that_is_none_is_told_before_anything_is_trained(tmp_path, body, message):
-    """It would train otherwise, and select wrongly."""
-    source = f"def mine(learner, reference):\n    return {body}\n"
-    path = spec(tmp_path, source, joint=selecting(criterion="own.py:mine"))
-    config = planned(path).runs[-1].config
-    with pytest.raises(UserError, match=rf"selection.criterion: .*own.py:mine: .*{message}"):
-        check_criteria(TrainConfig.model_validate(config))
-
-
-def test_a_criterion_as_it_has_to_be_is_taken(tmp_path):
+    ):
+        source = f"def mine(learner, reference):\n    return {body}\n"
+        config = planned(spec(tmp_path, source, joint=selecting(criterion="own.py:mine"))).runs[-1].config
+        with pytest.raises(UserError, match=rf"selection.criterion: .*own.py:mine: .*{message}"):
+            check_criteria(TrainConfig.model_validate(config))
     path = spec(tmp_path, joint=selecting(criterion="own.py:clipped"))
     check_criteria(TrainConfig.model_validate(planned(path).runs[-1].config))
 
@@ -255,24 +219,26 @@ def test_attempts_record_the_code_that_configs_name(tmp_path):
     assert found is not None and [*found.files] == ["own.py"]
 
 
-def test_a_study_of_ones_own_code_is_launched(root, tmp_path):
-    """One of each in real worker processes; edited, only what it names runs again."""
-    runs = {"x": selecting(rule="own.py:halves", criterion="own.py:clipped"), **{
-        name: ONE_OF_EACH[name] for name in ("evaluation", "reader", "tower")
-    }}  # fmt: skip
-    path = spec(tmp_path, **runs)
-    launched = labs.jestlab("launch", path, "--no-reports", root=root)
-    assert launched.returncode == 0, launched.stdout + launched.stderr
-    found = labs.jestlab(
-        "query", "SELECT name, value FROM v_evaluations WHERE name LIKE 'squares/%'", "--json", root=root
-    )
-    assert '"squares/accuracy"' in found.stdout
-    assert "nothing to run" in labs.jestlab("launch", path, "--no-reports", root=root).stdout
+def test_a_finished_run_of_own_code(root, tmp_path):
+    """No format holds its tower; its code is in its identity, so that it isn't compared again."""
+    path = spec(tmp_path, tower=ONE_OF_EACH["tower"])
+    found, lab = planned(path), Lab.find(root)
+    with closing(Store.open(lab.store_url)) as store:
+        store.record(found)
+        for run in found.runs:
+            sources = json.dumps({"own.py": "0" * 64})
+            stores.attempt(store, run, sources=sources, scores={"shapes/zero_shot": 0.5})
+            (root / run.directory / "checkpoints").mkdir(parents=True)
+        assert changes_of(store, "own").lines("own") == []
+    wanted = ("weights", "export", "own/tower", tmp_path / "w", "--format", "big_vision")
+    refused = labs.here(*wanted, root=root)
+    assert (refused.returncode, "no format of weights holds" in refused.stderr) == (1, True)
     (tmp_path / "own.py").write_text(OWN.read_text().replace("floor: float = 0.0", "floor: float = 1.0"))
-    refused = labs.jestlab(
-        "weights", "export", "own/tower", tmp_path / "w", "--format", "big_vision", root=root
-    )
-    assert "no format of weights holds" in refused.stderr
-    assert refused.returncode == 1
-    again = labs.jestlab("plan", path, root=root).stdout
-    assert "5 runs: 1 done, 0 to resume, 4 to run" in again
+    assert "2 runs: 1 done, 0 to resume, 1 to run" in labs.here("plan", path, root=root).stdout
+
+
+@pytest.mark.full
+def test_a_study_of_own_code_is_launched(root, tmp_path):
+    runs = {name: ONE_OF_EACH[name] for name in ("rule", "loss", "evaluation", "reader", "tower")}
+    launched = labs.here("launch", spec(tmp_path, **runs), "--no-reports", root=root)
+    assert launched.returncode == 0, launched.stdout + launched.stderr

@@ -47,35 +47,23 @@ def study(folder: Path, base: str, runs: str = "{r: {}}", more: str = "") -> str
 @pytest.mark.parametrize(
     ("base", "runs", "message"),
     [
-        (
-            "{command: [train, '{learning_rat}'], learning_rate: 1}",
-            "{r: {}}",
-            r":2: base.command: no value for \{learning_rat\}: did you mean 'learning_rate'\?",
-        ),
-        (
-            "{model.width: 3}",
-            "{r: {command: '{model.widht}'}}",
-            r":3: runs.r.command: no value .*'model.width'",
-        ),
+        ("{command: [train, '{learning_rat}'], learning_rate: 1}", "{r: {}}",
+         r":2: base.command: no value for \{learning_rat\}: did you mean 'learning_rate'\?"),
+        ("{model.width: 3}", "{r: {command: '{model.widht}'}}",
+         r":3: runs.r.command: no value .*'model.width'"),
+        ("{command: ['{needs.reference}']}", "{reference: {command: a}, r: {}}",
+         "no value for .needs.reference"),
         ("{a: 1}", "{r: {}}", r":3: runs.r.command: is missing: the words of the command, as in \[python"),
         ("{command: []}", "{r: {}}", ":2: base.command: is empty"),
         ("{command: {a: 1}}", "{r: {}}", "base.command: must be a list of words"),
         ("{command: [a, [b]]}", "{r: {}}", "base.command: must be a list of words"),
-        (
-            '{command: "a \'b"}',
-            "{r: {}}",
-            "base.command: .* cannot be split into words: No closing quotation",
-        ),
+        ('{command: "a \'b"}', "{r: {}}",
+         "base.command: .* cannot be split into words: No closing quotation"),
         ("{command: ['{']}", "{r: {}}", r"base.command: '\{' has a single brace: write \{\{ for \{"),
         ("{command: [a], directory: b}", "{r: {}}", "base.directory: 'directory' is what jestlab gives"),
         ("{command: [a], cwd: 3}", "{r: {}}", "base.cwd: must be the path of a folder"),
-        (
-            "{command: ['{needs.reference}']}",
-            "{reference: {command: a}, r: {}}",
-            "no value for .needs.reference",
-        ),
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_is_said_where_it_is_written(tmp_path, base, runs, message):
     with pytest.raises(UserError, match=message):
         _ = load(study(tmp_path, base, runs)).members
@@ -105,6 +93,7 @@ def test_the_command_is_identity_and_where_it_works_is_not(tmp_path):
     assert fingerprint("{command: [train], a: 2}") != plain
 
 
-def test_cwd_counts_from_the_specs_folder(tmp_path):
-    [run] = plan(load(study(tmp_path, "{command: [train], cwd: code}"))).runs
-    assert run.config["cwd"] == str(tmp_path / "code")
+def test_cwd_counts_from_the_specs_folder_and_is_that_by_default(tmp_path):
+    for base, cwd in (("{command: [train], cwd: code}", "code"), ("{command: [train]}", ".")):
+        [run] = plan(load(study(tmp_path, base))).runs
+        assert run.config["cwd"] == str(tmp_path / cwd)

@@ -1,16 +1,14 @@
-"""The program `weights`: planned by content, run by a worker, then as good as a trained run."""
+"""The program `weights`: planned by content, and checked again before it runs."""
 
 from __future__ import annotations
 
-import json
 import os
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-import labs_support as labs
 import numpy as np
 import pytest
 import yaml
@@ -18,7 +16,7 @@ import yaml
 from jestlab.models.config import TextTower, TwoTowers, VisionTower, WeightsConfig
 from jestlab.models.data.tokenizer import Tokenizer, train_tokenizer
 from jestlab.models.weights import open_weights, write
-from jestlab.models.weights.layout import flatten, parameter_shapes
+from jestlab.models.weights.layout import parameter_shapes
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.plan import Plan, plan
 from jestlab.platform.spec.load import load
@@ -58,7 +56,9 @@ def planned(place: Path, **siglip: Any) -> Plan:
 
 def test_the_plan_knows_towers_and_content(place, monkeypatch, tmp_path_factory):
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))  # paths count from the spec
-    [run] = planned(place).runs
+    path = study(place)
+    path.write_text(path.read_text() + "seeds: 3\n")
+    [run] = plan(load(str(path))).runs  # one for all replicates
     config = WeightsConfig.model_validate(run.config)
     assert config.path == str(place / "siglip.npz")
     assert config.model == TOWERS
@@ -88,12 +88,6 @@ def test_content_identifies_and_place_and_format_do_not(place):
     assert len(others - {first}) == 3
 
 
-def test_all_replicates_are_one_run(place):
-    path = study(place)
-    path.write_text(path.read_text() + "seeds: 3\n")
-    assert len(plan(load(str(path))).runs) == 1
-
-
 @pytest.mark.parametrize(
     ("siglip", "message"),
     [
@@ -101,10 +95,7 @@ def test_all_replicates_are_one_run(place):
         ({"tokenizer": "no.model"}, r"runs.siglip: .*no.model: no such tokenizer"),
         ({"digest": "0" * 64}, r"path: .*siglip.npz has changed \(digest \w{12}, recorded 0{12}\)"),
         ({"tokenizer_digest": "0" * 64}, r"tokenizer: .*spiece.model has changed"),
-        (
-            {"model": {"variant": "B/16"}},
-            r"siglip.npz: does not hold the weights .*: missing: img/Transformer",
-        ),
+        ({"model": {"variant": "B/16"}}, r"siglip.npz: does not hold .*: missing: img/Transformer"),
         ({"compute_dtype": "float16"}, r"runs.siglip.compute_dtype"),
         ({"pth": "x"}, r"runs.siglip.pth: unknown key: did you mean 'path'"),
     ],
@@ -113,9 +104,6 @@ def test_errors_name_the_place(place, siglip, message):
     with pytest.raises(UserError, match=message) as error:
         planned(place, **siglip)
     assert "\n" not in str(error.value)
-
-
-def test_no_tokenizer(place):
     (place / "spiece.model").unlink()
     with pytest.raises(UserError, match=r"no spiece.model or tokenizer.model beside .*give its path"):
         planned(place)
@@ -134,33 +122,14 @@ def test_a_plan_is_quick_to_import(place, root):
     assert "siglip" in done.stdout
 
 
-def test_launched_it_is_like_a_trained_run(place, root):
-    from jestlab.models.training.checkpoints import load_parameters
+def test_weights_that_changed_after_the_plan_are_refused(place):
+    from jestlab.platform.programs.execution import run_weights
 
-    spec = study(place)
-    launched = labs.here("launch", spec, "--json", root=root)
-    assert launched.returncode == 0, launched.stderr
-    [folder] = (root / "runs").glob("siglip-*")
-    loaded = load_parameters(folder / "checkpoints", TOWERS)
-    expected = open_weights(place / "siglip.npz").tensors()
-    assert {name: x.tobytes() for name, x in expected.items()} == {
-        name: np.asarray(x).tobytes() for name, x in flatten(loaded)
-    }
-    assert (folder / "tokenizer.model").read_bytes() == (place / "spiece.model").read_bytes()
-    again = labs.here("launch", spec, root=root)
-    assert "nothing to run" in again.stdout
-
-    shown = labs.here("weights", "inspect", folder, "--json", root=root)
-    assert json.loads(shown.stdout)["digest"] == open_weights(place / "siglip.npz").digest()
-
-
-def test_weights_that_changed_after_the_plan_fail_the_run(place, root, monkeypatch):
-    found = planned(place)
+    [run] = planned(place).runs
     before = (place / "siglip.npz").stat()
     save(place / "siglip.npz", b=np.full(1, 5, np.float32))
     os.utime(place / "siglip.npz", ns=(before.st_atime_ns, before.st_mtime_ns))  # as a kept hash would miss
-    outcome = labs.launch_here(root, found)
-    assert outcome.exit_code == 1
-    [(reason,)] = sqlite3.connect(root / "results.db").execute("SELECT reason FROM v_runs").fetchall()
-    assert "siglip.npz has changed" in reason
-    assert not list((root / "runs").glob("siglip-*/checkpoints"))
+    context: Any = SimpleNamespace(directory=place / "run", progress=lambda step, total: None)
+    with pytest.raises(UserError, match=r"siglip\.npz has changed"):
+        run_weights(WeightsConfig.model_validate(run.config), context)
+    assert not (place / "run").exists()

@@ -4,10 +4,8 @@ import pytest
 
 from jestlab.analysis import costs
 from jestlab.models.config import EmbedConfig, TrainConfig
-from jestlab.platform.planning.plan import plan
 from jestlab.platform.programs.pricing import cost, forward
 from jestlab.platform.programs.pricing import price_train as price
-from jestlab.platform.spec import Study
 
 FLEXI = {"score": True, "share": 0.5}
 JOINT = {"rule": "joint", "reference": "r", "filtering_ratio": 0.8}
@@ -41,6 +39,9 @@ def one(**sections):
     [
         ({}, (3 * F, 0, 0)),
         ({"selection": JOINT}, (3 * F, 5 * F, 5 * F)),
+        ({"selection": {**JOINT, "criterion": "hard_learner"}}, (3 * F, 5 * F, 0)),
+        ({"selection": {**JOINT, "rule": "independent", "filtering_ratio": 0.5}}, (3 * F, 2 * F, 2 * F)),
+        ({"selection": {"rule": "uniform", "filtering_ratio": 0.9}}, (3 * F, 0, 0)),
         ({"selection": JOINT, "approximation": {"score": True}}, (3 * F, 5 * COARSE, 5 * F)),
         ({"selection": JOINT, "approximation": FLEXI}, (1.5 * (F + COARSE), 5 * COARSE, 5 * F)),
         ({"selection": JOINT, "approximation": {"share": 0.5}}, (1.5 * (F + COARSE), 5 * F, 5 * F)),
@@ -74,6 +75,8 @@ def test_the_cost_of_one_example(sections, expected):
 @pytest.mark.parametrize(
     ("sections", "meetings", "models"),
     [
+        ({}, 0, 0),
+        ({"selection": {**JOINT, "filtering_ratio": 0.0}}, 0, 0),  # nothing to choose from
         ({"selection": JOINT}, 64 - 4, 2),  # 16 chunks of 4, of which the last meets nobody
         ({"selection": {**JOINT, "chunks": 3}}, 64 - 21, 2),
         ({"selection": {**JOINT, "criterion": "easy_reference"}}, 60, 1),
@@ -91,25 +94,25 @@ def test_choosing_is_priced_by_rule_and_criterion(sections, meetings, models):
     assert config().batch_size == 64
 
 
-def test_where_nothing_is_chosen_choosing_costs_nothing():
-    assert cost(config(), None, 1.0).selection == 0
-    assert cost(config(selection={**JOINT, "filtering_ratio": 0.0}), None, 1.0).selection == 0
-
-
-def test_a_reference_of_another_width_is_compared_at_its_own():
+def test_a_reference_of_another_size_counts_at_its_own():
+    deep = config(model={"text": {"depth": 3}}).model
+    extra = 2 * costs.encoder_forward(length=12, width=48, depth=1, mlp_dim=192)
+    found = cost(config(selection=JOINT), deep, examples=1.0)
+    assert (found.scoring, found.reference_scoring) == pytest.approx((5 * F, 5 * (F + extra)))
     wide = config(model={"embedding_dim": 100}).model
     assert cost(config(selection=JOINT), wide, 64.0).selection == 320 * 148 * (2 + 4 * 60)
 
 
+def test_an_image_head_is_priced_only_where_there_is_one():
+    one, other = (cost(config(model=model), None, 1.0) for model in ({}, {"embedding_dim": 64}))
+    image_head, wider_text_head = 2 * 64 * 48, 2 * 48 * (64 - 48)
+    assert one.image_tower - other.image_tower == pytest.approx(3 * image_head)
+    assert other.text_tower - one.text_tower == pytest.approx(3 * wider_text_head)
+
+
 def test_the_loss_is_of_all_pairs_forward_and_backward():
-    assert cost(config(), None, examples=64.0).loss == 6 * 64 * 64 * 48
-    assert cost(config(loss="softmax"), None, examples=64.0).loss == 6 * 64 * 64 * 48
-
-
-def test_the_quickstart_s_choosing_is_what_its_readme_said():
-    """Computed by hand before it was priced: .3% of a joint run, reference included."""
-    found = cost(config(selection=JOINT), config().model, examples=1.0)
-    assert found.selection / found.total("reference_scoring") == pytest.approx(0.003, abs=0.001)
+    for loss in ("sigmoid", "softmax"):
+        assert cost(config(loss=loss), None, examples=64.0).loss == 6 * 64 * 64 * 48
 
 
 def test_cached_embeddings_cost_their_learner_nothing():
@@ -134,14 +137,3 @@ def test_flops_a_variant():
     )
     approximate = forward(config(model={"variant": "B/16"}).model, patch_size=32)
     assert approximate.total / 1e9 == pytest.approx(11.49 + 11.02, abs=0.01)
-
-
-def test_embeddings_are_priced_by_the_data_and_their_reference():
-    runs = {"reference": {"model.text.depth": 3}, "cache": {"program": "embed", "reference": "reference"}}
-    base = {"data.train.examples": 640}
-    planned = {run.name: run for run in plan(Study.parse({"name": "s", "base": base, "runs": runs})).runs}
-    extra = 2 * costs.encoder_forward(length=12, width=48, depth=1, mlp_dim=192)
-    found = planned["cache"].price
-    assert found is not None
-    assert found.cost.reference_scoring == pytest.approx((F + extra) * 640)
-    assert (found.total, found.examples, found.step) == (0, 0, None)

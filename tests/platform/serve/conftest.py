@@ -1,19 +1,21 @@
-"""A server of `jestlab serve` in a thread, over labs in real databases."""
+"""The application of `jestlab serve`, asked in this process or served to a browser."""
 
 from __future__ import annotations
 
-import http.client
-import json
+import asyncio
 import threading
-import urllib.parse
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlencode
 
 import pytest
 import uvicorn
+from starlette.types import ASGIApp, Message
 from tests.browser_support import Opened, open_url, tabs
+from tests.platform.serve.recorded import STUDY, record
 
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.serve.access import Access
@@ -22,11 +24,12 @@ from jestlab.platform.serve.labs import Labs
 from jestlab.platform.serve.server import listening
 
 TOKEN = "a-token-of-the-tests-0123"
+HOST = "127.0.0.1:8270"
 
 
 @dataclass
 class Answer:
-    """What the server has answered."""
+    """A response of the server."""
 
     status: int
     headers: dict[str, str]
@@ -37,85 +40,98 @@ class Answer:
         """The body."""
         return self.body.decode()
 
-    @property
-    def data(self) -> Any:
-        """The body as JSON."""
-        return json.loads(self.body)
 
+class Client:
+    """Sends requests to an application in this process, as uvicorn would. Headers have _ for -."""
 
-@dataclass
-class Server:
-    """A server that runs.
-
-    Attributes:
-        port: Where it listens, on loopback.
-    """
-
-    port: int
-
-    @property
-    def url(self) -> str:
-        """Its address."""
-        return f"http://127.0.0.1:{self.port}"
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
 
     def get(self, path: str, **headers: str) -> Answer:
-        """Ask for a page; headers with _ for -."""
-        return self.ask("GET", path, None, headers)
+        """Request a page."""
+        return self.request("GET", path, b"", headers)
 
     def post(self, path: str, form: dict[str, str] | bytes, **headers: str) -> Answer:
-        """Send a form as the server's own page does in a browser with the token; headers say otherwise."""
-        body = form if isinstance(form, bytes) else urllib.parse.urlencode(form).encode()
-        own = {"origin": self.url, "cookie": f"jestlab-token={TOKEN}"}
-        return self.ask("POST", path, body, own | headers)
+        """Submit a form like the server's own page in a browser with the token."""
+        body = form if isinstance(form, bytes) else urlencode(form).encode()
+        own = {"origin": f"http://{HOST}", "cookie": f"jestlab-token={TOKEN}"}
+        return self.request("POST", path, body, own | headers)
 
-    def ask(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Answer:
-        """Send one request."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        given = {name.replace("_", "-"): value for name, value in headers.items() if value}
-        connection.request(method, path, body, given)
-        answer = connection.getresponse()
-        found = Answer(
-            answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
-        )
-        connection.close()
-        return found
+    def request(
+        self, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None
+    ) -> Answer:
+        """Send one request; headers without a value are left out."""
+        where, _, query = path.partition("?")
+        given = {"host": HOST} | (headers or {})
+        encoded = [(key.replace("_", "-").encode(), text.encode()) for key, text in given.items() if text]
+        scope = {
+            "type": "http", "http_version": "1.1", "scheme": "http", "method": method, "root_path": "",
+            "path": unquote(where), "raw_path": where.encode(), "query_string": query.encode(),
+            "headers": encoded,
+        }  # fmt: skip
+        sent: list[Message] = []
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": body}
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+
+        asyncio.run(self._app(scope, receive, send))  # type: ignore[arg-type]
+        start, *rest = sent
+        found = {key.decode(): value.decode() for key, value in start["headers"]}
+        return Answer(start["status"], found, b"".join(message["body"] for message in rest))
 
 
 @pytest.fixture
-def serving() -> Iterator[Callable[..., Server]]:
-    """Starts servers over labs; they end with the test."""
-    running: list[tuple[uvicorn.Server, threading.Thread, Labs]] = []
+def client() -> Iterator[Callable[..., Client]]:
+    """Create clients of applications over labs."""
+    with ExitStack() as stack:
 
-    def serve(
-        *labs: Lab, host: str = "127.0.0.1", writes: bool = False, names: tuple[str, ...] = ()
-    ) -> Server:
-        served = Labs(labs, writes)
-        access = Access.of(host, TOKEN, writes=writes, names=names)
+        def create(
+            *labs: Lab, host: str = "127.0.0.1", writes: bool = False, names: tuple[str, ...] = ()
+        ) -> Client:
+            served = stack.enter_context(closing(Labs(labs, writes)))
+            return Client(application(served, Access.of(host, TOKEN, writes=writes, names=names)))
+
+        yield create
+
+
+@pytest.fixture
+def serving() -> Iterator[Callable[[Lab], str]]:
+    """Start servers over labs, which can be written; return their URLs."""
+    with ExitStack() as stack:
+        yield lambda lab: stack.enter_context(_served(lab))
+
+
+@contextmanager
+def _served(lab: Lab) -> Iterator[str]:
+    with closing(Labs([lab], writes=True)) as labs:
+        app = application(labs, Access.of("127.0.0.1", TOKEN, writes=True))
         opened = listening("127.0.0.1", 0)
-        server = uvicorn.Server(
-            uvicorn.Config(application(served, access), log_level="error", lifespan="off", access_log=False)
-        )
+        server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off", access_log=False))
         thread = threading.Thread(target=server.run, args=([opened],), daemon=True)
         thread.start()
-        running.append((server, thread, served))
-        return Server(opened.getsockname()[1])
-
-    yield serve
-    for server, thread, served in running:
+        yield f"http://127.0.0.1:{opened.getsockname()[1]}"
         server.should_exit = True
         thread.join(10)
-        served.close()
-
-
-@pytest.fixture
-def lab(tmp_path: Path, store_url: str) -> Lab:
-    """A lab whose store is empty, on each kind of database."""
-    (tmp_path / "lab").mkdir()
-    return Lab.find(tmp_path / "lab", store_url)
 
 
 @pytest.fixture
 def visited(browser: Any) -> Iterator[Callable[..., Opened]]:
-    """Opens addresses in a browser, which are closed after the test."""
+    """Open addresses in a browser, which are closed after the test."""
     with tabs(browser, open_url) as opening:
         yield opening
+
+
+@pytest.fixture
+def lab(tmp_path: Path, sqlite_url: str) -> Lab:
+    """A lab whose store is empty."""
+    (tmp_path / "lab").mkdir()
+    return Lab.find(tmp_path / "lab", sqlite_url)
+
+
+@pytest.fixture
+def runs(lab: Lab) -> dict[str, str]:
+    """Record a study in the lab whose runs have all completed; return LABEL/SEED → fingerprint."""
+    return record(lab, STUDY | {"name": "toy"})

@@ -1,5 +1,4 @@
 import itertools
-import time
 
 import pytest
 from hypothesis import given
@@ -27,35 +26,26 @@ def acyclic(draw):
 
 
 @given(acyclic())
-def test_every_run_comes_after_what_it_needs_and_only_once(nodes):
+def test_each_run_is_the_first_given_one_whose_dependencies_come_before(nodes):
     ordered = order(nodes)
-    place = {index: place for place, (index, _) in enumerate(ordered)}
-    assert sorted(place) == list(range(len(nodes)))
-    for index, needs in ordered:
-        assert set(needs) == {reference.role for reference in nodes[index][3]}
-        for role, needed in needs.items():
-            assert nodes[needed][0] == role
-            assert place[needed] < place[index]
-
-
-@given(acyclic())
-def test_the_given_order_is_kept_where_dependencies_allow(nodes):
-    """At each place stands, of the runs whose needs are met, the one that was given first."""
-    ordered = [index for index, _ in order(nodes)]
     names = {node[0]: index for index, node in enumerate(nodes)}
     done = set()
-    for index in ordered:
+    for index, needs in ordered:
+        assert needs == {reference.role: names[reference.name] for reference in nodes[index][3]}
         ready = [i for i, n in enumerate(nodes) if i not in done and all(names[r.name] in done for r in n[3])]
         assert index == min(ready)
         done.add(index)
+    assert len(ordered) == len(nodes)
 
 
 @given(acyclic(), st.randoms(use_true_random=False))
 def test_any_back_edge_is_reported_as_an_actual_cycle(nodes, random):
     index = random.randrange(len(nodes))
     name, label, point, references = nodes[index]
-    dependants = _dependants(nodes, name) | {name}
-    back = random.choice(sorted(dependants))
+    dependents = {name}
+    while more := {n[0] for n in nodes if dependents & {r.name for r in n[3]}} - dependents:
+        dependents |= more
+    back = random.choice(sorted(dependents))
     nodes[index] = (name, label, point, [*references, Reference("back", back, ("runs", name, "needs"))])
     with pytest.raises(SpecError) as caught:
         order(nodes)
@@ -65,22 +55,10 @@ def test_any_back_edge_is_reported_as_an_actual_cycle(nodes, random):
     assert all(b in needs[a] for a, b in itertools.pairwise(cycle))
 
 
-def _dependants(nodes, name):
-    found: set[str] = set()
-    new = {name}
-    while new:
-        new = {n[0] for n in nodes if new & {r.name for r in n[3]}} - found
-        found |= new
-    return found
-
-
-def test_a_chain_of_thousands_is_ordered_quickly():
-    chain = [node(f"r{i}", [f"r{i - 1}"] if i else []) for i in reversed(range(20_000))]
-    start = time.perf_counter()
-    ordered = order(chain)
-    assert [chain[index][0] for index, _ in ordered[:3]] == ["r0", "r1", "r2"]
-    assert time.perf_counter() - start < 5
-    chain[-1] = node("r0", ["r19999"])
+def test_orders_a_chain_longer_than_the_recursion_limit():
+    chain = [node(f"r{i}", [f"r{i - 1}"] if i else []) for i in reversed(range(5_000))]
+    assert [chain[index][0] for index, _ in order(chain)[:3]] == ["r0", "r1", "r2"]
+    chain[-1] = node("r0", ["r4999"])
     with pytest.raises(SpecError, match="form a cycle"):
         order(chain)
 
@@ -108,20 +86,9 @@ def test_a_dependency_is_the_run_with_the_same_seed_and_equal_values_on_shared_k
         assert reference.variant.point["optimizer.beta2"] == member.variant.point["optimizer.beta2"]
 
 
-def test_a_cycle_through_one_name_is_reported_by_labels():
-    nodes = [node("a", ["b"], {"x": 1}), node("b", ["c"]), node("c", ["a"]), node("d")]
-    with pytest.raises(SpecError, match="a → b → c → a"):
-        order(nodes)
-
-
 def test_explicit_needs_have_roles():
-    runs = {
-        "big": {},
-        "small": {},
-        "a": {"needs": {"teacher": "big", "assistant": "small"}},
-        "b": {"needs": "big"},
-    }
-    study = Study.parse({"name": "s", "runs": runs})
+    a = {"needs": {"teacher": "big", "assistant": "small"}}
+    study = Study.parse({"name": "s", "runs": {"big": {}, "small": {}, "a": a, "b": {"needs": "big"}}})
     needs = {
         m.variant.name: {r: study.members[i].variant.name for r, i in m.needs.items()} for m in study.members
     }
@@ -131,17 +98,8 @@ def test_explicit_needs_have_roles():
 
 def test_a_reference_without_effect_is_not_a_dependency():
     """The base may name a reference for all: the reference itself and the uniform baseline do not read it."""
-    study = Study.parse(
-        {
-            "name": "s",
-            "base": {"selection.reference": "reference"},
-            "runs": {
-                "reference": {},
-                "uniform": {"optimizer.beta2": 0.9},
-                "joint": {"selection.rule": "joint"},
-            },
-        }
-    )
+    runs = {"reference": {}, "uniform": {"optimizer.beta2": 0.9}, "joint": {"selection.rule": "joint"}}
+    study = Study.parse({"name": "s", "base": {"selection.reference": "reference"}, "runs": runs})
     assert [(m.variant.name, dict(m.needs)) for m in study.members] == [
         ("reference", {}),
         ("uniform", {}),
@@ -158,15 +116,7 @@ def test_a_run_that_fixes_its_seed_cannot_need_one_that_does_not():
 
 
 def test_a_run_that_fixes_its_seed_is_shared_by_all_replicates():
-    study = Study.parse(
-        {
-            "name": "s",
-            "runs": {
-                "reference": {"seed": 11},
-                "joint": {"selection": {"rule": "joint", "reference": "reference"}},
-            },
-            "seeds": 3,
-        }
-    )
+    joint = {"selection": {"rule": "joint", "reference": "reference"}}
+    study = Study.parse({"name": "s", "runs": {"reference": {"seed": 11}, "joint": joint}, "seeds": 3})
     assert [m.seed for m in study.members] == [11, 0, 11, 1, 11, 2]
     assert [getattr(m.config, "seed", None) for m in study.members] == [11, 0, 11, 1, 11, 2]

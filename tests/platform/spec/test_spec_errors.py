@@ -1,275 +1,389 @@
-"""Every error of a spec is one line with file, line, place and remedy."""
+"""An error in a spec is one line with file, line, path, and fix; several are reported together."""
 
-import textwrap
+from __future__ import annotations
 
+import labs_support as labs
 import pytest
 
-from jestlab.platform.errors import UserError
-from jestlab.platform.spec import load
+from jestlab.platform.errors import Mistakes, SpecError, SpecErrors, UserError, UserErrors, within
+from jestlab.platform.spec import Study, load
 
-CASES = {
-    "unknown top-level key": ("sedes: 3\nruns: {a: {}}", ":1: sedes: unknown key: did you mean 'seeds'?"),
-    "unknown key in base": (
-        "base:\n  model:\n    visoin: {width: 3}\nruns: {a: {}}",
-        ":3: base.model.visoin: unknown key: did you mean 'vision'?",
-    ),
-    "unknown key in a run": (
-        "runs:\n  a:\n    selection.rul: joint",
-        ":3: runs.a.selection.rul: unknown key: did you mean 'rule'?",
-    ),
-    "a key at the wrong level": (
-        "runs:\n  a: {filtering_ratio: 0.9}",
-        ":2: runs.a.filtering_ratio: unknown key: did you mean 'selection.filtering_ratio'?",
-    ),
-    "a key of another kind of a section": (
-        "runs:\n  a: {data.train.kind: shapes, data.train.path: shards}",
-        ":2: runs.a.data.train.path: not valid for kind shapes (belongs to folder and reader): "
-        "set kind as well",
-    ),
-    "unknown key on an axis": (
-        "runs: {a: {}}\naxes:\n- runs: [a]\n  grid: {selection.chunk: [1]}",
-        ":4: axes.0.grid.selection.chunk: unknown key: did you mean 'chunks'?",
-    ),
-    "unknown key of an axis": (
-        "runs: {a: {}}\naxes: [{runs: [a], gird: {selection.chunks: [1]}}]",
-        ":2: axes.0.gird: unknown key: did you mean 'grid'?",
-    ),
-    "an axis of two kinds": (
-        "runs: {a: {}}\naxes: [{runs: [a], grid: {seed: [1]}, cases: [{seed: 1}]}]",
-        ":2: axes.0: must have exactly one of grid, zip, cases, not grid and cases",
-    ),
-    "an axis of an unknown run": (
-        "runs: {joint: {}}\naxes: [{runs: [jont], grid: {selection.chunks: [1]}}]",
-        ":2: axes.0.runs: no run 'jont': did you mean 'joint'?",
-    ),
-    "axis values that are no list": (
-        "runs: {a: {}}\naxes: [{runs: [a], grid: {selection.chunks: 4}}]",
-        ":2: axes.0.grid.selection.chunks: must be a list of values, not 4 (a whole number)",
-    ),
-    "no axis values": (
-        "runs: {a: {}}\naxes: [{runs: [a], grid: {selection.chunks: []}}]",
-        ":2: axes.0.grid.selection.chunks: has no values: give at least one, or drop the key",
-    ),
-    "zip of unequal lengths": (
-        "runs: {a: {}}\naxes: [{runs: [a], zip: {selection.chunks: [1, 2], schedule.batch_size: [8]}}]",
-        ":2: axes.0.zip: must have as many values for each key: selection.chunks has 2, schedule.",
-    ),
-    "a point twice": (
-        "runs: {a: {}}\naxes: [{runs: [a], grid: {selection.chunks: [4, 4]}}]",
-        ":2: axes.0: duplicate point 'a chunks=4': give each point once",
-    ),
-    "a key on two axes": (
-        "runs: {a: {}}\naxes:\n- {runs: [a], grid: {selection.chunks: [4]}}\n"
-        "- {runs: [a], cases: [{selection: {chunks: 8}}]}",
-        ":4: axes.1: 'a' already has 'selection.chunks' from axes.0",
-    ),
-    "a section that is a value": (
-        "base: {selection: joint}\nruns: {a: {}}",
-        ":1: base.selection: must be a mapping of rule, rule_options, criterion, "
-        "criterion_options, loss, filtering_ratio, chunks, gain, sweeps, concepts, until, reference, "
-        "not 'joint'",
-    ),
-    "a string for a number": (
-        "runs:\n  a: {schedule: {batch_size: many}}",
-        ":2: runs.a.schedule.batch_size: must be a number, not 'many' (a string)",
-    ),
-    "true for a number": (
-        "runs:\n  a: {schedule: {batch_size: true}}",
-        ":2: runs.a.schedule.batch_size: must be a number, not true (true or false)",
-    ),
-    "a fraction for a whole number": (
-        "runs:\n  a: {schedule: {batch_size: 1.5}}",
-        ":2: runs.a.schedule.batch_size: must be a whole number, not 1.5",
-    ),
-    "null for a number": (
-        "runs:\n  a: {schedule: {batch_size: null}}",
-        ":2: runs.a.schedule.batch_size: must be a number, not null (nothing)",
-    ),
-    "a value out of range": (
-        "base:\n  selection:\n    filtering_ratio: 1.5\nruns: {a: {}}",
-        ":3: base.selection.filtering_ratio: must be less than 1, not 1.5",
-    ),
-    "a value out of range on an axis": (
-        "runs: {a: {}}\naxes:\n- runs: [a]\n  cases:\n  - selection.chunks: 4\n  - selection.chunks: 0",
-        ":6: axes.0.cases.1.selection.chunks: must be greater than 0, not 0",
-    ),
-    "an unknown choice": (
-        "runs:\n  a: {selection.rule: jiont}",
-        ":2: runs.a.selection.rule: 'jiont' is not valid: did you mean 'joint'? "
-        "(valid: uniform, independent, joint, greedy, gibbs, concept_diversity, concept_frequency, highest)",
-    ),
-    "an unknown kind": (
-        "runs:\n  a: {data.train.kind: foldr}",
-        ":2: runs.a.data.train: unknown kind 'foldr': did you mean 'folder'? (valid: shapes, folder, reader)",
-    ),
-    "a key of another kind": (
-        "base: {data.train: {kind: folder, path: /d}}\nruns:\n  a: {data.train.shard_size: 4}",
-        ":3: runs.a.data.train.shard_size: unknown key: known: digest, examples, kind, path",
-    ),
-    "a missing value": (
-        "runs:\n  a: {data.train: {kind: folder}}",
-        ":2: runs.a.data.train.path: is missing",
-    ),
-    "fields that do not fit": (
-        "base:\n  model: {vision: {patch_size: 5}}\nruns: {a: {}}",
-        ":2: base.model.vision: patch_size 5 does not divide image_size 16",
-    ),
-    "fields of different sections that do not fit": (
-        "base: {schedule.batch_size: 8}\nruns:\n  r: {}\n"
-        "  a: {selection: {rule: joint, reference: r, chunks: 16}}",
-        ":4: runs.a: selection.chunks 16 is above schedule.batch_size 8",
-    ),
-    "a joint run without a reference": (
-        "runs:\n  a: {selection.rule: joint}",
-        ":2: runs.a.selection: rule 'joint' by 'learnability' needs a reference: set selection.reference",
-    ),
-    "an unknown reference": (
-        "runs:\n  reference: {}\n  a: {selection: {rule: joint, reference: refrence}}",
-        ":3: runs.a.selection.reference: no run 'refrence': did you mean 'reference'?",
-    ),
-    "an unknown need": (
-        "runs:\n  teacher: {}\n  a: {needs: [techer]}",
-        ":3: runs.a.needs: no run 'techer': did you mean 'teacher'?",
-    ),
-    "a need that is not a name": (
-        "runs:\n  a: {needs: [3]}",
-        ":2: runs.a.needs: must be a list of names of runs",
-    ),
-    "a cycle": (
-        "runs:\n  a: {needs: [b]}\n  b: {needs: [c]}\n  c: {needs: [a]}",
-        ":2: runs.a.needs: dependencies form a cycle: a → b → c → a",
-    ),
-    "a run that needs itself": (
-        "runs:\n  a: {selection: {rule: joint, reference: a}}",
-        ":2: runs.a.selection.reference: dependencies form a cycle: a → a",
-    ),
-    "an ambiguous need": (
-        "runs:\n  r: {}\n  a: {selection: {rule: joint, reference: r}}\n"
-        "axes: [{runs: [r], grid: {schedule.examples_seen: [1, 2]}}]",
-        ":3: runs.a.selection.reference: 'r' is 2 runs ('r examples_seen=1', 'r examples_seen=2'): "
-        "put this run on their axis too (schedule.examples_seen), or name a run without it",
-    ),
-    "a need without the value": (
-        "runs:\n  r: {}\n  a: {selection: {rule: joint, reference: r}}\n"
-        "axes:\n- {runs: [r], grid: {optimizer.beta2: [0.9]}}\n"
-        "- {runs: [a], grid: {optimizer.beta2: [0.9, 0.99]}}",
-        ":3: runs.a.selection.reference: no run 'r' with optimizer.beta2=0.99: give it the same values",
-    ),
-    "no runs": ("question: why", ": runs: is missing"),
-    "empty runs": ("runs: {}", ":1: runs: must be a mapping from names to overrides of the base, not {}"),
-    "runs in a list": (
-        "runs: [a]",
-        ":1: runs: must be a mapping from names to overrides of the base, not ['a']",
-    ),
-    "a run that is a value": (
-        "runs: {a: 3}",
-        ":1: runs.a: must be a mapping of overrides of the base, not 3",
-    ),
-    "a path for a name": ("runs: {../a: {}}", ":1: runs: invalid name '../a': expected at most 80 letters"),
-    "dots for a name": ("runs: {a..b: {}}", ":1: runs: invalid name 'a..b': expected"),
-    "a long name": ("runs: {%s: {}}" % ("a" * 81), "expected at most 80 letters"),
-    "a name that looks like an option": ("runs: {-a: {}}", ":1: runs: invalid name '-a'"),
-    "a number for a name": ("runs: {1: {}}", ":1: runs: invalid name 1: expected"),
-    "seeds that are a string": (
-        "seeds: three\nruns: {a: {}}",
-        ":1: seeds: must be a number of replicates, a list of seeds or {until: decided}, not 'three'",
-    ),
-    "seeds until something else": (
-        "seeds: {until: bored}\nruns: {a: {}}",
-        ":1: seeds.until: must be decided, not 'bored'",
-    ),
-    "a family of its own": (
-        "family: holm\nruns: {a: {}}",
-        ":1: family: must be {error: 0.05} or none, not 'holm'",
-    ),
-    "no seeds": ("seeds: 0\nruns: {a: {}}", ":1: seeds: must be a number of replicates"),
-    "a negative seed": ("seeds: [-1]\nruns: {a: {}}", ":1: seeds: must be a number of replicates"),
-    "a seed twice": ("seeds: [1, 1]\nruns: {a: {}}", ":1: seeds: duplicate seed in [1, 1]"),
-    "a seed in the base": ("base: {seed: 1}\nruns: {a: {}}", ":1: base.seed: replicates are set by `seeds`"),
-    "a seed on an axis": (
-        "runs: {a: {}}\naxes: [{runs: [a], grid: {seed: [1]}}]",
-        ":2: axes.0.grid.seed: replicates",
-    ),
-    "an unknown report": (
-        "runs: {a: {}}\nreports: [curvs]",
-        ":2: reports.0.kind: no report 'curvs': did you mean 'curves'?",
-    ),
-    "a report whose kind is a list": (
-        "runs: {a: {}}\nreports: [{kind: [a]}]",
-        ":2: reports.0.kind: no report ['a']",
-    ),
-    "a report without a kind": (
-        "runs: {a: {}}\nreports: [{baseline: a}]",
-        ":2: reports.0.kind: no report null",
-    ),
-    "an unknown option of a report": (
-        "runs: {a: {}}\nreports:\n- {kind: table, basline: a}",
-        ":3: reports.0.basline: table has no such option: did you mean 'baseline'?",
-    ),
-    "a baseline that is not a run": (
-        "runs: {uniform: {}}\nreports:\n- {kind: table, baseline: unifrom}",
-        ":3: reports.0.baseline: no run 'unifrom': did you mean 'uniform'?",
-    ),
-    "a report of an unknown run": (
-        "runs: {uniform: {}}\nreports:\n- curves: {runs: [uniform, unifrom]}",
-        ":3: reports.0.runs.1: no run 'unifrom': did you mean 'uniform'?",
-    ),
-    "a report of no run": (
-        "runs: {uniform: {}}\nreports:\n- curves: {runs: []}",
-        ":3: reports.0.runs:",
-    ),
-    "an unknown value of a report": (
-        "runs: {a: {}}\nreports:\n- {kind: curves, effort: flop}",
-        ":3: reports.0.effort: 'flop' is not valid: did you mean 'flops'? (valid: examples_seen, flops, "
-        "seconds, chip_hours, steps)",
-    ),
-    "an unknown resource": (
-        "runs: {a: {}}\nresources: {paralel: 3}",
-        ":2: resources.paralel: unknown key: did you mean 'parallel'?",
-    ),
-    "no resources at all": (
-        "runs: {a: {}}\nresources: {parallel: 0}",
-        ":2: resources.parallel: must be greater than 0, not 0",
-    ),
-    "an unknown program": (
-        "program: trian\nruns: {a: {}}",
-        ":1: program: no program 'trian': did you mean 'train'?",
-    ),
-    "an unknown program of a run": (
-        "runs: {a: {program: 'no_such_module:main'}}",
-        ":1: runs.a.program: no module 'no_such_module' for 'no_such_module:main'",
-    ),
-    "a question that is not a string": (
-        "question: [1]\nruns: {a: {}}",
-        ":1: question: must be a string, not [1] (a list)",
-    ),
-    "an empty file": ("", ": a spec is a mapping of name, question,"),
-    "a list": ("- a", ": a spec is a mapping of name, question,"),
-    "a value both nested and dotted": (
-        "base:\n  schedule: {batch_size: 8}\n  schedule.batch_size: 16\nruns: {a: {}}",
-        "base.schedule.batch_size: is given twice in one mapping, nested and dotted",
-    ),
-    "a number without end": (
-        "runs: {a: {optimizer.learning_rate: .inf}}",
-        ":1: runs.a.optimizer.learning_rate: must be a finite number, not inf",
-    ),
-    "deep nesting": ("runs: {a: {%s" % ("b: {" * 3_000), "nested too deeply for a spec"),
+TABLES = {
+    "one error": """
+question: why
+=> runs: is missing
+runs: {}
+=> 1: runs: must be a mapping from names to overrides of the base, not {}
+runs: [a]
+=> 1: runs: must be a mapping from names to overrides of the base, not ['a']
+runs: {a: 3}
+=> 1: runs.a: must be a mapping of overrides of the base, not 3
+- a
+=> a spec is a mapping of name, question,
+rusn: {a: {}}
+=> 1: rusn: unknown key: did you mean 'runs'?
+runs: {../a: {}}
+=> 1: runs: invalid name '../a': expected at most 80 letters, digits and _ . + -, not beginning with
+runs: {a..b: {}}
+=> 1: runs: invalid name 'a..b': expected
+runs: {-a: {}}
+=> 1: runs: invalid name '-a': expected
+runs: {1: {}}
+=> 1: runs: invalid name 1: expected
+runs: {aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa: {}}
+=> 1: runs: invalid name 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa…: expected at most 80
+runs: {a: {filtering_ratio: 0.9}}
+=> 1: runs.a.filtering_ratio: unknown key: did you mean 'selection.filtering_ratio'?
+runs: {a: {data.train.kind: shapes, data.train.path: shards}}
+=> 1: runs.a.data.train.path: not valid for kind shapes (belongs to folder and reader): set kind as well
+base: {data.train: {kind: folder, path: /d}}
+runs: {a: {data.train.shard_size: 4}}
+=> 2: runs.a.data.train.shard_size: unknown key: known: digest, examples, kind, path
+runs: {a: {data.train.kind: foldr}}
+=> 1: runs.a.data.train: unknown kind 'foldr': did you mean 'folder'? (valid: shapes, folder, reader)
+runs: {a: {data.train: {kind: folder}}}
+=> 1: runs.a.data.train.path: is missing
+base: 3
+runs: {a: {}}
+=> 1: base: must be a mapping
+base: {selection: joint}
+runs: {a: {}}
+=> 1: base.selection: must be a mapping of rule, rule_options, criterion, criterion_options, loss,
+runs: {a: {schedule.batch_size: many}}
+=> 1: runs.a.schedule.batch_size: must be a number, not 'many' (a string)
+runs: {a: {schedule.batch_size: true}}
+=> 1: runs.a.schedule.batch_size: must be a number, not true (true or false)
+runs: {a: {schedule.batch_size: 1.5}}
+=> 1: runs.a.schedule.batch_size: must be a whole number, not 1.5
+runs: {a: {schedule.batch_size: null}}
+=> 1: runs.a.schedule.batch_size: must be a number, not null (nothing)
+runs: {a: {optimizer.learning_rate: .inf}}
+=> 1: runs.a.optimizer.learning_rate: must be a finite number, not inf
+runs: {a: {selection.rule: jiont}}
+=> 1: runs.a.selection.rule: 'jiont' is not valid: did you mean 'joint'? (valid: uniform, independent,
+base:
+  schedule: {batch_size: 8}
+  schedule.batch_size: 16
+runs: {a: {}}
+=> 2: base.schedule.batch_size: is given twice in one mapping, nested and dotted
+base:
+  model: {vision: {patch_size: 5}}
+runs: {a: {}}
+=> 2: base.model.vision: patch_size 5 does not divide image_size 16
+base: {schedule.batch_size: 8}
+runs: {r: {}, a: {selection: {rule: joint, reference: r, chunks: 16}}}
+=> 2: runs.a: selection.chunks 16 is above schedule.batch_size 8
+runs: {a: {selection.rule: joint}}
+=> 1: runs.a.selection: rule 'joint' by 'learnability' needs a reference: set selection.reference
+base: {seed: 1}
+runs: {a: {}}
+=> 1: base.seed: replicates are set by `seeds`
+seeds: {until: bored}
+runs: {a: {}}
+=> 1: seeds.until: must be decided, not 'bored'
+seeds: 0
+runs: {a: {}}
+=> 1: seeds: must be a number of replicates, a list of seeds or {until: decided}, not 0
+seeds: []
+runs: {a: {}}
+=> 1: seeds: must be a number of replicates, a list of seeds or {until: decided}, not []
+seeds: [-1]
+runs: {a: {}}
+=> 1: seeds: must be a number of replicates, a list of seeds or {until: decided}, not [-1]
+seeds: [1, 1]
+runs: {a: {}}
+=> 1: seeds: duplicate seed in [1, 1]
+family: holm
+runs: {a: {}}
+=> 1: family: must be {error: 0.05} or none, not 'holm'
+runs: {a: {}}
+resources: {parallel: 0}
+=> 2: resources.parallel: must be greater than 0, not 0
+program: trian
+runs: {a: {x: 1}, b: {y: 2}}
+=> 1: program: no program 'trian': did you mean 'train'?
+runs: {a: {program: 'no_such_module:main', x: 1}}
+axes: [{runs: [a], grid: {x: [1]}}]
+=> 1: runs.a.program: no module 'no_such_module' for 'no_such_module:main'
+""",
+    "axes": """
+runs: {a: {}}
+axes: [{runs: [a], grid: {seed: [1]}, cases: [{seed: 1}]}]
+=> 2: axes.0: must have exactly one of grid, zip, cases, not grid and cases
+runs: {a: {}}
+axes: [{runs: [a], grid: {seed: [1]}}]
+=> 2: axes.0.grid.seed: replicates
+runs: {a: {}}
+axes: [{runs: [[a]], grid: {x: [1]}}]
+=> 2: axes.0.runs: must be names of runs
+runs: {a: {}}
+axes: [{runs: [a], grid: {selection.chunks: 4}}]
+=> 2: axes.0.grid.selection.chunks: must be a list of values, not 4 (a whole number)
+runs: {a: {}}
+axes: [{runs: [a], grid: {selection.chunks: []}}]
+=> 2: axes.0.grid.selection.chunks: has no values: give at least one, or drop the key
+runs: {a: {}}
+axes: [{runs: [a], zip: {selection.chunks: [1, 2], schedule.batch_size: [8]}}]
+=> 2: axes.0.zip: must have as many values for each key: selection.chunks has 2, schedule.batch_size has 1
+runs: {a: {}}
+axes: [{runs: [a], grid: {selection.chunks: [4, 4]}}]
+=> 2: axes.0: duplicate point 'a chunks=4': give each point once
+runs: {a: {}}
+axes:
+- {runs: [a], grid: {selection.chunks: [4]}}
+- {runs: [a], cases: [{selection: {chunks: 8}}]}
+=> 4: axes.1: 'a' already has 'selection.chunks' from axes.0
+runs: {a: {}}
+axes:
+- runs: [a]
+  cases:
+  - selection.chunks: 4
+  - selection.chunks: 0
+=> 6: axes.0.cases.1.selection.chunks: must be greater than 0, not 0
+""",
+    "dependencies": """
+runs:
+  teacher: {}
+  a: {needs: [techer]}
+=> 3: runs.a.needs: no run 'techer': did you mean 'teacher'?
+runs: {a: {needs: [b]}, b: {needs: [c]}, c: {needs: [a]}}
+axes: [{runs: [a], grid: {optimizer.beta2: [0.9]}}]
+=> 1: runs.a.needs: dependencies form a cycle: a → b → c → a
+runs: {a: {selection: {rule: joint, reference: a}}}
+=> 1: runs.a.selection.reference: dependencies form a cycle: a → a
+runs: {r: {}, a: {selection: {rule: joint, reference: r}}}
+axes: [{runs: [r], grid: {schedule.examples_seen: [1, 2]}}]
+=> 1: runs.a.selection.reference: 'r' is 2 runs ('r examples_seen=1', 'r examples_seen=2'): put this run on
+runs: {r: {}, a: {selection: {rule: joint, reference: r}}}
+axes:
+- {runs: [r], grid: {optimizer.beta2: [0.9]}}
+- {runs: [a], grid: {optimizer.beta2: [0.9, 0.99]}}
+=> 1: runs.a.selection.reference: no run 'r' with optimizer.beta2=0.99: give it the same values
+""",
+    "reports": """
+runs: {a: {}}
+reports: [{kind: [a]}]
+=> 2: reports.0.kind: no report ['a']: known:
+runs: {a: {}}
+reports: [{baseline: a}]
+=> 2: reports.0.kind: no report null: known:
+runs: {uniform: {}}
+reports: [curves: {runs: [uniform, unifrom]}]
+=> 2: reports.0.runs.1: no run 'unifrom': did you mean 'uniform'?
+runs: {uniform: {}}
+reports: [curves: {runs: []}]
+=> 2: reports.0.runs:
+runs: {a: {}}
+reports:
+- {kind: curves, effort: flop}
+=> 3: reports.0.effort: 'flop' is not valid: did you mean 'flops'? (valid: examples_seen, flops,
+""",
+    "several errors": """
+sedes: 3
+base: {model.visoin: {width: 64}}
+runs:
+  a: {selection.rul: joint, schedule.batch_sice: 3}
+axes: [{runs: [a], grid: {selection.chunk: [4]}}]
+resources: {paralel: 2}
+=> 1: sedes: unknown key: did you mean 'seeds'?
+=> 2: base.model.visoin: unknown key: did you mean 'vision'?
+=> 4: runs.a.selection.rul: unknown key: did you mean 'rule'?
+=> 4: runs.a.schedule.batch_sice: unknown key: did you mean 'batch_size'?
+=> 6: resources.paralel: unknown key: did you mean 'parallel'?
+runs:
+  a: {schedule.batch_size: 0, optimizer.beta2: 2}
+  fine: {}
+  b: {selection: {rule: joint}}
+=> 2: runs.a.optimizer.beta2: must be less than 1, not 2
+=> 2: runs.a.schedule.batch_size: must be greater than 0, not 0
+=> 4: runs.b.selection: rule 'joint' by 'learnability' needs a reference
+runs:
+  reference: {}
+  joint: {selection: {rule: joint, reference: refrence}}
+  tuned: {needs: [refrence]}
+  same: {match: {flops: jiont}}
+axes: [{runs: [jont], grid: {selection.chunks: [4]}}]
+claims: [{statement: s, of: joint chunks=4, above: unifrom}]
+reports: [table: {baseline: refrnce}]
+=> 4: runs.tuned.needs: no run 'refrence': did you mean 'reference'?
+=> 5: runs.same.match: no run 'jiont': did you mean 'joint'?
+=> 6: axes.0.runs: no run 'jont': did you mean 'joint'?
+=> 7: claims.0.above: no run 'unifrom': known:
+=> 8: reports.0.baseline: no run 'refrnce': did you mean 'reference'?
+seeds: three
+question: [why]
+runs:
+  reference: {}
+  a: {selection: {rule: joint, reference: refrence}}
+  b: {needs: [3]}
+axes:
+- {runs: [reference], gird: {optimizer.beta1: [0.5]}}
+claims:
+- {statement: s, of: a}
+- {statement: t, of: a, above: refernce}
+reports:
+- curvs
+- pareto: {cots: flops}
+- table: {baseline: refernce}
+metrics: {x/y: {goal: most}, x/z: {gaol: max}}
+=> 1: seeds: must be a number of replicates, a list of seeds or {until: decided}, not 'three'
+=> 2: question: must be a string, not ['why'] (a list)
+=> 5: runs.a.selection.reference: no run 'refrence': did you mean 'reference'?
+=> 6: runs.b.needs: must be a list of names of runs
+=> 8: axes.0.gird: unknown key: did you mean 'grid'?
+=> 10: claims.0: must have exactly one of above, below
+=> 11: claims.1.above: no run 'refernce'
+=> 13: reports.0.kind: no report 'curvs': did you mean 'curves'?
+=> 14: reports.1.cots: pareto has no such option: did you mean 'cost'?
+=> 15: reports.2.baseline: no run 'refernce'
+=> 16: metrics.x/y.goal: must be max or min
+=> 16: metrics.x/z.gaol: unknown key: did you mean 'goal'?
+runs: {a: {}, b: {}}
+axes:
+- {runs: [a, b], grid: {optimizer.beta1: [1.5, 0.9, -1]}}
+- {runs: [b], cases: [{loss: sigmoyd}, {loss: sigmoid}]}
+=> 3: axes.0.grid.optimizer.beta1: must be less than 1, not 1.5
+=> 3: axes.0.grid.optimizer.beta1: must be greater than or equal to 0, not -1
+=> 4: axes.1.cases.0.loss: 'sigmoyd' is not valid: did you mean 'sigmoid'?
+program: command
+runs:
+  a: {command: [run, "{rate}", "{widht}"], width: 3}
+  b: {command: "", directory: x}
+=> 3: runs.a.command: no value for {rate}
+=> 3: runs.a.command: no value for {widht}: did you mean 'width'?
+=> 4: runs.b.directory: 'directory' is what jestlab gives the command
+=> 4: runs.b.command: is empty
+studies: {one: {runs: {a: {selection.rul: joint}}, seeds: 0}, two: {runs: {a: {}}, reports: [curvs]}}
+=> 1: studies.one.seeds: must be a number of replicates
+=> 1: studies.two.reports.0.kind: no report 'curvs'
+studies:
+  one: {runs: {a: {selection.rul: joint}, b: {loss: sigmod}}}
+  two: {runs: {a: {schedule.batch_size: 0}}}
+=> 2: studies.one.runs.a.selection.rul: unknown key
+=> 2: studies.one.runs.b.loss: 'sigmod' is not valid
+=> 3: studies.two.runs.a.schedule.batch_size: must be greater than 0
+""",
+    # Each of these specs has one mistake, which could cause others.
+    "no follow-up errors": """
+base: {optimizer.beta1: 3}
+runs: {a: {}, b: {}, c: {}}
+=> 1: base.optimizer.beta1: must be less than 1
+base: {optimizer.beta: 0.1}
+runs: {a: {}, b: {}}
+=> 1: base.optimizer.beta: unknown key
+runs: {a: {loss: sigmod}, b: {}}
+axes: [{runs: [a], grid: {optimizer.beta1: [0.5]}}]
+reports: [table: {baseline: a beta1=0.5}]
+claims: [{statement: s, of: a beta1=0.5, above: b}]
+=> 1: runs.a.loss: 'sigmod' is not valid
+runs: {a: {}, b: {}}
+axes: [{runs: [a], gird: {optimizer.beta1: [0.5]}}]
+reports: [table: {baseline: a beta1=0.5}]
+=> 2: axes.0.gird: unknown key
+runs: {joint: {}, b: {}}
+axes: [{runs: [jont], grid: {optimizer.beta1: [0.5]}}]
+reports: [table: {baseline: joint beta1=0.5}]
+=> 2: axes.0.runs: no run 'jont'
+runs: {r: {needs: [3]}, a: {selection: {rule: joint, reference: r}}}
+=> 1: runs.r.needs: must be a list of names
+runs: {r: {}, a: {selection.rule: joint}}
+axes: [{runs: [a], gird: {selection.reference: [r]}}]
+=> 2: axes.0.gird: unknown key
+""",
 }
 
 
-@pytest.mark.parametrize(("text", "message"), CASES.values(), ids=CASES.keys())
-def test_one_line_names_place_and_remedy(tmp_path, text, message):
+@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
+def test_each_mistake_is_one_line_with_place_and_fix(check_errors, table):
+    check_errors(table)
+
+
+def test_rejects_empty_files_and_deep_nesting(tmp_path):
     file = tmp_path / "study.yaml"
-    file.write_text(textwrap.dedent(text))
-    with pytest.raises(UserError) as caught:
+    deep = "runs: {a: {%s" % ("b: {" * 3_000)
+    for text, message in (("", "a spec is a mapping of name, "), (deep, "nested too deeply for a spec")):
+        file.write_text(text)
+        with pytest.raises(UserError) as caught:
+            load(str(file))
+        assert str(caught.value).startswith(f"{file}: {message}")
+
+
+def test_run_names_may_contain_letters_digits_and_some_symbols():
+    assert list(Study.parse({"name": "s", "runs": {"JEST++_f0.8-B": {}}}).runs) == ["JEST++_f0.8-B"]
+
+
+def test_reports_the_first_20_mistakes_and_counts_all(tmp_path):
+    file = tmp_path / "study.yaml"
+    file.write_text("runs:\n" + "".join(f"  r{n}: {{loss: l{n}}}\n" for n in range(27)))
+    with pytest.raises(UserErrors) as caught:
         load(str(file))
-    line = str(caught.value)
-    assert line.startswith(str(file) + ":")
-    assert message in line
-    assert "\n" not in line
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 21
+    assert lines[19].startswith(f"{file}:21: runs.r19.loss: 'l19' is not valid")
+    assert lines[20] == f"and 7 more: 27 mistakes in {file}"
 
 
-def test_a_run_name_may_have_letters_digits_and_a_few_symbols(tmp_path):
+def test_command_line_prints_each_mistake_on_its_own_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "study.yaml").write_text("sedes: 3\nruns: {a: {loss: sigmod}}\n")
+    for words in (["plan", "study.yaml"], ["plan", "study.yaml", "--json"], ["show", "study.yaml"]):
+        done = labs.here(*words)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.splitlines() == [
+            "jestlab: study.yaml:1: sedes: unknown key: did you mean 'seeds'?",
+            "jestlab: study.yaml:2: runs.a.loss: 'sigmod' is not valid: did you mean 'sigmoid'? "
+            "(valid: sigmoid, softmax, distilled, drrho)",
+            "jestlab: 2 mistakes in study.yaml",
+        ]
+
+
+def places(file, *overrides):
+    """Return where each error of a spec is: the file, and the path in it."""
+    with pytest.raises(UserErrors) as caught:
+        load(str(file), overrides=overrides)
+    return [line.split(": ")[:2] for line in caught.value.lines[:-1]]
+
+
+def test_wrong_overrides_are_reported_with_the_other_mistakes(tmp_path):
     file = tmp_path / "study.yaml"
-    file.write_text("runs: {JEST++_f0.8-B: {}}")
-    assert list(load(str(file)).runs) == ["JEST++_f0.8-B"]
+    file.write_text("runs: {a: {loss: sigmod}, b: {}}\n")
+    found = sorted(place for place, _ in places(file, "runs.b.schedule.batch_size=0"))
+    assert found == ["--set runs.b.schedule.batch_size", f"{file}:1"]
+
+
+def test_mistakes_in_a_list_of_studies_name_the_file(tmp_path):
+    part = tmp_path / "part.yaml"
+    part.write_text("sedes: 1\nruns: {a: {loss: sigmod}}\n")
+    (tmp_path / "all.yaml").write_text("studies: [part.yaml]\n")
+    found = places(tmp_path / "all.yaml")
+    assert [place for place, _ in found] == [f"{part}:1", f"{part}:2"]
+
+
+def test_mistakes_in_python_specs_have_no_line_numbers(tmp_path):
+    file = tmp_path / "study.py"
+    file.write_text(
+        "SCALES = ('smoke',)\n"
+        "def get_config(scale):\n"
+        "    return {'runs': {'a': {'loss': 'sigmod'}, 'b': {'selection.rul': 'joint'}}}\n"
+    )
+    assert places(file) == [[str(file), "runs.b.selection.rul"], [str(file), "runs.a.loss"]]
+
+
+def test_several_errors_read_as_the_first_one():
+    with pytest.raises(SpecErrors) as caught:
+        Study.parse({"name": "s", "sedes": 1, "runs": {"a": {}}, "seeds": "x"})
+    assert str(caught.value) == "sedes: unknown key: did you mean 'seeds'?"
+    assert [error.path for error in caught.value.errors] == [("sedes",), ("seeds",)]
+
+
+def test_mistakes_collects_each_error_once_with_the_path_around_it():
+    mistakes = Mistakes()
+    for _ in range(2):
+        with mistakes, within("runs", "a"):
+            raise SpecErrors([SpecError(("x",), "is wrong"), SpecError(("y",), "is wrong")])
+    assert [str(error) for error in mistakes.together().errors] == [
+        "runs.a.x: is wrong",
+        "runs.a.y: is wrong",
+    ]
+    with pytest.raises(ZeroDivisionError), mistakes:
+        _ = 1 / 0

@@ -85,13 +85,12 @@ def test_floats_are_exact(value):
     )
 
 
-@pytest.mark.parametrize(
-    "other",
-    [("q", 1, {"x": 1}, {}), ("p", 2, {"x": 1}, {}), ("p", 1, {"x": 2}, {}), ("p", 1, {"x": 1}, {"a": "1"})],
-    ids=["program", "version", "identity", "needs"],
-)
-def test_each_part_matters(other):
-    assert fingerprint(*other) != fingerprint("p", 1, {"x": 1}, {})
+def test_each_part_matters():
+    parts = [
+        ("p", 1, {"x": 1}, {}), ("q", 1, {"x": 1}, {}), ("p", 2, {"x": 1}, {}), ("p", 1, {"x": 2}, {}),
+        ("p", 1, {"x": 1}, {"a": "1"}),
+    ]  # fmt: skip
+    assert len({fingerprint(*each) for each in parts}) == len(parts)
 
 
 # Fields that hold a plain value at their default, so that saying the default out loud can be tried on each.
@@ -155,20 +154,11 @@ def test_a_new_field_with_a_default_changes_no_fingerprint():
 
 
 OTHER_RUNTIME = {
-    "log_every_steps": 3,
-    "checkpoint_every_steps": 3,
-    "keep_checkpoints": 3,
-    "keep_best": False,
-    "steps_per_dispatch": 3,
-    "microbatches": 2,
-    "remat": "all",
-    "scan_layers": True,
-    "selection_kernel": "blocks",
-    "loader_threads": 3,
-    "damaged_share": 0.5,
-    "decoded_megabytes": 0,
+    "log_every_steps": 3, "checkpoint_every_steps": 3, "keep_checkpoints": 3, "keep_best": False,
+    "steps_per_dispatch": 3, "microbatches": 2, "remat": "all", "scan_layers": True,
+    "selection_kernel": "blocks", "loader_threads": 3, "damaged_share": 0.5, "decoded_megabytes": 0,
     "diagnostics": {"every_steps": 7, "columns": ["similarity"]},
-}
+}  # fmt: skip
 
 
 def test_names_notes_runtime_and_resources_are_not_part_of_it():
@@ -207,25 +197,15 @@ def test_a_folder_counts_by_content_and_not_by_place():
 
 SIZES_OF_S16: dict[str, Any] = {
     "vision": {
-        "width": 384,
-        "depth": 12,
-        "heads": 6,
-        "mlp_dim": 1536,
-        "patch_size": 16,
-        "image_size": 256,
+        "width": 384, "depth": 12, "heads": 6, "mlp_dim": 1536, "patch_size": 16, "image_size": 256,
         "pooling": "map",
     },
     "text": {
-        "width": 384,
-        "depth": 12,
-        "heads": 6,
-        "mlp_dim": 1536,
-        "vocabulary_size": 32_000,
-        "length": 64,
+        "width": 384, "depth": 12, "heads": 6, "mlp_dim": 1536, "vocabulary_size": 32_000, "length": 64,
         "pooling": "last",
     },
     "embedding_dim": 384,
-}
+}  # fmt: skip
 SELECTING: dict[str, Any] = {"rule": "joint", "reference": "reference", "chunks": 4}
 SAME: dict[str, Any] = {
     "a variant is its sizes": ({"model.variant": "S/16"}, {"model": SIZES_OF_S16}),
@@ -249,29 +229,31 @@ SAME: dict[str, Any] = {
         {"schedule.batch_size": 32},
     ),
 }
-OTHER: dict[str, Any] = {
-    "an approximate share": {"approximation.share": 0.5},
-    "another method": {"approximation": {"share": 0.5, "method": "patch_drop"}},
-    "scoring approximately": {"approximation.score": True, "selection": SELECTING},
-    "a loss": {"loss": "softmax"},
-    "compute in bfloat16": {"model.compute_dtype": "bfloat16"},
-    "a super-batch that does not follow": {"selection": SELECTING, "schedule.super_batch_size": 321},
-    "no clipping": {"optimizer.clip_norm": None},
-    "what decays": {"optimizer.decay_parameters": ".*"},
-    "re-captioning": {
+OTHER: list[dict[str, Any]] = [
+    {"approximation.share": 0.5},
+    {"approximation": {"share": 0.5, "method": "patch_drop"}},
+    {"approximation.score": True, "selection": SELECTING},
+    {"loss": "softmax"},
+    {"model.compute_dtype": "bfloat16"},
+    {"selection": SELECTING, "schedule.super_batch_size": 321},  # does not follow from the ratio
+    {"optimizer.clip_norm": None},
+    {"optimizer.decay_parameters": ".*"},
+    {
         "data.recaption": "similarity < 0.3",
         "data.train": {"kind": "folder", "path": "/x", "digest": "0" * 64},
     },
-}
+]
 
 
-@pytest.mark.parametrize(("one", "other"), SAME.values(), ids=SAME)
-def test_two_ways_to_write_the_same_config_are_one_run(one, other):
-    found = fingerprints({"reference": {"seed": 9}, "one": one, "other": other})
-    assert found["one"] == found["other"]
+def test_two_ways_to_write_the_same_config_are_one_run():
+    runs: dict[str, Any] = {"reference": {"seed": 9}}
+    for number, (one, other) in enumerate(SAME.values()):
+        runs |= {f"one{number}": one, f"other{number}": other}
+    found = fingerprints(runs)
+    assert [name for i, name in enumerate(SAME) if found[f"one{i}"] != found[f"other{i}"]] == []
 
 
 def test_these_changes_make_another_run():
-    runs = {f"run{i}": change for i, change in enumerate(OTHER.values())}
+    runs = {f"run{i}": change for i, change in enumerate(OTHER)}
     found = fingerprints({"reference": {"seed": 9}, "plain": {}, "joint": {"selection": SELECTING}, **runs})
     assert len(set(found.values())) == len(found)

@@ -7,20 +7,12 @@ from jestlab.platform import programs
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec import Study, load
+from jestlab.platform.spec.overrides import apply, parse
 
 DATA = {"train": {"examples": 640, "image_size": 24}, "filter": "similarity > 0.1"}
 CACHE = {"program": "embed", "reference": "reference"}
 JOINT = {"selection.rule": "joint", "selection.reference": "cache"}
 RUNS = {"joint": JOINT, "cache": CACHE, "reference": {"data.filter": "similarity > 0.3"}}
-
-YAML = """
-base:
-  data.train: {examples: 640}
-runs:
-  reference: {data.filter: similarity > 0.3}
-  cache: {program: embed, reference: reference}
-  joint: {selection.rule: joint, selection.reference: cache}
-"""
 
 
 def planned(runs=RUNS, **written):
@@ -37,22 +29,6 @@ def test_embed_runs_inherit_the_data_of_the_base():
     assert runs["joint"].needs == {"selection.reference": runs["cache"].fingerprint}
 
 
-def test_data_from_the_base_and_data_written_in_the_run_are_the_same_run():
-    above = planned(base={"data": DATA})
-    written = {name: {**run, **({} if name == "reference" else {"data": DATA})} for name, run in RUNS.items()}
-    written["reference"] = {"data": {**DATA, "filter": "similarity > 0.3"}}
-    own = planned(written)
-    assert {label: run.fingerprint for label, run in above.items()} == {
-        label: run.fingerprint for label, run in own.items()
-    }
-
-
-def test_the_data_of_the_run_itself_wins():
-    runs = planned({**RUNS, "cache": {**CACHE, "data.filter": None}}, base={"data": DATA})
-    assert runs["cache"].config["data"]["filter"] is None
-    assert runs["cache"].config["data"]["train"]["examples"] == 640
-
-
 def test_neither_the_benchmark_nor_how_it_runs_is_part_of_its_identity():
     plain = planned()["cache"].fingerprint
     benchmark = {**CACHE, "data.benchmark.retrieval_examples": 64}
@@ -62,19 +38,18 @@ def test_neither_the_benchmark_nor_how_it_runs_is_part_of_its_identity():
     assert plain != planned({**RUNS, "cache": {**CACHE, "precision": "float16"}})["cache"].fingerprint
 
 
-def test_overrides_reach_it_through_the_base_and_by_its_name(tmp_path):
-    path = tmp_path / "s.yaml"
-    path.write_text(YAML)
+def test_overrides_reach_it_through_the_base_and_by_its_name():
+    study = Study.parse({"name": "s", "runs": RUNS, "base": {"data.train": {"examples": 640}}})
 
-    def config(*overrides):
-        runs = {run.name: run.config for run in plan(load(str(path), overrides=overrides)).runs}
+    def data(*overrides):
+        runs = {run.name: run.config for run in plan(apply(study, [*map(parse, overrides)])).runs}
         return runs["cache"]["data"], runs["joint"]["data"]
 
-    assert config()[0] == config()[1]
-    cache, joint = config("base.data.train.image_size=24")
+    assert data()[0] == data()[1]
+    cache, joint = data("base.data.train.image_size=24")
     assert cache["train"] == joint["train"]
     assert cache["train"]["image_size"] == 24
-    cache, joint = config("runs.cache.data.filter=aesthetic > 4")
+    cache, joint = data("runs.cache.data.filter=aesthetic > 4")
     assert (cache["filter"], joint["filter"]) == ("aesthetic > 4", None)
     assert cache["train"]["examples"] == 640
 
@@ -88,14 +63,6 @@ def test_an_axis_over_the_data_gives_each_learner_its_own_embeddings():
         assert joint.needs["selection.reference"] == cache.fingerprint
         assert cache.config["data"]["train"]["noise"]["blank"] == float(value)
         assert cache.config["data"]["train"]["examples"] == 640
-
-
-def test_each_replicate_has_its_own_web_and_so_its_own_embeddings():
-    runs = plan(Study.parse({"name": "s", "runs": RUNS, "seeds": 2})).runs
-    assert len({run.fingerprint for run in runs if run.name == "cache"}) == 2
-    shared = plan(Study.parse({"name": "s", "runs": RUNS, "seeds": 2, "base": {"data.train.seed": 5}})).runs
-    caches = [run for run in shared if run.name == "cache"]
-    assert len({run.fingerprint for run in caches}) == 2  # by references that differ in their seed
 
 
 def test_an_error_in_inherited_data_is_named_where_it_is_written():

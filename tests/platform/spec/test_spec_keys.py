@@ -1,4 +1,4 @@
-"""The reference of keys: complete, documented, in a spec writer's words, with examples that are valid."""
+"""The reference of keys: complete, documented in the words of specs, with valid examples."""
 
 import re
 from typing import Any
@@ -50,14 +50,24 @@ def test_every_key_of_the_rest_of_a_spec_is_there():
         assert {f"claims.<n>.{name}" for name in (*claim, comparison)} <= told
 
 
-@pytest.mark.parametrize("key", EVERY, ids=lambda key: f"{key.path}-{'-'.join(key.where)}"[:70])
-def test_a_key_is_documented(key):
-    """Its meaning stands in the `Attributes:` section of its class, for spec writers: null is not None."""
-    assert re.fullmatch(r'["A-Za-z].*[.…]', key.meaning), f"document {key.path} in its class: {key.meaning!r}"
-    assert not re.search(r"\bNone\b", key.meaning), key.meaning
-    assert key.type and key.where
-    assert "  " not in key.meaning
-    assert not re.search(r"\b(int|float|str|dict|tuple|bool|None|Any)\b", key.type), key.type
+def test_every_key_is_documented():
+    """Meanings come from the `Attributes:` section of a class, in the words of specs: null, not None."""
+    meaning = re.compile(r'(?!.*(\bNone\b|  ))["A-Za-z].*[.…]')
+    of_python = re.compile(r"\b(int|float|str|dict|tuple|bool|None|Any)\b")
+    assert [f"{key.path}: {key.meaning!r}" for key in EVERY if not meaning.fullmatch(key.meaning)] == []
+    assert [f"{key.path}: {key.type}" for key in EVERY if not key.type or of_python.search(key.type)] == []
+    assert [key.path for key in EVERY if not key.where] == []
+
+
+def test_types_and_places_of_keys_are_in_words():
+    found = {path: (find(path)[0].type, find(path)[0].where) for path in ("studies", "selection.chunks")}
+    assert found == {
+        "studies": ("list of names and files of studies, or mapping from names to specs", ("union",)),
+        "selection.chunks": ("whole number above 0", ("train",)),
+    }
+    assert find("runtime.damaged_share")[0].type == "number from 0 to 1"
+    assert find("selection.filtering_ratio")[0].type == "number from 0, below 1"
+    assert find("question")[0].where == ("study",)
 
 
 def test_only_what_the_plan_fills_in_has_no_example():
@@ -65,29 +75,27 @@ def test_only_what_the_plan_fills_in_has_no_example():
     assert {path for path in without if not path.endswith("digest")} == {"code"}
 
 
-@pytest.mark.parametrize(
-    "key",
-    [key for key in config_keys() if key.example],
-    ids=lambda key: f"{key.path}-{'-'.join(key.where)}"[:70],
-)
-def test_the_example_of_a_config_key_is_valid_where_it_is_used(key):
-    written = Document(key.example).value["base"]
-    for program in key.where:
-        if program in SCHEMAS and "<" not in key.path:
-            check(plain(written), fields_of(SCHEMAS[program]), ("base",))
-    assert key.path in written
+def test_examples_of_config_keys_are_valid_where_they_are_used(subtests):
+    for key in (key for key in config_keys() if key.example):
+        with subtests.test(f"{key.path} of {key.where}"):
+            written = Document(key.example).value["base"]
+            for program in key.where:
+                if program in SCHEMAS and "<" not in key.path:
+                    check(plain(written), fields_of(SCHEMAS[program]), ("base",))
+            assert key.path in written
 
 
-@pytest.mark.parametrize("key", [key for key in spec_keys() if key.example], ids=lambda key: key.path)
-def test_the_example_of_a_spec_key_is_valid(key):
-    written = Document(key.example).value
+def test_examples_of_spec_keys_are_valid(subtests):
     runs: dict[str, dict[str, Any]] = {name: {} for name in ("uniform", "joint", "independent", "reference")}
-    study = {"name": "s", "runs": runs, **written}
-    if "studies" in written:
-        study = {"name": "s", "studies": {"a": {"runs": {"b": {}}}}}
-    if key.path == "runs.<run>.needs":
-        study["program"] = "json:dumps"
-    Study.parse(study)
+    for key in (key for key in spec_keys() if key.example):
+        with subtests.test(key.path):
+            written = Document(key.example).value
+            study = {"name": "s", "runs": runs, **written}
+            if "studies" in written:
+                study = {"name": "s", "studies": {"a": {"runs": {"b": {}}}}}
+            if key.path == "runs.<run>.needs":
+                study["program"] = "json:dumps"
+            Study.parse(study)
 
 
 def other(key):
@@ -129,37 +137,33 @@ def test_paths_whose_content_counts_are_told_as_without_identity():
     assert not find("data.train.examples")[1].identity
 
 
-@pytest.mark.parametrize(
-    ("prefix", "first", "count"),
-    [
-        ("selection", "selection.rule", 12),
-        ("selection.rule", "selection.rule", 1),
-        ("runs.joint.selection.rule", "selection.rule", 1),
-        ("base.selection", "selection.rule", 12),
-        ("axes.0.grid.selection.rule", "selection.rule", 1),
-        ("runs.joint.needs", "runs.<run>.needs", 1),
-        ("claims.of", "claims.<n>.of", 4),
-        ("claims.3.of.minus", "claims.<n>.of.minus", 1),
-        ("reports.table.baseline", "reports.table.baseline", 1),
-        ("metrics.wiki/perplexity.goal", "metrics.<name>.goal", 1),
-        ("seeds", "seeds", 1),
-    ],
-)
-def test_keys_are_found_as_people_write_them(prefix, first, count):
-    found = find(prefix)
-    assert (found[0].path, len(found)) == (first, count)
+def test_finds_keys_as_people_write_them():
+    expected = {
+        "selection": ("selection.rule", 12),
+        "selection.rule": ("selection.rule", 1),
+        "runs.joint.selection.rule": ("selection.rule", 1),
+        "base.selection": ("selection.rule", 12),
+        "axes.0.grid.selection.rule": ("selection.rule", 1),
+        "runs.joint.needs": ("runs.<run>.needs", 1),
+        "claims.of": ("claims.<n>.of", 4),
+        "claims.3.of.minus": ("claims.<n>.of.minus", 1),
+        "reports.table.baseline": ("reports.table.baseline", 1),
+        "metrics.wiki/perplexity.goal": ("metrics.<name>.goal", 1),
+        "seeds": ("seeds", 1),
+    }
+    assert {prefix: (find(prefix)[0].path, len(find(prefix))) for prefix in expected} == expected
 
 
 @pytest.mark.parametrize(
-    ("prefix", "near"),
+    ("prefix", "nearest"),
     [
         ("seletion", "'selection'"),
         ("selection.rul", "'selection.rule'"),
         ("optimizer.lerning_rate", "learning_rate'"),
     ],
 )
-def test_an_unknown_key_names_the_nearest(prefix, near):
-    with pytest.raises(UserError, match=rf"no key '{prefix}': did you mean .*{near}\?"):
+def test_unknown_keys_name_the_nearest(prefix, nearest):
+    with pytest.raises(UserError, match=rf"no key '{prefix}': did you mean .*{nearest}\?"):
         find(prefix)
 
 

@@ -1,8 +1,9 @@
-"""What a spec says of names: `label` of a run, `labels` of an axis. None of it is identity."""
+"""Display names: `label` of a run and `labels` of an axis, which are not part of the identity."""
 
 from __future__ import annotations
 
 import pytest
+import yaml
 
 from jestlab.platform.errors import SpecError
 from jestlab.platform.planning.plan import plan
@@ -25,13 +26,10 @@ def shown(spec):
     return [names_of(spec, [m.variant for m in spec.members]).shown[m.variant.label] for m in spec.members]
 
 
-def test_without_labels_names_are_as_ever():
-    assert shown(study()) == ["uniform", "joint filtering_ratio=0.5", "joint filtering_ratio=0.9"]
-
-
 @pytest.mark.parametrize(
     ("label", "labels", "names"),
     [
+        (None, None, ["joint filtering_ratio=0.5", "joint filtering_ratio=0.9"]),
         ("JEST (ours)", None, ["JEST (ours) filtering_ratio=0.5", "JEST (ours) filtering_ratio=0.9"]),
         (None, {F: {"name": "f", 0.5: "50%", 0.9: "90%"}}, ["joint f=50%", "joint f=90%"]),
         ("JEST", {F: {"name": "f"}}, ["JEST f=0.5", "JEST f=0.9"]),
@@ -40,22 +38,20 @@ def test_without_labels_names_are_as_ever():
         ("", {F: {"name": "", 0.5: "half", 0.9: "most"}}, ["half", "most"]),
     ],
 )
-def test_a_shown_name_is_composed_of_the_label_and_the_texts_of_values(label, labels, names):
-    runs = {
-        "uniform": {},
-        "joint": {"selection.rule": "joint", **({} if label is None else {"label": label})},
-    }
+def test_display_names_combine_the_label_and_the_texts_of_values(label, labels, names):
+    joint = {"selection.rule": "joint"} | ({} if label is None else {"label": label})
+    runs = {"uniform": {}, "joint": joint}
     assert shown(study(runs, labels))[1:] == names
 
 
-def test_names_are_no_part_of_identity():
+def test_labels_do_not_change_fingerprints():
     labelled = {"uniform": {"label": "IID"}, "joint": {"selection.rule": "joint", "label": "JEST"}}
     plain, renamed = (plan(each, where="nowhere") for each in (study(), study(labelled, {F: {"name": "f"}})))
     assert [run.fingerprint for run in plain.runs] == [run.fingerprint for run in renamed.runs]
     assert [run.label for run in plain.runs] == [run.label for run in renamed.runs]
 
 
-def test_the_resolved_spec_says_the_same():
+def test_labels_survive_printing():
     labelled = {"uniform": {"label": "IID"}, "joint": {"selection.rule": "joint", "label": "JEST"}}
     once = study(labelled, {F: {"name": "f", 0.5: "50%"}})
     again = Study.parse(once.to_dict())
@@ -64,7 +60,7 @@ def test_the_resolved_spec_says_the_same():
     assert shown(again) == ["IID", "JEST f=50%", "JEST f=0.9"]
 
 
-def test_in_yaml_and_python(tmp_path):
+def test_labels_in_yaml_and_python(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text(
         "runs:\n"
@@ -77,65 +73,42 @@ def test_in_yaml_and_python(tmp_path):
     axis = grid({F: (0.5, 0.9)}, labels={F: {"name": "f", 0.5: "50%"}})
     assert shown(study(axes={"joint": axis}))[1:] == ["joint f=50%", "joint f=0.9"]
     axis = cases({F: 0.5}, {F: 0.9}, labels={F: {0.9: "most"}})
-    assert shown(study(axes={"joint": axis}))[1:] == [
-        "joint filtering_ratio=0.5",
-        "joint filtering_ratio=most",
-    ]
+    assert shown(study(axes={"joint": axis}))[2] == "joint filtering_ratio=most"
 
 
-@pytest.mark.parametrize(
-    ("labels", "place", "remedy"),
-    [
-        ({"selection.filtering": {}}, "selection.filtering", "did you mean 'selection.filtering_ratio'?"),
-        (
-            {F: {0.8: "80%"}},
-            f"{F}.0.8",
-            "the axis has no value 0.8 of selection.filtering_ratio: did you mean",
-        ),
-        ({F: {"nam": "f"}}, f"{F}.nam", "the axis has no value 'nam' of selection.filtering_ratio"),
-        ({F: "f"}, F, "must be a mapping of `name` and of texts by value, not 'f'"),
-        ({F: {0.5: ["half"]}}, f"{F}.0.5", "must be a text on one line"),
-        ([F], "", "must be a mapping such as {selection.filtering_ratio: {name: f, 0.5: 50%}}"),
-    ],
-)
-def test_what_is_not_on_the_axis_is_an_error_with_its_place(labels, place, remedy):
-    with pytest.raises(SpecError) as raised:
-        study(labels=labels)
-    assert str(raised.value).startswith(".".join(filter(None, ["axes.0.labels", place])) + ": ")
-    assert remedy in raised.value.message
+LABEL_ERRORS = """
+{selection.filtering: {}}
+=> .selection.filtering: the axis has no key 'selection.filtering': did you mean 'selection.filtering_ratio'?
+{selection.filtering_ratio: {0.8: 80%}}
+=> .selection.filtering_ratio.0.8: the axis has no value 0.8 of selection.filtering_ratio: did you mean
+{selection.filtering_ratio: {nam: f}}
+=> .selection.filtering_ratio.nam: the axis has no value 'nam' of selection.filtering_ratio
+{selection.filtering_ratio: f}
+=> .selection.filtering_ratio: must be a mapping of `name` and of texts by value, not 'f'
+{selection.filtering_ratio: {0.5: [half]}}
+=> .selection.filtering_ratio.0.5: must be a text on one line
+[selection.filtering_ratio]
+=> : must be a mapping such as {selection.filtering_ratio: {name: f, 0.5: 50%}}
+{selection.filtering_ratio: {0.5: x, 0.9: x}}
+=> : 'joint filtering_ratio=0.9' and 'joint filtering_ratio=0.5' are both shown as 'joint
+"""
+NAME_ERRORS = r"""
+{uniform: {label: A}, other: {label: A}, joint: {}}
+=> other.label: 'other' and 'uniform' are both shown as 'A': give them different labels
+{uniform: {label: other}, other: {label: B}, joint: {}}
+=> uniform.label: 'uniform' is shown as 'other', the name of another run
+{uniform: {label: ''}, joint: {}}
+=> uniform.label: is empty, and the run is on no axis
+{uniform: {label: "a\nb"}, joint: {}}
+=> uniform.label: must be a text on one line
+{uniform: {label: [a]}, joint: {}}
+=> uniform.label: must be a text on one line
+"""
 
 
-@pytest.mark.parametrize(
-    ("runs", "labels", "told"),
-    [
-        (
-            {"uniform": {"label": "A"}, "other": {"label": "A"}, "joint": {}},
-            None,
-            "runs.other.label: 'other' and 'uniform' are both shown as 'A': give them different labels",
-        ),
-        (
-            RUNS,
-            {F: {0.5: "x", 0.9: "x"}},
-            "axes.0.labels: 'joint filtering_ratio=0.9' and 'joint filtering_ratio=0.5' are both shown as",
-        ),
-        (
-            {"uniform": {"label": "other"}, "other": {"label": "B"}, "joint": {}},
-            None,
-            "runs.uniform.label: 'uniform' is shown as 'other', the name of another run",
-        ),
-        (
-            {"uniform": {"label": ""}, "joint": {}},
-            None,
-            "runs.uniform.label: is empty, and the run is on no axis",
-        ),
-        ({"uniform": {"label": "a\nb"}, "joint": {}}, None, "runs.uniform.label: must be a text on one line"),
-        ({"uniform": {"label": ["a"]}, "joint": {}}, None, "runs.uniform.label: must be a text on one line"),
-    ],
-)
-def test_names_that_do_not_tell_runs_apart_are_errors(runs, labels, told):
-    with pytest.raises(SpecError) as raised:
-        study(runs, labels).members  # noqa: B018
-    assert str(raised.value).startswith(told)
+def test_rejects_invalid_and_ambiguous_labels(check_errors):
+    check_errors(LABEL_ERRORS, lambda text: study(labels=yaml.safe_load(text)).members, "axes.0.labels")
+    check_errors(NAME_ERRORS, lambda text: study(yaml.safe_load(text)).members, "runs.")
 
 
 def test_reports_and_claims_take_both_names():
@@ -147,7 +120,7 @@ def test_reports_and_claims_take_both_names():
         study(runs, reports=[{"table": {"baseline": "IDI"}}]).members  # noqa: B018
 
 
-def test_overrides_change_labels_and_drop_those_of_values_that_are_gone():
+def test_overrides_change_labels_and_drop_those_of_removed_values():
     labelled = study(labels={F: {"name": "f", 0.5: "50%", 0.9: "90%"}})
     fewer = apply(labelled, [parse(f"axes.0.grid.{F}=[0.9, 0.8]")])
     assert shown(fewer)[1:] == ["joint f=90%", "joint f=0.8"]

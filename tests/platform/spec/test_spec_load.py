@@ -1,7 +1,4 @@
 import json
-import os
-import subprocess
-import sys
 import textwrap
 from typing import Any
 
@@ -103,25 +100,14 @@ def test_a_study_is_loaded_at_the_scale_asked_for(tmp_path):
         load(without, "mini")
 
 
-def test_a_resolved_spec_printed_as_yaml_launches_the_same_runs(tmp_path):
-    study = load(
-        write(tmp_path, "who.py", PYTHON), "mini", ["seeds=[3, 5]", "runs.joint.needs=[uniform]", "axes=[]"]
-    )
-    again = load(write(tmp_path, "again.yaml", study.to_yaml()))
-    assert again == study
-    assert fingerprints(again) == fingerprints(study)
-
-
 NAMES = st.sampled_from(["a", "joint", "b.2", "c++"])
-CONFIGS = st.dictionaries(
-    st.sampled_from(["optimizer.beta2", "model.vision.width", "schedule.examples_seen", "data.filter"]),
-    st.none(),
-).map(
-    lambda keys: {
-        key: {"optimizer.beta2": 0.5, "data.filter": "noise != ': # y' and similarity > 1e-3"}.get(key, 128)
-        for key in keys
-    }
-)
+VALUES = {
+    "optimizer.beta2": 0.5,
+    "model.vision.width": 128,
+    "schedule.examples_seen": 128,
+    "data.filter": "noise != ': # y' and similarity > 1e-3",
+}
+CONFIGS = st.sets(st.sampled_from(sorted(VALUES))).map(lambda keys: {key: VALUES[key] for key in keys})
 AXES = st.sampled_from(
     [
         {"grid": {"optimizer.beta1": [0.1, 1e-07, 0.3]}},
@@ -146,9 +132,7 @@ def studies(draw):
         "runs": runs,
         "axes": [{"runs": list(runs), **axis} for axis in draw(st.lists(AXES, max_size=1))],
         "seeds": draw(st.integers(1, 3) | st.lists(st.integers(0, 9), min_size=1, max_size=3, unique=True)),
-        "reports": draw(
-            st.lists(st.sampled_from(["curves", {"kind": "table", "baseline": first}]), max_size=2)
-        ),
+        "reports": draw(st.sampled_from([[], ["curves", {"kind": "table", "baseline": first}]])),
     }
 
 
@@ -164,36 +148,31 @@ def test_studies_survive_yaml_and_json(tmp_path_factory, written):
     assert Study.model_validate_json(study.model_dump_json()) == study
 
 
-def test_the_registry_lists_studies_but_not_their_shared_base():
+def test_the_registry_lists_studies_without_their_shared_module():
     assert "quickstart" in study_names()
     assert "base" not in study_names()
     with pytest.raises(UserError, match=r"no study 'quikstart': did you mean 'quickstart'\?"):
         load("quikstart")
 
 
-def test_relative_folders_count_from_the_yaml_file(tmp_path, monkeypatch):
-    for name in ("specs", "elsewhere"):
-        (tmp_path / name).mkdir()
-    text = """
+def test_relative_folders_count_from_the_yaml_file(tmp_path):
+    file = write(
+        tmp_path,
+        "s.yaml",
+        """
         runs:
           a: {data.train: {kind: folder, path: web}}
           b: {data: {train: {kind: folder, path: ../web}}}
           c: {data.benchmark: {kind: folder, path: /abs}}
         axes:
         - {runs: [b], grid: {data.train.path: [one, /two]}}
-    """
-    file = write(tmp_path / "specs", "s.yaml", text)
-    monkeypatch.chdir(tmp_path / "elsewhere")
-    study = load(file)
-    data = {member.variant.name: config_of(member).data for member in study.members}
-    assert data["a"].train.path == str(tmp_path / "specs" / "web")
-    assert data["c"].benchmark.path == "/abs"
-    assert [config_of(member).data.train.path for member in study.members if member.variant.name == "b"] == [
-        str(tmp_path / "specs" / "one"),
-        "/two",
-    ]
+        """,
+    )
+    data = [config_of(member).data for member in load(file).members]
+    assert [each.train.path for each in data[:3]] == [f"{tmp_path}/web", f"{tmp_path}/one", "/two"]
+    assert data[3].benchmark.path == "/abs"
     study = load(file, None, ["runs.a.data.train.path=other"])
-    assert config_of(study.members[0]).data.train.path == str(tmp_path / "specs" / "other")
+    assert config_of(study.members[0]).data.train.path == f"{tmp_path}/other"
 
 
 def test_relative_paths_count_from_the_spec_in_python_and_in_overrides_too(tmp_path, monkeypatch):
@@ -209,13 +188,11 @@ def test_relative_paths_count_from_the_spec_in_python_and_in_overrides_too(tmp_p
     }
     written = {"name": "own", "program": "command", "runs": runs}
     python = f"SCALES = ('smoke',)\ndef get_config(scale):\n    return {written!r}\n"
-    files = [
-        write(tmp_path / "specs", "s.py", python),
-        write(tmp_path / "specs", "s.yaml", json.dumps(written)),
-    ]
+    write(tmp_path / "specs", "s.py", python)
+    write(tmp_path / "specs", "s.yaml", json.dumps(written))
     monkeypatch.chdir(tmp_path)
     specs = tmp_path / "specs"
-    for file in map(os.path.relpath, files):
+    for file in ("specs/s.py", "specs/s.yaml"):
         found: dict[str, Any] = {member.variant.name: member.variant for member in load(file).members}
         assert found["data"].config.data.train.path == str(specs / "web")
         assert found["function"].program.name == f"{specs / 'own.py'}:train"
@@ -229,57 +206,32 @@ def test_relative_paths_count_from_the_spec_in_python_and_in_overrides_too(tmp_p
         assert found["data"].config.data.train.path == str(specs / "web2")
 
 
-def test_relative_folders_in_python_count_from_the_spec(tmp_path, monkeypatch):
-    text = """
-        SCALES = ("smoke",)
-        def get_config(scale):
-            return {"runs": {"a": {"data.train": {"kind": "folder", "path": "web"}}}}
-    """
-    (tmp_path / "specs").mkdir()
-    file = write(tmp_path / "specs", "s.py", text)
+NOT_SPECS = [
+    ("x = 1", 'a Python spec has SCALES = ("smoke",) and get_config(scale)'),
+    ("def get_config(scale):\n    return {}", "a Python spec has SCALES"),
+    ("SCALES = ('a',)\ndef get_config(scale):\n    return undefined", ":3: NameError: name 'undefined'"),
+    ("SCALES = ('a',)\ndef get_config(scale)\n", ":2: SyntaxError: expected ':'"),
+    ("import no_such_module", ":1: ModuleNotFoundError: No module named 'no_such_module'"),
+    ("SCALES = ('a',)\ndef get_config(scale):\n    return 3", "a spec is a mapping of"),
+    ("SCALES = ('a',)\ndef get_config(scale): return {'runs': {'a': {'x': {1}}}}", "must be plain data"),
+]
+
+
+def test_rejects_python_files_that_are_not_specs_in_one_line(tmp_path, subtests):
+    for text, message in NOT_SPECS:
+        with subtests.test(text):
+            with pytest.raises(UserError) as caught:
+                load(write(tmp_path, "spec.py", text))
+            assert "spec.py:" in str(caught.value)
+            assert message in str(caught.value)
+            assert "\n" not in str(caught.value)
+
+
+def test_rejects_missing_files_and_other_types(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    found = config_of(load(os.path.relpath(file)).members[0]).data.train.path
-    assert found == str(tmp_path / "specs" / "web")
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("x = 1", 'a Python spec has SCALES = ("smoke",) and get_config(scale)'),
-        ("def get_config(scale):\n    return {}", "a Python spec has SCALES"),
-        ("SCALES = ('a',)\ndef get_config(scale):\n    return undefined", ":3: NameError: name 'undefined'"),
-        ("SCALES = ('a',)\ndef get_config(scale)\n", ":2: SyntaxError: expected ':'"),
-        ("import no_such_module", ":1: ModuleNotFoundError: No module named 'no_such_module'"),
-        ("SCALES = ('a',)\ndef get_config(scale):\n    return 3", "a spec is a mapping of"),
-        (
-            "SCALES = ('a',)\ndef get_config(scale):\n    return {'runs': {'a': {'x': {1}}}}",
-            "must be plain data",
-        ),
-    ],
-)
-def test_python_files_that_are_not_specs_give_a_one_line_error(tmp_path, text, message):
-    with pytest.raises(UserError) as caught:
-        load(write(tmp_path, "spec.py", text))
-    assert "spec.py:" in str(caught.value)
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("missing.yaml", "missing.yaml: no such file"),
-        ("./missing", "./missing: no such file"),
-        ("spec.yml/", "spec.yml/: no such file"),
-    ],
-)
-def test_missing_files_give_a_one_line_error(tmp_path, monkeypatch, name, message):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match=message):
-        load(name)
-
-
-def test_files_of_other_types_are_refused(tmp_path):
+    for name in ("missing.yaml", "./missing", "spec.yml/"):
+        with pytest.raises(UserError, match=f"{name}: no such file"):
+            load(name)
     with pytest.raises(UserError, match=r"not a spec: expected a \.py, \.yaml or \.yml file"):
         load(write(tmp_path, "spec.json", "{}"))
     binary = tmp_path / "spec.yaml"
@@ -288,25 +240,7 @@ def test_files_of_other_types_are_refused(tmp_path):
         load(str(binary))
 
 
-def test_loading_executes_nothing_in_yaml(tmp_path):
-    mark = tmp_path / "executed"
-    path = f"!!python/object/apply:pathlib.Path ['{mark}']"
-    text = f"runs:\n  a: !!python/object/apply:pathlib.Path.touch [{path}]\n"
-    with pytest.raises(UserError, match="is not allowed"):
-        load(write(tmp_path, "s.yaml", text))
-    assert not mark.exists()
-
-
 def test_a_study_is_frozen():
     study = load("quickstart")
     with pytest.raises(ValueError, match="frozen"):
         setattr(study, "question", "Another?")  # noqa: B010 — not for the type checker to find
-
-
-def test_the_spec_language_imports_no_jax_no_sql_and_no_pandas():
-    code = (
-        "import sys; from jestlab.platform.spec import load; load('quickstart')\n"
-        "print(sorted({'jax', 'flax', 'sqlalchemy', 'pandas', 'matplotlib', 'xmanager'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"

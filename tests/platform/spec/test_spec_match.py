@@ -1,12 +1,12 @@
-"""`match`: solve for the examples that cost what another run costs."""
+"""`match`: solve for the number of examples that costs as much as another run."""
 
 import json
 
+import labs_support as labs
 import pytest
 import yaml
 
 from jestlab.analysis.costs import Cost, Forward, Step
-from jestlab.platform.cli import main
 from jestlab.platform.errors import SpecError, UserError
 from jestlab.platform.planning.matching import examples_within as examples
 from jestlab.platform.planning.plan import plan
@@ -43,10 +43,8 @@ def test_a_matched_run_equals_the_run_with_the_same_examples_written_out():
 
 
 def test_the_learners_flops_leave_scoring_out():
-    [jest], [flexi] = (
-        named(planned(RUNS | {"flexi": {**FLEXI, "match": {"learner_flops": "jest"}}}), name)
-        for name in ("jest", "flexi")
-    )
+    runs = planned(RUNS | {"flexi": {**FLEXI, "match": {"learner_flops": "jest"}}})
+    [jest], [flexi] = named(runs, "jest"), named(runs, "flexi")
     a_step = flexi.price.cost.learner / flexi.price.examples * 64
     assert abs(flexi.price.cost.learner - jest.price.cost.learner) <= a_step / 2
     assert flexi.price.total < 0.9 * jest.price.total
@@ -69,15 +67,14 @@ def test_a_run_may_be_written_before_the_run_it_matches():
     assert [run.name for run in runs] == ["reference", "jest", "flexi"]
 
 
-@pytest.mark.parametrize("share", [0.25, 0.5, 0.75, 0.95])
-def test_the_papers_quarter_cost_gives_the_papers_budgets(share):
+def test_the_papers_quarter_cost_gives_the_papers_budgets():
     """For λ in 0, .25, .5, .75, .95 the paper trains on 3, 3.69, 4.8, 6.86 and 10.43 billion examples."""
-    step = Step(Forward(1.0, 0.0), 64, 64, approximate=Forward(0.25, 0.0), approximate_share=share)
     budget = Price(Cost(image_tower=3.0) * 3e9, examples=3_000_000_000)
-    seen = examples(Price(step.cost(), 1, step), budget, "learner")
-    expected = {0.25: 3.69e9, 0.5: 4.8e9, 0.75: 6.86e9, 0.95: 10.43e9}[share]
-    assert seen == pytest.approx(expected, rel=1e-3)
-    assert seen == pytest.approx(3e9 / (1 - share + share * 0.25), abs=64)
+    for share, expected in {0.25: 3.69e9, 0.5: 4.8e9, 0.75: 6.86e9, 0.95: 10.43e9}.items():
+        step = Step(Forward(1.0, 0.0), 64, 64, approximate=Forward(0.25, 0.0), approximate_share=share)
+        seen = examples(Price(step.cost(), 1, step), budget, "learner")
+        assert seen == pytest.approx(expected, rel=1e-3)
+        assert seen == pytest.approx(3e9 / (1 - share + share * 0.25), abs=64)
 
 
 def test_matches_survive_yaml(tmp_path):
@@ -92,82 +89,61 @@ def test_matches_survive_yaml(tmp_path):
     assert str(other.runs["flexi"].match) == "learner_flops: jest"
 
 
-@pytest.mark.parametrize(
-    ("flexi", "message"),
-    [
-        ({"match": {"flops": "jst"}}, "runs.flexi.match: no run 'jst': did you mean 'jest'"),
-        ({"match": {"flop": "jest"}}, "runs.flexi.match.flop: unknown key: did you mean 'flops'"),
-        ({"match": "jest"}, "runs.flexi.match: must be one of flops, learner_flops"),
-        ({"match": {"flops": 3}}, "runs.flexi.match.flops: must be the name of a run, not 3"),
-        ({"match": {"flops": "flexi"}}, "runs.flexi.match: 'flexi' itself matches"),
-        ({"match": {"flops": "jest"}, "schedule.examples_seen": 9},
-         "runs.flexi.schedule.examples_seen: conflicts with runs.flexi.match, which solves for it: drop one"),
-        ({"program": "json:dumps", "match": {"flops": "jest"}},
-         "runs.flexi.match: json:dumps has no examples_seen to solve for"),
-        ({"match": {"flops": "own"}}, "runs.flexi.match: the cost of that run is unknown"),
-        ({"match": {"flops": "tiny"}, "schedule.batch_size": 4096},
-         "runs.flexi.match: the budget of .* is less than one step costs"),
-        ({"match": {"flops": "wide"}}, "runs.flexi.match: 'wide' is 2 runs"),
-    ],
-)  # fmt: skip
-def test_errors_are_one_line_that_names_the_place(flexi, message):
+ERRORS = """
+{match: {flops: jst}}
+=> match: no run 'jst': did you mean 'jest'
+{match: {flop: jest}}
+=> match.flop: unknown key: did you mean 'flops'
+{match: {flops: jest, learner_flops: jest}}
+=> match: must be one of flops, learner_flops
+{match: jest}
+=> match: must be one of flops, learner_flops
+{match: {flops: 3}}
+=> match.flops: must be the name of a run, not 3
+{match: {flops: flexi}}
+=> match: 'flexi' itself matches
+{match: {flops: jest}, schedule.examples_seen: 9}
+=> schedule.examples_seen: conflicts with runs.flexi.match, which solves for it: drop one
+{program: 'json:dumps', match: {flops: jest}}
+=> match: json:dumps has no examples_seen to solve for
+{match: {flops: own}}
+=> match: the cost of that run is unknown
+{match: {flops: wide}}
+=> match: 'wide' is 2 runs
+"""
+
+
+def test_rejects_invalid_matches(check_errors):
     others = {
         "own": {"program": "json:dumps"},
         "tiny": {"schedule.examples_seen": 64},
         "wide": {"optimizer.beta1": 0.5},
     }
     axes = [{"runs": ["wide"], "grid": {"optimizer.beta2": [0.5, 0.6]}}]
-    with pytest.raises(UserError, match=message) as error:
-        planned(others | RUNS | {"flexi": flexi}, axes=axes)
-    assert "\n" not in str(error.value)
+
+    def attempt(flexi):
+        return planned(others | RUNS | {"flexi": yaml.safe_load(flexi)}, axes=axes)
+
+    check_errors(ERRORS, attempt, "runs.flexi.")
+    with pytest.raises(UserError, match=r"^runs.flexi.match: the budget of .* is less than one step costs$"):
+        attempt("{match: {flops: tiny}, schedule.batch_size: 4096}")
 
 
-def test_what_matches_may_not_be_matched_and_no_axis_may_set_what_is_solved_for():
+def test_rejects_chains_of_matches_and_axes_over_the_matched_key():
     more = {"again": {**FLEXI, "match": {"flops": "flexi"}}}
     with pytest.raises(SpecError, match=r"runs.again.match: 'flexi' itself matches: name 'jest' instead"):
         planned(RUNS | more)
     axes = [{"runs": ["jest", "flexi"], "grid": {"schedule.examples_seen": [640, 1280]}}]
-    with pytest.raises(
-        SpecError, match=r"axes.0.grid.schedule.examples_seen: conflicts with runs.flexi.match"
-    ):
+    with pytest.raises(SpecError, match=r"axes.0.grid.schedule.examples_seen: conflicts with runs.flexi."):
         planned(RUNS, axes=axes)
     with pytest.raises(SpecError, match="jest → flexi → jest"):
         planned({"jest": {"needs": ["flexi"]}, "flexi": {"match": {"flops": "jest"}}})
 
 
-def test_at_size_b_the_budgets_follow_from_what_our_towers_cost():
-    """A comes from the two towers and the loss: larger patches leave the text tower as it is."""
-    base = {
-        "model.variant": "B/16",
-        "schedule": {"batch_size": 32_768, "examples_seen": 3e9},
-        "data.train.examples": 1e9,
-    }
-    shares = {"quarter": 0.25, "half": 0.5, "most": 0.95}
-    runs = {
-        name: {"approximation.share": share, "match": {"learner_flops": "full"}}
-        for name, share in shares.items()
-    }
-    found = {run.name: run.price for run in planned({"full": {}} | runs, base=base)}
-    step = found["half"].step
-    loss = 6 * 32_768 * step.embedding_dim  # two products of b × E × b, each with two more for its gradients
-    full, coarse = (3 * cost.total + loss for cost in (step.full, step.approximate))
-    assert 0.25 < coarse / full < 0.5
-    for name, share in shares.items():
-        ratio = found[name].examples / found["full"].examples
-        assert ratio == pytest.approx(1 / (1 - share + share * coarse / full), rel=1e-4)
-
-
-def test_plan_and_show_print_the_match(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    written = {"name": "s", "runs": RUNS, "base": {"schedule": {"examples_seen": 64_000}}}
-    (tmp_path / "s.yaml").write_text(yaml.safe_dump(written))
-
-    def jestlab(*arguments):
-        with pytest.raises(SystemExit):
-            main(list(arguments))
-        return capsys.readouterr().out
-
-    assert "EXAMPLES solved for by match: flexi (flops: jest)." in jestlab("plan", "s.yaml")
-    [flexi] = [r for r in json.loads(jestlab("plan", "s.yaml", "--json"))["runs"] if r["run"] == "flexi"]
-    assert flexi["match"] == "flops: jest"
-    assert "  match=flops: jest  " in jestlab("show", "s.yaml")
+def test_plan_and_show_print_the_match(tmp_path):
+    spec = tmp_path / "s.yaml"
+    spec.write_text(yaml.safe_dump({"runs": RUNS, "base": {"schedule.examples_seen": 64_000}}))
+    assert "EXAMPLES solved for by match: flexi (flops: jest)." in labs.here("plan", spec).stdout
+    runs = json.loads(labs.here("plan", spec, "--json").stdout)["runs"]
+    assert [run["match"] for run in runs if run["run"] == "flexi"] == ["flops: jest"]
+    assert "  match=flops: jest  " in labs.here("show", spec).stdout

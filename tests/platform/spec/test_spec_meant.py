@@ -1,4 +1,4 @@
-"""Names of runs that a free-form config gives as texts: meant as dependencies, or not."""
+"""Texts in free-form configs that are also names of runs: they may be meant as dependencies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def loaded(folder: Path, spec: dict[str, Any], *overrides: str) -> Study:
     return load(str(folder / "own.yaml"), None, overrides)
 
 
-def test_the_name_of_another_run_is_refused_with_both_remedies(tmp_path):
+def test_rejects_the_name_of_another_run_with_both_fixes(tmp_path):
     spec = written(pretrain={}, tune={"init": "pretrain"})
     with pytest.raises(UserError) as refused:
         loaded(tmp_path, spec)
@@ -43,7 +43,7 @@ def test_the_name_of_another_run_is_refused_with_both_remedies(tmp_path):
     assert again.to_dict() == study.to_dict()
 
 
-def test_a_need_of_that_run_by_another_role_is_enough(tmp_path):
+def test_accepts_a_dependency_on_that_run_with_another_role(tmp_path):
     spec = written(pretrain={}, tune={"teacher": {"name": "pretrain"}, "needs": ["pretrain"]})
     assert loaded(tmp_path, spec).members
     with pytest.raises(UserError, match=r"teacher\.name is the text 'pretrain'"):
@@ -59,7 +59,7 @@ def test_a_need_of_that_run_by_another_role_is_enough(tmp_path):
         {"a": {"init": "b c"}, "b": {}},
     ],
 )
-def test_honest_configs_are_left_alone(tmp_path, runs):
+def test_accepts_other_texts(tmp_path, runs):
     assert loaded(tmp_path, written(**runs)).members
 
 

@@ -1,4 +1,4 @@
-"""Names that mean something else on the command line are none of studies."""
+"""Studies cannot have names that mean something else on the command line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def written(folder: Path, file: str = "own.yaml", **parts) -> str:
         ("pareto", "a kind of report"),
     ],
 )
-def test_tables_verbs_and_kinds_of_reports_are_reserved(tmp_path, name, what):
+def test_names_of_tables_commands_and_reports_are_reserved(tmp_path, name, what):
     message = rf"name: '{name}' is the name of {what}: give the study another one, such as my_{name}$"
     with pytest.raises(UserError, match=message):
         load(written(tmp_path, name=name))
@@ -39,11 +39,11 @@ def test_tables_verbs_and_kinds_of_reports_are_reserved(tmp_path, name, what):
     assert load(written(tmp_path, name=f"my_{name}")).name == f"my_{name}"
 
 
-def test_what_was_launched_before_keeps_its_name():
+def test_studies_launched_before_keep_their_names():
     assert load_stored("summary", RUNS | {"name": "summary"}).name == "summary"
 
 
-def test_registered_studies_keep_theirs_also_as_parts(tmp_path):
+def test_registered_studies_may_have_reserved_names_also_as_parts(tmp_path):
     assert load("comparison").name == "comparison"
     assert load("comparison", None, ["seeds=1"]).name == "comparison"
     assert "comparison" in load("paper").studies

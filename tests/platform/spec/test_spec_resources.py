@@ -1,4 +1,6 @@
-"""What a launch may use: parsed, validated, and not part of a run's identity."""
+"""Resources of a launch: parsed and validated."""
+
+from typing import Any
 
 import pytest
 
@@ -24,31 +26,32 @@ def test_resources_survive_being_printed_and_read():
     assert Study.parse(study.to_dict()) == study
 
 
-@pytest.mark.parametrize(
-    ("given", "error"),
-    [
-        ({"tpu": "v5e-3x5"}, "resources.tpu: there is no TPU slice 'v5e-3x5': did you mean 'v5e-4x4'? ("),
-        ({"tpu": 256}, "resources.tpu: must be a string, not 256"),
-        ({"on": "vertx"}, "resources.on: 'vertx' is not valid: did you mean 'vertex'?"),
-        ({"on": "vertex"}, "resources: vertex requires `tpu`, as in v5e-16x16"),
-        ({"on": "vertex", "tpu": "v5p-4x4x4"}, "resources: Vertex AI trains on v5e, v6e, not on v5p: set"),
-        ({"on": "vertex", "tpu": "v5e-4x4", "spot": True}, "resources: Vertex AI has no spot machines"),
-        ({"on": "local", "tpu": "v5e-2x2"}, "resources: this machine has no v5e-2x2"),
-        ({"image": "jestlab:latest"}, "resources.image: the image 'jestlab:latest' is not pinned: "),
-        ({"image": IMAGE[:-1]}, "is not pinned"),
-        ({"retries": -1}, "resources.retries: must be greater than or equal to 0, not -1"),
-        ({"memory_gb": 0}, "resources.memory_gb: must be greater than 0, not 0"),
-        ({"machine": "big"}, "resources.machine: unknown key"),
-    ],
-)  # fmt: skip
-def test_impossible_resources_are_refused_when_the_spec_is_read(given, error):
-    with pytest.raises(SpecError) as raised:
-        resources(**given)
-    assert str(raised.value).startswith(error) or error in str(raised.value)
+ERRORS: list[tuple[dict[str, Any], str]] = [
+    ({"tpu": "v5e-3x5"}, ".tpu: there is no TPU slice 'v5e-3x5': did you mean 'v5e-4x4'? ("),
+    ({"tpu": 256}, ".tpu: must be a string, not 256"),
+    ({"on": "vertx"}, ".on: 'vertx' is not valid: did you mean 'vertex'?"),
+    ({"on": "vertex"}, ": vertex requires `tpu`, as in v5e-16x16"),
+    ({"on": "vertex", "tpu": "v5p-4x4x4"}, ": Vertex AI trains on v5e, v6e, not on v5p: set"),
+    ({"on": "vertex", "tpu": "v5e-4x4", "spot": True}, ": Vertex AI has no spot machines"),
+    ({"on": "local", "tpu": "v5e-2x2"}, ": this machine has no v5e-2x2"),
+    ({"image": "jestlab:latest"}, ".image: the image 'jestlab:latest' is not pinned: "),
+    ({"image": IMAGE[:-1]}, f".image: the image '{IMAGE[:-1]}' is not pinned"),
+    ({"retries": -1}, ".retries: must be greater than or equal to 0, not -1"),
+    ({"memory_gb": 0}, ".memory_gb: must be greater than 0, not 0"),
+    ({"machine": "big"}, ".machine: unknown key"),
+]
+
+
+def test_rejects_impossible_resources(subtests):
+    for given, error in ERRORS:
+        with subtests.test(error):
+            with pytest.raises(SpecError) as raised:
+                resources(**given)
+            assert str(raised.value).startswith(f"resources{error}")
 
 
 @pytest.mark.parametrize(
-    ("given", "asked", "default", "executor"),
+    ("given", "option", "setting", "executor"),
     [
         ({}, None, None, "local"),
         ({}, None, "kubernetes", "kubernetes"),
@@ -61,5 +64,5 @@ def test_impossible_resources_are_refused_when_the_spec_is_read(given, error):
         ({"tpu": "v5e-4x4"}, "local", None, "local"),
     ],
 )
-def test_the_command_decides_where_runs_go_then_the_study_then_the_settings(given, asked, default, executor):
-    assert resources(**given).executor(asked, default) == executor
+def test_the_option_decides_the_executor_before_the_study_and_the_settings(given, option, setting, executor):
+    assert resources(**given).executor(option, setting) == executor

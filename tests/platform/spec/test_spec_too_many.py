@@ -1,4 +1,4 @@
-"""A study of more runs than anybody wants is refused before its runs are listed."""
+"""A study with too many runs is rejected before its runs are listed."""
 
 from __future__ import annotations
 
@@ -14,18 +14,14 @@ from jestlab.platform.spec.schema import Study
 TOY = {"name": "toy", "program": "toy_programs:loop", "runs": {"one": {}, "two": {}}}
 
 
-def test_a_grid_of_10_to_the_12_is_refused_at_once():
+def test_rejects_too_many_runs_before_listing_them():
     axis = {"runs": ["two"], "grid": {f"key{n}": list(range(10)) for n in range(12)}}
     study = Study.parse(TOY | {"axes": [axis]})
-    with pytest.raises(SpecError, match=r"axes: .*1,000,000,000,001 runs.*JESTLAB_MAX_RUNS") as raised:
+    with pytest.raises(SpecError, match=r"^axes: .*1,000,000,000,001 runs.*JESTLAB_MAX_RUNS[^\n]*$"):
         _ = study.members
-    assert "\n" not in str(raised.value)
-
-
-def test_many_axes_and_seeds_multiply():
     axes = [{"runs": ["one"], "grid": {f"key{n}": list(range(50))}} for n in range(3)]
     with pytest.raises(SpecError, match="1,250,010 runs"):
-        _ = Study.parse(TOY | {"axes": axes, "seeds": 10} | {"runs": {"one": {}, "two": {}}}).members
+        _ = Study.parse(TOY | {"axes": axes, "seeds": 10}).members
 
 
 def test_the_limit_can_be_raised(monkeypatch):

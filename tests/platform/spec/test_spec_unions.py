@@ -3,7 +3,6 @@
 import pytest
 import yaml
 
-from jestlab.platform import spec
 from jestlab.platform.errors import SpecError, UserError
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec import Study, load
@@ -92,14 +91,15 @@ def test_a_python_union_takes_what_other_specs_return(tmp_path):
         "def get_config(scale):\n"
         "    own = spec.study(question='Mine?')\n"
         "    own.runs.uniform = {'schedule.batch_size': 32}\n"
-        "    studies = {'quickstart': quickstart.get_config(scale), 'own': own}\n"
+        "    parsed = spec.Study.parse({'name': 'parsed', 'runs': {'a': {}}})\n"
+        "    studies = {'quickstart': quickstart.get_config(scale), 'own': own, 'parsed': parsed}\n"
         "    return spec.union(question='Both?', paper='All', studies=studies)\n"
     )
     both = load(str(tmp_path / "both.py"), "smoke")
     assert (both.name, both.question, both.paper, both.scale) == ("both", "Both?", "All", "smoke")
     assert both.studies["quickstart"] == load("quickstart", "smoke")
     assert both.studies["own"].runs["uniform"].overrides == {"schedule": {"batch_size": 32}}
-    assert len(plan(both).runs) == len(plan(load("quickstart", "smoke")).runs) + 1
+    assert len(plan(both).runs) == len(plan(load("quickstart", "smoke")).runs) + 2
 
 
 def test_a_list_names_registered_studies_and_files_beside_it(tmp_path, monkeypatch):
@@ -139,103 +139,92 @@ def test_a_scale_that_none_of_its_studies_has_is_refused(tmp_path):
         (tmp_path / "both.yaml").write_text(f"{before}studies: {studies}\n")
         return [part.scale for part in load(str(tmp_path / "both.yaml"), "mini").studies.values()]
 
-    with pytest.raises(
-        UserError, match=r"both\.yaml has no scale 'mini': neither it nor a study that it names"
-    ):
+    with pytest.raises(UserError, match=r"both\.yaml has no scale 'mini': neither it nor a study that it "):
         at_mini("[plain.yaml]")
     assert at_mini("[plain.yaml]", "scale: mini\n") == ["mini"]
     assert at_mini("[plain.yaml, mini.yaml]") == ["mini", "mini"]
     assert at_mini("[plain.yaml, quickstart]") == ["mini", "mini"]
 
 
-def test_the_python_function_union_gives_the_spec():
-    written = spec.union(
-        name="u", question="Both?", studies={"small": SMALL, "large": Study.parse({"name": "large", **LARGE})}
-    )
-    assert Study.parse(written).members == union({"small": SMALL, "large": LARGE}).members
+ERRORS = """
+{studies: {a: {runs: {y: {}}}}, runs: {x: {}}}
+=> runs: not valid in a spec with studies
+{studies: {a: {runs: {y: {}}}}, seeds: 3}
+=> seeds: not valid in a spec with studies
+{studies: 5}
+=> studies: must be specs by name, or a list of names and paths, not 5
+{studies: {}}
+=> studies: is empty
+{studies: {a: b}}
+=> studies.a: must be a spec, not 'b': put names of studies in a list, [b]
+{studies: {a/b: {runs: {y: {}}}}}
+=> studies: invalid name 'a/b'
+{studies: {a: {name: b, runs: {y: {}}}}}
+=> studies.a.name: is 'b'
+{studies: {a: {studies: {b: {runs: {y: {}}}}}}}
+=> studies.a.studies: is itself a union
+{studies: {a: {seed: 1, runs: {y: {}}}}}
+=> studies.a.seed: unknown key
+{studies: {a: {runs: {y: {}}}, b: {runs: {x: {loss: sigmod}}}}}
+=> studies.b.runs.x.loss: 'sigmod' is not valid
+{studies: {a: {runs: {y: {}}, resources: {parallel: 0}}}}
+=> studies.a.resources.parallel:
+{studies: {a: {runs: {uniform: {}}}}, reports: [table: {baseline: uniform}]}
+=> reports.0.baseline: no run 'uniform': did you mean 'a/uniform'
+{studies: {a: {runs: {x: {match: {flops: y}}, y: {program: 'json:load'}}}}}
+=> studies.a.runs.x.match: the cost of that run is unknown
+"""
 
 
-ERRORS = {
-    "runs besides": (lambda: union({"a": SMALL}, runs={"x": {}}), "runs: not valid in a spec with studies"),
-    "seeds": (lambda: union({"a": SMALL}, seeds=3), "seeds: not valid in a spec with studies"),
-    "no mapping": (lambda: union(5), "studies: must be specs by name, or a list of names and paths, not 5"),
-    "no spec": (
-        lambda: union({"a": "b"}),
-        "studies.a: must be a spec, not 'b': put names of studies in a list, [b]",
-    ),
-    "a bad name": (lambda: union({"a/b": SMALL}), "studies: invalid name 'a/b'"),
-    "another name": (lambda: union({"a": {"name": "b", **SMALL}}), "studies.a.name: is 'b'"),
-    "a union": (lambda: union({"a": {"studies": {"b": SMALL}}}), "studies.a.studies: is itself a union"),
-    "an unknown key": (lambda: union({"a": {"seed": 1, **SMALL}}), "studies.a.seed: unknown key"),
-    "a bad run": (
-        lambda: union({"a": SMALL, "b": {"runs": {"x": {"loss": "sigmod"}}}}).members,
-        "studies.b.runs.x.loss: 'sigmod' is not valid",
-    ),
-    "a bad value": (
-        lambda: union({"a": {**SMALL, "resources": {"parallel": 0}}}),
-        "studies.a.resources.parallel:",
-    ),
-    "a baseline": (
-        lambda: union({"a": SMALL}, reports=[{"kind": "table", "baseline": "uniform"}]).members,
-        "reports.0.baseline: no run 'uniform': did you mean 'a/uniform'",
-    ),
-    "no budget": (
-        lambda: plan(union({"a": {"runs": {"x": {"match": {"flops": "y"}}, "y": {"program": "json:load"}}}})),
-        "studies.a.runs.x.match: the cost of that run is unknown",
-    ),
-}  # fmt: skip
+def test_errors_name_the_part(check_errors):
+    def planned(text):
+        return plan(Study.parse({"name": "both"} | yaml.safe_load(text)))
+
+    check_errors(ERRORS, planned, prefix="")
 
 
-@pytest.mark.parametrize("case", ERRORS)
-def test_errors_name_the_part(case):
-    make, message = ERRORS[case]
-    with pytest.raises(UserError) as error:
-        make()
-    assert str(error.value).startswith(message)
+LIST_ERRORS = """
+studies: []
+=> 1: studies: is empty: name studies or their files
+seeds: 2
+studies: [a.yaml,
+  batch_sise]
+=> 3: studies.1: no study 'batch_sise': did you mean 'batch_size'?
+studies: [./nowhere.yaml]
+=> 1: studies.0: nowhere.yaml: no such file
+studies: [a.yaml, b.yml]
+=> 1: studies.1: b.yml: no such file: did you mean b.yaml?
+scale: huge
+studies: [quickstart]
+=> 2: studies.0: quickstart has no scale 'huge'
+studies: [./u.yaml]
+=> 1: studies.0: ./u.yaml is itself a union
+studies: [./a.yaml, ./a.yaml]
+=> 1: studies.1: duplicate study name 'a'
+studies: [3]
+=> 1: studies.0: must be a registered name or a path, not 3
+studies: [./b.yaml]
+=> 1: studies.b.runs.x.los: unknown key
+scale: mini
+studies: [./c.yaml]
+=> 2: studies.0: ./c.yaml is at scale smoke
+"""
 
 
-@pytest.mark.parametrize(
-    ("files", "message"),
-    [
-        ({"u.yaml": "studies: []"}, "u.yaml:1: studies: is empty: name studies or their files"),
-        (
-            {"u.yaml": "seeds: 2\nstudies: [a.yaml,\n  batch_sise]"},
-            "u.yaml:3: studies.1: no study 'batch_sise': did you mean 'batch_size'?",
-        ),
-        ({"u.yaml": "studies: [./nowhere.yaml]"}, "nowhere.yaml: no such file"),
-        (
-            {"u.yaml": "studies: [a.yaml, other.yml]", "other.yaml": "runs: {x: {}}"},
-            "other.yml: no such file: did you mean other.yaml?",
-        ),
-        (
-            {"u.yaml": "scale: huge\nstudies: [quickstart]"},
-            "u.yaml:2: studies.0: quickstart has no scale 'huge'",
-        ),
-        ({"u.yaml": "studies: [./u.yaml]"}, "u.yaml:1: studies.0: ./u.yaml is itself a union"),
-        ({"u.yaml": "studies: [./a.yaml, ./a.yaml]"}, "u.yaml:1: studies.1: duplicate study name 'a'"),
-        ({"u.yaml": "studies: [3]"}, "u.yaml:1: studies.0: must be a registered name or a path, not 3"),
-        ({"u.yaml": "studies: [./b.yaml]"}, "u.yaml:1: studies.b.runs.x.los: unknown key"),
-        ({"u.yaml": "scale: mini\nstudies: [./c.yaml]"}, "u.yaml:2: studies.0: ./c.yaml is at scale smoke"),
-    ],
-)
-def test_studies_that_a_list_names_must_exist(tmp_path, monkeypatch, files, message):
+def test_rejects_lists_of_missing_and_unsuitable_studies(check_errors, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    more = {
-        "a.yaml": "runs: {x: {}}",
-        "b.yaml": "runs: {x: {los: 1}}",
-        "c.yaml": "scale: smoke\nruns: {x: {}}",
-    }
-    for name, text in (files | more).items():
-        (tmp_path / name).write_text(text)
-    with pytest.raises(UserError) as error:
+    (tmp_path / "a.yaml").write_text("runs: {x: {}}")
+    (tmp_path / "b.yaml").write_text("runs: {x: {los: 1}}")
+    (tmp_path / "c.yaml").write_text("scale: smoke\nruns: {x: {}}")
+
+    def attempt(text):
+        (tmp_path / "u.yaml").write_text(text)
         load("u.yaml")
-    assert str(error.value).startswith("u.yaml:")
-    assert message in str(error.value)
+
+    check_errors(LIST_ERRORS, attempt, prefix="u.yaml:")
 
 
 OWN = {"program": "command", "base": {"command": ["true"], "depth": {"x": 1}}, "runs": {"a": {}}}
-
-
 UNION = yaml.safe_dump({"studies": {"small": SMALL, "large": LARGE, "own": OWN}}, sort_keys=False)
 
 
@@ -263,32 +252,30 @@ def test_an_override_can_name_one_part(tmp_path):
     assert (both.name, small.seeds, large.seeds) == ("other", (0, 1), (0, 1))
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("base.optimizer.bet=1", "--set studies.small.base.optimizer.bet: unknown key: did you mean 'beta"),
-        ("base.optimizer.beta1=2", "--set studies.small.base.optimizer.beta1: must be less than 1"),
-        ("seeds=no", "--set studies.small.seeds: must be a number of replicates"),
-        ("studies.smal.seeds=1", "--set studies.smal.seeds: no study 'smal': did you mean 'small'?"),
-        ("studies.small=1", "--set studies.small: incomplete: expected"),
-        ("studies=1", "--set studies: incomplete: expected studies.<name>"),
-        ("small.seeds=1", "--set small.seeds: is a part: write --set studies.small.seeds=…"),
-        ("studies.small.runs.joint.los=1", "--set studies.small.runs.joint.los: unknown key"),
-        (
-            "runs.joint.seed=1",
-            "--set runs.joint.seed: belongs to a part: write --set studies.<name>.runs",
-        ),
-        ("resources.paralel=1", "--set studies.small.resources.paralel: unknown key"),
-    ],
-)
-def test_wrong_overrides_name_the_part(tmp_path, override, message):
-    with pytest.raises(UserError) as error:
-        overridden(tmp_path, override)
-    assert str(error.value).startswith(message)
+OVERRIDE_ERRORS = """
+base.optimizer.bet=1
+=> studies.small.base.optimizer.bet: unknown key: did you mean 'beta
+base.optimizer.beta1=2
+=> studies.small.base.optimizer.beta1: must be less than 1
+=> studies.large.base.optimizer.beta1: must be less than 1
+seeds=no
+=> studies.small.seeds: must be a number of replicates
+studies.smal.seeds=1
+=> studies.smal.seeds: no study 'smal': did you mean 'small'?
+studies.small=1
+=> studies.small: incomplete: expected
+studies=1
+=> studies: incomplete: expected studies.<name>
+small.seeds=1
+=> small.seeds: is a part: write --set studies.small.seeds=…
+studies.small.runs.joint.los=1
+=> studies.small.runs.joint.los: unknown key
+runs.joint.seed=1
+=> runs.joint.seed: belongs to a part: write --set studies.<name>.runs
+resources.paralel=1
+=> studies.small.resources.paralel: unknown key
+"""
 
 
-def test_a_spec_without_runs_is_refused():
-    with pytest.raises(SpecError, match="runs: is missing"):
-        Study.parse({"name": "a"})
-    with pytest.raises(SpecError, match="studies: is empty"):
-        Study.parse({"name": "a", "studies": {}})
+def test_wrong_overrides_name_the_part(check_errors, tmp_path):
+    check_errors(OVERRIDE_ERRORS, lambda text: overridden(tmp_path, text), prefix="--set ")

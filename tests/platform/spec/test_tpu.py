@@ -30,10 +30,10 @@ DOCUMENTED = [
 ]
 
 
-@pytest.mark.parametrize(("name", "chips", "hosts", "machine"), DOCUMENTED)
-def test_chips_hosts_and_machines_agree_with_googles_documents(name, chips, hosts, machine):
-    found = parse_slice(name)
-    assert (str(found), found.chips, found.hosts, found.machine_type) == (name, chips, hosts, machine)
+def test_chips_hosts_and_machines_agree_with_googles_documents():
+    found = [(name, parse_slice(name)) for name, *_ in DOCUMENTED]
+    assert [(name, each.chips, each.hosts, each.machine_type) for name, each in found] == DOCUMENTED
+    assert [str(each) for _, each in found] == [name for name, _ in found]
 
 
 def test_a_v5e_pod_has_the_peak_flops_that_its_page_prints():
@@ -42,23 +42,17 @@ def test_a_v5e_pod_has_the_peak_flops_that_its_page_prints():
     assert 256 * TYPES["v6e"].peak_flops == pytest.approx(234.9e15, rel=0.01)
 
 
-@pytest.mark.parametrize(
-    ("given", "meant"),
-    [
-        ("v5e-16x17", "v5e-16x16"),
-        ("v5e-8x4", "v5e-4x8"),
-        ("V5E-16x16", "v5e-16x16"),
-        ("v5-16x16", "v5e-16x16"),
-        ("v5litepod-256", "v5e-16x16"),
-        ("v6e-8", "v6e-2x4"),
-        ("v4-128", "v4-4x4x4"),  # as Cloud TPU counts: TensorCores
-        ("v5p-12288", "v5p-16x16x24"),
-        ("v5p-4x4x6", "v5p-4x4x8"),
-    ],
-)
-def test_an_unknown_slice_is_answered_with_the_nearest(given, meant):
-    with pytest.raises(ValueError, match=f"there is no TPU slice '{given}': did you mean '{meant}'\\?"):
-        parse_slice(given)
+def test_unknown_slices_name_the_nearest(subtests):
+    nearest = {
+        "v5e-16x17": "v5e-16x16", "v5e-8x4": "v5e-4x8", "V5E-16x16": "v5e-16x16", "v5-16x16": "v5e-16x16",
+        "v5litepod-256": "v5e-16x16", "v6e-8": "v6e-2x4", "v5p-12288": "v5p-16x16x24",
+        "v5p-4x4x6": "v5p-4x4x8",
+        "v4-128": "v4-4x4x4",  # as Cloud TPU counts: TensorCores
+    }  # fmt: skip
+    for name, meant in nearest.items():
+        message = f"there is no TPU slice '{name}': did you mean '{meant}'\\?"
+        with subtests.test(name), pytest.raises(ValueError, match=message):
+            parse_slice(name)
 
 
 @pytest.mark.parametrize(

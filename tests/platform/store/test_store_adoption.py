@@ -1,9 +1,8 @@
-"""Adopted runs in the store: each once, whole, beside one's own, on every database."""
+"""Adopted runs in the store, next to runs of the lab itself."""
 
 from __future__ import annotations
 
 import json
-from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 import plans_support as plans
 import pytest
 
-from jestlab.analysis import frames, query, soundness
+from jestlab.analysis import query, soundness
 from jestlab.platform.adopted import NAME as PROGRAM
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.identity import of_origin
@@ -23,13 +22,7 @@ from jestlab.platform.store.records import RunState
 from jestlab.platform.store.retractions import retract, retracted
 from jestlab.platform.store.store import Store
 
-ITS = of_origin("csv:t.csv#a")
-
-
-@pytest.fixture
-def store(store_url):
-    with closing(Store.open(store_url)) as store:
-        yield store
+FINGERPRINT = of_origin("csv:t.csv#a")
 
 
 def adopted(origin: str = "csv:t.csv#a", **parts) -> AdoptedRun:
@@ -65,19 +58,12 @@ def rows(store: Store, view: str, columns: str) -> list[tuple[Any, ...]]:
     return [tuple(None if value != value else value for value in row) for row in frame.astype(object).values]
 
 
-def test_a_run_is_taken_in_whole(store):
+@pytest.mark.both_databases
+def test_adopts_all_parts_of_a_run(store):
     assert take(store, adopted()) == "new"
+    directory = f"runs/adopted-{FINGERPRINT[:8]}"
     assert rows(store, "runs", "experiment run label seed program state step directory") == [
-        (
-            "old",
-            "old",
-            "old (csv)",
-            0,
-            "adopted",
-            "COMPLETED",
-            4,
-            f"runs/adopted-{of_origin('csv:t.csv#a')[:8]}",
-        )
+        ("old", "old", "old (csv)", 0, "adopted", "COMPLETED", 4, directory)
     ]
     assert rows(store, "metrics", "name step value") == [
         ("loss", 0, 3), ("loss", 1, 2), ("loss", 2, None), ("loss", 3, float("inf")), ("loss", 4, 1),
@@ -92,47 +78,42 @@ def test_a_run_is_taken_in_whole(store):
         ("adopted", "/data/t.csv", "far", "8 × TPU", "abc")
     ]
     assert not rows(store, "goodput", "run")
-    subject = Subject(fingerprint=ITS)
+    subject = Subject(fingerprint=FINGERPRINT)
     assert list(tags(store, subject)) == ["a-tag-with-more"]
     assert [(note.text, note.author) for note in notes(store, subject)] == [("Two\nlines.", "Ada")]
 
 
-def test_again_it_is_the_same(store):
+def test_adopting_a_run_again_changes_nothing(store):
     take(store, adopted())
-    add_note(store, Subject(fingerprint=ITS), "Mine.", "Bea")
-    before = [rows(store, view, "*") for view in ("runs", "attempts", "metrics", "evaluations", "notes")]
+    add_note(store, Subject(fingerprint=FINGERPRINT), "Mine.", "Bea")
+    views = ("runs", "attempts", "metrics", "evaluations", "notes")
+    before = [rows(store, view, "*") for view in views]
     assert take(store, adopted()) == "same"
-    assert [
-        rows(store, view, "*") for view in ("runs", "attempts", "metrics", "evaluations", "notes")
-    ] == before
+    assert [rows(store, view, "*") for view in views] == before
 
 
-def test_what_has_changed_is_replaced_whole(store):
+def test_replaces_a_changed_run(store):
     take(store, adopted())
-    add_note(store, Subject(fingerprint=ITS), "Mine.", "Bea")
+    add_note(store, Subject(fingerprint=FINGERPRINT), "Mine.", "Bea")
     shorter = adopted(metrics={"other": (np.array([1]), np.array([7.0]))}, scores=[], tags=["b"], note="New.")
     assert take(store, shorter) == "changed"
     assert rows(store, "metrics", "name step value") == [("other", 1, 7)]
     assert not rows(store, "evaluations", "name") and rows(store, "costs", "learner_flops") == [(None,)]
-    subject = Subject(fingerprint=ITS)
+    subject = Subject(fingerprint=FINGERPRINT)
     assert [note.text for note in notes(store, subject)] == ["Two\nlines.", "Mine.", "New."]
     assert take(store, shorter) == "same"
-
-
-def test_a_label_can_change(store):
-    take(store, adopted())
-    assert take(store, adopted(name="new", label="new (csv)")) == "changed"
+    assert take(store, replace(shorter, name="new", label="new (csv)")) == "changed"
     assert rows(store, "runs", "run label") == [("new", "new (csv)")]
 
 
-def test_a_run_can_be_in_several_studies(store):
+def test_a_run_can_be_in_two_studies(store):
     take(store, adopted())
     assert take(store, adopted(), "other") == "changed"
     assert sorted(rows(store, "runs", "experiment label")) == [("old", "old (csv)"), ("other", "old (csv)")]
     assert len(rows(store, "metrics", "value")) == 10
 
 
-def test_another_file_of_the_same_name_is_no_change(store):
+def test_rejects_another_file_of_the_same_name(store):
     take(store, adopted())
     other = adopted(path="/elsewhere/t.csv", config={"adopted_from": "csv:t.csv#a", "lr": 1})
     with pytest.raises(UserError, match=r"was adopted from /data/t.csv, .* --source NAME"):
@@ -143,7 +124,7 @@ def test_another_file_of_the_same_name_is_no_change(store):
     assert take(store, replace(other, seed=1)) == "changed"
 
 
-def test_a_study_of_adopted_runs_says_which_they_are(store):
+def test_the_spec_of_a_study_lists_its_adopted_runs(store):
     take(store, adopted(), goal="max")
     take(store, adopted("csv:t.csv#b", name="other", label="other (csv)"), goal="min")
     assert store.spec("old") == {
@@ -151,7 +132,7 @@ def test_a_study_of_adopted_runs_says_which_they_are(store):
     }  # fmt: skip
 
 
-def test_own_runs_come_first_and_adopted_ones_stay(store):
+def test_adopted_runs_stay_after_the_runs_of_the_plan(store):
     plan = plans.plan(plans.run("joint"), plans.run("uniform", config={"steps": 2}))
     store.record(plan)
     spec = store.spec("toy")
@@ -165,66 +146,55 @@ def test_own_runs_come_first_and_adopted_ones_stay(store):
     assert [run for (run,) in rows(store, "runs", "run")] == ["joint", "old"]
 
 
-def test_a_spec_cannot_take_the_name_of_an_adopted_run(store):
+def test_a_plan_cannot_use_the_name_of_an_adopted_run(store):
     take(store, adopted(), "toy")
     with pytest.raises(UserError, match="'old' is the name of an adopted run"):
         store.record(plans.plan(plans.run("old")))
     assert [run for (run,) in rows(store, "runs", "run")] == ["old"]
 
 
-def test_what_is_known_of_a_study(store):
+def test_known_names_seeds_and_scores_of_a_study(store):
     assert known(store, "toy") == known(store, "none")
     store.record(plans.plan(plans.run("joint", point={"a": 1})))
     take(store, adopted(), "toy")
     take(store, adopted("csv:t.csv#b", seed=4), "elsewhere")
-    its, other = ITS, of_origin("csv:t.csv#b")
+    other = of_origin("csv:t.csv#b")
     found = known(store, "toy")
     assert set(found.own) == {"joint", "joint a=1"}
-    assert found.places == {("old (csv)", 0): its} and found.seeds == {its: 0, other: 4}
+    assert found.places == {("old (csv)", 0): FINGERPRINT}
+    assert found.seeds == {FINGERPRINT: 0, other: 4}
     assert set(found.evaluations) == {"val/top1"}
 
 
-def test_nothing_is_adopted_into_a_union(store):
+def test_unions_adopt_no_runs(store):
     part = {"name": "part", "runs": {"any": {}}}
     store.record(plans.plan(plans.run("part/joint"), name="all", runs=None, studies={"part": part}))
     with pytest.raises(UserError, match="all is a union: adopt into one of its studies"):
         known(store, "all")
 
 
-def test_a_retraction_ends_when_a_run_is_adopted_anew(store):
+def test_adopting_a_changed_run_ends_its_retraction(store):
     take(store, adopted())
-    retract(store, ITS, "wrong", "Ada")
+    retract(store, FINGERPRINT, "wrong", "Ada")
     assert take(store, adopted()) == "same" and len(retracted(store)) == 1
     take(store, adopted(note="mended"))
     assert not retracted(store)
 
 
-def test_half_a_run_is_never_there(store, monkeypatch):
-    from jestlab.platform.store import adoption
-
+def test_adopting_is_all_or_nothing(store, monkeypatch):
     take(store, adopted())
-    monkeypatch.setattr(adoption, "_enter", lambda *_: 1 / 0)
+    monkeypatch.setattr("jestlab.platform.store.adoption._enter", lambda *_: 1 / 0)
     for run in (adopted(note="changed", metrics={}), adopted("csv:t.csv#b")):
         with pytest.raises(ZeroDivisionError):
             take(store, run)
     assert len(rows(store, "runs", "run")) == 1 and len(rows(store, "metrics", "value")) == 5
 
 
-def test_tables_show_them_beside_own_runs(store, tmp_path):
-    store.record(plan := plans.plan(plans.run("joint", config={"steps": 3})))
-    attempt = plans.begun(store, plan.runs[0], tmp_path)
-    attempt.evaluation(3, 30, 3e6, {"val/top1": 0.75})
-    attempt.complete()
-    take(store, adopted(), "toy")
-    url = str(store.engine.url.render_as_string(False))
-    assert frames.read(url, "toy").labels == ["joint", "old (csv)"]
-
-
 @plans.ON_SQLITE
-def test_a_store_with_adopted_runs_is_sound(store, tmp_path):
+def test_a_store_with_adopted_runs_has_no_faults(store, tmp_path):
     take(store, adopted())
     assert check(str(store.engine.url), tmp_path) == []
 
 
-def test_the_analysis_knows_the_program_by_the_same_name():
+def test_the_analysis_uses_the_same_program_name():
     assert soundness.ADOPTED == PROGRAM

@@ -1,8 +1,7 @@
-"""Claims of many runs at once: what all launchers may hold together."""
+"""Claims of many runs at once, within the limits of all launchers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 
@@ -26,11 +25,9 @@ LOGS = {run.fingerprint: f"{name}.txt" for name, run in RUNS.items()}
 
 
 @pytest.fixture
-def store(store_url: str) -> Iterator[Store]:
-    store = Store.open(store_url)
+def store(store: Store) -> Store:
     store.record(plans.plan(*RUNS.values()))
-    yield store
-    store.close()
+    return store
 
 
 def terms(store: Store, name: str = "host:1:0", executor: str = "kubernetes") -> Terms:
@@ -41,14 +38,15 @@ def names(fingerprints) -> list[str]:
     return [name for name, run in RUNS.items() if run.fingerprint in set(fingerprints)]
 
 
-def test_many_are_claimed_each_once(store):
+@pytest.mark.both_databases
+def test_each_run_is_claimed_once(store):
     found = claims.claim_all(store, LOGS, terms(store))
     assert names(found.claims) == list(RUNS)
     assert len({claim.token for claim in found.claims.values()}) == len(RUNS)
     assert not claims.claim_all(store, LOGS, terms(store, "host:2:0")).claims
 
 
-def test_slots_are_those_of_all_launchers_of_the_executor(store):
+def test_all_launchers_of_an_executor_share_its_slots(store):
     claims.claim_all(store, {key: LOGS[key] for key in list(LOGS)[:2]}, terms(store))
     found = claims.claim_all(store, LOGS, terms(store, "host:2:0"), Limits(slots=3))
     assert (names(found.claims), names(found.no_slot)) == (["c"], ["d"])
@@ -57,7 +55,8 @@ def test_slots_are_those_of_all_launchers_of_the_executor(store):
     assert names(elsewhere.claims) == ["d"]
 
 
-def test_slots_of_a_machine_are_its_own(store):
+@pytest.mark.both_databases
+def test_each_machine_has_its_own_slots(store):
     local = [terms(store, f"{machine}:7:0", "local") for machine in ("one", "two")]
     rows = [{key: log} for key, log in LOGS.items()]
     for mine, log, count in zip((*local, local[0]), rows, (1, 1, 0), strict=False):
@@ -66,7 +65,8 @@ def test_slots_of_a_machine_are_its_own(store):
         assert len(found.claims) == count
 
 
-def test_what_is_planned_beside_what_runs_is_limited(store):
+@pytest.mark.both_databases
+def test_limits_held_and_planned_chip_hours(store):
     limits = Limits(chip_hours=6.5, since=now())
     found = claims.claim_all(store, LOGS, terms(store), limits)
     assert names(found.claims) == ["a", "b", "d"]
@@ -79,8 +79,8 @@ def test_what_is_planned_beside_what_runs_is_limited(store):
     ]
 
 
-def test_what_has_ended_counts_with_what_it_held_since_the_launch_began(store):
-    """A run that was taken away after 8 hours of 4 chips has held 32, although 2.5 were planned."""
+def test_ended_attempts_count_with_their_hours_since_the_launch_began(store):
+    """A run that was preempted after 8 hours on 4 chips has used 32 chip-hours, although 2.5 were planned."""
     run = RUNS["a"].fingerprint
     [first] = claims.claim_all(store, {run: LOGS[run]}, terms(store)).claims.values()
     began = now() - timedelta(hours=8)
@@ -96,7 +96,7 @@ def test_what_has_ended_counts_with_what_it_held_since_the_launch_began(store):
     assert claims.claim_all(store, again, terms(store), later).claims
 
 
-def test_a_reason_to_wait_is_kept_until_the_run_is_claimed(store):
+def test_the_reason_to_wait_stays_until_the_run_is_claimed(store):
     run = RUNS["a"].fingerprint
     leases.wait(store, {run: "waits for a slot: 4 of 4 taken"})
     assert store.reasons([run]) == {run: "waits for a slot: 4 of 4 taken"}

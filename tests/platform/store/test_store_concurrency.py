@@ -1,4 +1,4 @@
-"""Several processes at one store: what they do at the same time comes out as if one after another."""
+"""Several processes use one store at once, with the same result as one after another."""
 
 from __future__ import annotations
 
@@ -6,48 +6,45 @@ import subprocess
 import sys
 
 import plans_support as plans
+import pytest
 from forks_support import SUPPORT
 
 from jestlab.platform.store.store import Store
 
+PROCESSES = 3
+RUNS = [plans.run("a", config={"x": x}) for x in range(15)]
 
-def test_one_plan_recorded_by_many_at_once(store_url):
-    Store.open(store_url).close()
-    code = (
-        f"import sys; sys.path.insert(0, {str(SUPPORT)!r})\n"
-        "import plans_support as plans\n"
-        "from jestlab.platform.store.store import Store\n"
-        f"store = Store.open({store_url!r})\n"
-        "runs = [plans.run('a', config={'x': x}) for x in range(60)]\n"
-        "print('ready', flush=True); sys.stdin.readline()\n"
-        "for _ in range(3):\n"
-        "    store.record(plans.plan(*runs, name='first'))\n"
-        "    store.record(plans.plan(*reversed(runs), name=f'study{sys.argv[1]}'))\n"
+# Forks, because the imports take longer than the subject. They start when the pipe is closed.
+CODE = f"""
+import os, sys; sys.path.insert(0, {str(SUPPORT)!r})
+import alembic.script
+import plans_support as plans
+from jestlab.platform.store.store import Store
+
+runs = [plans.run("a", config={{"x": x}}) for x in range({len(RUNS)})]
+reads, writes = os.pipe()
+for number in range({PROCESSES}):
+    if not os.fork():
+        os.close(writes)
+        os.read(reads, 1)
+        store = Store.open(sys.argv[1])
+        in_order = runs[::-1] if number % 2 else runs
+        for _ in range(2):
+            store.record(plans.plan(*in_order, name=f"study{{number}}"))
+            store.record(plans.plan(*runs, name="shared"))
+        sys.exit()
+os.close(writes)
+sys.exit(sum(os.wait()[1] != 0 for _ in range({PROCESSES})))
+"""
+
+
+@pytest.mark.both_databases
+def test_many_create_a_store_and_record_the_same_runs(database_url):
+    done = subprocess.run([sys.executable, "-c", CODE, database_url], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    store = Store.open(database_url, create=False)
+    assert {row.name: sum(row.counts.values()) for row in store.experiments()} == dict.fromkeys(
+        ("shared", *(f"study{number}" for number in range(PROCESSES))), len(RUNS)
     )
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", code, str(number)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for number in range(3)
-    ]
-    for process in processes:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    said = [process.communicate()[1] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0, 0], said
-    store = Store.open(store_url)
-    assert {row.name: sum(row.counts.values()) for row in store.experiments()} == {
-        "first": 60,
-        **{f"study{number}": 60 for number in range(3)},
-    }
-    runs = [plans.run("a", config={"x": x}) for x in range(60)]
-    assert [row.fingerprint for row in store.runs("first")] == [run.fingerprint for run in runs]
+    assert [row.fingerprint for row in store.runs("shared")] == [run.fingerprint for run in RUNS]
     store.close()

@@ -1,36 +1,29 @@
-"""What may pass by itself is told apart from what somebody has to mend; a restarted server is survived."""
+"""Faults of databases: those that may pass are `StoreUnreachable`; a restarted server is survived."""
 
 from __future__ import annotations
 
 import os
 import socket
-import subprocess
-import sys
-import threading
-from collections.abc import Iterator
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
 
 import plans_support as plans
 import psycopg
 import pytest
-from postgres_support import PASSWORD, PostgresServer
+from postgres_support import PASSWORD
 from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 
 from jestlab.platform.errors import StoreError, StoreUnreachable, UserError
 from jestlab.platform.store import engine as engines
+from jestlab.platform.store.address import parse_url
 from jestlab.platform.store.store import Store
 
 
-@pytest.fixture
-def own_server() -> Iterator[PostgresServer]:
-    """A server that may be broken."""
-    server = PostgresServer()
-    server.start()
-    yield server
-    server.close()
-
-
 def failure(url: str) -> UserError:
-    """How opening fails, for writing and for reading alike."""
+    """Open a store for writing and for reading, and return the error, which is the same."""
     errors = []
     for open_ in (Store.open, Store.open_readonly):
         with pytest.raises(UserError) as raised:
@@ -44,7 +37,43 @@ def failure(url: str) -> UserError:
     return errors[0]
 
 
-def test_what_has_to_be_mended_is_no_outage(postgres_server, postgres):
+def classified(error: Exception, url: str) -> type[StoreError] | None:
+    found = engines.user_error(DBAPIError("SELECT 1", {}, error), parse_url(url))
+    return None if found is None else type(found)
+
+
+def test_classifies_errors_of_sqlite():
+    def error(name: str, kind: type[sqlite3.Error] = sqlite3.OperationalError) -> sqlite3.Error:
+        made = kind(name)
+        made.sqlite_errorcode = getattr(sqlite3, f"SQLITE_{name}")
+        return made
+
+    passing = ("BUSY", "BUSY_SNAPSHOT", "LOCKED", "PROTOCOL", "FULL", "IOERR", "IOERR_WRITE", "NOMEM")
+    expected: dict[Any, Any] = {error(name): StoreUnreachable for name in (*passing, "CANTOPEN")}
+    expected |= {
+        error("CORRUPT", sqlite3.DatabaseError): StoreError,
+        error("READONLY"): StoreError,
+        error("ERROR"): StoreError,
+        error("CONSTRAINT", sqlite3.IntegrityError): None,
+        error("MISUSE", sqlite3.ProgrammingError): None,
+    }
+    url = "sqlite:////nowhere/results.db"
+    assert {e: classified(e, url) for e in expected} == expected
+
+
+def test_classifies_errors_of_postgresql():
+    passing = ("08006", "40001", "40P01", "53100", "53300", "57P01", "57P02", "57P03", "55P03", "25P03")
+    to_fix = ("28P01", "3D000", "42501", "25006", "57014", "XX001", "XX002")
+    expected: dict[str, Any] = dict.fromkeys((*passing, "58030"), StoreUnreachable)
+    expected |= dict.fromkeys(to_fix, StoreError)
+    expected |= dict.fromkeys(("42P01", "23505", "22003"))  # bugs
+    url = "postgresql://lab@host/db"
+    found = {state: classified(psycopg.errors.lookup(state)("error"), url) for state in expected}
+    assert found == expected
+    assert classified(psycopg.OperationalError("the server closed the connection"), url) == StoreUnreachable
+
+
+def test_refused_connections_are_errors_to_fix(postgres_server, postgres):
     database = postgres.rpartition("/")[2]
     for url, words in {
         postgres_server.url("nowhere"): "no such database: create it with createdb nowhere",
@@ -58,53 +87,58 @@ def test_what_has_to_be_mended_is_no_outage(postgres_server, postgres):
         assert type(error) is StoreError
         assert words in str(error)
     postgres_server.execute(f"REVOKE CONNECT ON DATABASE {database} FROM PUBLIC, lab")
-    assert "permission denied for database" in str(failure(postgres))
-    assert type(failure(postgres)) is StoreError
+    error = failure(postgres)
+    assert type(error) is StoreError
+    assert "permission denied for database" in str(error)
 
 
-def test_a_server_that_is_not_there_may_come(tmp_path):
-    with socket.socket() as nobody_listens:
-        nobody_listens.bind(("127.0.0.1", 0))
-        port = nobody_listens.getsockname()[1]
+def test_a_missing_server_may_come_back(tmp_path):
+    with socket.socket() as not_listening:
+        not_listening.bind(("127.0.0.1", 0))
+        port = not_listening.getsockname()[1]
         assert type(failure(f"postgresql://lab:open%20sesame%3F@127.0.0.1:{port}/db")) is StoreUnreachable
     assert type(failure(f"postgresql://lab:x@/db?host={tmp_path}")) is StoreUnreachable
     assert type(failure("postgresql://lab:x@no-such-host.invalid/db")) is StoreUnreachable
 
 
-def test_a_server_that_never_answers_is_given_up(monkeypatch):
-    monkeypatch.setattr(engines, "CONNECT_SECONDS", 1)
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        url = f"postgresql://lab:x@127.0.0.1:{silent.getsockname()[1]}/db"
-        with pytest.raises(StoreUnreachable, match="timeout"):
-            Store.open(url)
+def test_waits_for_a_server_are_limited(postgres):
+    limits = {
+        "lock_timeout": ("30s", "30s"),
+        "idle_in_transaction_session_timeout": ("1min", "0"),
+        "statement_timeout": ("0", "10min"),
+    }
+    for number, create in enumerate((engines.writable, engines.read_only)):
+        with engines.closing_engine(create(postgres)) as engine, engines.reading(engine) as connection:
+            settings = {name: connection.scalar(text(f"SELECT current_setting('{name}')")) for name in limits}
+            raw: Any = connection.connection.dbapi_connection
+            parameters = raw.info.get_parameters()
+        assert settings == {name: values[number] for name, values in limits.items()}
+        assert parameters["connect_timeout"] == "10"
+        assert [parameters[f"keepalives_{name}"] for name in ("idle", "interval", "count")] == [
+            "30",
+            "10",
+            "3",
+        ]
+        assert parameters["tcp_user_timeout"] == "30000"
 
 
-@pytest.mark.parametrize("mode", ["fast", "immediate"])
-def test_a_restarted_server_is_survived(own_server, mode):
-    url = own_server.new_database()
-    store, reader = Store.open(url), Store.open_readonly(url)
+def test_survives_restarts_of_the_server(postgres_server, postgres):
+    store, reader = Store.open(postgres), Store.open_readonly(postgres)
     assert reader is not None
     store.record(plans.reference_and_two())
-    with pytest.raises(StoreUnreachable), store.writing() as connection:
-        connection.execute(text("DELETE FROM member"))
-        own_server.stop(mode)
-        connection.execute(text("SELECT 1"))
-    for use in (lambda: store.states([]), lambda: store.runs("toy"), lambda: reader.runs("toy")):
-        with pytest.raises(StoreUnreachable):
-            use() or store.runs("toy")
-    own_server.start()
-    assert len(store.runs("toy")) == len(reader.runs("toy")) == 3
-    store.record(plans.reference_and_two())
-
-
-def test_a_session_that_was_ended_is_replaced(postgres_server, postgres):
-    store = Store.open(postgres)
-    with pytest.raises(StoreUnreachable), store.writing() as connection:
-        pid = connection.scalar(text("SELECT pg_backend_pid()"))
-        postgres_server.execute(f"SELECT pg_terminate_backend({pid})")
-        connection.execute(text("SELECT 1"))
-    store.record(plans.reference_and_two())
-    store.close()
+    for mode in ("fast", "immediate"):
+        with pytest.raises(StoreUnreachable), store.writing() as connection:
+            connection.execute(text("DELETE FROM member"))
+            postgres_server.stop(mode)
+            connection.execute(text("SELECT 1"))
+        for each in (store, reader):
+            with pytest.raises(StoreUnreachable):
+                each.runs("toy")
+        postgres_server.start()
+        assert len(store.runs("toy")) == len(reader.runs("toy")) == 3
+        store.record(plans.reference_and_two())
+    for each in (store, reader):
+        each.close()
 
 
 def test_too_many_connections_may_become_fewer(postgres_server, postgres):
@@ -115,81 +149,21 @@ def test_too_many_connections_may_become_fewer(postgres_server, postgres):
     postgres_server.execute("DROP ROLE few")
 
 
-def test_a_lock_that_is_held_too_long(store_url, monkeypatch):
-    first = Store.open(store_url)
-    first.record(plans.reference_and_two())
-    # Of the second one alone: recording, too, may wait for a moment on a busy machine.
+@pytest.mark.both_databases
+def test_waiting_for_a_lock_ends(store, store_url, monkeypatch):
+    store.record(plans.reference_and_two())
+    # Only of the second store: on a busy machine, recording may also wait for a moment.
     monkeypatch.setattr(engines, "BUSY_SECONDS", 0.1)
-    second = Store.open(store_url)
-    with first.writing() as connection:
+    with closing(Store.open(store_url)) as second, store.writing() as connection:
         connection.execute(text("UPDATE run SET state = 'RUNNING'"))
         with pytest.raises(StoreUnreachable, match="lock"), second.writing() as other:
             other.execute(text("UPDATE run SET state = 'FAILED'"))
-    first.close()
-    second.close()
 
 
-def test_a_deadlock_undoes_one_of_the_two(postgres):
-    store = Store.open(postgres)
-    store.record(plans.reference_and_two())
-    both, failures = threading.Barrier(2), []
-
-    def lock(first: int, second: int) -> None:
-        try:
-            with store.writing() as connection:
-                for wait, run in ((True, first), (False, second)):
-                    connection.execute(text("UPDATE run SET step = step + 1 WHERE id = :id"), {"id": run})
-                    if wait:
-                        both.wait(30)
-        except StoreUnreachable as error:
-            failures.append(str(error))
-
-    threads = [threading.Thread(target=lock, args=ids) for ids in ((1, 2), (2, 1))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    [failure] = failures
-    assert "deadlock detected" in failure
-    assert sorted(run.step for run in store.runs("toy")) == [0, 1, 1]
-    store.close()
-
-
-def test_a_full_disk_may_be_cleared(tmp_path):
-    url = f"sqlite:///{tmp_path / 'results.db'}"
-    code = (
-        "import resource, signal; from sqlalchemy import text\n"
-        "from jestlab.platform.errors import StoreUnreachable\n"
-        "from jestlab.platform.store.store import Store\n"
-        f"store = Store.open({url!r})\n"
-        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, 600_000))\n"
-        "try:\n"
-        "    with store.writing() as connection:\n"
-        "        insert = text('INSERT INTO metric_name (name) VALUES (:name)')\n"
-        "        connection.execute(insert, {'name': 'x' * 3_000_000})\n"
-        "except StoreUnreachable as error:\n"
-        "    print(error)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "disk" in done.stdout, done.stdout + done.stderr
-
-
-def test_a_damaged_file_has_to_be_mended(tmp_path):
-    path = tmp_path / "results.db"
-    Store.open(f"sqlite:///{path}").close()
-    data = bytearray(path.read_bytes())
-    data[4096:] = os.urandom(len(data) - 4096)
-    path.write_bytes(data)
-    error = failure(f"sqlite:///{path}")
+def test_a_damaged_file_is_an_error_to_fix(sqlite_url):
+    path = Path(parse_url(sqlite_url).database or "")
+    content = path.read_bytes()
+    path.write_bytes(content[:4096] + os.urandom(len(content) - 4096))
+    error = failure(sqlite_url)
     assert type(error) is StoreError
     assert "malformed" in str(error)
-
-
-def test_bugs_are_no_outage(store_url):
-    store = Store.open(store_url)
-    for sql in ("SELECT nothing_such FROM run", "INSERT INTO experiment (id) VALUES (1)"):
-        with pytest.raises(Exception) as error, store.writing() as connection:
-            connection.execute(text(sql))
-        assert not isinstance(error.value, StoreUnreachable)
-    store.close()

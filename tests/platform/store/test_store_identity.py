@@ -1,18 +1,19 @@
-"""A copy of a store is another store: it can neither watch nor stop what the original has launched."""
+"""A copy of a store is another store: it can neither watch nor stop the jobs of the original."""
 
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
+from contextlib import closing
 
+import pytest
 import rows_support as rows
 from sqlalchemy import text
 
 from jestlab.platform.store.store import Store
 
 
-def a_store_at_work(url: str) -> tuple[str, dict[str, list[dict[str, object]]]]:
-    """Fill a store in which one attempt is running; return its id and its rows."""
+def fill(url: str) -> tuple[str, dict[str, list[dict[str, object]]]]:
+    """Fill a store, with one running attempt; return its ID and its rows."""
     store = Store.open(url)
     rows.fill(store.engine, rows.ROWS)
     with store.writing() as connection:
@@ -26,63 +27,46 @@ def a_store_at_work(url: str) -> tuple[str, dict[str, list[dict[str, object]]]]:
 
 
 def assert_copied(url: str, original: str) -> None:
-    """A store at this URL is another one than the original, and nothing runs for it."""
-    copy = Store.open(url, create=False)
-    held = rows.everything(copy.engine)
-    number = copy.id()
-    assert number != original
-    assert {row["token"] for row in held["attempt"]} == {row["handle"] for row in held["attempt"]} == {None}
-    assert {row["launcher_id"] for row in held["attempt"]} == {None}
-    assert not held["launcher"]
-    [attempt] = [row for row in held["attempt"] if row["id"] == 5]
-    [run] = [row for row in held["run"] if row["id"] == 2]
+    """Check that a store isn't the original, and that nothing runs for it."""
+    with closing(Store.open(url, create=False)) as copy:
+        found = rows.everything(copy.engine)
+        store_id = copy.id()
+    assert store_id != original
+    for column in ("token", "handle", "launcher_id"):
+        assert {row[column] for row in found["attempt"]} == {None}
+    assert not found["launcher"]
+    [attempt] = [row for row in found["attempt"] if row["id"] == 5]
+    [run] = [row for row in found["run"] if row["id"] == 2]
     assert (attempt["state"], run["state"]) == ("PREEMPTED", "PREEMPTED")
     assert attempt["reason"] == run["reason"] == "was running when its store was copied"
-    copy.close()
-    again = Store.open(url, create=False)
-    assert again.id() == number
-    again.close()
+    with closing(Store.open(url, create=False)) as again:
+        assert again.id() == store_id
 
 
 def assert_unchanged(url: str, store_id: str, before: dict[str, list[dict[str, object]]]) -> None:
-    store = Store.open(url, create=False)
-    assert (store.id(), rows.everything(store.engine)) == (store_id, before)
-    store.close()
+    with closing(Store.open(url, create=False)) as store:
+        assert (store.id(), rows.everything(store.engine)) == (store_id, before)
 
 
-def test_a_copied_file_is_another_store(tmp_path):
-    original, copy = tmp_path / "a" / "results.db", tmp_path / "b" / "results.db"
-    store_id, before = a_store_at_work(f"sqlite:///{original}")
-    shutil.copytree(original.parent, copy.parent)
-    assert_copied(f"sqlite:///{copy}", store_id)
-    assert_unchanged(f"sqlite:///{original}", store_id, before)
+def test_a_copied_file_is_another_store(sqlite_url, tmp_path):
+    store_id, before = fill(sqlite_url)
+    (tmp_path / "copy").mkdir()
+    shutil.copy(tmp_path / "results.db", tmp_path / "copy")
+    assert_copied(f"sqlite:///{tmp_path / 'copy' / 'results.db'}", store_id)
+    assert_unchanged(sqlite_url, store_id, before)
+    (tmp_path / "results.db").rename(tmp_path / "moved.db")  # the same store
+    assert_unchanged(f"sqlite:///{tmp_path / 'moved.db'}", store_id, before)
 
 
-def test_a_moved_file_is_the_same_store(tmp_path):
-    first = tmp_path / "a" / "results.db"
-    store_id, before = a_store_at_work(f"sqlite:///{first}")
-    Path(first.parent).rename(tmp_path / "b")
-    assert_unchanged(f"sqlite:///{tmp_path / 'b' / 'results.db'}", store_id, before)
-
-
-def test_a_copied_database_is_another_store(postgres_server):
-    url = postgres_server.new_store()
-    store_id, before = a_store_at_work(url)
-    copy = postgres_server.copy(url)
+@pytest.mark.parametrize("shows_its_number", [True, False])
+def test_a_copied_database_is_another_store(postgres_server, postgresql_url, shows_its_number):
+    """Some hosted servers hide their number; then the number of the database is compared."""
+    if not shows_its_number:
+        hide = "REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC"
+        postgres_server.execute(hide, postgresql_url.rpartition("/")[2])
+    store_id, before = fill(postgresql_url)
+    assert_unchanged(postgresql_url, store_id, before)
+    copy = postgres_server.copy(postgresql_url)
     assert_copied(copy, store_id)
-    assert_unchanged(url, store_id, before)
-    for each in (copy, url):
-        postgres_server.drop(each)
-
-
-def test_a_server_that_keeps_its_number_to_itself(postgres_server):
-    """As some hosted ones do: the database's own number has to do."""
-    url = postgres_server.new_database()
-    name = url.rpartition("/")[2]
-    postgres_server.execute("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC", name)
-    store_id, before = a_store_at_work(url)
-    assert_unchanged(url, store_id, before)
-    copy = postgres_server.copy(url)
-    assert_copied(copy, store_id)
-    for each in (copy, url):
-        postgres_server.drop(each)
+    assert_unchanged(postgresql_url, store_id, before)
+    postgres_server.drop(copy)

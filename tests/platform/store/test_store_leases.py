@@ -1,36 +1,41 @@
-"""Who works on a run: one attempt at a time, whoever asks."""
+"""Leases: a run has one live attempt at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import plans_support as plans
 import pytest
 
 from jestlab.platform.store import claims, leases
-from jestlab.platform.store.records import RunState, Standing
+from jestlab.platform.store.records import Lease, RunState, Standing
 from jestlab.platform.store.store import Store
 
 RUN = plans.run("a")
 
 
 @pytest.fixture
-def store(store_url: str) -> Iterator[Store]:
-    store = Store.open(store_url)
+def store(store: Store) -> Store:
     store.record(plans.plan(RUN))
-    yield store
-    store.close()
+    return store
 
 
 def standing(store: Store) -> Standing:
     return leases.standings(store, [RUN.fingerprint])[RUN.fingerprint]
 
 
+def live_lease(store: Store) -> Lease:
+    lease = standing(store).lease
+    assert lease is not None
+    return lease
+
+
 def claim(store: Store, launcher: int) -> claims.Claim | None:
     return claims.claim(store, RUN.fingerprint, launcher, "kubernetes", 256, "log.txt")
 
 
+@pytest.mark.both_databases
 def test_a_claim_holds_the_run_until_it_ends(store):
     first, second = (leases.enter_launcher(store, name) for name in ("host:1:0", "host:2:0"))
     claimed = claim(store, first)
@@ -38,42 +43,36 @@ def test_a_claim_holds_the_run_until_it_ends(store):
     assert (claimed.number, standing(store).state) == (1, RunState.PENDING)
     assert claim(store, second) is None
     claims.launched(store, {claimed.attempt_id: "jobset-a"})
-    lease = standing(store).lease
-    assert lease is not None
+    lease = live_lease(store)
     assert (lease.launcher, lease.executor, lease.handle) == ("host:1:0", "kubernetes", "jobset-a")
     assert leases.end(store, RUN.fingerprint, lease.id, RunState.PREEMPTED, "taken away", None)
     assert not leases.end(store, RUN.fingerprint, lease.id, RunState.FAILED, "too late", 1)
     assert (standing(store).state, standing(store).failures) == (RunState.PREEMPTED, 0)
-    again = claim(store, second)
-    assert again is not None
-    assert again.number == 2
+    assert claim(store, second)
+    assert live_lease(store).number == 2
 
 
-def test_of_eight_launchers_at_once_one_gets_the_run(store_url, store):
+@pytest.mark.both_databases
+def test_one_of_several_launchers_gets_the_run(store_url, store):
     def contend(number: int) -> claims.Claim | None:
-        own = Store.open(store_url)
-        try:
+        with closing(Store.open(store_url)) as own:
             return claim(own, leases.enter_launcher(own, f"host:{number}:0"))
-        finally:
-            own.close()
 
-    with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(contend, range(8)))
+    with ThreadPoolExecutor(6) as pool:
+        found = list(pool.map(contend, range(6)))
     assert sum(claimed is not None for claimed in found) == 1
     with store.reading() as connection:
         assert connection.exec_driver_sql("SELECT COUNT(*) FROM attempt").scalar_one() == 1
 
 
-def test_a_lease_is_adopted_once_and_only_from_whom_it_was_seen_with(store):
+def test_a_lease_is_adopted_once_and_only_from_the_expected_launcher(store):
     first, second, third = (leases.enter_launcher(store, f"host:{n}:0") for n in (1, 2, 3))
     assert claim(store, first)
-    lease = standing(store).lease
-    assert lease is not None
+    lease = live_lease(store)
     assert leases.adopt(store, [lease], second)
     assert not leases.adopt(store, [lease], third)
     leases.leave(store, second)
-    lease = standing(store).lease
-    assert lease is not None
+    lease = live_lease(store)
     assert lease.launcher is None
     assert leases.adopt(store, [lease], third)
     assert leases.heartbeats(store).keys() == {"host:1:0", "host:3:0"}
@@ -90,7 +89,7 @@ def test_failures_count_until_the_user_launches_again(store):
     assert (standing(store).failures, standing(store).state) == (0, RunState.PENDING)
 
 
-def test_what_is_stopped_stays_so_until_it_is_launched_again(store):
+def test_a_stopped_run_stays_canceled_until_it_is_launched_again(store):
     launcher = leases.enter_launcher(store, "host:1:0")
     leases.request_stop(store, [RUN.fingerprint], "cancelled by me")
     assert (standing(store).state, standing(store).reason) == (RunState.CANCELLED, "cancelled by me")
@@ -99,12 +98,12 @@ def test_what_is_stopped_stays_so_until_it_is_launched_again(store):
     assert standing(store).stop_reason is None
     assert claim(store, launcher)
     leases.request_stop(store, [RUN.fingerprint], "cancelled by me")
-    assert standing(store).state == RunState.PENDING  # held: whoever holds it ends it
+    assert standing(store).state == RunState.PENDING  # the worker ends it
     leases.reopen(store, [RUN.fingerprint])
     assert standing(store).stop_reason == "cancelled by me"
 
 
-def test_a_completed_run_is_neither_claimed_nor_stopped_nor_opened(store):
+def test_a_completed_run_is_neither_claimed_nor_stopped_nor_reopened(store):
     plans.begun(store, RUN).complete()
     assert claim(store, leases.enter_launcher(store, "host:1:0")) is None
     leases.request_stop(store, [RUN.fingerprint], "cancelled by me")
@@ -112,8 +111,8 @@ def test_a_completed_run_is_neither_claimed_nor_stopped_nor_opened(store):
     assert (standing(store).state, standing(store).stop_reason) == (RunState.COMPLETED, None)
 
 
-def test_a_state_is_entered_only_where_nothing_has_changed_since(store):
-    """Ctrl-C of one launch, decided on what it saw a moment ago, is not the end of what another has begun."""
+def test_states_are_entered_only_if_the_run_has_not_changed(store):
+    """Ctrl-C of one launch doesn't end an attempt that another launch started in the meantime."""
     seen = standing(store)
     attempt = plans.begun(store, RUN)
     assert not leases.enter(store, [(seen, RunState.CANCELLED, "the launch was stopped")])
@@ -124,35 +123,27 @@ def test_a_state_is_entered_only_where_nothing_has_changed_since(store):
     assert not leases.enter(store, [(seen, RunState.SKIPPED, "needs what failed")])
 
 
-def test_whoever_holds_a_run_says_how_it_ends(store):
-    attempt = plans.begun(store, RUN)
-    plans.move(store, RUN, RunState.CANCELLED, "entered by somebody who did not look")
-    attempt.complete()
-    assert (standing(store).state, standing(store).reason) == (RunState.COMPLETED, None)
-
-
-def test_recording_a_plan_again_takes_nothing_from_those_who_work_on_it(store):
+def test_the_live_attempt_decides_how_its_run_ends(store):
     attempt = plans.begun(store, RUN)
     store.record(plans.plan(RUN))
     assert standing(store).state == RunState.RUNNING
+    plans.move(store, RUN, RunState.CANCELLED, "entered without looking")
     attempt.complete()
     store.record(plans.plan(RUN))
-    assert standing(store).state == RunState.COMPLETED
+    assert (standing(store).state, standing(store).reason) == (RunState.COMPLETED, None)
 
 
-def test_an_attempt_that_gave_a_sign_of_life_after_all_is_not_ended_for_silence(store):
+def test_an_attempt_with_a_new_heartbeat_is_not_ended_for_silence(store):
     attempt = plans.begun(store, RUN)
-    seen = standing(store).lease
-    assert seen is not None
+    seen = live_lease(store)
     attempt.flush()
     fingerprint, silent = RUN.fingerprint, (RunState.PREEMPTED, "no sign of life", None)
     assert not leases.end(store, fingerprint, seen.id, *silent, heartbeat_at=seen.heartbeat_at)
-    again = standing(store).lease
-    assert again is not None
+    again = live_lease(store)
     assert leases.end(store, fingerprint, again.id, *silent, heartbeat_at=again.heartbeat_at)
 
 
-def test_attempts_that_get_no_further_are_counted(store):
+def test_counts_attempts_without_progress(store):
     for expected in (0, 1, 2):
         assert standing(store).fruitless == expected
         plans.begun(store, RUN).interrupt("taken away")
@@ -162,7 +153,7 @@ def test_attempts_that_get_no_further_are_counted(store):
     assert standing(store).fruitless == 0
 
 
-def test_what_failed_stays_so_when_all_is_cancelled(store):
+def test_failed_runs_stay_failed_when_all_are_canceled(store):
     plans.begun(store, RUN).fail("ValueError: no")
     leases.request_stop(store, [RUN.fingerprint], "cancelled by me")
     assert (standing(store).state, standing(store).reason) == (RunState.FAILED, "ValueError: no")

@@ -1,4 +1,4 @@
-"""Marks tell every change of a run, and read no more runs than may have changed."""
+"""Marks show every change of a run, and reading them again reads only states whose runs may have changed."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ RUNS = [plans.run(name, config={"steps": 10, "name": name}) for name in ("unifor
 
 
 @pytest.fixture
-def store(store_url):
-    opened = Store.open(store_url)
-    opened.record(plans.plan(*RUNS))
-    leases.enter_launcher(opened, "nobody:0:0")
-    yield opened
-    opened.close()
+def store(store: Store) -> Store:
+    store.record(plans.plan(*RUNS))
+    leases.enter_launcher(store, "nobody:0:0")
+    return store
 
 
 def test_only_states_whose_runs_have_changed_are_read(store, tmp_path):
@@ -28,25 +26,25 @@ def test_only_states_whose_runs_have_changed_are_read(store, tmp_path):
     assert len(first.states["PENDING"]) == 3
     assert marks(store, "toy", first).read == set()
     attempt = plans.begun(store, RUNS[2], tmp_path)
-    begun = marks(store, "toy", first)
-    assert begun.read == {"PENDING", "RUNNING"}
-    [(run, mark)] = begun.states["RUNNING"].items()
+    running = marks(store, "toy", first)
+    assert running.read == {"PENDING", "RUNNING"}
+    [(run, mark)] = running.states["RUNNING"].items()
     assert run == RUNS[2].fingerprint
-    assert run not in begun.states["PENDING"]
+    assert run not in running.states["PENDING"]
     attempt.progress(4, 10)
     attempt.flush()
-    went_on = marks(store, "toy", begun)
-    assert went_on.read == {"RUNNING"}
-    assert (went_on.states["RUNNING"][run].step, mark.step) == (4, 0)
-    assert list(went_on.of([RunState.RUNNING])) == [run]
+    later = marks(store, "toy", running)
+    assert later.read == {"RUNNING"}
+    assert (later.states["RUNNING"][run].step, mark.step) == (4, 0)
+    assert list(later.of([RunState.RUNNING])) == [run]
     attempt.progress(10, 10)
     attempt.complete()
-    over = marks(store, "toy", went_on)
-    assert over.read == {"COMPLETED"}
-    assert "RUNNING" not in over.states
+    completed = marks(store, "toy", later)
+    assert completed.read == {"COMPLETED"}
+    assert "RUNNING" not in completed.states
 
 
-def test_a_study_that_is_launched_anew_is_read_whole(store):
+def test_a_study_that_is_recorded_again_is_read_completely(store):
     first = marks(store, "toy")
     store.record(plans.plan(*RUNS, plans.run("new", config={"steps": 1})))
     assert len(marks(store, "toy", first).states["PENDING"]) == 4

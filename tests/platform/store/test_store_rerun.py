@@ -1,68 +1,107 @@
-"""Runs that start over: what they measured goes, their attempts stay, nothing is resumed."""
+"""Runs that start over, and retracted runs with the runs that rest on them."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import plans_support as plans
 import pytest
 import stores_support as stores
 from sqlalchemy import text
 
+from jestlab.platform.errors import UserError
+from jestlab.platform.planning.plan import PlannedRun
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rerun import next_folder, start_over, with_dependents
+from jestlab.platform.store.retractions import retract, retracted, undo
 from jestlab.platform.store.store import Store
 
 REFERENCE, JOINT, UNIFORM = plans.reference_and_two().runs
 
 
 @pytest.fixture
-def store(store_url: str) -> Iterator[Store]:
+def store(store: Store) -> Store:
     """Three completed runs; `joint` needs `reference`."""
-    store = Store.open(store_url)
     store.record(plans.reference_and_two())
     for run in (REFERENCE, JOINT, UNIFORM):
         stores.attempt(store, run, scores={"toy/score": 0.5}, loss=(2.0, 1.0))
-    yield store
-    store.close()
+    return store
 
 
 def counts(store: Store) -> dict[str, dict[str, int]]:
-    found: dict[str, dict[str, int]] = {}
+    """Return view → run → number of rows."""
+    views = ("v_attempts", "v_metrics", "v_evaluations")
     with store.reading() as connection:
-        for view in ("v_attempts", "v_metrics", "v_evaluations"):
-            rows = connection.execute(text(f"SELECT run, COUNT(*) FROM {view} GROUP BY run")).tuples()
-            for run, count in rows:
-                found.setdefault(run, {})[view] = count
-    return found
+        return {
+            view: dict(
+                connection.execute(text(f"SELECT run, COUNT(*) FROM {view} GROUP BY run")).tuples().all()
+            )
+            for view in views
+        }
 
 
-def test_nothing_of_the_old_result_is_left_but_its_attempt(store):
+def test_only_the_attempts_of_the_old_results_stay(store):
     again = start_over(store, [REFERENCE.fingerprint, JOINT.fingerprint])
     assert set(again) == {REFERENCE.fingerprint, JOINT.fingerprint}
     assert counts(store) == {
-        "reference": {"v_attempts": 1},
-        "joint": {"v_attempts": 1},
-        "uniform": {"v_attempts": 1, "v_metrics": 2, "v_evaluations": 1},
+        "v_attempts": {"reference": 1, "joint": 1, "uniform": 1},
+        "v_metrics": {"uniform": 2},
+        "v_evaluations": {"uniform": 1},
     }
-    runs = {run.name: run for run in store.runs("toy")}
-    assert (runs["reference"].state, runs["joint"].state) == (RunState.PENDING, RunState.BLOCKED)
-    assert runs["uniform"].state == RunState.COMPLETED
-    assert runs["reference"].step == 0 and runs["reference"].total_steps is None
-    assert runs["reference"].directory == next_folder(REFERENCE.directory, 2) != REFERENCE.directory
-    again_and_again = next_folder(next_folder(REFERENCE.directory, 2), 3)
-    assert again_and_again == f"runs/reference.again3-{REFERENCE.fingerprint[:8]}"
+    reference, joint, uniform = store.runs("toy")
+    assert (reference.state, joint.state) == (RunState.PENDING, RunState.BLOCKED)
+    assert uniform.state == RunState.COMPLETED
+    assert (reference.step, reference.total_steps) == (0, None)
+    assert reference.directory == next_folder(REFERENCE.directory, 2) != REFERENCE.directory
+    third = next_folder(reference.directory, 3)
+    assert third == f"runs/reference.again3-{REFERENCE.fingerprint[:8]}"
 
 
-def test_a_run_that_a_worker_has_goes_on(store):
+def test_a_run_with_a_live_attempt_does_not_start_over(store):
     start_over(store, [UNIFORM.fingerprint])
     attempt = plans.begun(store, UNIFORM)
     assert start_over(store, [UNIFORM.fingerprint]) == []
     attempt.complete()
-    assert {run.name: run.state for run in store.runs("toy")}["uniform"] == RunState.COMPLETED
+    assert store.states([UNIFORM.fingerprint]) == {UNIFORM.fingerprint: RunState.COMPLETED}
 
 
-def test_what_needs_a_run_follows_it_through_others():
+def test_dependents_are_found_through_other_runs():
     runs = [("a", []), ("b", ["a"]), ("c", ["b"]), ("d", [])]
     assert with_dependents(["a"], runs) == ["a", "b", "c"]
     assert with_dependents([], runs) == []
+
+
+# ---- retractions
+
+
+def origins(store: Store) -> list[tuple[str, PlannedRun]]:
+    """Return (label of a run without valid results, the retracted run that it rests on)."""
+    by_fingerprint = {run.fingerprint: run for run in (REFERENCE, JOINT, UNIFORM)}
+    return [(row.label, by_fingerprint[row.origin]) for row in retracted(store)]
+
+
+def test_runs_that_need_a_retracted_run_rest_on_it(store):
+    retract(store, UNIFORM.fingerprint, "wrong shards", "ada")
+    assert origins(store) == [("uniform ratio=0.5", UNIFORM)]
+    retract(store, REFERENCE.fingerprint, "wrong shards", "ada")
+    assert origins(store) == [
+        ("joint", REFERENCE), ("reference", REFERENCE), ("uniform ratio=0.5", UNIFORM),
+    ]  # fmt: skip
+
+
+def test_repeating_runs_in_order_ends_a_retraction(store):
+    retract(store, REFERENCE.fingerprint, "wrong shards", "ada")
+    stores.attempt(store, REFERENCE, number=2)
+    assert origins(store) == [("joint", REFERENCE)]
+    stores.attempt(store, JOINT, number=2)
+    assert origins(store) == []
+    retract(store, JOINT.fingerprint, "wrong shards", "ada")
+    assert origins(store) == [("joint", JOINT)]
+
+
+def test_only_the_retracted_run_itself_can_be_restored(store):
+    retract(store, REFERENCE.fingerprint, "wrong shards", "ada")
+    with pytest.raises(UserError, match=f"rests on run {REFERENCE.fingerprint[:8]}"):
+        undo(store, JOINT.fingerprint)
+    with pytest.raises(UserError, match="is not retracted"):
+        undo(store, UNIFORM.fingerprint)
+    undo(store, REFERENCE.fingerprint)
+    assert origins(store) == []

@@ -1,11 +1,9 @@
-"""Plans, states and views of the store."""
+"""Plans, states, and views of the store."""
 
 from __future__ import annotations
 
-import dataclasses
 import getpass
 import socket
-from collections.abc import Iterator
 from dataclasses import replace
 
 import plans_support as plans
@@ -14,15 +12,8 @@ from sqlalchemy import event, text
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.plan import PlannedRun
-from jestlab.platform.store.records import IllegalMove, RunState
+from jestlab.platform.store.records import IllegalMove, RunState, check_move
 from jestlab.platform.store.store import Store
-
-
-@pytest.fixture
-def store(store_url: str) -> Iterator[Store]:
-    store = Store.open(store_url)
-    yield store
-    store.close()
 
 
 def completed(store: Store, run: PlannedRun, scores: dict[str, float] | None = None) -> None:
@@ -41,7 +32,8 @@ def view(store: Store, name: str, **where: object) -> list[dict[str, object]]:
         return [dict(row) for row in found.mappings()]
 
 
-def test_a_plan_is_recorded_with_what_is_blocked(store):
+@pytest.mark.both_databases
+def test_runs_that_need_others_are_recorded_as_blocked(store):
     plan = plans.reference_and_two()
     store.record(plan)
     assert [(run.name, run.label, run.state) for run in store.runs("toy")] == [
@@ -57,19 +49,20 @@ def test_a_plan_is_recorded_with_what_is_blocked(store):
     }
 
 
-def test_what_a_later_round_may_add_stays_once_another_launcher_has_added_it(store):
-    """A launcher that has planned an earlier round records it after the other has gone on."""
+def test_runs_of_later_rounds_stay_members_once_another_launcher_has_added_them(store):
+    """A launcher that planned an earlier round records its plan after the other one."""
     plan = plans.reference_and_two()
     reference, joint, uniform = plan.runs
     store.record(plan)
-    begun = replace(plan, runs=(reference, joint), later=frozenset({uniform.fingerprint}))
-    store.record(begun)
+    earlier = replace(plan, runs=(reference, joint), later=frozenset({uniform.fingerprint}))
+    store.record(earlier)
     assert set(store.members("toy")) == set(plan.fingerprints)
-    store.record(replace(begun, later=frozenset()))  # the study has no such run any more
-    assert set(store.members("toy")) == set(begun.fingerprints)
+    store.record(replace(earlier, later=frozenset()))  # the run was removed from the study
+    assert set(store.members("toy")) == set(earlier.fingerprints)
 
 
-def test_recording_again_reopens_what_ended_early_and_leaves_what_completed(store):
+@pytest.mark.both_databases
+def test_recording_again_reopens_runs_that_ended_early_but_no_completed_ones(store):
     plan = plans.reference_and_two()
     reference, joint, uniform = plan.runs
     store.record(plan)
@@ -84,33 +77,30 @@ def test_recording_again_reopens_what_ended_early_and_leaves_what_completed(stor
     assert (after["uniform"].state, after["uniform"].reason) == (RunState.PENDING, None)
 
 
-def test_an_experiment_says_who_launched_it_last_and_where(store, monkeypatch):
-    store.record(plans.plan(plans.run("uniform")))
-    monkeypatch.setattr(getpass, "getuser", lambda: "ada")
-    monkeypatch.setattr(socket, "gethostname", lambda: "tower")
-    store.record(plans.plan(plans.run("uniform")))
-    [experiment] = view(store, "v_experiments")
-    assert (experiment["owner"], experiment["host"]) == ("ada", "tower")
-
-
-def test_a_run_shared_by_two_studies_is_one_run(store):
-    shared = plans.run("uniform", config={"steps": 3})
+def test_two_studies_share_a_run(store):
+    shared = plans.run("uniform", config={"path": "/old"})
     store.record(plans.plan(shared, name="first"))
     completed(store, shared)
-    store.record(plans.plan(plans.run("baseline", config={"steps": 3}), name="second"))
+    again = replace(shared, name="baseline", label="baseline", config={"path": "/new"})
+    store.record(plans.plan(again, name="second"))
     [row] = store.runs("second")
     assert (row.name, row.state) == ("baseline", RunState.COMPLETED)
-    assert row.directory == shared.directory  # of the first name it was launched under
-    assert [row["run"] for row in view(store, "v_runs")] == ["uniform", "baseline"]
+    assert row.directory == shared.directory  # named after the first study's run
+    found = [(row["run"], row["config"], row["state"]) for row in view(store, "v_runs")]
+    assert found == [(name, '{"path":"/new"}', "COMPLETED") for name in ("uniform", "baseline")]
 
 
-def test_the_latest_launch_decides_who_is_a_member(store):
+def test_the_last_launch_determines_members_user_and_host(store, monkeypatch):
     runs = [plans.run("a", config={"steps": steps}) for steps in (1, 2, 3)]
     store.record(plans.plan(*runs))
+    monkeypatch.setattr(getpass, "getuser", lambda: "ada")
+    monkeypatch.setattr(socket, "gethostname", lambda: "tower")
     store.record(plans.plan(runs[2], runs[0]))
     assert [run.fingerprint for run in store.runs("toy")] == [runs[2].fingerprint, runs[0].fingerprint]
     [experiment] = store.experiments()
     assert experiment.counts == {RunState.PENDING: 2}
+    [experiment] = view(store, "v_experiments")
+    assert (experiment["owner"], experiment["host"]) == ("ada", "tower")
 
 
 def test_recording_is_all_or_nothing(store):
@@ -121,8 +111,7 @@ def test_recording_is_all_or_nothing(store):
     assert view(store, "v_runs") == []
 
 
-@plans.ON_SQLITE
-def test_an_unknown_experiment_or_run_is_named(store):
+def test_unknown_experiments_and_runs_are_errors(store):
     store.record(plans.reference_and_two())
     with pytest.raises(UserError, match="did you mean 'toy'"):
         store.runs("toi")
@@ -130,35 +119,37 @@ def test_an_unknown_experiment_or_run_is_named(store):
         store.run("abc")
 
 
-@plans.ON_SQLITE
-def test_states_of_more_runs_than_sql_takes_parameters(store):
+def test_reads_states_of_more_runs_than_sql_takes_parameters(store):
     run = plans.run("a")
     store.record(plans.plan(run))
     asked = [str(number) for number in range(40_000)]
     assert store.states([*asked, run.fingerprint]) == {run.fingerprint: RunState.PENDING}
 
 
-@plans.ON_SQLITE
-@pytest.mark.parametrize("current", RunState)
-def test_moves_that_may_not_be_change_nothing(store, current):
+def test_legal_moves():
+    """COMPLETED is final; only a running attempt reaches it."""
+    for current in RunState:
+        legal = {
+            RunState.COMPLETED: set(),
+            RunState.RUNNING: set(RunState) - {RunState.PENDING, RunState.BLOCKED, RunState.SKIPPED},
+        }.get(current, set(RunState) - {RunState.COMPLETED})
+        for wanted in RunState:
+            if wanted in legal:
+                check_move("a" * 64, current, wanted)
+            else:
+                with pytest.raises(IllegalMove, match=f"is {current} and cannot become {wanted}") as error:
+                    check_move("a" * 64, current, wanted)
+                assert error.value.current == current
+
+
+def test_illegal_moves_change_nothing(store):
     run = plans.run("a")
     store.record(plans.plan(run))
-    legal = {
-        RunState.COMPLETED: set(),
-        RunState.RUNNING: set(RunState) - {RunState.PENDING, RunState.BLOCKED, RunState.SKIPPED},
-    }.get(current, set(RunState) - {RunState.COMPLETED})
-    for wanted in RunState:
-        with store.writing() as connection:
-            connection.execute(text("UPDATE run SET state = :state, reason = NULL"), {"state": current})
-        if wanted in legal:
-            plans.move(store, run, wanted, "because")
-            assert store.states([run.fingerprint])[run.fingerprint] == wanted
-            assert store.reasons([run.fingerprint]) == {run.fingerprint: "because"}
-        else:
-            with pytest.raises(IllegalMove) as error:
-                plans.move(store, run, wanted, "because")
-            assert error.value.current == current
-            assert store.states([run.fingerprint])[run.fingerprint] == current
+    plans.move(store, run, RunState.FAILED, "because")
+    with pytest.raises(IllegalMove):
+        plans.move(store, run, RunState.COMPLETED, "no")
+    assert store.states([run.fingerprint]) == {run.fingerprint: RunState.FAILED}
+    assert store.reasons([run.fingerprint]) == {run.fingerprint: "because"}
 
 
 def test_views_of_scores_and_costs(store):
@@ -190,22 +181,7 @@ def test_views_of_scores_and_costs(store):
     assert alone["reference_shared_by"] is None
 
 
-def test_a_run_without_a_price_has_no_known_cost(store):
-    run = dataclasses.replace(plans.run("a"), price=None)
-    store.record(plans.plan(run))
-    assert view(store, "v_costs")[0]["total_flops"] is None
-
-
-def test_what_is_no_part_of_a_runs_identity_is_refreshed_when_it_is_done(store):
-    run = plans.run("a", config={"path": "/old"})
-    store.record(plans.plan(run))
-    completed(store, run)
-    store.record(plans.plan(dataclasses.replace(run, config={"path": "/new"})))
-    [row] = view(store, "v_runs")
-    assert (row["config"], row["state"]) == ('{"path":"/new"}', "COMPLETED")
-
-
-def test_v_runs_shows_the_last_attempt(store):
+def test_v_runs_has_the_last_attempt(store):
     run = plans.run("a", point={"ratio": 0.5})
     store.record(plans.plan(run))
     assert view(store, "v_runs")[0]["attempts"] == 0
@@ -217,20 +193,25 @@ def test_v_runs_shows_the_last_attempt(store):
     assert row["ended_at"] is not None
 
 
-def test_progress_of_many_runs_is_one_question(store):
-    runs = [plans.run("many", seed=seed) for seed in range(20)]
+def test_progress_of_many_runs_takes_two_queries(store):
+    runs = [plans.run("many", seed=seed) for seed in range(6)]
     store.record(plans.plan(*runs))
-    for run in runs[:10]:
+    for run in runs[:3]:
         attempt = plans.begun(store, run)
         for step in (1, 2, 10):
             attempt.log(step, {"loss": 1.0 / step, "speed": float(run.seed)})
         attempt.progress(10, 20)
         attempt.complete()
-    asked: list[str] = []
-    event.listen(store.engine, "before_cursor_execute", lambda *about: asked.append(about[2]))
+    plans.begun(store, runs[3])
+    with store.writing() as connection:
+        connection.execute(text("UPDATE attempt SET first_step = 7 WHERE state = 'RUNNING'"))
+    statements: list[str] = []
+    event.listen(store.engine, "before_cursor_execute", lambda *call: statements.append(call[2]))
     found = store.progress([run.fingerprint for run in runs], ["loss", "speed", "unknown"])
-    assert len([statement for statement in asked if "metric" in statement]) <= 2
-    for run in runs[:10]:
+    assert len([statement for statement in statements if "metric" in statement]) <= 2
+    for run in runs[:3]:
         progress = found[run.fingerprint]
-        assert (progress.step, progress.latest) == (10, {"loss": 0.1, "speed": float(run.seed)})
-    assert [found[run.fingerprint].latest for run in runs[10:]] == [{}] * 10
+        assert (progress.step, progress.total_steps, progress.first_step) == (10, 20, 0)
+        assert progress.latest == {"loss": 0.1, "speed": float(run.seed)}
+    assert [found[run.fingerprint].first_step for run in runs[3:]] == [7, 0, 0]
+    assert [found[run.fingerprint].latest for run in runs[3:]] == [{}] * 3

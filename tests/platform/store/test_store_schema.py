@@ -1,4 +1,4 @@
-"""Opening a store: what is made, what is refused, and that many may do it at once."""
+"""Opening a store: what is created and what is refused."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from jestlab.platform.store.views import VIEWS
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
-    """Of a SQLite file, for what only files can be."""
+    """URL of a SQLite file that doesn't exist yet."""
     return f"sqlite:///{tmp_path / 'results.db'}"
 
 
@@ -32,7 +32,7 @@ def execute(url: str, *statements: str) -> None:
     engine.dispose()
 
 
-def test_the_newest_migration_is_the_one_the_code_expects():
+def test_head_is_the_newest_migration():
     from alembic.script import ScriptDirectory
 
     script = ScriptDirectory(str(schema.MIGRATIONS[0]), version_locations=list(map(str, schema.MIGRATIONS)))
@@ -41,21 +41,27 @@ def test_the_newest_migration_is_the_one_the_code_expects():
     assert revisions == sorted(revisions, reverse=True)  # so that versions compare as text
 
 
-def test_views_have_the_columns_they_promise(store_url):
-    with closing(Store.open(store_url)) as store, store.reading() as connection:
+@pytest.mark.both_databases
+def test_views_have_their_documented_columns(store):
+    with store.reading() as connection:
         for name, view in VIEWS.items():
             assert list(connection.execute(text(f"SELECT * FROM {name}")).keys()) == list(view.columns)
 
 
-def test_a_store_of_another_schema_says_what_to_do(store_url):
-    for version, remedy in (("9999", "upgrade jestlab"), ("0002", "run jestlab export with the version")):
+def test_another_schema_is_an_error_with_a_remedy(store_url):
+    for version, remedy in (
+        ("0009", "run jestlab db upgrade"),
+        ("9999", "upgrade jestlab"),
+        ("0002", "run jestlab export with the version"),
+    ):
         execute(store_url, f"UPDATE alembic_version SET version_num = '{version}'")
         for open_ in (Store.open, Store.open_readonly):
             with pytest.raises(UserError, match=remedy):
                 open_(store_url)
 
 
-def test_another_applications_database_is_left_alone(database_url):
+@pytest.mark.both_databases
+def test_refuses_the_database_of_another_application(database_url):
     execute(database_url, "CREATE TABLE theirs (x INTEGER)")
     for open_ in (Store.open, Store.open_readonly):
         with pytest.raises(UserError, match="holds other tables"):
@@ -65,15 +71,14 @@ def test_another_applications_database_is_left_alone(database_url):
     engine.dispose()
 
 
-def test_a_file_that_is_no_database(url, tmp_path):
+def test_refuses_other_files(url, tmp_path):
     (tmp_path / "results.db").write_text("this is not a database, but long enough to look like one" * 50)
     with pytest.raises(UserError, match="file is not a database"):
         Store.open(url)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
+def test_refuses_urls_of_other_databases():
+    for url in (
         "sqlite://",
         "results.db",
         "sqlite:///:memory:",
@@ -84,15 +89,13 @@ def test_a_file_that_is_no_database(url, tmp_path):
         "postgresql//u:secret@host/db",
         "postgresql+asyncpg://host/db?password=secret",
         "://:sec@ret@secret@host",
-    ],
-)
-def test_urls_that_cannot_be_a_store(wrong):
-    with pytest.raises(UserError, match=r"sqlite:///lab/results\.db") as error:
-        Store.open(wrong)
-    assert "secret" not in str(error.value)
+    ):
+        with pytest.raises(UserError, match=r"sqlite:///lab/results\.db") as error:
+            Store.open(url)
+        assert "secret" not in str(error.value)
 
 
-def test_reading_makes_nothing(url, tmp_path):
+def test_reading_creates_nothing(url, tmp_path):
     assert Store.open_readonly(url) is None
     with pytest.raises(UserError, match="launch a study first"):
         Store.open(url, create=False)
@@ -107,42 +110,7 @@ def test_a_store_in_a_folder_with_awkward_characters(tmp_path):
     assert (folder / "results.db").exists()
 
 
-def test_alembic_is_not_imported_for_a_store_that_is_up_to_date(sqlite_url):
-    code = (
-        f"import sys; from jestlab.platform.store.store import Store; Store.open({sqlite_url!r}); "
-        "assert 'alembic' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_many_processes_make_one_store_at_once(database_url):
-    code = (
-        "import sys; from jestlab.platform.store.store import Store; import alembic.script; "
-        f"print('ready', flush=True); sys.stdin.readline(); Store.open({database_url!r})"
-    )
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", code],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(4)
-    ]
-    for process in processes:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    said = [process.communicate()[1] for process in processes]
-    assert [process.returncode for process in processes] == [0] * 4, said
-    assert Store.open_readonly(database_url) is not None
-
-
-def test_an_empty_database_on_a_server_is_no_store(postgres):
+def test_an_empty_database_is_not_a_store(postgres):
     assert Store.open_readonly(postgres) is None
     with pytest.raises(UserError, match="is empty: launch a study first"):
         Store.open(postgres, create=False)
@@ -151,19 +119,20 @@ def test_an_empty_database_on_a_server_is_no_store(postgres):
     engine.dispose()
 
 
-@pytest.mark.parametrize("prefix", ["postgres", "postgresql", "postgresql+psycopg"])
-def test_every_way_to_write_postgresql(postgres, prefix):
-    url = postgres.replace("postgresql", prefix, 1)
-    Store.open(url).close()
-    store = Store.open_readonly(url)
-    assert store is not None
-    assert store.experiments() == []
-    store.close()
+def test_takes_every_spelling_of_postgresql(postgresql_url):
+    for prefix in ("postgres", "postgresql", "postgresql+psycopg"):
+        reader = Store.open_readonly(postgresql_url.replace("postgresql", prefix, 1))
+        assert reader is not None
+        with closing(reader):
+            assert reader.experiments() == []
 
 
-def test_a_store_is_opened_without_what_only_specs_need():
-    """Verbs that read results, and workers that begin, do not wait for it."""
-    heavy = {"pydantic", "jax", "pandas"}
-    code = f"import sys, jestlab.platform.store.store; print(sorted({heavy!r} & set(sys.modules)))"
+def test_opening_a_store_imports_nothing_superfluous(sqlite_url):
+    """Commands that read results, and workers that start, don't wait for these imports."""
+    superfluous = {"alembic", "jax", "pandas", "pydantic"}
+    code = (
+        f"import sys; from jestlab.platform.store.store import Store; Store.open({sqlite_url!r}); "
+        f"print(sorted({superfluous!r} & set(sys.modules)))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

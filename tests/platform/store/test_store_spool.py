@@ -1,4 +1,4 @@
-"""The file in which a worker keeps what it cannot write."""
+"""The file in which a worker keeps batches while the store is unreachable."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _BATCHES = st.builds(
 
 
 @given(st.lists(_BATCHES, max_size=5), st.data())
-def test_what_was_kept_is_there_however_the_last_write_was_cut_short(batches, data):
-    """Every batch whose `append` returned, in order; of one that did not return, nothing."""
+def test_a_torn_write_loses_only_its_own_batch(batches, data):
+    """All batches whose `append` returned are there, in order, and nothing else."""
     with TemporaryDirectory() as folder:
         spool = Spool(Path(folder), 3)
         for batch in batches:
@@ -39,17 +39,17 @@ def test_what_was_kept_is_there_however_the_last_write_was_cut_short(batches, da
         assert list(spool.batches()) == [*batches, after]
 
 
-def test_those_of_earlier_attempts_are_found_in_their_order(tmp_path):
+def test_finds_spools_of_earlier_attempts_in_order(tmp_path):
     for attempt in (12, 3, 9):
         Spool(tmp_path, attempt).append(Batch(progress=(attempt, 20)))
-    (tmp_path / "spool-notes.jsonl").write_text("somebody's own\n")
+    (tmp_path / "spool-notes.jsonl").write_text("my notes\n")
     assert [spool.attempt_id for spool in Spool.left_in(tmp_path, before=12)] == [3, 9]
     Spool(tmp_path, 3).clear()
     Spool(tmp_path, 3).clear()
     assert [spool.attempt_id for spool in Spool.left_in(tmp_path, before=99)] == [9, 12]
 
 
-def test_a_later_batch_has_the_last_word():
+def test_later_batches_override_earlier_ones():
     first = Batch(points=[(1, "loss", 1.0)], progress=(1, 2))
     both = Batch.joined([first, Batch(points=[(1, "loss", 2.0)])])
     assert both == Batch(points=[(1, "loss", 1.0), (1, "loss", 2.0)], progress=(1, 2))

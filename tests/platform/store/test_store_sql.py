@@ -1,9 +1,8 @@
-"""Many rows in one statement: inserted, changed, or left as they are."""
+"""Many rows in one statement: inserted, updated, or kept."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import plans_support as plans
 import pytest
@@ -20,16 +19,14 @@ RUN = plans.run("uniform")
 
 
 @pytest.fixture
-def store(store_url: str) -> Iterator[Store]:
+def store(store: Store) -> Store:
     """Two attempts at a run, and two names of metrics."""
-    store = Store.open(store_url)
     store.record(plans.plan(RUN))
     for number in (1, 2):
         stores.attempt(store, RUN, number=number)
     with store.writing() as connection:
         connection.execute(text("INSERT INTO metric_name (id, name) VALUES (1, 'loss'), (2, 'lr')"))
-    yield store
-    store.close()
+    return store
 
 
 def put(store: Store, *points: Point, keep: bool = False) -> None:
@@ -43,24 +40,25 @@ def kept(store: Store) -> dict[tuple[int, int], float | None]:
         return {(name, step): value for name, step, value in found}
 
 
-def test_points_are_inserted_and_changed(store):
+@pytest.mark.both_databases
+def test_points_are_inserted_and_updated(store):
     put(store)
     put(store, (1, 1, 0.5), (2, 1, None), (1, 2**40, math.inf))
     put(store, (1, 1, -math.inf), (2, 2, 5e-324))
     assert kept(store) == {(1, 1): -math.inf, (2, 1): None, (1, 2**40): math.inf, (2, 2): 5e-324}
 
 
-def test_texts_of_every_kind(store):
-    texts = ["", "a'b\"c", "{1,2}", "λ, NULL", "\\N", "null", "100%"]
-    rows = [
-        {
-            "run_id": 1, "dataset": text, "metric": "m", "step": 1, "value": 0.1, "examples_seen": 2**40,
-            "flops_total": 1e21, "attempt_id": 1,
-        }
-        for text in texts
-    ]  # fmt: skip
+def put_scores(store: Store, *rows: dict[str, object]) -> None:
+    keys, changed = ("run_id", "dataset", "metric", "step"), ("value", "attempt_id")
     with store.writing() as connection:
-        upsert(connection, Evaluation, rows, ("run_id", "dataset", "metric", "step"), ("value",))
+        upsert(connection, Evaluation, [{"run_id": 1, **row} for row in rows], keys, changed, "attempt_id")
+
+
+@pytest.mark.both_databases
+def test_texts_are_stored_unchanged(store):
+    texts = ["", "a'b\"c", "{1,2}", "λ, NULL", "\\N", "null", "100%"]
+    score = {"metric": "m", "step": 1, "value": 0.1, "examples_seen": 2**40, "flops_total": 1e21}
+    put_scores(store, *({"dataset": text, **score, "attempt_id": 1} for text in texts))
     with store.reading() as connection:
         found = connection.execute(text("SELECT dataset, examples_seen, flops_total FROM evaluation")).all()
     assert sorted(found) == sorted((text, 2**40, 1e21) for text in texts)
@@ -69,8 +67,9 @@ def test_texts_of_every_kind(store):
 POINTS = st.tuples(st.integers(1, 2), st.integers(0, 3), st.one_of(st.none(), st.floats(allow_nan=False)))
 
 
+@pytest.mark.both_databases
 @given(st.lists(st.tuples(st.booleans(), st.lists(POINTS, max_size=6)), max_size=5))
-def test_the_last_write_counts_unless_what_is_there_is_kept(store, batches):
+def test_the_last_write_counts_unless_existing_points_are_kept(store, batches):
     with store.writing() as connection:
         connection.execute(text("DELETE FROM metric"))
     expected: dict[tuple[int, int], float | None] = {}
@@ -84,26 +83,15 @@ def test_the_last_write_counts_unless_what_is_there_is_kept(store, batches):
 SCORES = st.tuples(st.sampled_from("ab"), st.integers(0, 3), st.one_of(st.none(), st.floats(allow_nan=False)))
 
 
+@pytest.mark.both_databases
 @given(st.lists(st.tuples(st.integers(1, 2), st.lists(SCORES, max_size=6)), max_size=5))
 def test_the_last_write_of_the_latest_attempt_counts(store, batches):
     with store.writing() as connection:
         connection.execute(text("DELETE FROM evaluation"))
     expected: dict[tuple[str, int], tuple[float | None, int]] = {}
     for attempt, scores in batches:
-        rows = [
-            {
-                "run_id": 1,
-                "dataset": "d",
-                "metric": metric,
-                "step": step,
-                "value": value,
-                "attempt_id": attempt,
-            }
-            for metric, step, value in scores
-        ]
-        with store.writing() as connection:
-            keys = ("run_id", "dataset", "metric", "step")
-            upsert(connection, Evaluation, rows, keys, ("value", "attempt_id"), newest="attempt_id")
+        columns = {"dataset": "d", "attempt_id": attempt}
+        put_scores(store, *({"metric": m, "step": step, "value": v, **columns} for m, step, v in scores))
         for metric, step, value in scores:
             if expected.get((metric, step), (None, 0))[1] <= attempt:
                 expected[metric, step] = (value, attempt)

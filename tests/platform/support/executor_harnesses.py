@@ -1,30 +1,39 @@
-"""One harness an executor: what its contract needs to set a scene. A new executor needs a new harness."""
+"""One harness for each executor: it sets the scenes that the contract of executors needs."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 import labs_support as labs
+import plans_support as plans
 import pytest
 from fake_api import FakeApi
 from fake_google import FakeGoogle
+from forks_support import python_path
 from google.oauth2.credentials import Credentials
+from ports_support import free_port
+from workers_support import Worker
 
+from jestlab.platform import programs
 from jestlab.platform.contracts import executors as contracts
 from jestlab.platform.contracts.executors import marks_of
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Vertex as VertexSettings
 from jestlab.platform.launch import processes
 from jestlab.platform.launch.executor import Executor, Job, JobState, LaunchedJob
-from jestlab.platform.launch.executors.local import Local
+from jestlab.platform.launch.executors.local import ForkServer, Local
 from jestlab.platform.launch.executors.vertex import Vertex
+from jestlab.platform.planning.plan import Plan
 from jestlab.platform.spec.resources import Slice, parse_slice
+from jestlab.platform.store.store import Store
 
 IMAGE = "europe-docker.pkg.dev/lab/images/jestlab@sha256:" + "0123456789abcdef" * 4
 STORE = "postgresql+psycopg://ada:correct-horse@db.example/lab"
@@ -33,7 +42,7 @@ STORE = "postgresql+psycopg://ada:correct-horse@db.example/lab"
 MARKS = marks_of("jestlab-0a1b2c3d-1")
 
 Api = TypeVar("Api", bound=FakeApi)
-AnyHarness = TypeVar("AnyHarness", bound="Harness")
+AnyHarness = TypeVar("AnyHarness", bound=contracts.Harness)
 
 
 def job(name: str = "jestlab-0a1b2c3d-1", **changes: Any) -> Job:
@@ -51,23 +60,46 @@ def job(name: str = "jestlab-0a1b2c3d-1", **changes: Any) -> Job:
 
 
 def obedient(folder: Path, name: str, **changes: Any) -> Job:
-    """A job of `LocalHarness`. Whoever stops it ends all processes of this machine that bear its marks, so
-    that those of tests in other processes differ."""
-    told = {"NAME": name, "HARNESS": str(folder)}
+    """A job of `LocalHarness`, with unique marks.
+
+    Stopping it ends all processes of this machine with its marks, also those of tests in other processes.
+    """
+    variables = {"NAME": name, "HARNESS": str(folder)}
     log, marks = folder / "lab" / f"{name}.txt", marks_of(f"{folder}/{name}")
-    return job(name, environment=told, log=log, marks=marks, **changes)
+    return job(name, environment=variables, log=log, marks=marks, **changes)
 
 
-class Harness(contracts.Harness, Protocol):
-    """Sets scenes for one executor, also those in which whom it asks fails.
+def train_here(root: Path, planned: Plan, hosts: int) -> None:
+    """Train the only run of a plan in another lab, by so many processes of this machine together."""
+    lab = Lab.find(root)
+    root.mkdir(exist_ok=True)
+    [run] = planned.runs
+    with closing(Store.open(lab.store_url)) as store:
+        store.record(planned)
+        plans.claimed(store, run)
+    address = {"JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{free_port()}", "JAX_NUM_PROCESSES": str(hosts)}
+    workers = [
+        Worker(
+            *("--root", root, "--run", run.fingerprint, "--attempt", 1),
+            environment={**address, "JAX_PROCESS_ID": str(number)} if hosts > 1 else {},
+            imports=programs.imports_of(run.program),
+        )
+        for number in range(hosts)
+    ]
+    for worker in workers:
+        said = worker.communicate(timeout=300)[1]
+        assert worker.returncode == processes.EXIT_COMPLETED, said[-3000:]
 
-    Errors are named by statuses of HTTP. Where something else is spoken, it says what means the same there.
+
+class RemoteHarness(contracts.Harness, Protocol):
+    """Sets scenes for an executor that asks a service, also those in which the service fails.
+
+    Errors are named by statuses of HTTP. A service without HTTP has errors with the same meanings.
 
     Attributes:
-        remote: Whether it asks somebody who may not answer.
-        names_are_unique: Whether whom it asks refuses a second job of one name.
-        remembers_removed: Whether whom it asks still knows a job that somebody removed.
-        logs_are_asked_for: Whether logs come from whom it asks; else from the lab.
+        names_are_unique: Whether the service refuses a second job of one name.
+        remembers_removed: Whether the service still knows a removed job.
+        logs_are_asked_for: Whether logs come from the service; else from the lab.
         variables_are_shown: Whether others can see the variables of a job.
     """
 
@@ -89,16 +121,16 @@ class Harness(contracts.Harness, Protocol):
         """Answer the next requests with these errors."""
 
     def said(self, status: int) -> str:
-        """Return what is told of an error to whoever launches."""
+        """Return the part of an error that its message has."""
 
     def lose_an_answer(self) -> None:
         """Carry out the next request that launches a job, and lose its answer."""
 
     def answer_late(self, seconds: float) -> None:
-        """Answer each request so late."""
+        """Delay each answer."""
 
     def outage(self) -> AbstractContextManager[None]:
-        """Context without anyone who answers."""
+        """Context in which nothing answers."""
 
     def shown(self) -> str:
         """Return all that others can see of its jobs."""
@@ -106,7 +138,7 @@ class Harness(contracts.Harness, Protocol):
 
 @contextmanager
 def ready(made: AnyHarness, monkeypatch: pytest.MonkeyPatch) -> Iterator[AnyHarness]:
-    """Context of a harness, in which whatever fails is tried again without a pause."""
+    """Context of a harness, in which what fails is tried again without a pause."""
     monkeypatch.setenv("JESTLAB_API_PAUSE_SECONDS", "0")
     with closing(made):
         yield made
@@ -194,7 +226,7 @@ class VertexHarness(Remote[FakeGoogle]):
             self.api.say(started.handle, line)
 
 
-# Stands for Python: prints the lines and ends with the code that lie in a folder under the job's name.
+# Takes the place of Python: prints the lines and ends with the code that files of the job's name hold.
 _OBEDIENT = """#!/bin/sh
 while :; do
     if [ -f "$HARNESS/$NAME.lines" ]; then cat "$HARNESS/$NAME.lines"; rm "$HARNESS/$NAME.lines"; fi
@@ -209,13 +241,9 @@ done
 
 
 class LocalHarness:
-    """Real processes, which do as they are told."""
+    """Real processes that do what files say."""
 
     remote = False
-    names_are_unique = False
-    remembers_removed = False
-    logs_are_asked_for = False
-    variables_are_shown = False
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self._folder = folder
@@ -226,7 +254,7 @@ class LocalHarness:
         self._executors: list[Local] = []
         (folder / "lab").mkdir()
 
-    def executor(self, *, answer_seconds: float = 5.0) -> Local:
+    def executor(self) -> Local:
         executor = Local(Lab.find(self._folder / "lab"))
         self._executors.append(executor)
         return executor
@@ -254,29 +282,6 @@ class LocalHarness:
     def finish_stop(self) -> None:
         labs.wait_until(lambda: self.count() == 0)
 
-    def preempt(self, started: LaunchedJob) -> None:
-        raise NotImplementedError("nobody takes this machine away")
-
-    vanish = preempt
-
-    def spoil(self, *statuses: int) -> None:
-        raise NotImplementedError("nobody is asked")
-
-    def said(self, status: int) -> str:
-        raise NotImplementedError("nobody is asked")
-
-    def lose_an_answer(self) -> None:
-        raise NotImplementedError("nobody is asked")
-
-    def answer_late(self, seconds: float) -> None:
-        raise NotImplementedError("nobody is asked")
-
-    def outage(self) -> AbstractContextManager[None]:
-        raise NotImplementedError("nobody is asked")
-
-    def shown(self) -> str:
-        raise NotImplementedError("nobody is asked")
-
     def close(self) -> None:
         for executor in self._executors:
             for started in list(executor._children):
@@ -290,21 +295,34 @@ class LocalHarness:
 
 
 class ForkedHarness(LocalHarness):
-    """Real processes again, forked from one that has imported who does as they are told."""
+    """Real processes, forked from a server that has imported a module which does what files say."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         python = sys.executable
         super().__init__(folder, monkeypatch)
         monkeypatch.setattr("sys.executable", python)
-        paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-        monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+        monkeypatch.setenv("PYTHONPATH", python_path())
 
     def job(self, name: str) -> Job:
         return dataclasses.replace(super().job(name), imports=("obedient_worker",))
 
 
-HARNESSES: dict[str, Callable[[Path, pytest.MonkeyPatch], Harness]] = {
+class SharedForkedHarness(ForkedHarness):
+    """Forks of one server for all tests of this process."""
+
+    def executor(self) -> Local:
+        made = super().executor()
+        made._server = _fork_server()
+        return made
+
+
+@functools.cache
+def _fork_server() -> ForkServer:
+    return ForkServer(dict(os.environ), Path(tempfile.mkdtemp(prefix="jestlab-forked-")) / "log.txt")
+
+
+HARNESSES: dict[str, Callable[[Path, pytest.MonkeyPatch], contracts.Harness]] = {
     "local": LocalHarness,
-    "forked": ForkedHarness,
+    "forked": SharedForkedHarness,
     "vertex": VertexHarness,
 }

@@ -1,4 +1,4 @@
-"""What the fake servers share: a real HTTP server in a thread, whose answers a test can spoil."""
+"""The base of fake servers: a real HTTP server in a thread, whose answers a test can spoil."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class Refused(Exception):
 
 
 class FakeApi:
-    """A server at `url`; `answer` says what to each request.
+    """A server at `url`; `answer` computes the answer to a request.
 
     Attributes:
-        retry_after: What the next answers that refuse say in `Retry-After`; None for none.
-        faults: Statuses that the next requests are answered with, instead of what they ask for.
+        retry_after: `Retry-After` of the next answers with errors; None for none.
+        faults: Statuses with which the next requests fail.
         lost: How many of the next requests are carried out, and their answers lost.
         delay_seconds: Before each answer.
         requests: Method and path of every request so far.
-        created: Status of what was posted.
+        created: Status of the answer to a POST.
     """
 
     created = 200

@@ -21,11 +21,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     paths = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     sys.path[1:1] = [path for path in paths if path not in sys.path]
     how = os.environ.pop("JESTLAB_TEST_COMMAND", "")
-    if how == "launcher":
-        import launcher_process
-
-        launcher_process.main((arguments or ("",))[0])
-        return 0
     if how:
         _command(arguments or (), ignoring_sigint=how == "ignoring SIGINT")
     return _worker(arguments)

@@ -1,7 +1,7 @@
-"""The harness of Kubernetes: a real control plane, whose pods do as they are told.
+"""The harness of Kubernetes: a real control plane, whose pods files control.
 
-Requests go through `UnreliableApi`, where a test can let them fail; whoever launches is a user who may do no
-more than launching needs.
+Requests go through `UnreliableApi`, where a test can let them fail. The launcher is a user with no more
+rights than launching needs.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from typing import Any
 import pytest
 from executor_harnesses import STORE, Remote, job
 from tests.cluster.kubernetes.api import Api
-from tests.cluster.kubernetes.shared import Namespace, SharedCluster, until
+from tests.cluster.kubernetes.shared import Namespace, SharedCluster
 from tests.cluster.kubernetes.unreliable import UnreliableApi
+from tests.waiting import wait_until
 
 from jestlab.platform.lab.settings import Kubernetes as KubernetesSettings
 from jestlab.platform.launch.executor import Job, LaunchedJob
 from jestlab.platform.launch.executors.kubernetes import Kubernetes
 from jestlab.platform.spec.resources import Nodes, Slice, parse_slice
 
-# Stands for Python in every container: does what files in a folder say, by the names of the job and the host.
-# Asked to stop it goes on until it is let.
+# Takes the place of Python in every container: files control it by the names of the job and the host. When it
+# is asked to stop, it continues until the file `stopping` exists.
 _OBEDIENT = """#!/bin/sh
 me="$HARNESS/$NAME.${JAX_PROCESS_ID:-0}"
 trap 'asked=1' TERM
@@ -41,7 +42,7 @@ done
 
 
 class KubernetesHarness(Remote[UnreliableApi]):
-    """Sets scenes on a cluster, in a namespace of its own."""
+    """Sets scenes on a cluster, in a new namespace."""
 
     names_are_unique = True
 
@@ -96,12 +97,12 @@ class KubernetesHarness(Remote[UnreliableApi]):
     def run(self, started: LaunchedJob) -> None:
         """Let the image be pulled, and wait until all pods of a job run."""
         self.push_image()
-        until(lambda: self._all_run(name_of(started)))
+        wait_until(lambda: self._all_run(name_of(started)))
 
     def wait_for_image(self, started: LaunchedJob) -> None:
         """Let the image be one that does not exist."""
         self.cluster.images.forget(self.image)
-        until(lambda: "ImagePullBackOff" in repr(self.namespace.pods(name_of(started))))
+        wait_until(lambda: "ImagePullBackOff" in repr(self.namespace.pods(name_of(started))))
 
     def end(self, started: LaunchedJob, code: int, index: int = 0) -> None:
         """Let the process of a host end with a code, and the others with success."""
@@ -113,7 +114,7 @@ class KubernetesHarness(Remote[UnreliableApi]):
             self.let_end(lambda: self._is_over(name))
 
     def tell_end(self, started: LaunchedJob, code: int, index: int = 0) -> None:
-        """Let the process of a host end with a code, whoever hears of it."""
+        """Let the process of a host end with a code."""
         self._tell(f"{name_of(started)}.{index}.code", str(code))
 
     def preempt(self, started: LaunchedJob, index: int = 0) -> None:
@@ -123,7 +124,7 @@ class KubernetesHarness(Remote[UnreliableApi]):
 
     def vanish(self, started: LaunchedJob) -> None:
         name = name_of(started)
-        until(lambda: self.namespace.pods(name))  # else they may still be made when it has gone
+        wait_until(lambda: self.namespace.pods(name))  # else they may still be made when it has gone
         self.namespace.remove_jobset(name)
         self.let_end(lambda: self.namespace.jobset(name) is None and not self.namespace.pods(name))
 
@@ -137,20 +138,11 @@ class KubernetesHarness(Remote[UnreliableApi]):
     def prints(self, started: LaunchedJob, lines: list[str]) -> None:
         file = f"{name_of(started)}.0.lines"
         self._tell(file, "".join(f"{line}\n" for line in lines))
-        until(lambda: not (self._folder / file).exists())
+        wait_until(lambda: not (self._folder / file).exists())
 
     def as_admin(self) -> None:
-        """Let whoever launches be one who may do anything, and ask the API server itself."""
+        """Give the launcher all rights, and a connection straight to the API server."""
         self.kubeconfig.write_text(self.cluster.kubeconfig.read_text())
-
-    def use_token(self, token: str) -> None:
-        """Let whoever launches be one who shows this token."""
-        self.api.api = Api(self.cluster.url, self.cluster.authority, token=token)
-
-    def forget_the_past(self) -> None:
-        """Let the API server forget what was before now."""
-        self.namespace.create("configmaps", {"metadata": {"generateName": "later-"}})
-        self.cluster.ask("compact")
 
     def close(self) -> None:
         super().close()
@@ -170,7 +162,7 @@ class KubernetesHarness(Remote[UnreliableApi]):
     def let_end(self, condition: Callable[[], Any]) -> None:
         """Let those end that were asked to, and wait until something holds."""
         (self._folder / "stopping").touch()
-        until(condition)
+        wait_until(condition)
         (self._folder / "stopping").unlink()
 
     def _tell(self, file: str, text: str) -> None:

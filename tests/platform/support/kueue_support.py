@@ -8,18 +8,19 @@ import pytest
 from kubernetes_harness import KubernetesHarness
 from tests.cluster.kubernetes import binaries
 from tests.cluster.kubernetes.queues import API, MANAGED
-from tests.cluster.kubernetes.shared import EVENTS, MAY, WORKLOADS, until
+from tests.cluster.kubernetes.shared import EVENTS, MAY, WORKLOADS
+from tests.waiting import wait_until
 
 from jestlab.platform.launch.executor import LaunchedJob
 from jestlab.platform.launch.executors.kubernetes import Kubernetes
 
 QUEUE = "tpus"
 URGENT = "urgent"
-"""Name of a JobSet of somebody else, with a priority above that of jestlab's runs."""
+"""Name of another user's JobSet, with a priority above that of jestlab's runs."""
 
 
 class Queues:
-    """A LocalQueue of the harness's namespace, with quota of its own.
+    """A LocalQueue of the harness's namespace, with its quota.
 
     Attributes:
         harness: Its cluster, in a namespace that Kueue manages.
@@ -65,14 +66,14 @@ class Queues:
         self._admin.patch(f"{path}/{workload['metadata']['name']}", {"spec": {"active": False}})
 
     def launch_urgent(self) -> LaunchedJob:
-        """Let somebody else launch a JobSet of a higher priority, and wait until its pod runs."""
+        """Launch a JobSet of a higher priority as another user, and wait until its pod runs."""
         self._create("workloadpriorityclasses", "WorkloadPriorityClass", self._name, value=1000)
         job = self.harness.job(URGENT)
         body = self.executor().render(job)
         assert body is not None
         body["metadata"]["labels"] |= {"kueue.x-k8s.io/priority-class": self._name}
         self.harness.namespace.create_jobset(body)
-        until(lambda: self.runs(URGENT))
+        wait_until(lambda: self.runs(URGENT))
         return LaunchedJob(f"lab/{self._name}/{URGENT}", job.marks)
 
     def runs(self, jobset: str) -> bool:
@@ -87,11 +88,11 @@ class Queues:
             waits = executor.statuses([started])[started].waits or ""
             return waits.split("\n") if words in waits else []
 
-        found: list[str] = until(lines)
+        found: list[str] = wait_until(lines)
         return found
 
     def close(self) -> None:
-        """Delete what is in no namespace."""
+        """Delete the objects outside namespaces."""
         self.stop("None")
         self._admin.delete(f"{API}/clusterqueues/{self._name}")
         classes = f"{API}/workloadpriorityclasses"

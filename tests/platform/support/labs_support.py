@@ -18,6 +18,7 @@ from typing import Any
 
 import yaml
 from forks_support import COMMAND, Process, fork, forks_of, python_path
+from tests.waiting import wait_until as wait_until
 
 from jestlab.platform.cli import main
 from jestlab.platform.lab.lab import Lab
@@ -211,16 +212,6 @@ def wait_until_ended(root: Path, seconds: float = 30.0) -> None:
             commands = [Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ") for pid in left]
             raise AssertionError(f"processes left after {seconds} s: {commands} {status}")
         time.sleep(0.02)
-
-
-def wait_until(condition: Callable[[], Any], seconds: float = 30.0) -> Any:
-    """Wait until something holds, and return it."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if value := condition():
-            return value
-        time.sleep(0.02)
-    raise AssertionError(f"not within {seconds} s")
 
 
 def starts(root: Path, run: str) -> list[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""Clusters start slowly and are used by many tests: one lasts until a test follows that has no use for it."""
+"""Clusters start slowly, and many tests use them: a cluster lasts until a test follows that needs none."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _ends = ExitStack()
 
 
 def lasting(name: str, start: Callable[[], AbstractContextManager[T]]) -> T:
-    """Return what an earlier test of this process has started by this name, or start it now."""
+    """Return the cluster that an earlier test of this process has started by this name, or start it."""
     if name not in _running:
         _running[name] = _ends.enter_context(start())
     return cast(T, _running[name])
 
 
 def end_after(test: pytest.Item, following: pytest.Item | None) -> None:
-    """End all of them after a test, unless the one that follows is of the same file, or of clusters, too.
+    """End all of them after a test, unless the next one is in the same file or needs a cluster as well.
 
     A fixture of the session would last as long as all tests, and idle daemons take their share of two cores.
     """

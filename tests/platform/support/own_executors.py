@@ -1,4 +1,4 @@
-"""Executors of a user's own: one that wraps the command of a process, and one written from the interface."""
+"""Custom executors: one that wraps the command of a process, and one written from the interface."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Wrapped(Local):
 
 
 class Plain(Executor):
-    """Processes that write their output, and how they end, into files beside the log: anybody can ask."""
+    """Processes that write their output, and how they end, into files next to the log."""
 
     here = False  # so that its jobs are known by their marks
 
@@ -101,7 +101,7 @@ class Twice(Local):
 
 
 class AnyMarks(Plain):
-    """Takes every job of a handle for its own."""
+    """Ignores marks."""
 
     def _is_its(self, job: LaunchedJob) -> bool:
         return self._place(job).is_dir()

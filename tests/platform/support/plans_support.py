@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import io
+import sys
+import tarfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tiny_support import BENCHMARK, TOWERS
 
 from jestlab.analysis.costs import Cost
+from jestlab.analysis.files import write_whole
 from jestlab.models.extensions.references import without_folder
 from jestlab.models.training.phases import Spent
 from jestlab.platform.planning.identity import fingerprint
@@ -27,6 +32,26 @@ COST = Cost(
 PRICE = Price(COST, examples=100)
 CACHE = Price(Cost(scoring=1e6, reference_scoring=5e5), examples=0)
 """Of a run that trains nothing."""
+
+TINY: dict[str, Any] = {
+    "model": TOWERS,
+    "data": {"train": {"examples": 256, "image_size": 16, "shard_size": 128}, "benchmark": BENCHMARK},
+    "schedule": {"batch_size": 16, "examples_seen": 64},
+    "evaluation": {"points": 1, "shots": 2, "shot_seeds": 1},
+}
+"""The base of a study whose runs train in a moment."""
+
+TINY_DIAGNOSIS: dict[str, Any] = {
+    "program": "diagnose",
+    "batch_size": 16,
+    "filtering_ratios": [0.8],
+    "chunks": [4],
+    "joint_chunks": 4,
+    "sweeps": 1,
+    "draws": 2,
+    "matrix_size": 8,
+}
+"""A run, without its learner and its reference."""
 
 ON_SQLITE = pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
 """A test whose subject is Python: one kind of database is enough."""
@@ -107,3 +132,40 @@ def reference_and_two() -> Plan:
     joint = run("joint", config={"steps": 20}, needs={"selection.reference": reference.fingerprint})
     uniform = run("uniform", config={"steps": 30}, point={"ratio": 0.5})
     return plan(reference, joint, uniform)
+
+
+def blank_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the pages of reports blank: to draw one takes seconds."""
+
+    def build(url: str, experiment: str, folder: Path, *_: object, **__: object) -> list[Path]:
+        return [write_whole(folder / "report.html", "")]
+
+    monkeypatch.setattr("jestlab.analysis.report.build", build)
+
+
+def write_shard(folder: Path, *captions: str) -> str:
+    """Write a folder with one shard of pairs, whose images can't be decoded; its path."""
+    folder.mkdir()
+    with tarfile.open(folder / "00000.tar", "w") as tar:
+        for number, caption in enumerate(captions):
+            for extension, content in (("jpg", b"image"), ("txt", caption.encode())):
+                member = tarfile.TarInfo(f"{number:03}.{extension}")
+                member.size = len(content)
+                tar.addfile(member, io.BytesIO(content))
+    return str(folder)
+
+
+def function_calls(function: Callable[[], object]) -> int:
+    """Count the function calls that a call makes, C functions included: the same on every machine."""
+    count = 0
+
+    def profile(frame: object, event: str, argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(profile)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return count

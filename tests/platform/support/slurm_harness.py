@@ -1,4 +1,4 @@
-"""The harness of Slurm: real jobs of a real cluster, which do as they are told.
+"""The harness of Slurm: real jobs of a real cluster, controlled by files.
 
 Slurm's commands go through `UnreliableCommands`, where a test can let them fail. Jobs are submitted held, so
 that they wait until a test lets them begin.
@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 from executor_harnesses import STORE, job
-from slurm_support import PATH, SlurmCluster, wait_until, why_not
+from slurm_support import PATH, SlurmCluster, why_not
+from tests.waiting import wait_until
 
 from jestlab.platform.contracts.executors import marks_of
 from jestlab.platform.lab.lab import Lab
@@ -36,8 +37,8 @@ SAID = {
 }
 """What Slurm says where an API on the web would answer with these statuses."""
 
-# Stands for Python in every job: does what files in a folder say, by the name of the job. Asked to stop it
-# goes on until it is let.
+# Takes the place of Python in every job: files in a folder control it by the name of the job. When it is
+# asked to stop, it continues until the file `stopping` exists.
 _OBEDIENT = """#!/bin/sh
 me="$HARNESS/$NAME"
 trap 'asked=1; touch "$me.asked"' TERM
@@ -118,7 +119,7 @@ class UnreliableCommands:
 
 
 class SlurmHarness:
-    """Sets scenes on a cluster, in a lab of its own."""
+    """Sets scenes on a cluster, in another lab."""
 
     remote = True
     names_are_unique = False
@@ -168,7 +169,7 @@ class SlurmHarness:
         self._wait_until_over(started)
 
     def vanish(self, started: LaunchedJob) -> None:
-        """Cancel a job, as somebody may."""
+        """Cancel a job behind the launcher's back."""
         self.cluster.tool("scancel", id_of(started))
         self._wait_until_over(started)
 

@@ -1,8 +1,4 @@
-"""A real Slurm cluster of two nodes on this machine, which ends with the process that started it.
-
-`python slurm_support.py FOLDER` guards the daemons of one cluster: it obeys lines on its standard input, and
-when that ends, because whoever started it was killed or closed it, it ends all that the cluster has started.
-"""
+"""A real Slurm cluster of two nodes on this machine, which ends with the process that started it."""
 
 from __future__ import annotations
 
@@ -10,30 +6,25 @@ import functools
 import getpass
 import os
 import shutil
-import signal
 import socket
 import sqlite3
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
-
 import labs_support as labs
+from ports_support import free_port
+from tests.waiting import wait_until
 
-from jestlab.platform.launch.processes import adopt_orphans, end_descendants
-
+ROOT = Path(__file__).parents[3]
 NODES = ("n1", "n2")
 EXECUTABLES = ("slurmctld", "slurmd", "munged", "sbatch", "srun")
 ACCOUNTING_EXECUTABLES = (
     "slurmdbd", "mariadbd", "mariadb-install-db", "my_print_defaults", "sacct", "sacctmgr",
 )  # fmt: skip
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
-_START_SECONDS = 60.0
 _TOOL_SECONDS = 60.0
 _CONF = """
 ClusterName={name}
@@ -62,14 +53,14 @@ JobAcctGatherType=jobacct_gather/none
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 MpiDefault=none
-SlurmdTimeout={node_seconds}
+SlurmdTimeout=10
 KillWait={kill_seconds}
-MinJobAge={min_job_age}
+MinJobAge=600
 InactiveLimit=0
 MessageTimeout=3
 FirstJobId={first_id}
-NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs={cpus} RealMemory=4000
-NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs={cpus} RealMemory=4000
+NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=4 RealMemory=4000
+NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=4 RealMemory=4000
 PartitionName=low Nodes=n1,n2 Default=YES PriorityTier=1 PreemptMode=REQUEUE MaxTime=INFINITE
 PartitionName=high Nodes=n1,n2 PriorityTier=10 PreemptMode=OFF MaxTime=INFINITE
 """
@@ -81,7 +72,6 @@ AccountingStoragePort={port}
 AccountingStoragePass={folder}/munge.socket
 AccountingStorageEnforce=associations,qos
 """
-_SMALL_DATABASE = ("--innodb-log-file-size=8M", "--innodb-buffer-pool-size=32M")
 _DATABASE_CONF = """
 DbdHost=localhost
 DbdAddr=127.0.0.1
@@ -99,7 +89,7 @@ StorageUser=slurm
 
 @functools.cache
 def why_not(*, accounting: bool = False) -> str | None:
-    """Why no cluster can run here, or none with accounting; None if one can."""
+    """Return why no cluster, or none with accounting, can run here; None if one can."""
     needed = (*EXECUTABLES, *ACCOUNTING_EXECUTABLES) if accounting else EXECUTABLES
     missing = [name for name in needed if shutil.which(name, path=PATH) is None]
     return f"{', '.join(missing)} not found: make cluster-slurm" if missing else None
@@ -108,45 +98,35 @@ def why_not(*, accounting: bool = False) -> str | None:
 class SlurmCluster:
     """A cluster in a folder. Jobs of partition `high` preempt those of `low`, the default.
 
-    With accounting, slurmdbd keeps in a database of its own what has run, and users need an account: this one
+    With accounting, slurmdbd keeps a history of jobs in its own database, and users need an account: this one
     has `users`, and `normal` is the only QoS.
 
     Attributes:
-        folder: Of its state, logs and configuration.
-        conf: For `SLURM_CONF`.
+        folder: Of its state, logs, and configuration.
         name: As Slurm knows it.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        cpus: int = 4,
-        kill_seconds: int = 5,
-        min_job_age: int = 600,
-        accounting: bool = False,
-    ) -> None:
+    def __init__(self, folder: Path, *, kill_seconds: int = 5, accounting: bool = False) -> None:
         self.folder = folder
-        self.conf = folder / "slurm.conf"
         self.name = f"c{os.getpid()}"
-        self._options = {"cpus": cpus, "kill_seconds": kill_seconds, "min_job_age": min_job_age}
+        self._kill_seconds = kill_seconds
         self._accounting = accounting
-        self._ports = _free_ports(4)
+        self._ports = [free_port() for _ in range(4)]
         self._guard: subprocess.Popen[str] | None = None
 
-    def start(self) -> None:
-        """Start it, and wait until both nodes are idle."""
+    def start(self, first_id: int = 1) -> None:
+        """Start it, and wait until both nodes are idle; its first job gets an id."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.configure()
+        self._configure(first_id)
         key = self.folder / "munge.key"
         key.unlink(missing_ok=True)
         key.touch(0o600)
         key.write_bytes(os.urandom(1024))
         key.chmod(0o400)
         self._guard = subprocess.Popen(
-            [sys.executable, __file__, str(self.folder)],
+            [sys.executable, "-m", "tests.platform.support.slurm_guard", str(self.folder)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
-            env={**self._plain(), "SLURM_CONF": str(self.conf)},
+            cwd=ROOT, env={**self._plain(), **self.variables},
         )  # fmt: skip
         self.begin("munged")
         if self._accounting:
@@ -160,41 +140,39 @@ class SlurmCluster:
         self.begin("mariadbd")
         self.begin("slurmdbd")
         # Once it answers there is a header; its errors are on the other stream.
-        wait_until(lambda: bool(self.tool("sacctmgr", "show", "cluster", check=False)))
+        wait_until(lambda: self.tool("sacctmgr", "show", "cluster", check=False))
         user = ("user", getpass.getuser(), "account=users", "defaultaccount=users")
         for added in (("cluster", self.name), ("account", "users"), user):
             self.tool("sacctmgr", "--immediate", "add", *added)
 
     @staticmethod
     def _plain() -> dict[str, str]:
-        """Return this environment without what marks the processes of a lab, by which they are killed."""
+        """Return this environment without the mark of a lab's processes, by which they are killed."""
         return {name: value for name, value in os.environ.items() if not name.startswith("JESTLAB_")}
 
-    def configure(self, **changes: int) -> None:
-        """Write the configuration; daemons that run do not read it again."""
-        self._options |= changes
-        options = {"first_id": 1, "node_seconds": 10} | self._options
+    def _configure(self, first_id: int) -> None:
         text = _CONF.format(
             name=self.name, host=socket.gethostname(), user=getpass.getuser(), folder=self.folder,
-            ports=self._ports, **options,
+            ports=self._ports, first_id=first_id, kill_seconds=self._kill_seconds,
         )  # fmt: skip
         database = {"port": self._ports[3], "user": getpass.getuser(), "folder": self.folder}
-        self.conf.write_text(text + (_ACCOUNTING if self._accounting else _NO_ACCOUNTING).format(**database))
+        accounting = _ACCOUNTING if self._accounting else _NO_ACCOUNTING
+        (self.folder / "slurm.conf").write_text(text + accounting.format(**database))
         if self._accounting:
             conf = self.folder / "slurmdbd.conf"
             conf.touch(0o600)
             conf.write_text(_DATABASE_CONF.format(**database))
 
     def begin(self, name: str) -> None:
-        """Start a daemon: munged, mariadbd, slurmdbd, slurmctld, n1 or n2."""
-        self._tell(f"start {name}")
+        """Start a daemon: munged, mariadbd, slurmdbd, slurmctld, n1, or n2."""
+        self._order(f"start {name}")
 
     def kill(self, name: str) -> None:
-        """End a daemon by SIGKILL. What runs on a node goes on."""
-        self._tell(f"kill {name}")
+        """End a daemon by SIGKILL. The jobs of a node continue."""
+        self._order(f"kill {name}")
 
     def forget(self) -> None:
-        """Let the controller lose what it remembers, the last id included."""
+        """Let the controller lose its memory, including the last id."""
         self.kill("slurmctld")
         shutil.rmtree(self.folder / "state")
         self.begin("slurmctld")
@@ -208,28 +186,23 @@ class SlurmCluster:
         """End all daemons and jobs."""
         if self._guard is not None and self._guard.stdin is not None:
             self._guard.stdin.close()
-            self._guard.wait(30)
+            self._guard.wait(60)
 
     def tool(self, *command: str, check: bool = True) -> str:
-        """Run one of Slurm's commands and return what it says."""
-        done = subprocess.run(
-            command,
-            env={**self._plain(), **self.variables},
-            capture_output=True,
-            text=True,
-            timeout=_TOOL_SECONDS,
-        )
+        """Run one of Slurm's commands and return its output."""
+        environment = {**self._plain(), **self.variables}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_TOOL_SECONDS)
         if check and done.returncode:
             raise RuntimeError(f"{command}: {done.stderr}")
         return done.stdout
 
     @property
     def variables(self) -> dict[str, str]:
-        """By which Slurm's commands find it."""
-        return {"SLURM_CONF": str(self.conf), "PATH": PATH}
+        """Variables by which Slurm's commands find it."""
+        return {"SLURM_CONF": str(self.folder / "slurm.conf"), "PATH": PATH}
 
     def wait_until_saved(self) -> None:
-        """Wait until the controller has written its jobs to disk: one that is killed before forgets them."""
+        """Wait until the controller has written its jobs to disk: killed before that, it forgets them."""
 
         def saved() -> bool:
             names = self.tool("squeue", "-h", "-o", "%k").splitlines()
@@ -243,22 +216,19 @@ class SlurmCluster:
         wait_until(lambda: "is UP" in self.tool("scontrol", "ping", check=False))
 
     def wait_until_idle(self) -> None:
-        """Wait until both nodes may run jobs."""
-        wait_until(
-            lambda: (
-                self.tool("sinfo", "-h", "-N", "-p", "low", "-o", "%t", check=False).split() == ["idle"] * 2
-            )
-        )
+        """Wait until both nodes can run jobs."""
+        states = ("sinfo", "-h", "-N", "-p", "low", "-o", "%t")
+        wait_until(lambda: self.tool(*states, check=False).split() == ["idle"] * 2)
 
     def jobs(self) -> dict[str, str]:
-        """Id → state of the jobs that wait or run."""
+        """Return id → state of the jobs that wait or run."""
         lines = self.tool("squeue", "-h", "-r", "-o", "%i %T").splitlines()
         return dict(line.split(maxsplit=1) for line in lines)
 
-    def preempt(self, nodes: int = 2) -> None:
-        """Take nodes for a job of the partition `high`, which ends at once when it has them."""
+    def preempt(self) -> None:
+        """Take both nodes for a job of the partition `high`, which ends as soon as it has them."""
         id_ = self.tool(
-            "sbatch", "--parsable", f"--nodes={nodes}", "--exclusive", "--partition=high", "--no-requeue",
+            "sbatch", "--parsable", "--nodes=2", "--exclusive", "--partition=high", "--no-requeue",
             "--chdir=/tmp", "--output=/dev/null", "--wrap=true",
         ).strip()  # fmt: skip
         wait_until(lambda: id_ not in self.jobs())
@@ -272,31 +242,12 @@ class SlurmCluster:
         wait_until(lambda: not self.jobs())
         self.wait_until_idle()
 
-    def _tell(self, line: str) -> None:
+    def _order(self, line: str) -> None:
         assert self._guard is not None and self._guard.stdin is not None and self._guard.stdout is not None
         self._guard.stdin.write(f"{line}\n")
         self._guard.stdin.flush()
-        if (said := self._guard.stdout.readline().strip()) != "done":
-            raise RuntimeError(f"{line}: {said}; see {self.folder}")
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = _START_SECONDS) -> None:
-    """Wait until a condition holds."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not after {seconds:.0f} s")
-        time.sleep(0.05)
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
+        if (answer := self._guard.stdout.readline().strip()) != "done":
+            raise RuntimeError(f"{line}: {answer}; see {self.folder}")
 
 
 class SlurmLab:
@@ -307,7 +258,7 @@ class SlurmLab:
         self.root = root
 
     def study(self, runs: dict[str, Any], **resources: Any) -> Path:
-        """Write a study of toy runs, which hurry once a file is there."""
+        """Write a study of toy runs, which make no pauses once the file `hurry` exists."""
         hurry = str(self.root.parent / "hurry")
         given = {"on": "slurm", "retries": 0, "lease_seconds": 60.0} | resources
         return labs.write_study(
@@ -318,21 +269,21 @@ class SlurmLab:
         )
 
     def hurry(self) -> None:
-        """Let toy runs go on without pauses."""
+        """Let toy runs continue without pauses."""
         (self.root.parent / "hurry").touch()
 
     def launching(self, study: object, *more: object) -> AbstractContextManager[labs.Command]:
-        """Start a launcher; what is left of the lab is killed in the end."""
+        """Start a launcher; in the end, the remaining processes of the lab are killed."""
         return labs.started("launch", study, *more, "--no-reports", root=self.root)
 
     def launched(self, study: object, *more: object) -> str:
-        """Launch to the end, and return what was said."""
-        done = labs.jestlab("launch", study, *more, "--no-reports", root=self.root)
+        """Launch to the end, and return the output."""
+        done = labs.here("launch", study, *more, "--no-reports", root=self.root)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
-        """Ask the lab's store, once it is there."""
+        """Query the lab's store; nothing until it exists."""
         if not (self.root / "results.db").exists():
             return []
         with closing(sqlite3.connect(self.root / "results.db", timeout=30)) as store:
@@ -342,11 +293,11 @@ class SlurmLab:
                 return []  # its tables are being made
 
     def wait_for_step(self, step: int = 1) -> None:
-        """Wait until a run has come so far."""
+        """Wait until a run has reached a step."""
         wait_until(lambda: any((row[0] or 0) >= step for row in self.rows("SELECT step FROM v_runs")), 180.0)
 
     def wait_for_progress(self, attempt: int) -> None:
-        """Wait until a run's attempt of that number has got further than where it took the run up."""
+        """Wait until a run's attempt of that number has made a step."""
         query = (
             "SELECT 1 FROM attempt JOIN run ON run.id = attempt.run_id WHERE attempt.state = 'RUNNING'"
             f" AND attempt.number = {attempt} AND run.step > attempt.first_step"
@@ -354,86 +305,16 @@ class SlurmLab:
         wait_until(lambda: bool(self.rows(query)), 180.0)
 
     def attempts(self) -> list[tuple[str, str]]:
-        """State and reason of the attempts, in their order."""
+        """Return state and reason of the attempts, in their order."""
         return [
             (state, reason or "")
             for state, reason in self.rows("SELECT state, reason FROM attempt ORDER BY id")
         ]
 
     def results(self) -> list[tuple[Any, ...]]:
-        """Every point of every metric and score, by run and seed; rates aside."""
+        """Return every point of every metric and score, except rates, by run and seed."""
         return self.rows(
             "SELECT run, seed, name, step, value FROM v_metrics WHERE name NOT LIKE '%second%'"
             " AND name NOT LIKE '%data_wait%' UNION ALL"
             " SELECT run, seed, name, step, value FROM v_evaluations ORDER BY 1, 2, 3, 4"
         )
-
-
-# ---- the guard
-
-
-def guard(folder: Path) -> None:
-    """Obey until standard input ends; then end everything."""
-    adopt_orphans()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    daemons: dict[str, subprocess.Popen[bytes]] = {}
-    try:
-        for line in sys.stdin:
-            verb, name = line.split()
-            if verb == "kill":
-                daemons[name].kill()
-                daemons[name].wait()
-            else:
-                daemons[name] = _daemon(folder, name)
-            print("done", flush=True)
-    finally:
-        end_descendants()
-
-
-def _daemon(folder: Path, name: str) -> subprocess.Popen[bytes]:
-    munge = [
-        f"--{what}={folder}/munge.{end}"
-        for what, end in (
-            ("socket", "socket"),
-            ("pid-file", "pid"),
-            ("log-file", "log"),
-            ("seed-file", "seed"),
-        )
-    ]
-    commands = {
-        "munged": ["munged", "--foreground", "--force", f"--key-file={folder}/munge.key", *munge],
-        "slurmctld": ["slurmctld", "-D", "-f", f"{folder}/slurm.conf"],
-        "slurmdbd": ["slurmdbd", "-D"],
-        # Whoever reaches its socket may do all: the folder is its user's alone.
-        "mariadbd": [
-            *("mariadbd", "--no-defaults", f"--user={getpass.getuser()}", f"--datadir={folder}/database"),
-            *("--skip-networking", f"--socket={folder}/mariadb.socket", f"--pid-file={folder}/mariadb.pid"),
-            *("--skip-grant-tables", "--innodb-flush-log-at-trx-commit=0", *_SMALL_DATABASE),
-        ],
-    }
-    command = commands.get(name, ["slurmd", "-D", "-N", name, "-f", f"{folder}/slurm.conf"])
-    (folder / "state").mkdir(exist_ok=True)
-    if name == "mariadbd" and not (folder / "database").exists():
-        install = ["mariadb-install-db", "--no-defaults", f"--user={getpass.getuser()}", "--skip-test-db"]
-        more = [f"--datadir={folder}/database", *_SMALL_DATABASE]
-        subprocess.run([*install, *more], check=True, stdout=subprocess.DEVNULL)
-    socket_of = {"munged": folder / "munge.socket", "mariadbd": folder / "mariadb.socket"}.get(name)
-    if socket_of is not None:
-        socket_of.unlink(missing_ok=True)  # of one that was killed
-    with (folder / f"{name}.out").open("ab") as output:
-        started = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            # slurmdbd has no setting for the socket of its database.
-            env={**os.environ, "PATH": PATH, "MYSQL_UNIX_PORT": f"{folder}/mariadb.socket"},
-        )
-    (folder / f"{name}.running").write_text(str(started.pid))
-    if socket_of is not None:
-        wait_until(socket_of.exists)
-    return started
-
-
-if __name__ == "__main__":
-    guard(Path(sys.argv[1]))

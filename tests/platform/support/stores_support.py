@@ -1,10 +1,15 @@
-"""Stores filled by hand, for tests of what reads them: no worker, no process."""
+"""Stores filled without a launch, for tests of the code that reads them."""
 
 from __future__ import annotations
 
+import functools
 import json
+import sqlite3
+import uuid
+from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from sqlalchemy import delete, insert, select, update
@@ -18,13 +23,30 @@ from jestlab.platform.store.store import Store
 START = datetime(2026, 11, 20, 12, 0, 0)
 
 
+@functools.cache
+def _empty_store() -> bytes:
+    """Return the file of an empty SQLite store, so that only one per process is migrated."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "results.db"
+        Store.open(f"sqlite:///{path}").close()
+        return path.read_bytes()
+
+
+def empty_lab(root: Path) -> Lab:
+    """Create a lab with an empty SQLite store."""
+    root.mkdir(parents=True)
+    path = root / "results.db"
+    path.write_bytes(_empty_store())
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE identity SET id = ?, place = NULL", (uuid.uuid4().hex,))
+    return Lab.find(root, f"sqlite:///{path}")
+
+
 def run_id(store: Store, run: PlannedRun) -> int:
     with store.reading() as connection:
-        return int(
-            connection.execute(
-                select(tables.Run.id).where(tables.Run.fingerprint == run.fingerprint)
-            ).scalar_one()
-        )
+        return connection.execute(
+            select(tables.Run.id).where(tables.Run.fingerprint == run.fingerprint)
+        ).scalar_one()
 
 
 def attempt(
@@ -38,67 +60,58 @@ def attempt(
     started: datetime = START,
     **columns: Any,
 ) -> int:
-    """Enter an attempt, what it measured, and the state that it left its run in."""
+    """Insert an attempt and its results, set the state of the run, and return the attempt's ID."""
     over = state not in (RunState.PENDING, RunState.RUNNING)
-    its_run = run_id(store, run)
+    ended = started + timedelta(minutes=2)
+    values = {
+        "run_id": run_id(store, run),
+        "number": number,
+        "state": state,
+        "executor": "local",
+        "chips": 0,
+        "claimed_at": started,
+        "started_at": started,
+        "heartbeat_at": started,
+        "ended_at": ended if over else None,
+        "host": "host",
+        "pid": 17,
+        "exit_code": 0 if over else None,
+        "log": f"{run.directory}/log.txt",
+        "versions": json.dumps({"python": "3.11.7"}),
+        "device": "2 cores",
+    }
     with store.writing() as connection:
-        values = {
-            "run_id": its_run,
-            "number": number,
-            "state": state,
-            "executor": "local",
-            "chips": 0,
-            "claimed_at": started,
-            "started_at": started,
-            "heartbeat_at": started,
-            "ended_at": started + timedelta(minutes=2) if over else None,
-            "host": "host",
-            "pid": 17,
-            "exit_code": 0 if over else None,
-            "log": f"{run.directory}/log.txt",
-            "versions": json.dumps({"python": "3.11.7"}),
-            "device": "2 cores",
-        }
-        made = connection.execute(insert(tables.Attempt).values(**(values | columns)))
-        assert made.inserted_primary_key is not None
-        attempt_id = int(made.inserted_primary_key[0])
+        attempt_id = _inserted_id(connection.execute(insert(tables.Attempt).values(**(values | columns))))
         connection.execute(
             update(tables.Run)
-            .where(tables.Run.id == its_run)
-            .values(
-                state=state,
-                reason=columns.get("reason"),
-                step=len(loss),
-                updated_at=started + timedelta(minutes=2),
-            )
+            .where(tables.Run.id == values["run_id"])
+            .values(state=state, reason=columns.get("reason"), step=len(loss), updated_at=ended)
         )
         if scores is not None:  # the last write wins
-            connection.execute(delete(tables.Evaluation).where(tables.Evaluation.run_id == its_run))
+            connection.execute(delete(tables.Evaluation).where(tables.Evaluation.run_id == values["run_id"]))
         for name, value in (scores or {}).items():
             dataset, _, metric = name.rpartition("/")
             connection.execute(
                 insert(tables.Evaluation).values(
-                    run_id=its_run, dataset=dataset, metric=metric, step=10, value=value,
+                    run_id=values["run_id"], dataset=dataset, metric=metric, step=10, value=value,
                     examples_seen=640, flops_total=1e9, attempt_id=attempt_id,
                 )
             )  # fmt: skip
         if loss:
             name_id = connection.scalar(
                 select(tables.MetricName.id).where(tables.MetricName.name == "loss")
-            ) or _first(connection.execute(insert(tables.MetricName).values(name="loss")))
-            for step, value in enumerate(loss, start=1):
-                connection.execute(
-                    insert(tables.Metric).values(run_id=its_run, name_id=name_id, step=step, value=value)
-                )
+            ) or _inserted_id(connection.execute(insert(tables.MetricName).values(name="loss")))
+            points = [{"step": step, "value": value} for step, value in enumerate(loss, start=1)]
+            connection.execute(insert(tables.Metric).values(run_id=values["run_id"], name_id=name_id), points)
     return attempt_id
 
 
-def _first(result: Any) -> int:
+def _inserted_id(result: Any) -> int:
     return int(result.inserted_primary_key[0])
 
 
 def folder(lab: Lab, run: PlannedRun, size: int = 1000) -> Path:
-    """The run's folder, with a log and a checkpoint in it."""
+    """Create the run's folder with a log and a checkpoint."""
     path = lab.root / run.directory
     (path / "checkpoints" / "10").mkdir(parents=True)
     (path / "checkpoints" / "10" / "state").write_bytes(b"x" * size)

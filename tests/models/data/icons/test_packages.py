@@ -15,19 +15,21 @@ needs_npm = pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm")
 
 
 @needs_npm
-def test_packages_are_fetched_once_and_checked(registry: Registry, tmp_path: Path) -> None:
+def test_packages_are_fetched_once_and_damaged_ones_again(registry: Registry, tmp_path: Path) -> None:
     contents = {name: of_names(name, ["a", "b"]) for name in ("one", "two")}
     sets = [icon_set(name, content) for name, content in contents.items()]
     for one in sets:
         registry.publish(one, contents[one.name])
+    (tmp_path / sets[0].file_name).write_bytes(contents["one"][:-7])
     done: list[str] = []
-    download(sets, tmp_path / "packages", lambda one: done.append(one.name))
+    download(sets, tmp_path, lambda one: done.append(one.name))
     assert sorted(done) == ["one", "two"]
-    assert {path.name for path in (tmp_path / "packages").iterdir()} == {one.file_name for one in sets}
-    assert (tmp_path / "packages" / sets[0].file_name).read_bytes() == contents["one"]
-    asked = len(registry.asked)
-    download(sets, tmp_path / "packages", lambda one: done.append(one.name))
-    assert len(registry.asked) == asked, "nothing is asked for again"
+    assert {path.name: path.read_bytes() for path in tmp_path.glob("*.tgz")} == {
+        one.file_name: contents[one.name] for one in sets
+    }
+    requests = len(registry.asked)
+    download(sets, tmp_path, lambda one: done.append(one.name))
+    assert len(registry.asked) == requests, "nothing is requested again"
     assert len(done) == 4
 
 
@@ -62,22 +64,15 @@ def test_another_package_than_the_pinned_one_is_refused(registry: Registry, tmp_
     assert not list(tmp_path.glob("*.tgz"))
 
 
+@pytest.mark.full
 @needs_npm
-def test_a_damaged_file_from_before_is_fetched_again(registry: Registry, tmp_path: Path) -> None:
-    content = of_names("set", ["a"])
-    one = icon_set("set", content)
-    registry.publish(one, content)
-    (tmp_path / one.file_name).write_bytes(content[:-7])
-    download([one], tmp_path, lambda one: None)
-    assert (tmp_path / one.file_name).read_bytes() == content
-
-
-@needs_npm
-def test_a_package_that_is_not_there_and_no_network_are_told(registry: Registry, tmp_path: Path) -> None:
+def test_a_missing_package_and_a_missing_network_are_reported(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one = icon_set("missing", b"")
     with pytest.raises(OSError, match=r"missing@1\.0\.0: npm could not fetch it: E404"):
         download([one], tmp_path, lambda one: None)
-    pytest.MonkeyPatch().setenv("npm_config_registry", "http://127.0.0.1:9")
+    monkeypatch.setenv("npm_config_registry", "http://127.0.0.1:9")
     with pytest.raises(OSError, match="ECONNREFUSED"):
         download([one], tmp_path, lambda one: None)
 
@@ -88,30 +83,24 @@ def test_without_npm_the_error_says_how_to_get_it(tmp_path: Path, monkeypatch: p
         download([icon_set("set", b"")], tmp_path / "packages", lambda one: None)
 
 
+ICONS: dict[str, object] = {"icons": {}}
+GPL = {"name": "S", "license": {"spdx": "GPL-3.0"}}
+
+
 @pytest.mark.parametrize(
-    ("files", "said"),
+    ("files", "message"),
     [
-        ({"icons.json": {"icons": {}}}, "not a package of Iconify"),
+        ({"icons.json": ICONS}, "not a package of Iconify"),
         ({"icons.json": b"{", "info.json": {}, "metadata.json": {}}, "not a package of Iconify"),
-        (
-            {"icons.json": {"icons": {"a": {}}}, "info.json": {}, "metadata.json": {}},
-            "not a package of Iconify",
-        ),
-        (
-            {
-                "icons.json": {"icons": {}},
-                "info.json": {"name": "S", "license": {"spdx": "GPL-3.0"}},
-                "metadata.json": {},
-            },
-            "its licence is GPL-3.0, not MIT",
-        ),
+        ({"icons.json": {"icons": {"a": {}}}, "info.json": {}, "metadata.json": {}}, "not a package of"),
+        ({"icons.json": ICONS, "info.json": GPL, "metadata.json": {}}, "its licence is GPL-3.0, not MIT"),
     ],
 )
-def test_what_is_no_package_of_iconify_is_named(tmp_path: Path, files: dict[str, object], said: str) -> None:
-    content = package(dict(files))
+def test_rejects_other_packages(tmp_path: Path, files: dict[str, object], message: str) -> None:
+    content = package(files)
     one = icon_set("set", content)
     (tmp_path / one.file_name).write_bytes(content)
-    with pytest.raises(ValueError, match=said) as error:
+    with pytest.raises(ValueError, match=message) as error:
         read_package(one, tmp_path)
     assert one.file_name in str(error.value)
     (tmp_path / one.file_name).write_bytes(content[: len(content) // 2])

@@ -10,7 +10,7 @@ import pytest
 from executor_harnesses import ready
 from lasting_support import lasting
 from slurm_harness import SlurmHarness, running
-from slurm_support import SlurmCluster
+from slurm_support import SlurmCluster, SlurmLab
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def slurm_cluster(tmp_path_factory: pytest.TempPathFactory) -> SlurmCluster:
 
 @pytest.fixture
 def slurm(slurm_cluster: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlurmCluster]:
-    """The cluster without a job, which this process and those that it starts find."""
+    """The cluster without a job, in the environment of this process and its children."""
     for name, value in slurm_cluster.variables.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("LOGNAME", getpass.getuser())
@@ -33,6 +33,12 @@ def slurm(slurm_cluster: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> Itera
 def slurm_harness(
     slurm: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[SlurmHarness]:
-    """The cluster, jobs that do as they are told, and commands that fail as they are told."""
+    """The cluster, jobs that files control, and commands that can fail."""
     with ready(SlurmHarness(slurm, tmp_path, monkeypatch), monkeypatch) as made:
         yield made
+
+
+@pytest.fixture
+def lab(slurm: SlurmCluster, root: Path) -> SlurmLab:
+    """A lab whose runs go to the Slurm cluster."""
+    return SlurmLab(slurm, root)

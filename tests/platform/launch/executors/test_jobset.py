@@ -1,12 +1,13 @@
-"""JobSets: what is in them, held to a real API server and to Kubernetes' own models."""
+"""The contents of JobSets, checked by a real API server and by Kubernetes' own models."""
 
 import copy
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from executor_harnesses import IMAGE, job
+from executor_harnesses import IMAGE, MARKS, job
 from hypothesis import given
 from hypothesis import strategies as st
 from kubernetes.client import ApiClient
@@ -19,13 +20,13 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Kubernetes as KubernetesSettings
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.launch import executors
-from jestlab.platform.launch.executor import ExecutorError
-from jestlab.platform.launch.executors.kubernetes import status
+from jestlab.platform.launch.executor import ExecutorError, JobState, LaunchedJob
+from jestlab.platform.launch.executors.kubernetes import Kubernetes, status
 from jestlab.platform.launch.executors.manifest import INDEX_LABEL, jobset
 from jestlab.platform.spec.resources import TYPES, Resources, Slice, parse_slice
 
 SNAPSHOT = Path(__file__).parent / "jobset_v5e_16x16.yaml"
-NAME = "jestlab-0a1b2c3d-1"
+LAB = Lab(Path("lab"), "sqlite://")
 SETTINGS = KubernetesSettings(
     namespace="research", store_secret="jestlab-store/url", queue="tpus", claim="lab", root="/lab"
 )
@@ -62,21 +63,18 @@ def every_kind() -> list[dict[str, Any]]:
     ]
 
 
-def test_256_chips_are_rendered_as_they_were_looked_at():
+def test_256_chips_are_rendered_like_the_reviewed_file():
     assert manifest() == yaml.safe_load(SNAPSHOT.read_text())
 
 
-@pytest.mark.parametrize("index", range(5))
-def test_a_real_api_server_takes_every_field_of_a_manifest(namespace, index):
-    namespace.create_jobset(moved(every_kind()[index], namespace), fieldValidation="Strict", dryRun="All")
-
-
-@pytest.mark.parametrize(("field", "value"), [("paralelism", 3), ("completionMode", 3)])
-def test_a_real_api_server_sees_a_slip(namespace, field, value):
-    wrong = moved(manifest(), namespace)
-    hosts(wrong)[field] = value
-    with pytest.raises(ApiError, match=field):
-        namespace.create_jobset(wrong, fieldValidation="Strict", dryRun="All")
+def test_a_real_api_server_takes_every_field_of_a_manifest(namespace):
+    for found in every_kind():
+        namespace.create_jobset(moved(found, namespace), fieldValidation="Strict", dryRun="All")
+    for field, value in (("paralelism", 3), ("completionMode", 3)):
+        wrong = moved(manifest(), namespace)
+        hosts(wrong)[field] = value
+        with pytest.raises(ApiError, match=field):
+            namespace.create_jobset(wrong, fieldValidation="Strict", dryRun="All")
 
 
 def moved(found: dict[str, Any], namespace: Namespace) -> dict[str, Any]:
@@ -84,29 +82,18 @@ def moved(found: dict[str, Any], namespace: Namespace) -> dict[str, Any]:
     return found | {"metadata": found["metadata"] | {"namespace": namespace.name}}
 
 
-@pytest.mark.parametrize("index", range(5))
-def test_kubernetes_own_models_know_every_field_of_the_job(index):
-    written = hosts(every_kind()[index])
-    read = V1JobSpec.from_dict(copy.deepcopy(written))
-    assert ApiClient().sanitize_for_serialization(read) == written
+def test_kubernetes_own_models_know_every_field_of_the_job():
+    for found in every_kind():
+        read = V1JobSpec.from_dict(copy.deepcopy(hosts(found)))
+        assert ApiClient().sanitize_for_serialization(read) == hosts(found)
 
 
-@pytest.mark.parametrize(
-    "name", [f"{type_}-{t}" for type_, found in TYPES.items() for t in found.topologies[:9]]
-)
-def test_every_host_of_a_slice_has_a_pod_and_all_its_chips_are_asked_for(name):
-    slice_, found = parse_slice(name), manifest(name)
-    limits = pod(found)["containers"][0]["resources"]["limits"]
-    assert hosts(found)["parallelism"] == hosts(found)["completions"] == slice_.hosts
-    assert int(limits["google.com/tpu"]) * hosts(found)["completions"] == slice_.chips
-
-
-def test_hosts_find_each_other_as_our_processes_look_for_it():
-    found = environment(manifest())
-    assert found["JAX_COORDINATOR_ADDRESS"] == f"{NAME}-host-0-0.{NAME}:8476"
-    assert found["JAX_NUM_PROCESSES"] == "64"
-    index = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
-    assert found["JAX_PROCESS_ID"] == {"fieldRef": {"fieldPath": index}}
+def test_every_host_of_a_slice_has_a_pod_and_all_its_chips_are_asked_for():
+    for name in [f"{type_}-{t}" for type_, found in TYPES.items() for t in found.topologies[:9]]:
+        slice_, found = parse_slice(name), manifest(name)
+        limits = pod(found)["containers"][0]["resources"]["limits"]
+        assert hosts(found)["parallelism"] == hosts(found)["completions"] == slice_.hosts, name
+        assert int(limits["google.com/tpu"]) * hosts(found)["completions"] == slice_.chips, name
 
 
 def test_one_host_alone_looks_for_no_others_and_shares_its_node_pool():
@@ -118,36 +105,17 @@ def test_one_host_alone_looks_for_no_others_and_shares_its_node_pool():
     assert "alpha.jobset.sigs.k8s.io/exclusive-topology" in manifest("v5e-4x4")["metadata"]["annotations"]
 
 
-def test_the_stores_url_comes_from_the_secret():
-    assert environment(manifest())["JESTLAB_STORE"] == {
-        "secretKeyRef": {"name": "jestlab-store", "key": "url"}
-    }
-
-
-def test_workers_get_the_labs_folder_where_the_claim_is_mounted():
-    (container,) = pod(manifest())["containers"]
-    assert container["args"][:2] == ["--root", "/lab"]
-    (where,), (what,) = container["volumeMounts"], pod(manifest())["volumes"]
-    assert (where["mountPath"], where["name"]) == ("/lab", what["name"])
-    assert what["persistentVolumeClaim"] == {"claimName": "lab"}
-    assert "volumes" not in pod(manifest(settings=KubernetesSettings(store_secret="s/k", root="/lab")))
-
-
-def test_without_kueue_nothing_waits_to_be_admitted():
-    found = manifest(settings=KubernetesSettings(store_secret="s/k"))
+def test_optional_parts_are_left_out():
+    found = manifest(settings=KubernetesSettings(store_secret="s/k", root="/lab"))
+    assert "volumes" not in pod(found)
     assert "suspend" not in found["spec"]
     assert not [name for name in found["metadata"]["labels"] if "kueue" in name]
-
-
-def test_spot_nodes_are_chosen_and_tolerated_on_request_alone():
     assert pod(manifest(spot=True))["nodeSelector"]["cloud.google.com/gke-spot"] == "true"
-    assert "cloud.google.com/gke-spot" not in repr(manifest())
+    assert "cloud.google.com/gke-spot" not in repr(found)
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=70), st.text(max_size=90), max_size=4))
 def test_any_text_makes_a_label_that_kubernetes_takes(labels):
-    import re
-
     found = manifest("v5e-1x1", labels=labels)["metadata"]["labels"]
     for key, value in found.items():
         assert re.fullmatch(
@@ -176,26 +144,36 @@ def test_one_that_ran_out_of_memory_says_so():
         ),
     ],
 )
-def test_what_is_missing_is_named_before_anything_is_launched(resources, settings, missing):
+def test_names_what_is_missing_before_anything_is_launched(resources, settings, missing):
     with pytest.raises(UserError, match=missing):
-        executors.get("kubernetes", resources, settings, lab=Lab(Path("lab"), "sqlite://"))
+        executors.get("kubernetes", resources, settings, LAB)
 
 
-def test_what_is_needed_to_find_a_job_is_less():
-    found = executors.find("kubernetes", Settings(), lab=Lab(Path("lab"), "sqlite://"))
+def test_a_study_overrides_the_users_settings():
+    other = IMAGE.replace("0123", "ffff")
+    settings = Settings(image=IMAGE, kubernetes=SETTINGS)
+    made = executors.get("kubernetes", Resources(tpu="v5e-16x16", image=other), settings, LAB)
+    assert made.chips == 256
+    rendered = made.render(job())
+    assert rendered is not None
+    assert pod(rendered)["containers"][0]["image"] == other
+    assert str(Slice(TYPES["v5e"], "16x16")) == "v5e-16x16"
+    found = executors.find("kubernetes", Settings(), LAB)  # finding jobs needs no settings
     assert (found.name, found.chips) == ("kubernetes", 0)
     with pytest.raises(ExecutorError, match="finds jobs and cannot launch"):
         found.launch(job())
 
 
-def test_the_study_goes_before_the_users_file():
-    other = IMAGE.replace("0123", "ffff")
-    settings = Settings(image=IMAGE, kubernetes=SETTINGS)
-    found = executors.get(
-        "kubernetes", Resources(tpu="v5e-16x16", image=other), settings, lab=Lab(Path("lab"), "sqlite://")
-    )
-    assert found.chips == 256
-    rendered = found.render(job())
-    assert rendered is not None
-    assert pod(rendered)["containers"][0]["image"] == other
-    assert str(Slice(TYPES["v5e"], "16x16")) == "v5e-16x16"
+@pytest.mark.parametrize("kubeconfig", ["contexts: [", "contexts: []"])
+def test_a_broken_kubeconfig_or_an_unknown_context_is_an_error_of_one_line(tmp_path, monkeypatch, kubeconfig):
+    path = tmp_path / "kubeconfig"
+    path.write_text(kubeconfig)
+    location = "kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION"
+    monkeypatch.setattr(location, str(path))
+    settings = KubernetesSettings(context="other", store_secret="s/k")
+    executor = Kubernetes(settings, parse_slice("v5e-2x2"), IMAGE)
+    with pytest.raises(ExecutorError, match="no access to a cluster") as raised:
+        executor.launch(job())
+    assert "\n" not in str(raised.value)
+    one = LaunchedJob("other/default/x", MARKS)
+    assert executor.statuses([one])[one].state == JobState.UNKNOWN

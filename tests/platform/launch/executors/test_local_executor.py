@@ -1,4 +1,4 @@
-"""What is this machine's alone: processes, their names, their memory."""
+"""Processes of this machine: their names and their memory."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_flags_for_threads_are_added_to_the_users_own(tmp_path, monkeypatch):
 def as_nobody() -> Iterator[None]:
     """Without the rights that root has; the saved id is the way back."""
     if os.getuid() != 0:
-        pytest.skip("only root can be somebody else")
+        pytest.skip("only root can be another user")
     os.setresuid(65534, 65534, 0)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Executors of one's own: by reference, with options, checked by the contract that ours pass."""
+"""Custom executors: by reference, with options, checked by the contract that ours pass."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.launch import executors
 from jestlab.platform.launch.executor import ExecutorError, JobState, LaunchedJob
-from jestlab.platform.launch.executors.local import Local
 from jestlab.platform.spec.load import load
 from jestlab.platform.spec.resources import Resources
 
@@ -35,20 +34,24 @@ with open(os.environ["JESTLAB_REPORTS"], "w") as reports:
 
 @pytest.mark.parametrize(
     ("executor", "options"),
-    [(Local, {}), (own.Wrapped, {"command": "nice -n 5 {worker}"}), (own.Plain, {"say": "x"})],
-    ids=["local", "wrapped", "from the interface"],
+    [(own.Wrapped, {"command": "nice -n 5 {worker}"}), (own.Plain, {"say": "x"})],
+    ids=["wrapped", "from the interface"],
 )
 def test_executors_pass(executor, options):
     testing.check_executor(executor, **options)
 
 
+LATE = pytest.mark.full
+"""For executors with which the check waits until its patience is over."""
+
+
 @pytest.mark.parametrize(
     ("executor", "message"),
     [
-        (own.NoStop, "A job that is asked to stop ends, .*: after .* it has not ended: running"),
+        pytest.param(own.NoStop, "asked to stop ends, .*: after .* it has not ended: running", marks=LATE),
+        pytest.param(own.Silent, "reads its log .*: after .* its log is '', not 'step 1", marks=LATE),
         (own.Twice, "finds its job, and starts no second one: .* became"),
         (own.AnyMarks, "whose marks are of another attempt .*: its state is running, not gone"),
-        (own.Silent, "reads its log and stops it: after .* its log is '', not 'step 1"),
         (own.Failing, "launch of the executor Failing fails: KeyError: 'no such queue'"),
     ],
 )
@@ -147,35 +150,35 @@ def study(tmp_path: Path) -> Path:
         "name": "niced",
         "program": "command",
         "base": {"command": ["python", "score.py"]},
-        "runs": {"a": {"x": 1}, "b": {"x": 2}},
+        "runs": {"a": {}},
         "resources": {**resources, "retries": 0},
     }
     path.write_text(yaml.safe_dump(study))
     return path
 
 
-def test_a_study_is_launched_by_it_and_its_logs_are_found(study, root):
-    planned = labs.jestlab("plan", study, root=root)
+def test_a_study_is_launched_by_it_and_its_logs_are_found(study, root, unrecorded):
+    planned = labs.here("plan", study, root=root)
     assert planned.returncode == 0 and "HOURS are unknown" not in planned.stdout, planned.stdout
-    launched = labs.jestlab("launch", study, root=root)
+    launched = labs.here("launch", study, "--no-reports", root=root)
     assert launched.returncode == 0, launched.stdout + launched.stderr
-    said = labs.jestlab("logs", "niced/a", root=root)
-    assert "niceness 7" in said.stdout, said.stdout + said.stderr
-    rows = labs.jestlab(
-        "query", "SELECT DISTINCT executor, state FROM v_attempts", "--json", root=root
-    ).stdout
-    assert json.loads(rows) == [
+    logs = labs.here("logs", "niced/a", root=root)
+    assert "niceness 7" in logs.stdout, logs.stdout + logs.stderr
+    query = "SELECT DISTINCT executor, state FROM v_attempts"
+    assert json.loads(labs.here("query", query, "--json", root=root).stdout) == [
         {"executor": f"{study.parent}/own_executors.py:Wrapped", "state": "COMPLETED"}
-    ], rows
+    ]
 
 
-def test_the_command_line_names_it_too_and_is_told_what_is_wrong(study, root):
-    at = ("launch", study)
-    refused = labs.jestlab(*at, "--on", f"{study.parent}/own_executors.py:Plain", root=root)
-    assert "cannot reach the SQLite file" in refused.stderr, refused.stderr
-    unknown = labs.jestlab(*at, "--on", "kubernets", root=root)
-    assert unknown.returncode == 2 and "did you mean 'kubernetes'" in unknown.stderr
-    failing = labs.jestlab(*at, "--on", f"{study.parent}/own_executors.py:Failing", root=root)
-    assert failing.returncode == 1
-    assert "fails: KeyError: 'no such queue'" in failing.stdout + failing.stderr
-    assert "Traceback" not in failing.stdout + failing.stderr
+def test_the_command_line_can_name_it_and_reports_what_is_wrong(study, root, unrecorded):
+    def launched(on: str) -> tuple[int, str]:
+        done = labs.here("launch", study, "--no-reports", "--on", on, root=root)
+        assert "Traceback" not in done.stdout + done.stderr
+        return done.returncode, done.stdout + done.stderr
+
+    code, message = launched(f"{study.parent}/own_executors.py:Plain")
+    assert code == 1 and "cannot reach the SQLite file" in message
+    code, message = launched("kubernets")
+    assert code == 2 and "did you mean 'kubernetes'" in message
+    code, message = launched(f"{study.parent}/own_executors.py:Failing")
+    assert code == 1 and "fails: KeyError: 'no such queue'" in message

@@ -1,11 +1,8 @@
-"""Pods that are evicted, nodes that die, JobSets that others delete: as a real cluster tells them."""
-
-import shutil
-import subprocess
+"""Pods that are evicted, and nodes that die, as a real cluster reports them."""
 
 import pytest
 from kubernetes_harness import KubernetesHarness
-from tests.cluster.kubernetes.shared import until
+from tests.waiting import wait_until
 
 from jestlab.platform.launch.executor import JobState
 from jestlab.platform.spec.resources import parse_slice
@@ -26,10 +23,9 @@ def running(cluster: KubernetesHarness, **options):
     return executor, started, lambda: executor.statuses([started])[started]
 
 
-@pytest.mark.parametrize("index", [0, 2])
-def test_a_pod_that_is_evicted_is_preempted(cluster, index):
+def test_a_pod_that_is_evicted_is_preempted(cluster):
     _, _, status = running(cluster, machines=FOUR_HOSTS)
-    cluster.namespace.evict(cluster.namespace.pods(NAME)[index]["metadata"]["name"])
+    cluster.namespace.evict(cluster.namespace.pods(NAME)[2]["metadata"]["name"])
     assert status().state == JobState.RUNNING  # it may still save
     cluster.let_end(lambda: status().state.is_over)
     assert status().state == JobState.PREEMPTED
@@ -41,26 +37,16 @@ def test_a_node_that_dies_takes_its_job_along_once_it_is_given_up(cluster, resto
     [pod] = cluster.namespace.pods(NAME)
     node = pod["spec"]["nodeName"]
     cluster.cluster.ask("kill_node", node)
-    until(lambda: cluster.namespace.pods(NAME)[0]["metadata"].get("deletionTimestamp"), 60.0)
-    # Nobody knows whether its process runs: the node may only be cut off.
+    wait_until(lambda: cluster.namespace.pods(NAME)[0]["metadata"].get("deletionTimestamp"))
+    # Its process may run: the node may only be cut off.
     assert status().state == JobState.RUNNING
     assert status().reason == f"the node {node} does not answer"
-    # As whoever knows that its machine is off says. Kubernetes looks for such pods every 20 s.
+    # The taint that marks a machine as switched off. Kubernetes looks for such pods every 20 s.
     taint = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
     cluster.cluster.taint(node, taint)
-    until(lambda: status().state.is_over, 60.0)
+    wait_until(lambda: status().state.is_over)
     assert status().state == JobState.PREEMPTED
     cluster.cluster.ask("remove_node", node)  # with its taint
-
-
-def test_a_job_on_a_dead_node_can_be_killed_for_good(cluster, restored):
-    """As a launcher does with one that has shown no sign of life for so long."""
-    executor, started, status = running(cluster)
-    [pod] = cluster.namespace.pods(NAME)
-    cluster.cluster.ask("kill_node", pod["spec"]["nodeName"])
-    executor.stop(started, now=True)
-    until(lambda: status().state == JobState.GONE)
-    assert cluster.namespace.pods() == []
 
 
 @pytest.fixture
@@ -69,23 +55,8 @@ def restored(cluster):
     cluster.cluster.ask("restore_nodes")
 
 
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl")
-def test_one_that_somebody_deletes_by_kubectl_runs_until_its_pods_have_ended(cluster):
-    executor, started, status = running(cluster)
-    kubectl = [
-        "kubectl",
-        f"--kubeconfig={cluster.cluster.kubeconfig}",
-        f"--namespace={cluster.namespace.name}",
-    ]
-    subprocess.run([*kubectl, "delete", "jobset", NAME], check=True, capture_output=True, timeout=60)
-    assert cluster.namespace.jobset(NAME) is None
-    assert (status().state, status().reason) == (JobState.RUNNING, "stopping")
-    cluster.let_end(lambda: status().state == JobState.GONE)
-    assert executor.launch(cluster.job(NAME)) == started
-
-
 def test_a_cluster_restarts_no_job_by_itself(cluster):
-    """Each attempt is the launcher's, which counts them."""
+    """Only launchers start attempts, and count them."""
     _, started, status = running(cluster, machines=FOUR_HOSTS)
     before = {pod["metadata"]["uid"] for pod in cluster.namespace.pods(NAME)}
     cluster.end(started, 1, index=1)

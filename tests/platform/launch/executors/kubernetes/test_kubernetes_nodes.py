@@ -1,9 +1,9 @@
-"""Runs on GPUs and on processors: what their JobSets ask for, and where a real cluster puts them."""
+"""Runs on GPUs and on CPUs: what their JobSets request, and where a real cluster puts them."""
 
 import pytest
 from executor_harnesses import IMAGE, job
 from kubernetes_harness import KubernetesHarness
-from tests.cluster.kubernetes.shared import until
+from tests.waiting import wait_until
 
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Kubernetes as KubernetesSettings
@@ -23,14 +23,14 @@ def cluster(kubernetes_harness: KubernetesHarness) -> KubernetesHarness:
 
 
 def hosts(tmp_path, **resources):
-    """The Job of a JobSet, as a study's resources make it."""
+    """Return the Job of a JobSet for a study's resources."""
     executor = executors.get("kubernetes", Resources(**resources), SETTINGS, Lab(tmp_path, "sqlite://"))
     rendered = executor.render(job())
     assert rendered is not None
     return rendered["spec"]["replicatedJobs"][0]["template"]["spec"]
 
 
-def test_a_run_without_a_tpu_asks_for_what_its_study_says(tmp_path):
+def test_a_run_without_a_tpu_requests_the_resources_of_its_study(tmp_path):
     found = hosts(tmp_path, gpus=4, nodes=2, threads=6, memory_gb=1.5, time="4h")
     pod = found["template"]["spec"]
     asked = {"nvidia.com/gpu": "4", "memory": "1500M"}
@@ -41,7 +41,7 @@ def test_a_run_without_a_tpu_asks_for_what_its_study_says(tmp_path):
     assert found["activeDeadlineSeconds"] == 4 * 3600 - GRACE_SECONDS
 
 
-def test_a_run_that_says_nothing_asks_for_one_thread(tmp_path):
+def test_a_run_requests_one_thread_by_default(tmp_path):
     found = hosts(tmp_path)
     pod = found["template"]["spec"]
     assert pod["containers"][0]["resources"] == {"limits": {}, "requests": {"cpu": "1"}}
@@ -54,7 +54,7 @@ def test_gpus_count_as_chips(tmp_path):
 
 
 @pytest.mark.parametrize(("nodes", "pool"), [(Nodes(2, 4), {"gpu"}), (Nodes(2, 0), {"cpu"})], ids=str)
-def test_each_host_of_a_run_has_a_node_of_its_own(cluster, nodes, pool):
+def test_each_host_of_a_run_has_its_own_node(cluster, nodes, pool):
     executor = cluster.executor(nodes)
     executor.limits = Limits(threads=2, memory_gb=1.0)
     started = executor.launch(cluster.job(NAME))
@@ -66,29 +66,12 @@ def test_each_host_of_a_run_has_a_node_of_its_own(cluster, nodes, pool):
     assert executor.statuses([started])[started].state == JobState.SUCCEEDED
 
 
-def test_two_hosts_of_a_run_never_share_a_node(cluster):
-    executor = cluster.executor(Nodes(3))  # and there are two
-    started = executor.launch(cluster.job(NAME))
-    until(lambda: sum("nodeName" in pod["spec"] for pod in cluster.namespace.pods(NAME)) == 2)
-    until(lambda: "didn't match pod anti-affinity rules" in repr(cluster.namespace.pods(NAME)))
-    assert executor.statuses([started])[started].state == JobState.QUEUED
-
-
-def test_one_that_asks_for_more_than_there_is_waits_and_says_so(cluster):
-    executor = cluster.executor(Nodes(1, 16))
-    started = executor.launch(cluster.job(NAME))
-    until(lambda: executor.statuses([started])[started].reason)
-    status = executor.statuses([started])[started]
-    assert status.state == JobState.QUEUED
-    assert "Insufficient nvidia.com/gpu" in status.reason
-
-
-def test_one_whose_time_is_over_may_save_and_is_preempted(cluster):
+def test_a_job_whose_time_is_over_may_save_and_is_preempted(cluster):
     executor = cluster.executor(Nodes())
     executor.limits = Limits(seconds=6)
     started = executor.launch(cluster.job(NAME))
     cluster.run(started)
-    until(lambda: cluster.namespace.pods()[0]["metadata"].get("deletionTimestamp"))
+    wait_until(lambda: cluster.namespace.pods()[0]["metadata"].get("deletionTimestamp"))
     assert cluster.namespace.pods()[0]["metadata"]["deletionGracePeriodSeconds"] == GRACE_SECONDS
     assert executor.statuses([started])[started].state == JobState.RUNNING  # it saves
     cluster.let_end(lambda: executor.statuses([started])[started].state.is_over)

@@ -1,4 +1,4 @@
-"""Kueue lets jobs wait, begin and be put back: a real one, whose quota is used up, released and withdrawn."""
+"""A real Kueue lets jobs wait, begin, and be put back: quota is used up, released, and withdrawn."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from pathlib import Path
 
 import labs_support as labs
 import pytest
-from kubernetes_harness import KubernetesHarness, name_of
+from kubernetes_harness import KubernetesHarness
 from kueue_support import QUEUE, URGENT, Queues
-from tests.cluster.kubernetes.shared import MAY, container_environment, until
+from tests.cluster.kubernetes.shared import container_environment
+from tests.waiting import wait_until
 
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.controller import launch
-from jestlab.platform.launch.executor import JobState, LaunchedJob
+from jestlab.platform.launch.executor import JobState
 from jestlab.platform.launch.executors.kubernetes import Kubernetes
 from jestlab.platform.launch.options import Options
 from jestlab.platform.planning.plan import plan
@@ -35,8 +36,7 @@ def queues(kubernetes_harness: KubernetesHarness) -> Iterator[Queues]:
     made.close()
 
 
-def waiting(queues: Queues) -> tuple[LaunchedJob, LaunchedJob]:
-    """A job that runs, and another one that waits for its quota."""
+def test_a_job_waits_for_quota_until_the_one_before_it_has_ended(queues):
     executor, harness = queues.executor(), queues.harness
     one = executor.launch(harness.job(ONE))
     harness.run(one)
@@ -49,19 +49,13 @@ def waiting(queues: Queues) -> tuple[LaunchedJob, LaunchedJob]:
     ]
     assert executor.statuses([two])[two].state == JobState.QUEUED
     assert not harness.namespace.pods(TWO)
-    return one, two
+    harness.end(one, 0)
+    wait_until(lambda: queues.runs(TWO))
+    found = executor.statuses([one, two])
+    assert (found[one].state, found[two].state) == (JobState.SUCCEEDED, JobState.RUNNING)
 
 
-@pytest.mark.parametrize(("code", "state"), [(0, JobState.SUCCEEDED), (1, JobState.FAILED)])
-def test_a_job_waits_for_quota_until_the_one_before_it_has_ended(queues, code, state):
-    one, two = waiting(queues)
-    queues.harness.end(one, code)
-    until(lambda: queues.runs(TWO))
-    found = queues.executor().statuses([one, two])
-    assert (found[one].state, found[two].state) == (state, JobState.RUNNING)
-
-
-def test_one_that_is_drained_may_save_and_is_told_as_put_back(queues):
+def test_a_drained_job_may_save_and_is_reported_as_put_back(queues):
     """Its JobSet keeps its place: it begins again when the queue does."""
     executor, harness = queues.executor(), queues.harness
     one = executor.launch(harness.job(ONE))
@@ -71,7 +65,7 @@ def test_one_that_is_drained_may_save_and_is_told_as_put_back(queues):
     def status():
         return executor.statuses([one])[one]
 
-    until(lambda: status().reason)
+    wait_until(lambda: status().reason)
     assert (status().state, status().reason) == (
         JobState.RUNNING,
         "stopping: it was put back into the queue",
@@ -83,11 +77,11 @@ def test_one_that_is_drained_may_save_and_is_told_as_put_back(queues):
     assert status().state == JobState.QUEUED
     assert status().requeued
     queues.stop("None")
-    until(lambda: queues.runs(ONE))
+    wait_until(lambda: queues.runs(ONE))
     assert (status().state, status().requeued) == (JobState.RUNNING, False)
 
 
-def test_one_that_waits_says_if_it_never_can_begin(queues):
+def test_reports_that_a_job_can_never_begin(queues):
     missing, large = queues.executor("missing"), queues.executor(machines=parse_slice("v5e-4x4"))
     one, two = missing.launch(queues.harness.job(ONE)), large.launch(queues.harness.job(TWO))
     assert queues.waits(missing, one, "exist") == [
@@ -98,23 +92,6 @@ def test_one_that_waits_says_if_it_never_can_begin(queues):
     [reason, _, unblock] = queues.waits(large, two, "quota for")
     assert "> maximum capacity (4)" in reason
     assert unblock == "lower `resources` of each run, or a queue with more quota"
-
-
-def test_without_the_right_to_look_at_workloads_it_waits_in_its_queue(queues):
-    queues.harness.namespace.allow(MAY)
-    executor = queues.executor("missing")
-    one = executor.launch(queues.harness.job(ONE))
-    assert queues.waits(executor, one, "waits") == [
-        "waits in the queue missing",
-        "",
-        "quota of its queue in Kueue: see `kubectl describe workloads`",
-    ]
-
-
-def test_one_without_a_queue_is_none_of_kueues_business(queues):
-    executor = queues.harness.executor()
-    queues.stop("Hold")
-    queues.harness.run(executor.launch(queues.harness.job(ONE)))
 
 
 @contextmanager
@@ -130,7 +107,7 @@ def ending(harness: KubernetesHarness, hurry: Path) -> Iterator[None]:
 
 
 def test_a_run_that_is_evicted_twice_goes_on_from_its_checkpoints(queues, root, tmp_path):
-    """Preempted by somebody's urgent job, and deactivated by an administrator."""
+    """Preempted by another user's urgent job, and deactivated by an administrator."""
     harness = queues.harness
     hurry = tmp_path / "hurry"
     config = {"steps": 400, "pause": 0.05, "hurry": str(hurry)}
@@ -140,7 +117,7 @@ def test_a_run_that_is_evicted_twice_goes_on_from_its_checkpoints(queues, root, 
     store.record(study)
     image = f"{harness.image[:-4]}0000"
     harness.cluster.images.push(image, {**container_environment(), **labs.variables(root)})
-    harness.push_image()  # of what others run
+    harness.push_image()  # of other users' jobs
     harness.namespace.set_store(lab.store_url)
     settings = harness.settings(root=str(root), queue=QUEUE)
     executor = Kubernetes(settings, parse_slice("v5e-2x2"), image)
@@ -159,16 +136,16 @@ def test_a_run_that_is_evicted_twice_goes_on_from_its_checkpoints(queues, root, 
     with ThreadPoolExecutor(1) as pool, ending(harness, hurry):
         how = Options(executor="kubernetes", retries=0)
         launching = pool.submit(launch, lab, store, "toy", study.runs, lambda _: executor, options=how)
-        until(lambda: has_begun(1))
+        wait_until(lambda: has_begun(1))
         urgent = queues.launch_urgent()
-        until(lambda: not queues.runs(jobset(1)))  # its pod may save while the quota is given on
-        until(
+        wait_until(lambda: not queues.runs(jobset(1)))  # its pod may save while the quota is given on
+        wait_until(
             lambda: rows("SELECT 1 FROM run WHERE state = 'PENDING' AND reason LIKE '%insufficient unused%'")
         )
         harness.end(urgent, 0)
-        until(lambda: has_begun(2))
+        wait_until(lambda: has_begun(2))
         queues.deactivate(jobset(2))
-        until(lambda: has_begun(3))
+        wait_until(lambda: has_begun(3))
         hurry.touch()
         assert launching.result(timeout=60).exit_code == 0
     assert rows("SELECT number, state FROM v_attempts ORDER BY number") == [
@@ -180,30 +157,7 @@ def test_a_run_that_is_evicted_twice_goes_on_from_its_checkpoints(queues, root, 
     assert first == 0
     assert all(step > 0 for step in others)
     left = {found["metadata"]["name"] for found in harness.namespace.jobsets()}
-    assert left - {URGENT} == {jobset(3)}  # those that were put back would have begun again
+    assert left - {URGENT} == {jobset(3)}  # those that were put back would have started again
     [(points, steps)] = rows("SELECT count(*), count(DISTINCT step) FROM v_metrics WHERE name = 'loss'")
     assert points == steps == config["steps"]
     store.close()
-
-
-def test_one_that_was_put_back_before_it_began_keeps_its_place(queues):
-    """Its JobSet was admitted, but its image was not there yet."""
-    executor, harness = queues.executor(), queues.harness
-    one = executor.launch(harness.job(ONE))
-    until(lambda: harness.namespace.pods(ONE))
-    queues.stop("HoldAndDrain")
-    queues.waits(executor, one, "ClusterQueue")
-    status = executor.statuses([one])[one]
-    assert (status.state, status.requeued) == (JobState.QUEUED, True)
-    assert name_of(one) == ONE
-    queues.stop("None")
-    harness.run(one)
-
-
-def test_a_job_that_is_cancelled_releases_its_quota(queues):
-    one, two = waiting(queues)
-    executor = queues.executor()
-    executor.stop(one, now=False)
-    queues.harness.let_end(lambda: executor.statuses([one])[one].state == JobState.GONE)
-    until(lambda: queues.runs(TWO))
-    assert executor.statuses([two])[two].state == JobState.RUNNING

@@ -1,4 +1,4 @@
-"""A site with slurmdbd: what Slurm has forgotten accounting tells, and accounts and QoS are asked for."""
+"""A site with slurmdbd: accounting has what Slurm has forgotten, and accounts and QoS are checked."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,7 +6,8 @@ from pathlib import Path
 import labs_support as labs
 import pytest
 from slurm_harness import id_of, running
-from slurm_support import SlurmCluster, wait_until
+from slurm_support import SlurmCluster
+from tests.waiting import wait_until
 
 from jestlab.platform.launch.executor import ExecutorAway, ExecutorError, JobState
 from jestlab.platform.spec.slurm import Slurm as Options
@@ -20,11 +21,9 @@ def slurm_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmClu
 
 
 def accounted(cluster: SlurmCluster) -> list[list[str]]:
-    """Id, state and folder of each job that has ended, as slurmdbd knows them."""
-    said = cluster.tool(
-        "sacct", "-n", "-P", "-X", "--duplicates", "-S", "2000-01-01", "-o", "JobID,State,WorkDir"
-    )  # fmt: skip
-    lines = [line.split("|") for line in said.splitlines()]
+    """Return id, state, and folder of each job that has ended, as slurmdbd has them."""
+    options = ("-n", "-P", "-X", "--duplicates", "-S", "2000-01-01", "-o", "JobID,State,WorkDir")
+    lines = [line.split("|") for line in cluster.tool("sacct", *options).splitlines()]
     return [line for line in lines if line[1] not in ("PENDING", "RUNNING")]
 
 
@@ -37,7 +36,7 @@ def test_what_the_controller_has_forgotten_is_known_also_once_its_ids_are_used_a
     slurm_harness.end(well, 0)
     slurm_harness.end(failed, 3)
     slurm_harness.vanish(cancelled)
-    # Slurm tells the folder some seconds later than the end.
+    # Slurm stores the folder some seconds later than the end.
     wait_until(lambda: sum(bool(folder) for _, _, folder in accounted(slurm)) == len(jobs))
     for end in slurm_harness.lab.root.rglob("*.end"):
         end.unlink()  # as when their nodes had died before they could write it
@@ -61,23 +60,19 @@ def test_what_the_controller_has_forgotten_is_known_also_once_its_ids_are_used_a
     assert told() == right
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"account": "nope"}, "invalid account.*sacctmgr show associations"),
-        ({"account": "users", "qos": "nope"}, "invalid qos.*sacctmgr show qos"),
-    ],
-    ids=["account", "qos"],
-)
-def test_the_account_or_qos_of_others_is_refused_in_one_line(slurm, slurm_harness, options, words):
-    with pytest.raises(ExecutorError, match=f"(?i){words}") as raised:
-        slurm_harness.executor(Options(**options)).launch(slurm_harness.job("jestlab-0a1b2c3d-1"))
-    assert not isinstance(raised.value, ExecutorAway)
-    assert "\n" not in str(raised.value)
+def test_an_invalid_account_or_qos_is_refused_in_one_line(slurm, slurm_harness):
+    for options, words in (
+        (Options(account="nope"), "invalid account.*sacctmgr show associations"),
+        (Options(account="users", qos="nope"), "invalid qos.*sacctmgr show qos"),
+    ):
+        with pytest.raises(ExecutorError, match=f"(?i){words}") as raised:
+            slurm_harness.executor(options).launch(slurm_harness.job("jestlab-0a1b2c3d-1"))
+        assert not isinstance(raised.value, ExecutorAway)
+        assert "\n" not in str(raised.value)
     assert not slurm.jobs()
 
 
-def test_doctor_says_that_there_is_accounting(slurm, tmp_path: Path):
-    said = labs.here("doctor", "--no-jax", root=tmp_path / "lab").stdout
-    assert "accounting by accounting_storage/slurmdbd" in said
-    assert "a job would be accepted" in said
+def test_doctor_reports_accounting(slurm, tmp_path: Path):
+    found = labs.here("doctor", "--no-jax", root=tmp_path / "lab").stdout
+    assert "accounting by accounting_storage/slurmdbd" in found
+    assert "a job would be accepted" in found

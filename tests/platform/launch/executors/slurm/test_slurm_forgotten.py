@@ -1,4 +1,4 @@
-"""Jobs that Slurm has forgotten: what they left themselves, and what accounting says."""
+"""Jobs that Slurm has forgotten: the files that they left, and what accounting has."""
 
 import pytest
 
@@ -32,23 +32,23 @@ FOLDER = f"/lab/slurm/{BATCH}"
         ("143 7", ("TIMEOUT", "0:0", FOLDER), JobState.PREEMPTED, None),
     ],
 )
-def test_what_is_known_of_it(tmp_path, left, accounted, state, code):
+def test_the_file_and_accounting_decide(tmp_path, left, accounted, state, code):
     executor = Slurm(Lab.find(tmp_path))
     handle = _Handle("cluster", "7", Task(BATCH, 0), "runs/a/log.txt")
     if left is not None:
         folder = tmp_path / "slurm" / BATCH
         folder.mkdir(parents=True)
         (folder / "0.end").write_text(f"{left}\n")
-    told = executor._forgotten(handle, {"7": [Account(*accounted)]} if accounted else {})
-    assert (told.state, told.exit_code) == (state, code)
+    found = executor._forgotten(handle, {"7": [Account(*accounted)]} if accounted else {})
+    assert (found.state, found.exit_code) == (state, code)
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_its_line_is_found_among_those_of_others_who_had_its_id(tmp_path, place):
+def test_its_account_is_found_among_those_of_other_jobs_with_its_id(tmp_path, place):
     others = [("COMPLETED", "0:0", "/lab/slurm/another"), ("FAILED", "1:0", "")]
     others.insert(place, ("FAILED", "3:0", FOLDER))
     executor = Slurm(Lab.find(tmp_path))
-    told = executor._forgotten(
+    found = executor._forgotten(
         _Handle("cluster", "7", Task(BATCH, 0), "runs/a/log.txt"), {"7": [Account(*each) for each in others]}
     )
-    assert (told.state, told.exit_code) == (JobState.FAILED, 3)
+    assert (found.state, found.exit_code) == (JobState.FAILED, 3)

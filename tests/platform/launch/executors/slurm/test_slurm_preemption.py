@@ -1,38 +1,33 @@
-"""Jobs that Slurm takes the nodes from: the run goes on in another job, and its results are the same."""
+"""Jobs whose nodes Slurm takes away or does not have."""
 
-from slurm_support import wait_until
+import labs_support as labs
+from tests.waiting import wait_until
 
-RUNS: dict[str, dict[str, int]] = {"one": {}}
 
-
-def test_a_run_that_is_preempted_twice_ends_like_an_undisturbed_one(lab, tmp_path):
-    undisturbed = type(lab)(lab.cluster, lab.root.with_name("undisturbed"))
-    study = lab.study(RUNS)
+def test_a_run_resumes_when_its_time_limit_is_near(lab):
+    """A preempted run of two nodes is in `test_slurm_two_nodes`."""
+    study = lab.study({"one": {"steps": 240, "pause": 0.5, "save_every": 1000}}, time="1m")
     with lab.launching(study) as launcher:
-        for attempt in (1, 2):
-            lab.wait_for_progress(attempt)
-            lab.cluster.preempt()
+        wait_until(lambda: len(lab.attempts()) == 2, 120)
         lab.hurry()
         said, _ = launcher.communicate()
         assert launcher.returncode == 0, said
-    undisturbed.launched(study)
-    states = [state for state, _ in lab.attempts()]
-    assert states == ["PREEMPTED", "PREEMPTED", "COMPLETED"]
-    assert lab.results() == undisturbed.results()
-    assert lab.results()
-    # Preemptions are no failures: the study allows no retry.
-    assert lab.rows("SELECT state FROM v_runs") == [("COMPLETED",)]
+    assert lab.attempts() == [("PREEMPTED", "stopped before its time limit"), ("COMPLETED", "")]
+    [steps] = lab.rows("SELECT count(*) FROM v_metrics WHERE name = 'loss'")
+    assert steps == (240,)
+    (_, first), (_, second) = labs.starts(lab.root, "one")
+    assert first == 0 < second  # it saved when it was asked to stop, and at no other time
 
 
-def test_one_that_waits_says_why_where_and_what_would_let_it_begin(lab):
-    study = lab.study(RUNS, nodes=2)
+def test_a_waiting_run_shows_why_its_place_and_what_would_let_it_begin(lab):
+    study = lab.study({"one": {}}, nodes=2)
     lab.cluster.tool("scontrol", "update", "NodeName=n1", "State=DRAIN", "Reason=test")
     with lab.launching(study):
         query = "SELECT reason FROM v_runs WHERE reason LIKE '%1st of 1 in partition low%'"
         wait_until(lambda: lab.rows(query))
-        [(told,)] = lab.rows(query)
-        assert "are down, drained or reserved" in told
-        assert "come back" in told
+        [(reason,)] = lab.rows(query)
+        assert "are down, drained or reserved" in reason
+        assert "come back" in reason
         # Drained nodes come back, and the same job begins.
         lab.cluster.tool("scontrol", "update", "NodeName=n1", "State=RESUME")
         lab.wait_for_step()

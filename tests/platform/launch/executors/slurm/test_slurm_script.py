@@ -1,5 +1,6 @@
 """What Slurm is asked for, and the script of a job."""
 
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -47,14 +48,12 @@ def test_what_is_not_said_is_left_to_the_site():
     assert "--reservation=x" in options(options=("--reservation=x",))
 
 
-@pytest.mark.parametrize(("limit", "before"), [(None, 120), (60, 20), (600, 60), (86_400, 120)])
-def test_a_job_is_told_before_its_limit(limit, before):
-    assert slurm_script.warning_seconds(limit) == before
-
-
-@pytest.mark.parametrize(("seconds", "written"), [(1, "1"), (60, "1"), (61, "2"), (86_400, "1440")])
-def test_time_is_rounded_up_as_slurm_does(seconds, written):
-    assert slurm_script.minutes(seconds) == written
+def test_times():
+    """A job is asked to stop before its limit; Slurm rounds minutes up."""
+    before = {None: 120, 60: 20, 600: 60, 86_400: 120}
+    assert {limit: slurm_script.warning_seconds(limit) for limit in before} == before
+    written = {1: "1", 60: "1", 61: "2", 86_400: "1440"}
+    assert {seconds: slurm_script.minutes(seconds) for seconds in written} == written
 
 
 @pytest.mark.parametrize(
@@ -90,51 +89,49 @@ def test_several_nodes_are_one_process_each():
     assert "JAX_" not in script()
 
 
-def run_script(folder, text, task, **variables):
-    (folder / "0.sh").write_text(task)
-    (folder / "job").write_text(text)
-    environment = {"PATH": "/usr/bin:/bin", "SLURM_JOB_ID": "7", **variables}
-    return subprocess.run(
-        ["bash", str(folder / "job")], env=environment, capture_output=True, text=True, timeout=30
-    )
+def run_script(folder, program, late=""):
+    """Run the script of a job whose worker is a program of Bash.
+
+    Args:
+        folder: Of the job.
+        program: The worker's program; None for a job whose files have been removed.
+        late: Executed before the script knows the worker's process.
+    """
+    text = slurm_script.script(folder, folder, [folder], Resources(), Slurm(python="bash"))
+    (folder / "job").write_text(text.replace("child=$!", f"{late}child=$!"))
+    if program is not None:
+        words = shlex.join(["-c", program])
+        (folder / "0.sh").write_text(f"log='{folder}/log.txt'\narguments=({words})\n")
+    environment = {"PATH": "/usr/bin:/bin", "SLURM_JOB_ID": "7"}
+    return subprocess.run(["bash", folder / "job"], env=environment, timeout=60).returncode
 
 
-@pytest.mark.parametrize(("code", "kept"), [(0, 0), (3, 3), (143, 143), (137, 137)])
-def test_the_exit_code_is_kept(tmp_path, code, kept):
-    log = tmp_path / "log.txt"
-    text = slurm_script.script(tmp_path, tmp_path, [tmp_path], Resources(), Slurm(python="bash"))
-    done = run_script(tmp_path, text, f"log='{log}'\narguments=(-c 'echo said; exit {code}')\n")
-    assert done.returncode == kept
-    assert (tmp_path / "0.end").read_text() == f"{kept} 7\n"
-    assert log.read_text() == "said\n"
+@pytest.mark.parametrize("code", [0, 3, 143, 137])
+def test_the_exit_code_is_kept(tmp_path, code):
+    assert run_script(tmp_path, f"echo said; exit {code}") == code
+    assert (tmp_path / "0.end").read_text() == f"{code} 7\n"
+    assert (tmp_path / "log.txt").read_text() == "said\n"
     assert not (tmp_path / "0.sh").exists()
 
 
 def test_a_job_that_was_given_up_does_nothing(tmp_path):
-    text = slurm_script.script(tmp_path, tmp_path, [tmp_path], Resources(), Slurm(python="bash"))
-    (tmp_path / "job").write_text(text)
-    done = subprocess.run(["bash", str(tmp_path / "job")], env={"PATH": "/usr/bin:/bin", "SLURM_JOB_ID": "7"})
-    assert done.returncode == 75
+    assert run_script(tmp_path, None) == 75
 
 
-@pytest.mark.parametrize("late", ["", "sleep 0.4; "], ids=["", "before the worker is known"])
-@pytest.mark.parametrize("sent", ["TERM", "USR1"])
-def test_what_asks_it_to_stop_is_passed_on(tmp_path, sent, late):
-    """The exit code is the one of the worker that has saved, not the one of a shell that was interrupted."""
-    program = f"trap 'sleep 0.3; echo heard {sent}; exit 143' {sent}; kill -s {sent} $PPID; "
-    program += "for i in 1 2 3 4 5 6 7 8 9; do sleep 0.2; done"
-    text = slurm_script.script(tmp_path, tmp_path, [tmp_path], Resources(), Slurm(python="bash"))
-    log = tmp_path / "log.txt"
-    task = f"log='{log}'\narguments=(-c \"{program}\")\n".replace("$PPID", "\\$PPID")
-    done = run_script(tmp_path, text.replace("child=$!", f"{late}child=$!"), task)
-    assert (done.returncode, log.read_text()) == (143, f"heard {sent}\n")
+@pytest.mark.parametrize(
+    ("signal", "late"), [("TERM", ""), ("USR1", ""), ("USR1", "sleep 0.4; ")], ids=["TERM", "USR1", "early"]
+)
+def test_a_signal_is_passed_on_to_the_worker(tmp_path, signal, late):
+    """The exit code is the one of the worker that has saved, not the one of an interrupted shell."""
+    program = f"trap 'sleep 0.2; echo heard {signal}; exit 143' {signal}; kill -s {signal} $PPID; "
+    program += "while :; do sleep 0.05; done"
+    assert run_script(tmp_path, program, late) == 143
+    assert (tmp_path / "log.txt").read_text() == f"heard {signal}\n"
 
 
-def test_one_that_dies_of_being_asked_to_stop_has_not_failed(tmp_path):
-    """As a worker that has not yet set its handlers."""
-    text = slurm_script.script(tmp_path, tmp_path, [tmp_path], Resources(), Slurm(python="bash"))
-    task = f"log='{tmp_path}/log.txt'\narguments=(-c 'kill -s USR1 $PPID; sleep 0.3; kill -s HUP $$')\n"
-    assert run_script(tmp_path, text, task).returncode == 143
+def test_a_worker_that_dies_of_the_signal_has_not_failed(tmp_path):
+    """For example, before it has set its handlers."""
+    assert run_script(tmp_path, "kill -s USR1 $PPID; sleep 0.3; kill -s HUP $$") == 143
 
 
 @pytest.mark.parametrize(
@@ -151,12 +148,12 @@ def test_one_that_dies_of_being_asked_to_stop_has_not_failed(tmp_path):
         {"partiton": "gpu"},
     ],
 )
-def test_what_slurm_would_misread_is_refused(given):
+def test_rejects_what_slurm_would_misread(given):
     with pytest.raises(ValidationError):
         Slurm(**given)
 
 
-def test_what_a_study_says_is_laid_over_the_settings():
+def test_a_study_overrides_the_settings():
     settings = Settings(slurm={"partition": "gpu", "account": "lab"}).slurm
     laid = Slurm(partition="short", exclusive=True).laid_over(settings)
     assert (laid.partition, laid.account, laid.exclusive) == ("short", "lab", True)

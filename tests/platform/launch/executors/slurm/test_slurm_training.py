@@ -1,36 +1,18 @@
-"""A study that trains, in Slurm and on this machine: the same table."""
+"""The quickstart, shrunk, trained by jobs of a real Slurm cluster."""
 
-import copy
-from typing import Any
+import json
 
 import labs_support as labs
-import yaml
-from slurm_support import SlurmLab
-from tests.models.conftest import TINY
+import pytest
+from tests.docs_support import SHRUNK
 
 
-def untimed(table: str) -> list[list[str]]:
-    """The cells of a table without its columns of times."""
-    rows = [line.split("|") for line in table.splitlines() if line.startswith("|")]
-    kept = [number for number, name in enumerate(rows[0]) if "time" not in name]
-    return [[row[number] for number in kept] for row in rows]
-
-
-def test_a_study_in_slurm_has_the_table_of_one_on_this_machine(lab, tmp_path):
-    base: dict[str, Any] = copy.deepcopy(TINY)
-    base["evaluation"]["points"] = 1
-    runs = {
-        "reference": {"initialization": 1},
-        "joint": {"selection": {"rule": "joint", "reference": "reference", "chunks": 2}},
-    }
-    spec = tmp_path / "small.yaml"
-    spec.write_text(yaml.safe_dump({"name": "small", "base": base, "runs": runs}))
-    lab.launched(spec, "--on", "slurm")
-    here = SlurmLab(lab.cluster, lab.root.with_name("here"))
-    here.launched(spec, "--on", "local")
-    tables = [untimed(labs.jestlab("table", "small", root=each.root).stdout) for each in (lab, here)]
-    assert tables[0] == tables[1]
-    assert [row[1].strip() for row in tables[0]][2:4] == ["*reference*", "joint"]
-    assert lab.results() == here.results()
-    executors = {executor for (executor,) in lab.rows("SELECT executor FROM attempt")}
-    assert executors == {"slurm"}
+@pytest.mark.smoke
+def test_the_quickstart_trains_in_slurm(lab):
+    changes = (*SHRUNK["quickstart"], "seeds=1")
+    lab.launched("quickstart", "--on", "slurm", *(word for change in changes for word in ("--set", change)))
+    assert set(lab.rows("SELECT executor, state FROM attempt")) == {("slurm", "COMPLETED")}
+    table = json.loads(labs.here("table", "quickstart", "--json", root=lab.root).stdout)
+    assert [row["label"] for row in table["rows"]] == ["reference", "uniform", "independent", "joint"]
+    assert all((row["seeds"], row["examples_seen"]) == (1, 256) for row in table["rows"])
+    assert all(0.0 <= row["score_mean"] <= 1.0 for row in table["rows"])

@@ -1,0 +1,50 @@
+"""Meshes of devices, and rows that are handed from one device to another."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tests.models.support.virtual_devices import on_devices
+
+from jestlab.models import devices as module
+from jestlab.models.devices import AXIS, Devices, take_rows
+
+
+@pytest.mark.parametrize("largest_bytes", [module.LARGEST_BYTES, 60])
+def test_each_device_gets_its_part_of_the_chosen_rows(monkeypatch, largest_bytes):
+    """In one exchange, or in several small ones."""
+    monkeypatch.setattr(module, "LARGEST_BYTES", largest_bytes)
+    rng = np.random.default_rng(0)
+    rows = {
+        "image": rng.integers(0, 256, (12, 3, 2), np.uint8),
+        "text": rng.integers(-(2**31), 2**31, (12, 2), np.int32),
+        "embedding": rng.normal(size=(12, 1)).astype(np.float32),
+    }
+    chosen = jnp.array([11, 0, 5, 6, 3, 9])
+    for devices in (1, 3):
+        taken = jax.jit(on_devices, static_argnums=(0, 1))(
+            devices, lambda mine: take_rows(mine, chosen, AXIS), rows
+        )
+        for name, x in rows.items():
+            assert taken[name].dtype == x.dtype
+            np.testing.assert_array_equal(taken[name].reshape(6, *x.shape[1:]), x[chosen])
+
+
+def test_devices_that_do_not_divide_the_batches_are_left_out(monkeypatch, caplog):
+    device = jax.devices()[0]
+    monkeypatch.setattr(jax, "devices", lambda: [device] * 4)
+    used = []
+    monkeypatch.setattr(Devices, "__init__", lambda self, devices: used.append(len(devices)))
+    Devices.for_sizes(8, 4)
+    assert not caplog.records
+    Devices.for_sizes(9, 6)
+    Devices.for_sizes(1)
+    assert used == [4, 3, 1]
+    assert "using 3 of 4 devices: batches of 9, 6 examples do not split over more" in caplog.text
+
+
+def test_devices_of_several_processes_have_to_divide_the_batches(monkeypatch):
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    monkeypatch.setattr(jax, "devices", lambda: [None] * 4)
+    with pytest.raises(ValueError, match="4 devices of 2 processes do not divide the batches of 8, 6"):
+        Devices.for_sizes(8, 6)

@@ -1,0 +1,214 @@
+"""`jestlab register`: a study's claims before its first run; `--pilot`: claims tested on later seeds."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import labs_support as labs
+import pytest
+import stores_support as stores
+
+from jestlab.analysis.claims.pilot import Expected, Pilot
+from jestlab.platform.lab.lab import Lab
+
+pytestmark = pytest.mark.usefixtures("in_process")
+
+CLAIMS = [
+    {"statement": "Joint is better", "of": "joint", "above": "uniform"},
+    {"statement": "Other is better", "of": "other", "above": "uniform"},
+]
+
+
+@pytest.fixture(autouse=True)
+def lab(root: Path) -> Lab:
+    return stores.empty_lab(root)
+
+
+def write_study(folder: Path, means: dict[str, float] | None = None, **parts: Any) -> Path:
+    means = means or {"uniform": 0.5, "joint": 0.7, "other": 0.9}
+    defaults = {
+        "program": "toy_programs:draw",
+        "base": {"spread": 0.05},
+        "runs": {name: {"mean": mean, "salt": name} for name, mean in means.items()},
+        "claims": CLAIMS,
+        "seeds": 2,
+        "score": ["toy/score"],
+    }
+    return labs.write_study(folder, **defaults | parts)
+
+
+@pytest.fixture
+def claims(jestlab):
+    def call(name="toy"):
+        """Return the changes since the registration by statement."""
+        content = json.loads(jestlab("table", "claims", name, "--json"))
+        assert all(row["registered"] for row in content["rows"])
+        return {row["statement"]: row["exploratory"] for row in content["rows"]}
+
+    return call
+
+
+def test_launches_a_study_as_registered(tmp_path, jestlab, claims):
+    spec = write_study(tmp_path)
+    first = jestlab("register", spec)
+    assert first.startswith("toy is registered: 2 claims, an error of 5% together; digest ")
+    assert jestlab("register", spec).startswith("toy was registered as it is: 2 claims")
+    assert "exploratory" not in jestlab("launch", spec, "--no-reports")
+    assert claims() == dict.fromkeys(["Joint is better", "Other is better"], "")
+    table = jestlab("table", "claims", "toy")
+    assert "registered on 20" in table and "before its first run" in table
+    refused = jestlab("register", write_study(tmp_path, claims=CLAIMS[:1]), code=1)
+    assert "6 of the runs of toy have begun: a study is registered before its first run" in refused
+
+
+def test_reports_changes_before_the_launch_and_marks_them_in_the_table(tmp_path, jestlab, claims):
+    jestlab("register", write_study(tmp_path))
+    wider = [CLAIMS[0] | {"within": 0.01}, CLAIMS[1]]
+    spec = write_study(tmp_path, claims=wider)
+    changed = "changed since, and exploratory: toy: Joint is better: within nothing → 0.01"
+    assert changed in jestlab("plan", spec)
+    assert changed in jestlab("launch", spec, "--no-reports")
+    assert claims() == {"Joint is better": "within nothing → 0.01", "Other is better": ""}
+
+
+def test_changed_seeds_make_every_claim_exploratory(tmp_path, jestlab, claims):
+    spec = write_study(tmp_path)
+    jestlab("register", spec)
+    jestlab("launch", spec, "--set", "seeds=3", "--no-reports")
+    assert set(claims().values()) == {"seeds: [0, 1] → [0, 1, 2]"}
+
+
+def test_a_study_can_be_registered_again_until_its_first_run(tmp_path, jestlab, claims):
+    jestlab("register", write_study(tmp_path))
+    spec = write_study(tmp_path, claims=CLAIMS[:1])
+    registered = json.loads(jestlab("register", spec, "--decide", "--json"))
+    assert registered["new"] is True
+    assert registered["studies"]["toy"]["seeds"] == {"until": "decided", "at_least": 2}
+    assert len(registered["runs"]) == 3
+    jestlab("launch", spec, "--decide", "--no-reports")
+    assert claims() == {"Joint is better": ""}
+
+
+def test_a_study_without_claims_cannot_be_registered(tmp_path, jestlab):
+    refused = jestlab("register", write_study(tmp_path, claims=[]), code=1)
+    assert refused.count("\n") == 1
+    assert "toy claims nothing: write `claims` in its spec" in refused
+
+
+def test_an_export_contains_the_registration_of_a_union(tmp_path, jestlab, claims):
+    for name in ("first", "second"):
+        write_study(tmp_path, name=name, claims=CLAIMS[:1]).rename(tmp_path / f"{name}.yaml")
+    union = tmp_path / "both.yaml"
+    union.write_text("name: both\nstudies: [first.yaml, second.yaml]\nresources: {retries: 0}\n")
+    assert "2 claims" in jestlab("register", union)
+    jestlab("launch", union, "--no-reports")
+    assert set(claims("both").values()) == {""}
+    archive, other = tmp_path / "both.tar.gz", tmp_path / "other"
+    jestlab("export", archive, "both")
+    imported = labs.here("import", archive, root=other)
+    assert imported.returncode == 0, imported.stderr
+    table = json.loads(labs.here("table", "claims", "both", "--json", root=other).stdout)
+    assert {(row["registered"], row["exploratory"]) for row in table["rows"]} == {(True, "")}
+
+
+PILOT: dict[str, Any] = {
+    "means": {"uniform": 0.5, "joint": 0.9, "worse": 0.2, "level": 0.5},
+    "claims": [
+        {"statement": "Level is level", "of": "level", "above": "uniform"},
+        {"statement": "Worse is better", "of": "worse", "above": "uniform"},
+        {"statement": "Joint is better", "of": "joint", "above": "uniform"},
+    ],
+}
+UNTIL = {"until": "decided", "at_least": 2, "at_most": 14}
+
+
+@pytest.fixture
+def launched(tmp_path, jestlab):
+    """A launched study with three seeds."""
+    spec = write_study(tmp_path, **PILOT, seeds=3)
+    jestlab("launch", spec, "--no-reports")
+    return spec
+
+
+@pytest.fixture
+def rows(jestlab):
+    return lambda: json.loads(jestlab("table", "claims", "toy", "--json"))["rows"]
+
+
+def test_a_pilot_orders_the_claims_and_only_later_seeds_decide(tmp_path, root, launched, jestlab, rows):
+    spec = write_study(tmp_path, **PILOT, seeds=UNTIL)
+    lines = jestlab("register", spec, "--pilot").splitlines()
+    assert lines[1] == "Seeds 0 to 2 are its pilot. Tested in this order, 8 at a time:"
+    first = {"does not hold  toy: Worse is better", "holds          toy: Joint is better"}
+    assert set(lines[2:4]) == first
+    assert lines[4].endswith("toy: Level is level")
+    registered = json.loads(jestlab("register", spec, "--pilot", "--json"))
+    assert registered["new"] is False
+    assert registered["pilot"]["seeds"] == 3
+    assert registered["pilot"]["order"][-1][1:] == ["Level is level", lines[4].split("  toy")[0]]
+    jestlab("launch", spec, "--no-reports")
+    level, worse, joint = rows()  # in the order of the spec
+    assert (joint["verdict"], joint["only"]) == ("holds", "holds")
+    assert (worse["verdict"], worse["only"]) == ("does not hold", "does not hold")
+    assert {(row["registered"], row["exploratory"]) for row in rows()} == {(True, "")}
+    # The first of three claims that is decided has a third of the error, the second half of it.
+    assert sorted((joint["seeds"], worse["seeds"])) == [6, 7]
+    assert level["seeds"] <= 11
+    shown = jestlab("table", "claims", "toy")
+    assert "before the runs that decide" in shown
+    assert "after a pilot of 3 seeds, which decide nothing" in shown
+    seeds = sqlite3.connect(root / "results.db").execute("SELECT seed FROM v_runs WHERE label = 'joint'")
+    assert sorted(seed for (seed,) in seeds) == list(range(3 + 7))
+    assert "nothing to run: all" in jestlab("launch", spec, "--no-reports")
+
+
+def test_a_pilot_requires_completed_runs_and_further_seeds(tmp_path, jestlab):
+    spec = write_study(tmp_path, **PILOT, seeds=UNTIL)
+    refused = jestlab("register", spec, "--pilot", code=1)
+    assert refused.count("\n") == 1
+    assert "toy has no runs that could be a pilot: launch it first" in refused
+    fixed = write_study(tmp_path, **PILOT, seeds=3)
+    jestlab("launch", fixed, "--no-reports")
+    refused = jestlab("register", fixed, "--pilot", code=1)
+    assert "toy has no seeds left to decide after a pilot of 3: register it with --decide" in refused
+    short = write_study(tmp_path, **PILOT, seeds=UNTIL | {"at_most": 3})
+    refused = jestlab("register", short, "--pilot", code=1)
+    assert "register it with --decide and an `at_most` above 3" in refused
+
+
+def test_a_claim_after_an_undecidable_one_stays_undecided(tmp_path, launched, jestlab, rows, monkeypatch):
+    """With one claim at a time, a hopeless claim blocks those after it, and they get no seeds."""
+    monkeypatch.setattr("jestlab.analysis.claims.pilot.AT_ONCE", 1)
+    monkeypatch.setattr("jestlab.analysis.claims.verdicts.AT_ONCE", 1)
+    order = (
+        Expected("toy", "Level is level", "holds"),
+        Expected("toy", "Joint is better", "holds"),
+        Expected("toy", "Worse is better", "does not hold"),
+    )
+    monkeypatch.setattr("jestlab.platform.planning.registering.pilot", lambda store, plan: Pilot(3, order))
+    spec = write_study(tmp_path, **PILOT, seeds=UNTIL)
+    jestlab("register", spec, "--pilot")
+    printed = jestlab("launch", spec, "--no-reports")
+    level, worse, joint = rows()
+    assert level["verdict"] == joint["verdict"] == worse["verdict"] == "undecided"
+    assert level["stopped"].startswith("hopeless")
+    assert joint["stopped"] == worse["stopped"] == "claims before it cannot be decided"
+    assert joint["agree"] == joint["seeds"] == 2  # every study begins with two seeds
+    assert "0 of 3 claims decided" in printed
+
+
+def test_claims_without_a_family_are_tested_for_one_verdict_each(tmp_path, jestlab, rows):
+    study: dict[str, Any] = {"means": {"uniform": 0.5, "joint": 0.9}, "claims": CLAIMS[:1]}
+    jestlab("launch", write_study(tmp_path, **study, seeds=3), "--no-reports")
+    spec = write_study(tmp_path, **study, seeds=UNTIL, family="none")
+    lines = jestlab("register", spec, "--pilot").splitlines()
+    assert lines[1] == "Seeds 0 to 2 are its pilot. Each is tested for one verdict:"
+    jestlab("launch", spec, "--no-reports")
+    [joint] = rows()
+    assert (joint["verdict"], joint["only"], joint["seeds"]) == ("holds", "holds", 5)
+    shown = " ".join(jestlab("table", "claims", "toy").split())
+    assert "each claim is tested for the verdict that the pilot leaned to" in shown
+    assert "8 at a time" not in shown

@@ -1,0 +1,180 @@
+"""`jestlab status`, `jestlab watch`, `jestlab logs`, and `jestlab costs --goodput`."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import plans_support as plans
+import pytest
+import stores_support as stores
+from sqlalchemy import update
+
+from jestlab.platform.cli import main
+from jestlab.platform.launch import processes
+from jestlab.platform.store import leases, tables
+from jestlab.platform.store.records import RunState
+from jestlab.platform.store.spool import Batch, Points
+from jestlab.platform.store.store import Store
+
+
+@pytest.fixture
+def store(root):
+    store = Store.open(stores.empty_lab(root).store_url)
+    yield store
+    store.close()
+
+
+RUNS = [plans.run("uniform", seed=0), plans.run("uniform", seed=1), plans.run("joint", point={"ratio": 0.8})]
+
+
+@pytest.fixture
+def ended(store, root):
+    """A completed run, a failed one, and a pending one."""
+    store.record(plans.plan(*RUNS))
+    for run in RUNS[:2]:
+        (root / run.directory).mkdir(parents=True)
+        log = root / run.directory / "log.txt"
+        log.write_text(f"--- attempt 1\nseed {run.seed}\nlast line\n")
+        attempt = plans.begun(store, run)
+        attempt.progress(5 + run.seed, 10)
+        if run.seed:
+            attempt.fail("ValueError: | no")
+        else:
+            attempt.complete()
+
+
+def test_status_of_all_experiments_and_of_one(ended, jestlab):
+    listed = jestlab("status").splitlines()
+    assert " ".join(listed[0].split()) == "experiment scale runs PENDING COMPLETED FAILED launched (UTC)"
+    assert listed[1].split()[:6] == ["toy", "smoke", "3", "1", "1", "1"]
+    runs = jestlab("status", "toy").splitlines()
+    assert runs[1].split() == ["uniform", "0", "COMPLETED", "5/10", "1"]
+    assert runs[2].split() == ["uniform", "1", "FAILED", "6/10", "1", "ValueError:", "|", "no"]
+    assert runs[3].split()[:5] == ["joint", "ratio=0.8", "0", "PENDING", "0"]
+    assert runs[3].endswith("waits for a slot")
+
+
+def test_status_as_json(ended, jestlab):
+    [experiment] = json.loads(jestlab("status", "--json"))
+    assert experiment["counts"] == {"PENDING": 1, "COMPLETED": 1, "FAILED": 1}
+    runs = json.loads(jestlab("status", "toy", "--json"))
+    assert [run["state"] for run in runs] == ["COMPLETED", "FAILED", "PENDING"]
+    assert runs[1]["reason"] == "ValueError: | no"
+    assert runs[2]["started_at"] is None
+
+
+def test_status_without_a_store(root, jestlab, capsys):
+    assert "no experiments yet" in jestlab("status")
+    assert jestlab("status", "--json") == "[]\n"
+    with pytest.raises(SystemExit):
+        main(["status", "toy", "--root", str(root)])
+    assert "launch a study first" in capsys.readouterr().err
+    assert not root.exists()
+
+
+def test_logs_of_a_run(ended, root, jestlab, capsys):
+    assert jestlab("logs", "toy/uniform/1").splitlines()[1] == "seed 1"
+    assert jestlab("logs", "toy/uniform/1", "-n", "1") == "last line\n"
+    assert "seed 0" in jestlab("logs", RUNS[0].fingerprint[:6])
+    assert jestlab("logs", "toy/uniform/0", "-f").endswith("last line\n")
+    shown = json.loads(jestlab("logs", "toy/uniform/0", "-n", "1", "--json"))
+    assert (shown["state"], shown["text"]) == ("COMPLETED", "last line\n")
+    with pytest.raises(SystemExit):
+        main(["logs", "toy/joint", "--root", str(root)])
+    assert "has no log yet: it is PENDING" in capsys.readouterr().err
+
+
+@pytest.fixture
+def active(store):
+    """A completed reference, a run that trains with it, and two that wait; this process is the launcher."""
+    reference = plans.run("reference")
+    trained = {"reference": reference.fingerprint}
+    trains = plans.run("trains", config={"a": 1}, needs=trained)
+    waits = plans.run("waits", config={"a": 2}, needs=trained)
+    blocked = plans.run("blocked", needs={"reference": trains.fingerprint})
+    store.record(plans.plan(reference, trains, waits, blocked))
+    stores.attempt(store, reference)
+    began = tables.now() - timedelta(seconds=100)
+    attempt = stores.attempt(
+        store, trains, RunState.RUNNING, started=began, heartbeat_at=tables.now(),
+        handle=processes.own_handle("log.txt"),
+    )  # fmt: skip
+    with store.writing() as connection:
+        run = stores.run_id(store, trains)
+        batch = Batch(points=[(500, "examples_seen", 98_000.0)], progress=(500, 1_000))
+        Points(run).write(connection, batch, attempt, late=False)
+        reported = began + timedelta(seconds=100)
+        connection.execute(update(tables.Run).where(tables.Run.id == run).values(updated_at=reported))
+    leases.enter_launcher(store, processes.identity())
+
+
+def test_watch_shows_the_speed_and_why_runs_wait(active, store, jestlab):
+    lines = {line["run"]: line for line in json.loads(jestlab("watch", "toy", "--json"))}
+    assert lines["trains"]["examples_per_second"] == pytest.approx(980)
+    assert lines["trains"]["eta_seconds"] == pytest.approx(100)
+    assert " 0:01:40 " in jestlab("watch", "toy", "--once")
+    assert (lines["waits"]["state"], lines["waits"]["reason"]) == ("PENDING", "waits for a slot")
+    assert lines["blocked"]["state"] == "BLOCKED"
+    assert lines["blocked"]["reason"] == "waits for trains/0, which is RUNNING"
+    with store.writing() as connection:
+        connection.execute(update(tables.Launcher).values(name="elsewhere:1:0", heartbeat_at=stores.START))
+    assert "waits to be launched: no launcher is alive" in jestlab("status", "toy")
+
+
+def test_status_shows_the_place_in_line_and_a_remedy(active, jestlab):
+    printed = jestlab("status", "toy")
+    assert "waits/0: waits for a slot\n  1st of 1 in line, to begin in about 1.7 min\n" in printed
+    assert "  would let it begin: the end of another run, or more at a time: `jestlab launch" in printed
+    assert printed.count("would let") == 1
+    runs = {run["run"]: run for run in json.loads(jestlab("status", "toy", "--json"))}
+    assert runs["waits"]["waits"]["place"].startswith("1st of 1")
+    assert runs["blocked"]["waits"]["unblock"] == "its completion"
+    assert runs["trains"]["waits"] is None
+
+
+# Two minutes; it trained until step 100, and saved step 60.
+MEASURED: dict[str, Any] = {
+    "startup_seconds": 12.0, "compilation_seconds": 24.0, "training_seconds": 60.0,
+    "evaluation_seconds": 12.0, "checkpoint_seconds": 6.0, "winddown_seconds": 6.0,
+    "resumed_step": 0, "reached_step": 100, "saved_step": 60, "saved_seconds": 48.0,
+}  # fmt: skip
+GOODPUT = "goodput 50%: compilation 20%, start-up 10%, preempted work 10%, checkpoints 5%, wind-down 5%"
+
+
+@pytest.fixture
+def spec(tmp_path):
+    path = tmp_path / "toy.yaml"
+    path.write_text("name: toy\nprogram: command\nbase: {command: [sleep, '1']}\nruns: {uniform: {}}\n")
+    return path
+
+
+def test_goodput_of_a_run_that_was_preempted_once(store, spec, jestlab, monkeypatch):
+    run = plans.run("uniform")
+    store.record(plans.plan(run))
+    stores.attempt(store, run, RunState.PREEMPTED, **MEASURED)
+    stores.attempt(store, run, number=2, **MEASURED | {"resumed_step": 60})
+    assert GOODPUT in jestlab("status", "toy").splitlines()
+    [status] = json.loads(jestlab("status", "toy", "--json"))
+    assert status["goodput"]["goodput"] == 0.5
+    assert sum(status["goodput"]["chip_seconds"].values()) == status["goodput"]["held_chip_seconds"] == 240
+    headers, row, whole, _, line, *_ = jestlab("costs", spec, "--goodput").splitlines()
+    assert headers.split()[:4] == ["RUN", "SEED", "HELD", "GOODPUT"]
+    assert row.split()[:6] == ["uniform", "0", "4.0", "min", "50%", "42%"]
+    assert (whole.split()[0], line) == ("all", GOODPUT)
+    costs = json.loads(jestlab("costs", spec, "--goodput", "--json"))
+    assert costs["all"]["chip_seconds"]["preempted"] == costs["runs"][0]["chip_seconds"]["preempted"] == 24
+    assert (costs["all"]["attempts"], costs["all"]["unknown_attempts"]) == (2, 0)
+    monkeypatch.setenv("COLUMNS", "80")
+    out = jestlab("costs", spec, "--goodput")
+    assert max(map(len, out.splitlines())) <= 80 and "50%" in out and "not shown" in out
+    stores.attempt(store, run, number=3)
+    assert "; unknown of 1 of 3 attempts" in jestlab("status", "toy")
+
+
+def test_a_pending_run_has_no_goodput(store, spec, jestlab):
+    store.record(plans.plan(plans.run("uniform")))
+    assert jestlab("costs", spec, "--goodput") == "no run of toy has begun yet\n"
+    assert "goodput" not in jestlab("status", "toy")
+    jestlab("costs", spec, "--goodput", "--plot", "figures", code=2)

@@ -1,0 +1,181 @@
+"""The programs `embed`, `score` and `diagnose` in plans: order, identity, and price."""
+
+from __future__ import annotations
+
+import plans_support as plans
+import pytest
+from tiny_support import TOWERS
+
+from jestlab.analysis.costs import Cost
+from jestlab.models.config import DiagnoseConfig, EmbedConfig, ScoreConfig, ShapesWeb, TrainConfig, TwoTowers
+from jestlab.models.data import shapes
+from jestlab.platform.errors import UserError
+from jestlab.platform.planning.plan import plan
+from jestlab.platform.programs import Price, memory, pricing
+from jestlab.platform.spec import Study, load
+
+CACHE = {"program": "embed", "reference": "reference"}
+DIAGNOSIS = plans.TINY_DIAGNOSIS | {"learner": "uniform", "reference": "reference"}
+E = TOWERS["embedding_dim"]
+
+
+def planned(base=None, reports=(), **runs):
+    """Plan runs besides a reference, on 1,024 examples."""
+    return plan(
+        Study.parse(
+            {
+                "name": "s",
+                "base": {
+                    "model": TOWERS,
+                    "data.train.examples": 1_024,
+                    "schedule.batch_size": 16,
+                    **(base or {}),
+                },
+                "runs": {"reference": {"initialization": 1}, **runs},
+                "reports": reports,
+            }
+        )
+    )
+
+
+def by_name(**parts):
+    return {run.name: run for run in planned(**parts).runs}
+
+
+# ---- embed
+
+
+def test_embeddings_are_made_between_the_reference_and_its_learners():
+    joint = {"selection": {"rule": "joint", "reference": "cache"}}
+    runs = by_name(joint=joint, cache=CACHE, uniform={})
+    assert list(runs).index("reference") < list(runs).index("cache") < list(runs).index("joint")
+    assert runs["joint"].needs == {"selection.reference": runs["cache"].fingerprint}
+    assert runs["joint"].price.cost.reference_scoring == 0
+    assert runs["cache"].price.total == 0
+    assert runs["cache"].price.cost.reference_scoring > 0
+    assert planned(cache=CACHE, joint=joint).needed == {"reference", "cache"}
+
+
+def test_a_folder_is_counted_and_identified_by_what_it_holds(tmp_path):
+    nowhere = {"kind": "folder", "path": str(tmp_path / "nowhere")}
+    web = {"kind": "folder", "path": plans.write_shard(tmp_path / "web", "one", "two", "three")}
+    runs = by_name(cache=CACHE | {"data": {"train": web, "benchmark": nowhere}})
+    data = runs["cache"].config["data"]
+    assert len(data["train"]["digest"]) == 64
+    assert data["benchmark"]["digest"] is None  # it has no use for it
+    learner = runs["reference"].price
+    towers = learner.cost.image_tower + learner.cost.text_tower
+    assert runs["cache"].price.cost.reference_scoring == pytest.approx(3 * towers / (3 * learner.examples))
+    for changes, message in (
+        ({"train": nowhere}, r"^runs.cache: data.train.path: no folder .*nowhere"),
+        ({"filter": "similarity > 0.3"}, r"^runs.cache: data.filter: .*web has no metadata column 'similar"),
+        ({"recaption": "key == 'a'"}, r"^runs.cache: data.recaption: .*web has no metadata column"),
+    ):
+        with pytest.raises(UserError, match=message):
+            planned(cache=CACHE | {"data": {"train": web} | changes})
+
+
+def test_the_price_is_unknown_where_the_towers_or_the_data_are(tmp_path):
+    config = EmbedConfig(reference="r")
+    assert pricing.price_embed(config, {"reference": {"a": "user's"}}) is None
+    towers = load("quickstart").members[0].config
+    assert pricing.price_embed(config, {"reference": towers}) is not None
+    elsewhere = {"train": {"kind": "folder", "path": str(tmp_path / "pod"), "digest": "0" * 64}}
+    there = EmbedConfig.model_validate({"reference": "r", "data": elsewhere})
+    assert pricing.price_embed(there, {"reference": towers}) is None
+
+
+# ---- score
+
+
+SCORES = {
+    "program": "score",
+    "embeddings": "cache",
+    "target": "targets",
+    "negcliploss": {"batch_size": 128, "repeats": 2},
+}
+SCORED = {
+    "cache": CACHE,
+    "targets": CACHE | {"data.train": {"examples": 64, "seed": 9}},
+    "scores": SCORES,
+    "filtered": {"data": {"scores": "scores", "filter": "negcliploss_rank > 0.7 and similarity > 0.1"}},
+}
+
+
+def test_scores_are_priced_and_made_before_runs_that_read_them():
+    runs = by_name(**SCORED)
+    assert list(runs).index("cache") < list(runs).index("scores") < list(runs).index("filtered")
+    n, k = 1_024, 32
+    found = 4 * 2 * n * 128 * E + 2 * E * (n * k * 21 + n * n // k) + 2 * n * 64 * E
+    assert runs["scores"].price.cost.reference_scoring == pytest.approx(found)
+
+
+def test_scores_that_nothing_reads_change_no_run():
+    """Neither its identity nor what it waits for."""
+    more = {"uniform": {}, "again": {"data": {"scores": "scores"}}}
+    assert len(planned(**SCORED, **more).runs) == len(SCORED) + 2  # with the reference
+
+
+def test_scoring_a_folder_takes_as_much_as_scoring_the_same_shapes(tmp_path):
+    """The folder's index says how many examples there are, for the price as for the memory."""
+    shapes.make_web(tmp_path / "web", ShapesWeb(examples=100), seed=5)
+    config = ScoreConfig.model_validate({"embeddings": "cache"})
+    towers = TrainConfig.model_validate({"model": TOWERS})
+    taken = []
+    for train in ({"examples": 100}, {"kind": "folder", "path": str(tmp_path / "web")}):
+        embed = EmbedConfig.model_validate({"reference": "r", "data": {"train": train}})
+        needs = {"embeddings": embed, "embeddings.reference": towers}
+        taken.append((memory.of_scoring(config, needs), pricing.price_score(config, needs)))
+    assert taken[0] == taken[1]
+    assert None not in taken[0]
+
+
+def test_what_a_target_would_decide_does_not_count_without_one():
+    for named, counts in (({}, False), ({"target": "b"}, True)):
+        configs = [{"embeddings": "a", "normsim": {"norm": norm}, **named} for norm in (2, "inf")]
+        one, other = (ScoreConfig.model_validate(config).identity() for config in configs)
+        assert (one != other) == counts
+
+
+# ---- diagnose
+
+
+def test_the_diagnosed_learner_is_not_a_reference():
+    for learner in ("uniform", "reference"):
+        assert planned(uniform={}, diagnosis=DIAGNOSIS | {"learner": learner}).needed == {"reference"}
+
+
+def test_the_price_is_the_scoring_of_all_candidates_and_what_is_chosen_from_them():
+    whole, alone = (
+        by_name(uniform={}, diagnosis=DIAGNOSIS | more)["diagnosis"]
+        for more in ({}, {"criterion": "hard_learner"})
+    )
+    scored = 2 * 80 * pricing.forward(TwoTowers.model_validate(TOWERS)).total
+    # Of b = 16, once by chunks and once by each of five rules, all followed to the end.
+    meetings = 16 + 16 + 4 * 16 + 16 * 16
+    selections = 2 + 5
+    chosen = 2 * 80 * E * (2 * selections + 4 * meetings)  # for each model
+    assert whole.price == Price(Cost(0, 0, 0, scored, 2 * chosen, scored), examples=0)
+    assert alone.price == Price(Cost(0, 0, 0, scored, chosen, 0), examples=0)
+    assert alone.fingerprint != whole.fingerprint
+
+
+def test_a_diagnosis_inherits_data_and_loss_alone():
+    config = by_name(base={"loss": "softmax"}, uniform={}, diagnosis=DIAGNOSIS)["diagnosis"].config
+    assert (config["loss"], config["data"]["train"]["examples"]) == ("softmax", 1_024)
+    assert "model" not in config
+
+
+def test_the_identity_of_a_diagnosis_is_what_decides_the_result():
+    config = DiagnoseConfig(learner="a", reference="b", chunks=[4, 2, 2])
+    assert config.chunks == (2, 4)
+    assert config.identity() == DiagnoseConfig(
+        learner="a", reference="b", chunks=[2, 4], runtime={"loader_threads": 3},
+        data={"benchmark": {"retrieval_examples": 9}},
+    ).identity()  # fmt: skip
+    assert config.super_batch_size(0.9) == config.super_batch_size() == 1280
+
+
+def test_a_report_names_an_existing_run():
+    with pytest.raises(UserError, match=r"reports\.0\.run: no run 'diagnoses': did you mean 'diagnosis'"):
+        planned(uniform={}, diagnosis=DIAGNOSIS, reports=[{"learnability": {"run": "diagnoses"}}])

@@ -1,0 +1,115 @@
+"""Mistakes in runs of jestlab's own programs are one line each, and found when the study is planned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import plans_support as plans
+import pytest
+from tiny_support import TOWERS
+
+from jestlab.platform.errors import UserError
+from jestlab.platform.planning.plan import plan
+from jestlab.platform.spec import Study
+
+BASE = {
+    "model": TOWERS,
+    "data.train": {"examples": 2_048, "image_size": 16},
+    "schedule": {"batch_size": 16, "examples_seen": 160},
+}
+RUNS = {
+    "reference": {"initialization": 1},
+    "cache": {"program": "embed", "reference": "reference"},
+    "scores": {"program": "score", "embeddings": "cache"},
+    "mine": {"program": "toy_programs:loop", "steps": 1},
+}
+FLIP = {"augmentation": {"flip": 0.5}}
+
+
+def planned(run):
+    return plan(Study.model_validate({"name": "s", "base": BASE, "runs": {**RUNS, "it": run}}))
+
+
+def selecting(rule="joint", **selection: Any) -> dict[str, Any]:
+    return {"selection": {"rule": rule, "chunks": 4, **selection}}
+
+
+def embedding(reference: str) -> dict[str, Any]:
+    return {"program": "embed", "reference": reference}
+
+
+def scoring(**config: Any) -> dict[str, Any]:
+    return {"program": "score", "embeddings": "cache", **config}
+
+
+def diagnosing(**config: Any) -> dict[str, Any]:
+    return plans.TINY_DIAGNOSIS | {"learner": "reference", "reference": "cache"} | config
+
+
+def filtering(scores: str | None, **data: str) -> dict[str, Any]:
+    return {"data": {"scores": scores, **data}}
+
+
+NO_TOWERS = "its run makes no towers: name a run of train"
+MISTAKES = [
+    # Another run that cannot serve.
+    (selecting(reference="scores"), f"selection.reference: {NO_TOWERS}, weights or embed"),
+    (selecting(reference="mine"), f"selection.reference: {NO_TOWERS}, weights or embed"),
+    (selecting(reference="cache") | FLIP, "augmentation: the reference's cached embeddings are of"),
+    (embedding("cache"), f"reference: {NO_TOWERS} or weights"),
+    (embedding("mine"), f"reference: {NO_TOWERS} or weights"),
+    (scoring(embeddings="reference"), "embeddings: is no run of embed: name one"),
+    (scoring(target="mine"), "target: is no run of embed: name one"),
+    (filtering("cache", filter="semdedup < 0.9"), "data.scores: is no run of score: name one"),
+    (diagnosing(learner="mine"), f"learner: {NO_TOWERS} or weights"),
+    (diagnosing(reference="scores"), f"reference: {NO_TOWERS}, weights or embed"),
+    (diagnosing(learner="referense"), "learner: no run 'referense'"),
+    # Selection and losses.
+    ({"loss": "distilled"}, "loss: distilled looks at the reference: set selection.reference"),
+    (selecting("highest"), "rule 'highest' by 'learnability' needs a reference"),
+    (selecting("concept_diversity"), "looks at concepts: set selection.concepts to the columns of metadata"),
+    (selecting("concept_diversity", concepts=["lable"]),
+     "the synthetic web has no metadata column 'lable': did you mean 'label'"),
+    (selecting("concept_divers", concepts=["label"]), "did you mean 'concept_diversity'"),
+    (selecting(reference="reference", until=0.01), "selection.until 0.01 of 10 steps is none: raise it"),
+    (selecting(reference="reference", until=0.0), "must be greater than 0"),
+    ({"loss": "distilled", "loss_options": {"wieght": 2}, **selecting(reference="reference")},
+     "did you mean 'weight'"),
+    # Columns of scores.
+    (filtering("scores", filter="negclip > 0.5"), "column 'negclip': did you mean 'negcliploss'"),
+    (filtering(None, filter="negcliploss > 0.5"), "no column 'negcliploss'"),
+    (filtering("scores", repeat="soft_cup"), "'soft_cup': did you mean"),
+    (scoring(soft_cap={"of": "normsim"}), "soft_cap.of: no column 'normsim'"),
+    ({"program": "score"}, "embeddings: is missing"),
+    # Diagnoses.
+    (diagnosing(reference=None), "criterion 'learnability' needs a reference: set reference"),
+    (diagnosing(chunks=[4, 17]), "chunks 17 is above batch_size 16"),
+    (diagnosing(joint_chunks=17), "joint_chunks 17 is above batch_size 16"),
+    (diagnosing(matrix_size=81), "matrix_size 81 is above the largest super-batch, 80"),
+    (diagnosing(filtering_ratios=[0.999]), "super-batch of 16000 is above data.train.examples 2048"),
+    (diagnosing(filtering_ratios=[1.0]), "less than 1"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("run", "message"), MISTAKES, ids=range(len(MISTAKES)))
+def test_a_mistake_is_one_line(run, message):
+    with pytest.raises(UserError) as error:
+        planned(run)
+    assert str(error.value).startswith("runs.it")
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        selecting(reference="reference") | FLIP,
+        selecting(reference="cache"),
+        selecting("uniform", reference="cache") | FLIP,
+        diagnosing(),
+        filtering("cache"),  # which nothing reads
+    ],
+)
+def test_a_run_that_can_serve_or_is_not_needed_is_accepted(run):
+    names = {alias.name for each in planned(run).runs for alias in (each, *each.aliases)}
+    assert names == {*RUNS, "it"}

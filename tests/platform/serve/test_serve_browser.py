@@ -1,0 +1,138 @@
+"""Pages in a real browser over a real server: live, accessible, on narrow screens, by keyboard."""
+
+from __future__ import annotations
+
+from contextlib import closing, suppress
+from pathlib import Path
+from urllib.parse import quote
+
+import labs_support as labs
+import plans_support as plans
+import pytest
+from tests.platform.serve.conftest import TOKEN
+from tests.platform.serve.recorded import STUDY
+
+from jestlab.platform.planning.plan import plan
+from jestlab.platform.spec.schema import Study
+from jestlab.platform.store.annotations import Subject, notes
+from jestlab.platform.store.store import Store
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+HAS_RESULTS = "document.querySelector('#table-summary tbody tr') !== null"
+LINES = "[...document.querySelectorAll('#curves path.line')].map((each) => each.dataset.label)"
+
+
+def until(tab, expression, seconds=60):
+    """Wait for a condition in the page; its security policy forbids Playwright's own way of waiting."""
+    for _ in range(20 * seconds):
+        with suppress(playwright.Error):  # the page is being replaced by another one
+            if tab.evaluate(expression):
+                return
+        tab.wait_for_timeout(50)
+    pytest.fail(f"never true: {expression}")
+
+
+def test_pages_follow_runs(lab, serving, visited):
+    planned = plan(Study.parse(STUDY | {"name": "toy", "seeds": 1}))
+    with closing(Store.open(lab.store_url)) as store:
+        store.record(planned)
+        first, *others = (plans.begun(store, run, lab.root / run.directory) for run in planned.runs)
+        url = serving(lab)
+        shown = visited(f"{url}/?token={TOKEN}")
+        tab = shown.tab
+        tab.locator("a", has_text="toy").first.click()
+        until(tab, "location.pathname === '/experiment/toy'")
+        state = "document.querySelector('tr[data-place=\"0\"] [data-cell=state]').textContent"
+        until(tab, f"{state}.includes('running')")
+        points = "(document.querySelector('#losses path.line')?.getAttribute('d').split('L').length ?? 0)"
+        for step in (2, 4, 6):
+            first.log(step - 1, {"loss": 2.0 / step})
+            first.log(step, {"loss": 1.0 / step})
+            first.progress(step, 10)
+            first.flush()
+            progress = "document.querySelector('tr[data-place=\"0\"] [data-cell=progress]').textContent"
+            until(tab, f"{progress}.includes('{step} of 10')")
+            until(tab, f"{points} >= {step}")
+
+        run = visited(f"{url}/run/{planned.runs[0].fingerprint}")
+        for attempt in (first, *others):
+            attempt.evaluation(10, 640, 1e6, {"toy/score": 0.5})
+            attempt.complete()
+    until(tab, f"{state}.includes('completed')")
+    until(tab, HAS_RESULTS)
+    until(run.tab, "document.querySelector('[data-cell=state]').textContent.includes('completed')")
+    with tab.expect_download() as waiting:
+        tab.locator("button[data-save-file='summary.csv']").first.click()
+    assert b"uniform" in Path(waiting.value.path()).read_bytes()
+    asked = {address for page in (shown, run) for address in page.requests}
+    assert all(address.startswith((url, "data:", "blob:")) for address in asked)
+    assert shown.complaints == run.complaints == []
+
+
+def test_forms_write_with_the_token(lab, runs, serving, visited):
+    tab = visited(f"{serving(lab)}/experiment/toy?token={TOKEN}").tab
+    tab.locator("details.actions summary").click()
+    form = tab.locator("form[action$='/note']")
+    form.locator("input[name=text]").fill("looks good")
+    form.locator("input[name=by]").fill("Ada")
+    form.locator("button").click()
+    until(
+        tab, "location.pathname !== '/experiment/toy' || document.querySelector('header ul.notes') !== null"
+    )
+    with closing(Store.open(lab.store_url)) as store:
+        found = notes(store, Subject(experiment="toy"))
+    assert [(note.text, note.author) for note in found] == [("looks good", "Ada")]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "dark")])
+def test_pages_fit_and_are_accessible(lab, runs, serving, visited, width, scheme):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    url = serving(lab)
+    pages = [
+        "/",
+        "/experiment/toy",
+        f"/run/{runs['joint/0']}",
+        f"/compare?run={runs['joint/0']}&run={runs['uniform/0']}",
+        "/runs?where=seed+%3D+0",
+        f"/sql?q={quote('SELECT state, COUNT(*) FROM v_runs GROUP BY 1')}",
+        "/published",
+        "/experiment/nowhere",
+    ]
+    for path in pages:
+        shown = visited(url + path, width, scheme)
+        if path == "/experiment/toy":
+            until(shown.tab, HAS_RESULTS)
+        for summary in shown.tab.locator("summary").all():
+            summary.click()
+        found = axe.Axe().run(shown.tab, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]})
+        assert found.violations_count == 0, f"{path}: {found.generate_report()}"
+        assert shown.tab.evaluate("document.documentElement.scrollWidth") <= width, path
+        complaints = [text for text in shown.complaints if "404" not in text or path != "/experiment/nowhere"]
+        assert complaints == [], path
+
+
+@pytest.mark.full
+def test_replaced_results_keep_what_was_chosen(lab, runs, serving, visited):
+    shown = visited(f"{serving(lab)}/experiment/toy")
+    tab = shown.tab
+    until(tab, f"{LINES}.length > 1")
+    kept = "[document.querySelector('#reproduce'), document.querySelector('#curves .plot svg')]"
+    tab.evaluate(f"{kept}.forEach((each) => each.mine = true)")
+    box = tab.locator("#curves .series input").first
+    hidden = tab.locator("#curves .series label").first.text_content()
+    box.uncheck()
+    tab.locator("#curves .controls label", has_text="log").first.click()
+    tab.locator("#curves details.numbers summary").click()
+    words = ("retract", "toy/joint/1", "wrong data", "--store", lab.store_url)
+    assert labs.here(*words, root=lab.root).returncode == 0
+    until(tab, "document.querySelector('#answer').textContent.includes('retracted')")
+    assert tab.evaluate(f"{kept}.every((each) => each.mine)")
+    assert not box.is_checked()
+    assert tab.locator("#curves .series label").first.text_content().split("(")[0] == hidden.split("(")[0]
+    assert tab.locator("#curves .controls input[value=log]").first.is_checked()
+    assert tab.evaluate("document.querySelector('#curves details.numbers').open")
+    drawn = tab.evaluate(LINES)
+    assert drawn and hidden.split(" (")[0] not in drawn
+    assert shown.complaints == []

@@ -1,0 +1,120 @@
+"""Options of reports in specs: figures, curves, and tables."""
+
+from __future__ import annotations
+
+import pytest
+
+from jestlab.analysis.figures import Sheet
+from jestlab.platform.errors import SpecError
+from jestlab.platform.spec import Study, load, table
+from jestlab.platform.spec.reports import TableReport
+
+RUNS: dict[str, dict[str, str]] = {"uniform": {}, "joint": {}}
+
+
+def study(*reports, **parts):
+    return Study.parse({"name": "s", "runs": RUNS, "reports": list(reports)} | parts)
+
+
+def test_reports_have_figure_options():
+    found = study({"curves": {"figure": {"width": "3.25in", "title": "none", "font_size": 7}}}, "pareto")
+    assert found.reports[0].figure.sheet == Sheet(width=3.25, title="", font_size=7.0)
+    assert found.reports[1].figure is None
+    written = found.to_dict()["reports"][0]
+    assert written["figure"] == {"width": "3.25in", "title": "none", "font_size": 7.0}
+    assert Study.parse(found.to_dict()) == found
+
+
+def test_a_study_has_figure_options_for_all_reports():
+    found = study("curves", figure={"width": "8cm", "caption": "none"})
+    assert found.figure.sheet == Sheet(width=8 / 2.54, caption="")
+    assert found.to_dict()["figure"] == {"width": "8cm", "caption": "none"}
+    assert "figure" not in study("curves").to_dict()
+
+
+def test_parts_without_figure_options_have_those_of_their_union():
+    parts = {"one": {"runs": {"a": {}}}, "two": {"runs": {"a": {}}, "figure": {"width": "4in"}}}
+    union = Study.parse({"name": "both", "figure": {"width": "3in"}, "studies": parts})
+    widths = {name: part.figure and part.figure.width for name, part in union.studies.items()}
+    assert widths == {"one": "3in", "two": "4in"}
+
+
+def test_curves_of_metrics():
+    found = study({"curves": {"metrics": "loss", "effort": "steps", "smooth": 5, "highlight": "uniform"}})
+    assert found.reports[0].metrics == ("loss",)
+    assert found.reports[0].highlight == ("uniform",)
+    assert Study.parse(found.to_dict()) == found
+
+
+def test_table_options_make_its_shape():
+    options = {
+        "columns": ["scores", "delta"], "rows": "joint", "digits": {"scores": 2, "coco/i2t_r1": 1},
+        "sort": "-score", "caption": "Mine.", "label": "tab:mine", "notes": False, "width": "3.25in",
+    }  # fmt: skip
+    shape = study(table(**options)).reports[0].shape
+    assert {name: getattr(shape, name) for name in options} == options | {
+        "columns": ("scores", "delta"), "rows": ("joint",),
+    }  # fmt: skip
+    assert study(table()).reports[0].shape == type(shape)()
+
+
+def test_table_options_survive_printing():
+    once = study(table(columns=["score"], digits=1, rows=["joint"]))
+    assert Study.parse(once.to_dict()) == once
+
+
+def test_runs_is_an_old_name_of_rows():
+    assert study(table(runs=["joint"])) == study(table(rows=["joint"]))
+
+
+def test_tables_in_yaml(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "runs: {uniform: {}, joint: {label: JEST}}\n"
+        "reports: [table: {rows: [JEST, uniform], columns: [score], digits: {score: 2}, width: column}]\n"
+    )
+    [found] = load(str(path)).reports
+    assert isinstance(found, TableReport) and found.shape.digits == {"score": 2}
+
+
+def test_rows_may_be_published_results():
+    assert study(table(name="comparison", rows=["SigLIP B", "joint"])).members
+
+
+ERRORS = [
+    ({"curves": {"figure": {"width": 3.25}}}, "0.figure.width: must be a length with its unit"),
+    ({"pareto": {"figure": {"widht": "3in"}}}, "0.figure.widht: unknown key: did you mean 'width'"),
+    ({"pareto": {"figure": {"legend": "left"}}}, "0.figure.legend: must be direct, inside"),
+    ({"table": {"figure": {"width": "3in"}}}, "0.figure: table has no such option"),
+    ({"curves": {"metric": "loss", "smooth": "wide"}}, "0.smooth: must be a number of recorded"),
+    ({"curves": {"scale": "log"}}, "0: scale is of a metric"),
+    ({"curves": {"metric": "loss", "scale": "exp"}}, "0.scale: 'exp' is not valid"),
+    (table(colums=["score"]), "0.colums: table has no such option: did you mean 'columns'?"),
+    (table(rows=["jiont"]), "0.rows.0: no run 'jiont': did you mean 'joint'?"),
+    (table(width="wide"), "0.width: "),
+    (table(digits=-1), "0.digits"),
+    (table(digits={"score": "two"}), "0.digits"),
+    (table(columns=[]), "0.columns"),
+    (table(notes="no"), "0.notes"),
+]
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"figure": {"height": "tall"}}, "figure.height: must be a length with its unit"),
+        ({"figure": "wide"}, "figure: must be a mapping"),
+    ],
+)
+def test_rejects_invalid_figure_options_of_a_study(parts, message):
+    with pytest.raises(SpecError, match=f"^{message}"):
+        study(**parts)
+
+
+def test_rejects_invalid_options_of_reports(subtests):
+    for report, message in ERRORS:
+        with subtests.test(message):
+            with pytest.raises(SpecError) as error:
+                _ = study(report).members
+            assert str(error.value).startswith(f"reports.{message}")
+            assert "\n" not in str(error.value)

@@ -1,0 +1,344 @@
+"""Executors without processes: jobs that run as threads of the test, and jobs that only have a state."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sqlite3
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import plans_support as plans
+
+from jestlab.platform import programs
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.launch import failures, logs, processes
+from jestlab.platform.launch.controller import Outcome, launch
+from jestlab.platform.launch.display import Listener
+from jestlab.platform.launch.executor import Executor, ExecutorError, Job, JobState, JobStatus, LaunchedJob
+from jestlab.platform.launch.options import Options
+from jestlab.platform.planning.plan import Plan
+from jestlab.platform.programs.context import Interrupted, Need, RunContext
+from jestlab.platform.store.attempt import Attempt, AttemptLost
+from jestlab.platform.store.store import Store
+
+_SECONDS = 60.0
+"""Deadline of everything that is waited for here."""
+
+HARMS = {
+    "kill": JobStatus(JobState.FAILED, "killed by SIGKILL", -9),
+    "vanish": JobStatus(JobState.GONE),
+    "preempt": JobStatus(JobState.PREEMPTED, "node drained"),
+}
+"""What can be done to a job in mid-run → what its executor then says of it."""
+
+
+def launch_by(
+    executor: Executor, root: Path, planned: Plan, listener: Listener | None = None, **options: Any
+) -> Outcome:
+    """Record a plan in a lab and launch it, without retries, by an executor that is called kubernetes."""
+    lab = Lab.find(root)
+    how = Options(**{"executor": "kubernetes", "retries": 0, **options})
+    with closing(Store.open(lab.store_url)) as store:
+        store.record(planned)
+        title = planned.study.name
+        return launch(lab, store, title, planned.runs, lambda _: executor, options=how, listener=listener)
+
+
+def rows(root: Path, sql: str) -> list[tuple[Any, ...]]:
+    """Query a lab's SQLite store."""
+    return sqlite3.connect(root / "results.db").execute(sql).fetchall()
+
+
+class Scripted(Executor):
+    """Jobs that do nothing: all of them have the same status until a test gives one another.
+
+    Attributes:
+        status: Of every job that is not in `states`.
+        states: Handle → status.
+        batches: How many jobs each call launched.
+        launched: Names of the jobs, in order.
+        stopped: Handles of the jobs that were asked to stop.
+        asked: How many calls asked for states.
+        before_launch: Called before each batch.
+        halted: Whether nothing is launched any more.
+    """
+
+    name = "kubernetes"
+
+    def __init__(self, status: JobStatus, before_launch: Callable[[], object] = lambda: None) -> None:
+        self.status = status
+        self.states: dict[str, JobStatus] = {}
+        self.batches: list[int] = []
+        self.launched: list[str] = []
+        self.stopped: list[str] = []
+        self.asked = 0
+        self.before_launch = before_launch
+        self.halted = False
+
+    def launch(self, job: Job) -> LaunchedJob:
+        [launched] = self.launch_all([job])
+        if isinstance(launched, ExecutorError):
+            raise launched
+        return launched
+
+    def launch_all(self, jobs: Sequence[Job]) -> list[LaunchedJob | ExecutorError]:
+        self.batches.append(len(jobs))
+        self.before_launch()
+        if self.halted:
+            return [ExecutorError("the launch was stopped") for _ in jobs]
+        self.launched += [job.name for job in jobs]
+        return [LaunchedJob(job.name, job.marks) for job in jobs]
+
+    def statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
+        self.asked += 1
+        return {job: self.states.get(job.handle, self.status) for job in jobs}
+
+    def stop(self, job: LaunchedJob, *, now: bool) -> None:
+        self.stopped.append(job.handle)
+
+    def logs(self, job: LaunchedJob) -> Iterator[bytes]:
+        yield b""
+
+    def halt(self) -> None:
+        self.halted = True
+
+
+class Machine:
+    """Runs jobs as threads; its executors share them, as processes share a computer.
+
+    Attributes:
+        jobs: All jobs that were launched, in order.
+        before_launch: Called before each job is launched.
+        on_freeze: Called once a job is frozen.
+    """
+
+    def __init__(self) -> None:
+        self.jobs: list[Job] = []
+        self.threads: dict[LaunchedJob, _Thread] = {}
+        self.before_launch: Callable[[Job], object] = lambda job: None
+        self.on_freeze: Callable[[], object] = lambda: None
+        self._harms: dict[str, tuple[str, int]] = {}
+
+    def harm(self, run: str, how: str, step: int) -> None:
+        """Let the next job of a run come to harm at a step.
+
+        Args:
+            run: Name of the run.
+            how: One of `HARMS`; "freeze", as by SIGSTOP; "interrupt", as by SIGTERM; or "ignore", for a job
+                that ignores every later request to stop.
+            step: The first step that is too late.
+        """
+        self._harms[run] = (how, step)
+
+    def executor(
+        self, lab: Lab, resources: Any = None, on_exit: Callable[[], object] = lambda: None, **parts: Any
+    ) -> Threads:
+        """Create an executor; with the first three arguments it takes the place of `Local`."""
+        made = Threads(self, lab, on_exit)
+        for name, value in parts.items():
+            setattr(made, name, value)
+        return made
+
+    def start(self, job: Job, launched: LaunchedJob, on_exit: Callable[[], object]) -> None:
+        """Start the thread of a job, unless it exists."""
+        if launched not in self.threads:
+            self.jobs.append(job)
+            thread = _Thread(self, job, launched, self._harms.pop(job.labels["run"], None), on_exit)
+            self.threads[launched] = thread
+            thread.start()
+
+    def count(self, run: str) -> int:
+        """Count the jobs of a run."""
+        return sum(job.labels["run"] == run for job in self.jobs)
+
+    def close(self) -> None:
+        """Kill the remaining jobs."""
+        for thread in self.threads.values():
+            thread.kill()
+
+
+class Threads(Executor):
+    """Launches the jobs of a `Machine`."""
+
+    name = "local"
+    here = True
+    parallel = 2
+    grace_seconds = 0.5
+
+    def __init__(self, machine: Machine, lab: Lab, on_exit: Callable[[], object]) -> None:
+        self._machine = machine
+        self._lab = lab
+        self._on_exit = on_exit
+        self._launched: list[LaunchedJob] = []
+        self._halted = False
+
+    def launch(self, job: Job) -> LaunchedJob:
+        if self._halted:
+            raise ExecutorError("the launch was stopped")
+        self._machine.before_launch(job)
+        log = job.log.relative_to(self._lab.root)
+        handle = f"{processes.Process.of(os.getpid())}:{log}" if self.here else job.name
+        launched = LaunchedJob(handle, job.marks)
+        self._machine.start(job, launched, self._on_exit)
+        self._launched.append(launched)
+        return launched
+
+    def statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
+        threads = self._machine.threads
+        return {job: threads[job].status if job in threads else JobStatus(JobState.GONE) for job in jobs}
+
+    def stop(self, job: LaunchedJob, *, now: bool) -> None:
+        if (thread := self._machine.threads.get(job)) is not None:
+            thread.kill() if now else thread.interrupt()
+
+    def logs(self, job: LaunchedJob) -> Iterator[bytes]:
+        yield self._machine.threads[job].job.log.read_bytes()
+
+    def halt(self) -> None:
+        self._halted = True
+
+    def settle(self, seconds: float) -> None:
+        for launched in self._launched:
+            self._machine.threads[launched].join(seconds)
+
+
+class _Killed(BaseException):
+    """Ends the program of a killed job at its next call."""
+
+
+class _Thread(threading.Thread):
+    """The worker of one job."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        job: Job,
+        launched: LaunchedJob,
+        harm: tuple[str, int] | None,
+        on_exit: Callable[[], object],
+    ) -> None:
+        super().__init__(name=job.name, daemon=True)
+        self.job = job
+        self.status = JobStatus(JobState.RUNNING)
+        self._machine = machine
+        self._handle = launched.handle
+        self._harm = harm
+        self._on_exit = on_exit
+        self._asked: str | None = None
+        self._ignores = False
+        self._killed = threading.Event()
+        self._end = HARMS["kill"]
+
+    @property
+    def was_stopped(self) -> bool:
+        """Whether it was asked to stop, or killed."""
+        return self._asked is not None or self._killed.is_set()
+
+    def interrupt(self) -> None:
+        self._asked = "stopped by SIGTERM"
+
+    def kill(self) -> None:
+        """Kill it, and wait until it has ended."""
+        self._killed.set()
+        self.join(_SECONDS)
+        assert not self.is_alive()
+
+    def run(self) -> None:
+        given = dict(zip(self.job.arguments[::2], self.job.arguments[1::2], strict=True))
+        lab = Lab.find(given["--root"], self.job.environment["JESTLAB_STORE"])
+        with closing(Store.open(lab.store_url, create=False)) as store:
+            try:
+                self.status = self._work(lab, store, given["--run"], int(given["--attempt"]))
+            except _Killed:
+                self.status = self._end
+        self._on_exit()
+
+    def _work(self, lab: Lab, store: Store, fingerprint: str, number: int) -> JobStatus:
+        run = store.run(fingerprint)
+        directory = lab.make_folder(run.directory)
+        try:
+            attempt = Attempt.begin(
+                store, fingerprint, number, directory=directory, provenance=plans.HERE, handle=self._handle
+            )
+            attempt.catch_up()
+            context = _Context(
+                directory=directory,
+                cache=lab.data,
+                seed=run.seed,
+                needs={
+                    role: Need(need.fingerprint, need.program, lab.root / need.directory, need.config)
+                    for role, need in run.needs.items()
+                },
+                recorder=attempt,
+                record_artifact=functools.partial(attempt.artifact, root=lab.root),
+                stop_requested=lambda: not self._ignores and bool(self._asked or attempt.stop_requested()),
+            )
+            context.look = functools.partial(self._look, attempt)
+            try:
+                return self._run(
+                    attempt, lambda: programs.get(run.program).entry(run.config, context), lab.root
+                )
+            finally:
+                attempt._ended = True  # also where the job was killed: nothing more is written
+                attempt._wake.set()
+                attempt._ticker.join()
+        except AttemptLost:
+            return _status(processes.EXIT_BUSY)
+
+    def _run(self, attempt: Attempt, program: Callable[[], object], root: Path) -> JobStatus:
+        """Run the program, and store how it ended."""
+        try:
+            program()
+        except Interrupted:
+            attempt.interrupt(self._asked or "stopped by its user")
+            return _status(processes.EXIT_STOPPED)
+        except Exception as error:
+            with self.job.log.open("a") as log:
+                traceback.print_exc(file=log)
+            code = processes.EXIT_REFUSED if failures.recurs(error, root) else processes.EXIT_FAILED
+            attempt.fail(logs.one_line(f"{type(error).__name__}: {error}"), code)
+            return _status(code)
+        attempt.complete()
+        return _status(processes.EXIT_COMPLETED)
+
+    def _look(self, attempt: Attempt, step: int) -> None:
+        """Do the harm that is planned for a step; raise if the job was killed."""
+        if self._harm is not None and step >= self._harm[1]:
+            how, self._harm = self._harm[0], None
+            if how == "interrupt":
+                self.interrupt()
+                return
+            if how == "ignore":
+                self._ignores = True
+                return
+            if how == "freeze":
+                attempt._ended = True
+                attempt._wake.set()
+                self._machine.on_freeze()
+                self._killed.wait(_SECONDS)
+            else:
+                self._end = HARMS[how]
+            raise _Killed
+        if self._killed.is_set():
+            raise _Killed
+
+
+class _Context(RunContext):
+    """The context of a program in a thread."""
+
+    look: Callable[[int], None]
+
+    def progress(self, step: int, total_steps: int) -> None:
+        super().progress(step, total_steps)
+        self.look(step)
+
+
+def _status(code: int) -> JobStatus:
+    if code == processes.EXIT_COMPLETED:
+        return JobStatus(JobState.SUCCEEDED, "", code)
+    return JobStatus(JobState.FAILED, processes.describe_exit(code), code)
