@@ -1,7 +1,5 @@
 """A browser for tests of pages, from disk or of a server: Debian's Chromium, through Playwright."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

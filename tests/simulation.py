@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import t as student
 
 from jestlab.analysis.claims.looks import most_against
 from jestlab.analysis.claims.pilot import AT_ONCE
@@ -140,6 +139,8 @@ def after_a_pilot(
 
 def peeking(values: Floats, error: float) -> Outcome:
     """Judge studies by Student's t after every seed from the third on, each claim by itself."""
+    from scipy.stats import t as student
+
     n = np.arange(1, values.shape[2] + 1)
     mean = np.cumsum(values, axis=2) / n
     squares = np.cumsum(values**2, axis=2) - n * mean**2
@@ -150,6 +151,8 @@ def peeking(values: Floats, error: float) -> Outcome:
 
 def one_look(values: Floats, error: float) -> Outcome:
     """Judge studies by Student's t with all seeds at once, each claim by itself."""
+    from scipy.stats import t as student
+
     n = values.shape[2]
     mean, std = values.mean(axis=2), values.std(axis=2, ddof=1)
     half = student.ppf(1 - error / 2, n - 1) * std / math.sqrt(n)
@@ -189,6 +192,11 @@ def simulated(
     """
     values = draw(np.random.default_rng(seed), (studies, claims, seeds)) + effect
     return judge(values, error)
+
+
+def slack(studies: int) -> float:
+    """Three standard errors of a simulated error rate of 5%."""
+    return 3 * math.sqrt(0.05 * 0.95 / studies)
 
 
 EFFECTS = (0.5, 1.0, 1.5, 2.0, 3.0)

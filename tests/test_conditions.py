@@ -1,7 +1,5 @@
 """One language of conditions, two readers: `--where` and `data.filter` keep the same rows."""
 
-from __future__ import annotations
-
 import inspect
 import math
 from collections.abc import Callable

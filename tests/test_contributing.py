@@ -3,8 +3,6 @@
 python -m tests.test_contributing    # write the tree again, from the first lines of the modules' docstrings
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The documentation works: every command, file, snippet, and transcript in it."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -12,7 +10,7 @@ import psutil
 import pytest
 import yaml
 from tests import docs_support
-from tests.docs_support import Reader, blocks, unlisted
+from tests.docs_support import SHRUNK, Reader, blocks, unlisted
 from tests.waiting import wait_until
 
 from jestlab.analysis.query import frame
@@ -67,6 +65,9 @@ NOT_RUN: dict[tuple[str, str], str] = {
 WITH_TORCH = ("../README.md", "programs.md")
 """Pages that run PyTorch."""
 
+ONE_FEWER = "runs.independent.selection.rule=joint"
+"""Override by which two runs of the quickstart are one run: the README needs no other."""
+
 DEFAULT = ("../README.md", "index.md", "concepts.md", "spec.md")
 """Pages whose examples `make test` runs; `make test-all` runs those of all pages."""
 
@@ -91,9 +92,11 @@ def test_commands_parse_and_specs_load(page, reader, monkeypatch):
 @pytest.mark.parametrize(
     "page", [pytest.param(page, marks=[] if page in DEFAULT else [pytest.mark.full]) for page in PAGES]
 )
-def test_examples_run(page, reader):
+def test_examples_run(page, reader, monkeypatch):
     if page in WITH_TORCH:
         pytest.importorskip("torch", reason="torch is not installed")
+    if page == "../README.md":
+        monkeypatch.setitem(SHRUNK, "quickstart", (*SHRUNK["quickstart"], ONE_FEWER))
     page_blocks = blocks((DOCS / page).read_text(encoding="utf-8"))
     reader.write(page_blocks)
     for block in page_blocks:

@@ -1,7 +1,5 @@
 """The documentation site is whole: it builds without warnings, links lead somewhere, it opens from disk."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import re

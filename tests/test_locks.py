@@ -1,7 +1,5 @@
 """What `make install` and the container download is pinned by version and hash, without addresses."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Wait for a condition: the only way in which tests wait."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import TypeVar

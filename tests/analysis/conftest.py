@@ -186,12 +186,18 @@ def new_store(tmp_path: Path, empty_store: Store) -> Callable[[], Store]:
     return lambda: empty_store.copy(tmp_path / f"results-{len(list(tmp_path.iterdir()))}.db")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def module_store(tmp_path_factory: pytest.TempPathFactory, empty_store: Store) -> Store:
+    """An empty store that the tests of a module share."""
+    return empty_store.copy(tmp_path_factory.mktemp("module") / "results.db")
+
+
+@pytest.fixture(scope="session")
 def stored_run() -> type[StoredRun]:
     return StoredRun
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def stored_runs() -> Callable[..., list[StoredRun]]:
     """A function that returns one run of a name for each given curve, with seeds 0, 1, …"""
     return lambda run, *curves, **options: [

@@ -1,7 +1,5 @@
 """Number of runs after which a reference has paid for itself, calculated by hand."""
 
-from __future__ import annotations
-
 import math
 
 from jestlab.analysis import figures, frames, tables
@@ -71,7 +69,6 @@ def test_is_unknown_where_the_cost_until_the_match_is_unknown(new_store, stored_
 
 def test_is_not_shown_where_no_run_needs_a_reference(read_runs, stored_run):
     results = read_runs(stored_run("uniform", [0.1, 0.2]), stored_run("own", [0.2, 0.3]))
-    assert break_even(results) == {}
     assert "has to serve" not in figures.speedup(results).texts.caption
     table = tables.speedup_table(tables.finals(results))
     assert "break-even" not in table.markdown()

@@ -1,7 +1,5 @@
 """Conditions on rows: their meaning, and clear errors for everything else."""
 
-from __future__ import annotations
-
 import sqlite3
 from typing import Any
 
@@ -44,9 +42,8 @@ def test_any_text_is_a_condition_or_an_error_with_the_place(text):
             assert truth(text, value) in (True, False, None)
 
 
-@pytest.mark.parametrize(
-    "text, character, message",
-    [
+def test_errors_name_the_place():
+    for text, character, message in (
         ("seed <", 7, "at the end: expected a key, a text in quotes, a number, true or false"),
         ("seed < 3 an label = 'x'", 10, "expected `and`, `or` or the end"),
         ("rule in (joint)", 10, "expected a value: put text in quotes"),
@@ -61,13 +58,11 @@ def test_any_text_is_a_condition_or_an_error_with_the_place(text):
         ("seed = (select 1)", 8, "expected a key, a text in quotes"),
         ("(seed < 3 3", 11, "expected `and`, `or` or `)`"),
         ("not " * 60 + "a", 37, "nested too deeply"),
-    ],
-)
-def test_errors_name_the_place(text, character, message):
-    with pytest.raises(ConditionError) as error:
-        parse(text)
-    assert str(error.value).startswith(f"character {character}, ")
-    assert message in str(error.value)
+    ):
+        with pytest.raises(ConditionError) as error:
+            parse(text)
+        assert str(error.value).startswith(f"character {character}, ")
+        assert message in str(error.value)
 
 
 ROWS: list[dict[str, Any]] = [

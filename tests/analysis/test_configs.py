@@ -1,7 +1,5 @@
 """Config values by label, and the reference that a learner selects with."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """FLOPs: published towers, the paper's factors, and what the counted convention adds to them."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any
@@ -65,9 +63,8 @@ def mixed(share: float, A: float = 0.25) -> Step:
     return step(super_batch_size=2, scoring=None, approximate=F * A, approximate_share=share)
 
 
-@pytest.mark.parametrize(
-    ("of", "alpha"),
-    [
+def test_the_paper_s_factors():
+    for of, alpha in (
         (step().iid, 1),
         (step(), 7 / 3),  # the paper's 2.33
         (step(reference=F), 4),
@@ -78,12 +75,10 @@ def mixed(share: float, A: float = 0.25) -> Step:
         (flexi(1.0, share=0.3), 8 / 3),  # an approximate pass isn't reused, even at full cost
         (step(scoring=None, reference=F), 8 / 3),  # easy-reference
         (step(approximate=F * 0.25, approximate_share=0.5), (0.625 * 3 + 5 - 0.5) / 3),
-    ],
-)
-def test_the_paper_s_factors(of, alpha):
-    assert of.relative("paper") == pytest.approx(alpha, rel=1e-12)
-    cost = of.cost("paper")
-    assert (cost.loss, cost.selection) == (0, 0)
+    ):
+        assert of.relative("paper") == pytest.approx(alpha, rel=1e-12)
+        cost = of.cost("paper")
+        assert (cost.loss, cost.selection) == (0, 0)
 
 
 @given(
@@ -212,9 +207,8 @@ UNKNOWN: Any = "none"
 SIZES: dict[str, Any] = {"batch_size": 4, "super_batch_size": 8, "embedding_dims": (3,)}
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
+def test_rejects_invalid_arguments():
+    for call, message in (
         (lambda: costs.chip_hours(1, peak_flops=1, utilisation=0), r"utilisation must be in .0, 1., got 0"),
         (lambda: costs.chip_hours(1, peak_flops=0), "peak FLOP/s must be positive, got 0"),
         (lambda: costs.Cost(1).total(UNKNOWN), "unknown cost scope 'none': choose one of learner, scoring"),
@@ -232,8 +226,6 @@ SIZES: dict[str, Any] = {"batch_size": 4, "super_batch_size": 8, "embedding_dims
         (lambda: costs.selection_flops("joint", chunks=5, **SIZES), "4 cannot be drawn in 5 chunks"),
         (lambda: costs.break_even_runs(100, run=-1, baseline=70), "run must be .*, got -1 FLOPs"),
         (lambda: costs.break_even_runs(100, run=1, baseline=math.inf), "baseline must be .*, got inf"),
-    ],
-)
-def test_rejects_invalid_arguments(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()

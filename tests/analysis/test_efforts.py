@@ -1,11 +1,8 @@
 """What runs spend: examples, FLOPs, seconds, chip-hours. An unknown effort has no column and no axis."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from jestlab.analysis import efforts, figures, frames, tables
@@ -137,6 +134,8 @@ def test_the_mean_over_seconds_is_taken_at_shared_steps(read_runs, stored_run):
 
 
 def test_units_of_seconds():
+    import pandas as pd
+
     units = {(59.0,): "s", (119.0,): "s", (120.0, 3.0): "min", (7200.0,): "h", (2e5,): "days"}
     for amounts, unit in units.items():
         assert efforts.unit("seconds", pd.Series([*amounts, math.nan]))[1] == unit

@@ -1,7 +1,5 @@
 """Explanations of cells: every number against the rows of the store."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -65,10 +63,11 @@ def test_attempts_and_config_difference_to_the_baseline(traced):
 
 @pytest.mark.parametrize("name", ["summary", "speedups", "specialists"])
 def test_explains_every_cell(traced, name):
-    table = tables.table(traced.url, name, ["study"], baseline="uniform")
     if name == "specialists":
         own = tables.finals(frames.read(traced.url, "study"))
         table = tables.paper_table(name, published.frame(published.paper()), [own])
+    else:
+        table = tables.table(traced.url, name, ["study"], baseline="uniform")
     found = origins(traced)
     for line in table.lines:
         for column, cell in zip(table.columns, line.cells, strict=True):

@@ -1,7 +1,5 @@
 """Reading results: the frames, the errors when there is nothing to read, and that nothing is written."""
 
-from __future__ import annotations
-
 import sqlite3
 
 import pytest
@@ -83,17 +81,14 @@ def test_metrics_over_steps(study):
         frames.metrics(study.url, "study", ["bias", "temperature"])
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
+def test_unknown_experiment_names_the_nearest(study):
+    for name, message in (
         ("stody", "no experiment 'stody' in the results store: did you mean 'study'"),
         ("xyz", "no experiment 'xyz' in the results store: it has study"),
         ("study' OR '1'='1", "no experiment \"study' OR '1'='1\""),
-    ],
-)
-def test_unknown_experiment_names_the_nearest(study, name, message):
-    with pytest.raises(ValueError, match=message):
-        frames.read(study.url, name)
+    ):
+        with pytest.raises(ValueError, match=message):
+            frames.read(study.url, name)
 
 
 def test_a_store_without_evaluations_is_an_error(new_store, stored_run):
@@ -105,14 +100,11 @@ def test_a_store_without_evaluations_is_an_error(new_store, stored_run):
         frames.read(store.url, "study")
 
 
-def test_a_missing_store_is_not_created(tmp_path):
+def test_rejects_what_is_not_a_store(tmp_path):
     path = tmp_path / "none" / "results.db"
     with pytest.raises(FileNotFoundError, match=f"no store at {path}"):
         frames.read(f"sqlite:///{path}", "study")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_rejects_what_is_not_a_store(tmp_path):
+    assert list(tmp_path.iterdir()) == []  # it isn't created
     (tmp_path / "text.db").write_text("a diary, not a database, and long enough to be mistaken for one" * 20)
     with pytest.raises(ValueError, match=r"cannot read results from .*text\.db: file is not a database"):
         frames.read(f"sqlite:///{tmp_path / 'text.db'}", "study")
@@ -136,9 +128,12 @@ def test_reading_a_store_in_wal_mode_leaves_no_files(study):
     assert {path: path.read_bytes() for path in study.path.parent.iterdir()} == before
 
 
-def test_a_connection_is_read_only(study):
+def test_a_connection_is_read_only_and_paths_may_have_special_characters(study):
     with pytest.raises(ValueError, match="not authorized"), connection.connect(study.url) as reading:
         reading.exec_driver_sql("DELETE FROM v_runs")
+    odd = study.path.with_name("100% of #1.db")
+    study.path.rename(odd)
+    assert frames.experiments(f"sqlite:///{odd}") == ["study"]
 
 
 def test_reads_everything_in_one_transaction(study, monkeypatch):
@@ -159,12 +154,6 @@ def test_reads_everything_in_one_transaction(study, monkeypatch):
     writing.close()
 
 
-def test_reads_a_path_with_special_characters(study):
-    odd = study.path.with_name("100% of #1.db")
-    study.path.rename(odd)
-    assert frames.experiments(f"sqlite:///{odd}") == ["study"]
-
-
 def test_a_study_chooses_the_metrics_of_its_score(new_store, stored_run):
     metrics = ["birds/10_shot", "coco/i2t_r1", "imagenet/zero_shot"]
     said = {"score": ["imagenet/zero_shot", "coco/i2t_r1", "flickr/i2t_r1"]}
@@ -177,18 +166,15 @@ def test_a_study_chooses_the_metrics_of_its_score(new_store, stored_run):
 RETRIEVAL = [f"coco/{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10)]
 
 
-@pytest.mark.parametrize(
-    ("evaluated", "headline"),
-    [
+def test_recall_at_higher_ranks_is_not_in_the_score(read_runs, stored_run):
+    for evaluated, headline in (
         (["shapes/zero_shot", "shapes/10_shot", *RETRIEVAL],
          ["coco/i2t_r1", "coco/t2i_r1", "shapes/10_shot", "shapes/zero_shot"]),
         (["coco/i2t_r1", "flickr/i2t_r5", "flickr/i2t_r10"],  # without recall at 1
          ["coco/i2t_r1", "flickr/i2t_r10", "flickr/i2t_r5"]),
         (["own/rouge_r1", "own/rouge_r2", "own/my_i2t_r5", "own/my_i2t_r1"],  # a user's names
          ["own/my_i2t_r1", "own/my_i2t_r5", "own/rouge_r1", "own/rouge_r2"]),
-    ],
-)  # fmt: skip
-def test_recall_at_higher_ranks_is_not_in_the_score(read_runs, stored_run, evaluated, headline):
-    read = read_runs(stored_run("uniform", [0.1], metrics=evaluated))
-    assert read.metrics == headline
-    assert read.evaluated == sorted(evaluated)
+    ):  # fmt: skip
+        read = read_runs(stored_run("uniform", [0.1], metrics=evaluated))
+        assert read.metrics == headline
+        assert read.evaluated == sorted(evaluated)

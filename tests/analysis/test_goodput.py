@@ -1,7 +1,5 @@
 """How runs spent their time: the parts add up to the time held, and repeated work counts as lost."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import fields, replace
 from typing import Any

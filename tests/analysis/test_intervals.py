@@ -1,11 +1,8 @@
 """Intervals over seeds, against tables of Student's t and numbers calculated by hand."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from jestlab.analysis.intervals import censored_median, half_widths, to_match
@@ -14,6 +11,8 @@ T_975 = {2: 12.706, 3: 4.303, 5: 2.776, 10: 2.262, 31: 2.042}  # n â†’ t of n âˆ
 
 
 def test_half_widths():
+    import pandas as pd
+
     n = pd.Series(T_975.keys())
     found = half_widths(pd.Series([2.0] * len(n)), n)
     expected = [t * 2.0 / math.sqrt(size) for size, t in T_975.items()]
@@ -24,9 +23,8 @@ def test_half_widths():
     assert np.isnan(half_widths([math.nan, math.nan], [1, 0])).all()
 
 
-@pytest.mark.parametrize(
-    ("factors", "median"),
-    [
+def test_censored_median():
+    for factors, median in (
         ([2.0, 3.0, 5.0], 3.0),
         ([2.0, 4.0], 3.0),
         ([math.nan, 2.0, 3.0], 2.0),
@@ -34,15 +32,12 @@ def test_half_widths():
         ([math.nan, 3.0], math.nan),
         ([math.inf, 3.0, 2.0], 3.0),
         ([], math.nan),
-    ],
-)
-def test_censored_median(factors, median):
-    assert censored_median(factors) == pytest.approx(median, nan_ok=True)
+    ):
+        assert censored_median(factors) == pytest.approx(median, nan_ok=True)
 
 
-@pytest.mark.parametrize(
-    ("values", "bounds", "expected"),
-    [
+def test_to_match():
+    for values, bounds, expected in (
         ([4.0, 6.0, 5.0], [9, 9, 9], (5.0, 5.0, 4.0, 6.0)),
         ([4.0], [9], (4.0, 4.0, 4.0, 4.0)),
         ([4.0, math.nan, 5.0], [9, 9, 9], (5.0, 5.0, 4.0, math.inf)),
@@ -52,7 +47,5 @@ def test_censored_median(factors, median):
         ([math.nan, math.nan], [9, 9], (9.0, math.inf, 9.0, math.inf)),
         ([math.nan], [math.nan], (math.nan,) * 4),  # the effort is unknown
         ([], [], (math.nan,) * 4),
-    ],
-)
-def test_to_match(values, bounds, expected):
-    assert to_match(values, bounds) == pytest.approx(expected, nan_ok=True)
+    ):
+        assert to_match(values, bounds) == pytest.approx(expected, nan_ok=True)

@@ -1,7 +1,5 @@
 """A connection to a file is kept between queries, without any visible effect."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

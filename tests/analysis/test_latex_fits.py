@@ -1,7 +1,5 @@
 """Tables in an article with two columns, set by LaTeX: none is too wide."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

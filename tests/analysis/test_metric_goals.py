@@ -1,7 +1,5 @@
 """Results by metrics of which less is better: like those with the opposite sign and goal."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Declarations of metrics by specs and programs, and how values are written and ranked."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -19,9 +17,8 @@ def test_parses_a_declaration_and_writes_it_back():
     assert parse_metrics(None) == {}
 
 
-@pytest.mark.parametrize(
-    ("written", "message"),
-    [
+def test_rejects_invalid_declarations_and_names_the_place():
+    for written, message in (
         ([], "metrics: must be a mapping such as {wiki/perplexity: {goal: min}}, not []"),
         ({"a/b": "min"}, "metrics.a/b: must be a mapping such as {goal: max, unit: percent}, not 'min'"),
         ({"a/b": {"unit": "raw"}}, "metrics.a/b.goal: is missing: max if more is better, min if less is"),
@@ -34,27 +31,22 @@ def test_parses_a_declaration_and_writes_it_back():
         ({"a/b": {"goal": "min", "unit": "m" * 17}}, "metrics.a/b.unit: is longer than 16 characters"),
         ({"a/b": {"goal": "min", "name": 3}}, "metrics.a/b.name: must be a word, not 3"),
         ({3: {"goal": "min"}}, "metrics: a metric's name is a word such as wiki/perplexity, not 3"),
-    ],
-)  # fmt: skip
-def test_rejects_invalid_declarations_and_names_the_place(written, message):
-    with pytest.raises(MetricError) as caught:
-        parse_metrics(written)
-    assert message in str(caught.value)
+    ):  # fmt: skip
+        with pytest.raises(MetricError) as caught:
+            parse_metrics(written)
+        assert message in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("metric", "value", "text", "difference"),
-    [
+def test_writes_values_by_unit_and_digits():
+    for metric, value, text, difference in (
         (Metric("min", digits=2), 23.456, "23.46", "+23.46"),
         (Metric("min"), 0.14539, "0.1454", "+0.1454"),
         (Metric("max", "percent"), 0.4321, "43.2", "+43.2"),
         (Metric("max", "percent", digits=2), -0.4321, "−43.21", "−43.21"),
         (Metric("min", "ms", digits=0), 12.5, "12", "+12"),
         (Metric(), 1234567.0, "1.235e+06", "+1.235e+06"),
-    ],
-)
-def test_writes_values_by_unit_and_digits(metric, value, text, difference):
-    assert (metric.text(value), metric.text(value, "+")) == (text, difference)
+    ):
+        assert (metric.text(value), metric.text(value, "+")) == (text, difference)
 
 
 def test_ranks_values_by_their_shown_digits():
@@ -64,7 +56,7 @@ def test_ranks_values_by_their_shown_digits():
     assert math.isnan(Metric().rank(3.0))
 
 
-def test_a_spec_overrides_a_program_and_a_name_overrides_a_pattern():
+def test_a_spec_overrides_a_program_a_name_a_pattern_and_a_union_its_studies():
     metrics = Metrics.of_spec({"metrics": {"*/zero_shot": PPL, "a/zero_shot": {"goal": "max"}}}, ["train"])
     assert metrics.of("a/zero_shot") == Metric("max")
     assert metrics.of("b/zero_shot").name == "PPL"
@@ -73,9 +65,6 @@ def test_a_spec_overrides_a_program_and_a_name_overrides_a_pattern():
     assert metrics.find("b/own") is None
     assert metrics.of("b/own").goal is None
     assert Metrics.of_spec({}, ["command"]).find("b/zero_shot") is None
-
-
-def test_a_union_overrides_the_metrics_of_its_studies():
     parts = {"one": {"metrics": {"a/b": {"goal": "min"}}}, "two": {"metrics": {"c/d": {"goal": "max"}}}}
     metrics = Metrics.of_spec({"studies": parts, "metrics": {"c/d": {"goal": "min"}}}, [])
     assert (metrics.of("a/b").goal, metrics.of("c/d").goal) == ("min", "min")

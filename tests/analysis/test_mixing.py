@@ -1,7 +1,5 @@
 """Results that mix code, versions, or data: the logic, and its marks in tables, claims, and explanations."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -36,19 +34,16 @@ def test_lists_what_a_run_was_made_with():
     assert mixing.made_by("command", [attempt()]) == mixing.made_by("command", []) == {}
 
 
-@pytest.mark.parametrize(
-    ("attempts", "numbers"),
-    [
+def test_a_result_depends_on_the_attempts_that_it_resumed():
+    for attempts, numbers in (
         ([("PREEMPTED", 0), ("COMPLETED", 5)], [1, 2]),  # resumed
         ([("FAILED", 0), ("COMPLETED", 0)], [2]),  # started over
         ([("COMPLETED", 0), ("PREEMPTED", 0), ("COMPLETED", 4)], [2, 3]),  # ran again, and was resumed
         ([("COMPLETED", 0), ("RUNNING", 0)], [1]),
         ([("FAILED", 0)], [1]),
-    ],
-)
-def test_a_result_depends_on_the_attempts_that_it_resumed(attempts, numbers):
-    rows = [attempt(n, state, step) for n, (state, step) in enumerate(attempts, start=1)]
-    assert [row["number"] for row in mixing.contributing(reversed(rows))] == numbers
+    ):
+        rows = [attempt(n, state, step) for n, (state, step) in enumerate(attempts, start=1)]
+        assert [row["number"] for row in mixing.contributing(reversed(rows))] == numbers
 
 
 def made(**items: str) -> mixing.Made:

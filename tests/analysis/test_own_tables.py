@@ -1,13 +1,10 @@
 """Custom tables: a pandas frame, or a `Table`, in all formats, with provenance."""
 
-from __future__ import annotations
-
 import io
 import json
 import math
 from typing import Any
 
-import pandas as pd
 import pytest
 from click.testing import CliRunner
 
@@ -40,6 +37,8 @@ def made(store, function, digest="0123456789ab", **options):
 
 
 def test_a_frame_is_a_table_in_all_formats(study):
+    import pandas as pd
+
     found = made(study, per_label)
     lines = found.markdown().splitlines()
     headings = [heading.strip() for heading in lines[0].strip("|").split("|")]
@@ -73,31 +72,30 @@ def test_cells_depend_on_the_runs_of_their_label(study):
     assert "joint is retracted: wrong shards" in found.markdown()
 
 
-@pytest.mark.parametrize(
-    ("frame", "shown"),
-    [
+def test_rows_are_named_by_the_index_or_the_first_column(study):
+    import pandas as pd
+
+    for frame, shown in (
         (pd.DataFrame({"class": ["cat", "dog"], "n": [1234, 5]}), [["cat", "1,234"], ["dog", "5"]]),
         (pd.DataFrame({"n": [1.0, math.nan]}, index=["cat", "dog"]), [["cat", "1.000"], ["dog", "—"]]),
         (pd.DataFrame({"yes": [True, None]}, index=["a", "b"]), [["a", "True"], ["b", "—"]]),
         (pd.DataFrame({"row": ["a"], "x": [-2]}), [["a", "−2"]]),
         (pd.DataFrame({2020: [0.5]}, index=pd.Index([7], name="year")), [["7", "0.5000"]]),
         (pd.DataFrame({"on": [pd.Timestamp("2026-01-02")]}, index=["a"]), [["a", "2026-01-02 00:00:00"]]),
-    ],
-)
-def test_rows_are_named_by_the_index_or_the_first_column(study, frame, shown):
-    found = made(study, lambda results: frame)
-    assert [[cell.text for cell in line.cells] for line in found.lines] == shown
+    ):
+        found = made(study, lambda results, frame=frame: frame)
+        assert [[cell.text for cell in line.cells] for line in found.lines] == shown
 
 
-def with_attrs(**attrs: Any) -> pd.DataFrame:
-    frame = pd.DataFrame({"n": [1]}, index=["a"])
-    frame.attrs.update(attrs)
-    return frame
+def test_an_invalid_table_is_an_error_of_one_line(study):
+    import pandas as pd
 
+    def with_attrs(**attrs: Any) -> pd.DataFrame:
+        frame = pd.DataFrame({"n": [1]}, index=["a"])
+        frame.attrs.update(attrs)
+        return frame
 
-@pytest.mark.parametrize(
-    ("frame", "message"),
-    [
+    for frame, message in (
         (None, "mine.py:per_label returned NoneType: expected a pandas DataFrame, or a Table"),
         (pd.DataFrame({"n": []}), "the frame that mine.py:per_label returned has no rows"),
         (pd.DataFrame({"n": [1, 2]}, index=["a", "a"]), "has two rows called 'a'"),
@@ -109,12 +107,10 @@ def with_attrs(**attrs: Any) -> pd.DataFrame:
         (with_attrs(columns={"n": {"goal": "more"}}), "says of column 'n', goal: must be max or min"),
         (with_attrs(columns={"n": {"digits": 1.5}}), "says of column 'n', digits: must be a whole number"),
         (with_attrs(columns=["n"]), "attrs\\['columns'\\] of list: expected a mapping"),
-    ],
-)
-def test_an_invalid_table_is_an_error_of_one_line(study, frame, message):
-    with pytest.raises(ValueError, match=message) as caught:
-        made(study, lambda results: frame)
-    assert "\n" not in str(caught.value)
+    ):
+        with pytest.raises(ValueError, match=message) as caught:
+            made(study, lambda results, frame=frame: frame)
+        assert "\n" not in str(caught.value)
 
 
 def test_a_report_includes_the_table(new_store, stored_run):

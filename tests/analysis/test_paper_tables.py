@@ -1,8 +1,7 @@
 """The paper's tables: their exact text from published rows, and a user's runs next to them."""
 
-from __future__ import annotations
-
 import csv
+import functools
 import io
 import json
 from pathlib import Path
@@ -15,8 +14,10 @@ from jestlab.analysis import frames, published, tables
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 """The exact text of each table. To change one on purpose, write its new text there."""
 
-PAPER = published.frame(published.paper())
-NOTHING = PAPER[:0]
+
+@functools.cache
+def paper():
+    return published.frame(published.paper())
 
 
 def rows_of(table):
@@ -48,13 +49,13 @@ def paper_like(new_store, stored_runs):
 
 @pytest.mark.parametrize("name", tables.LAYOUTS)
 def test_exact_text(name):
-    table = tables.paper_table(name, PAPER)
+    table = tables.paper_table(name, paper())
     for suffix, text in ((".md", table.markdown()), (".tex", table.latex()), (".html", table.html())):
         assert text == (SNAPSHOTS / f"{name}{suffix}").read_text()
 
 
 def test_inconsistent_cells_are_marked_and_explained_and_not_changed():
-    table = tables.paper_table("comparison", PAPER)
+    table = tables.paper_table("comparison", paper())
     rows = rows_of(table)
     assert rows["JEST++ L"]["mean_delta"] == "+1.8‡"
     assert [row for row, cells in rows.items() if any("‡" in text for text in cells.values())] == ["JEST++ L"]
@@ -62,22 +63,22 @@ def test_inconsistent_cells_are_marked_and_explained_and_not_changed():
     assert len(notes) == 2
     assert "+1.8 cannot be right" in notes[0]
     assert "+0.9" in notes[0]
-    assert not any("‡" in note for note in tables.paper_table("laion", PAPER).notes)
+    assert not any("‡" in note for note in tables.paper_table("laion", paper()).notes)
 
 
 def test_rows_with_equal_names_have_different_keys():
-    assert list(rows_of(tables.paper_table("longer_training", PAPER)))[3:7] == [
+    assert list(rows_of(tables.paper_table("longer_training", paper())))[3:7] == [
         "JEST++ B 4B", "Flexi-JEST++ B 4B", "JEST++ B 10B", "Flexi-JEST++ B 10B",
     ]  # fmt: skip
-    assert list(rows_of(tables.paper_table("raw_vs_filtered", PAPER))) == [
+    assert list(rows_of(tables.paper_table("raw_vs_filtered", paper()))) == [
         "IID B filtered", "IID B raw", "JEST++ B filtered", "JEST++ B raw",
     ]  # fmt: skip
-    assert {"DBP B/32 5.3B", "DBP B/32 3.6B"} <= set(rows_of(tables.paper_table("laion", PAPER)))
+    assert {"DBP B/32 5.3B", "DBP B/32 3.6B"} <= set(rows_of(tables.paper_table("laion", paper())))
 
 
 def test_colors_are_those_of_the_paper():
     """Its macro: .8 · ((x − min) / (max − min) · 2 − 1), clipped; min and max five points about SigLIP's."""
-    table = tables.paper_table("specialists", PAPER)
+    table = tables.paper_table("specialists", paper())
     shades = {
         line.key: {c.key: cell.shade for c, cell in zip(table.columns, line.cells, strict=True)}
         for line in table.lines
@@ -88,12 +89,12 @@ def test_colors_are_those_of_the_paper():
     assert jest["caltech/10_shot"] == pytest.approx(0.8 * ((91.6 - 87.8) / 10 * 2 - 1))
     reference = next(row for name, row in shades.items() if name.startswith("WebLI"))
     assert (reference["cars/10_shot"], reference["coco/t2i_r1"]) == (-1.0, 1.0)
-    raw = tables.paper_table("raw_vs_filtered", PAPER).sections[0].lines[1]
+    raw = tables.paper_table("raw_vs_filtered", paper()).sections[0].lines[1]
     assert raw.cells[2].shade == pytest.approx(0.8 * ((69.4 - 63.6) / 20 * 2 - 1))
 
 
 def test_own_runs_are_in_the_same_columns_as_published_ones(paper_like):
-    table = tables.paper_table("comparison", PAPER, [own(paper_like)])
+    table = tables.paper_table("comparison", paper(), [own(paper_like)])
     assert [section.title for section in table.sections] == [
         "Evans et al. 2024: B", "Evans et al. 2024: L", "study"
     ]  # fmt: skip
@@ -123,30 +124,31 @@ def test_own_runs_are_in_the_same_columns_as_published_ones(paper_like):
     assert table.baselines["JEST++ L"] == "SigLIP L"
 
 
-@pytest.mark.parametrize("name", tables.LAYOUTS)
-def test_own_runs_alone(paper_like, name):
-    table = tables.paper_table(name, NOTHING, [own(paper_like)])
-    rows = rows_of(table)
-    assert list(rows) == ["reference", "uniform", "joint"]
-    assert [section.title for section in table.sections] == [""]
-    assert rows["joint"]["imagenet/zero_shot"] == "65.0 ± 7.1"
-    if name in ("laion", "raw_vs_filtered"):
-        assert rows["joint"]["coco/mean_r1"] == "65.0 ± 7.1"
-        assert "coco/i2t_r1" not in rows["joint"]
+def test_own_runs_alone(paper_like):
+    results = own(paper_like)
+    for name in tables.LAYOUTS:
+        table = tables.paper_table(name, paper()[:0], [results])
+        rows = rows_of(table)
+        assert list(rows) == ["reference", "uniform", "joint"]
+        assert [section.title for section in table.sections] == [""]
+        assert rows["joint"]["imagenet/zero_shot"] == "65.0 ± 7.1"
+        if name in ("laion", "raw_vs_filtered"):
+            assert rows["joint"]["coco/mean_r1"] == "65.0 ± 7.1"
+            assert "coco/i2t_r1" not in rows["joint"]
 
 
 def test_the_config_tells_whether_data_are_filtered_and_the_variant(paper_like):
     config = {"data": {"filter": "x > 1"}, "model": {"variant": "L/16"}}
     paper_like.execute("UPDATE v_runs SET config = ? WHERE run = 'joint'", [json.dumps(config)])
-    rows = rows_of(tables.paper_table("raw_vs_filtered", NOTHING, [own(paper_like)]))
+    rows = rows_of(tables.paper_table("raw_vs_filtered", paper()[:0], [own(paper_like)]))
     assert (rows["uniform"]["filtered"], rows["joint"]["filtered"]) == ("✗", "✓")
-    rows = rows_of(tables.paper_table("comparison", NOTHING, [own(paper_like)]))
+    rows = rows_of(tables.paper_table("comparison", paper()[:0], [own(paper_like)]))
     assert (rows["uniform"]["variant"], rows["joint"]["variant"]) == ("—", "L/16")
 
 
 def test_two_experiments_with_runs_of_the_same_name(paper_like, stored_run):
     paper_like.add(stored_run("uniform", [0.1, 0.2]), stored_run("joint", [0.1, 0.3]), experiment="other")
-    table = tables.paper_table("comparison", NOTHING, [own(paper_like), own(paper_like, "other")])
+    table = tables.paper_table("comparison", paper()[:0], [own(paper_like), own(paper_like, "other")])
     rows = rows_of(table)
     assert list(rows) == [
         "reference", "uniform (study)", "joint (study)", "uniform (other)", "joint (other)"
@@ -158,13 +160,13 @@ def test_two_experiments_with_runs_of_the_same_name(paper_like, stored_run):
 
 def test_nothing_to_show():
     with pytest.raises(ValueError, match="no published results: run jestlab published import, or name an"):
-        tables.paper_table("comparison", NOTHING)
+        tables.paper_table("comparison", paper()[:0])
     with pytest.raises(ValueError, match="no published table 'theirs': expected one of comparison, "):
-        tables.paper_table("theirs", PAPER)
+        tables.paper_table("theirs", paper())
 
 
 def test_csv_and_json_have_numbers_and_the_printed_text():
-    table = tables.paper_table("comparison", PAPER)
+    table = tables.paper_table("comparison", paper())
     rows = list(csv.DictReader(io.StringIO(table.csv())))
     jest = next(row for row in rows if (row["method"], row["variant"]) == ("JEST++", "L"))
     assert float(jest["mean_delta"]) == pytest.approx(0.018)
@@ -177,7 +179,7 @@ def test_csv_and_json_have_numbers_and_the_printed_text():
 def test_raw_scores_are_shown_unchanged_with_a_note(new_store, stored_run):
     raw = {"metrics": {"*": {"goal": "max"}}}
     store = new_store().add(stored_run("uniform", [0.5]), stored_run("joint", [54.4]), spec=raw)
-    table = tables.paper_table("comparison", PAPER, [own(store)])
+    table = tables.paper_table("comparison", paper(), [own(store)])
     rows = rows_of(table)
     assert (rows["uniform"]["shapes/zero_shot"], rows["joint"]["shapes/zero_shot"]) == ("0.5†", "54.4†")
     assert rows["SigLIP B"]["coco/i2t_r1"] == "65.2"

@@ -1,7 +1,5 @@
 """Rows of views, by conditions on columns and config keys."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -32,9 +30,8 @@ def labels(store, where, **options):
     return [f"{label}/{seed}" for label, seed in found.rows]
 
 
-@pytest.mark.parametrize(
-    "where, wanted",
-    [
+def test_conditions_select_rows(store):
+    for where, wanted in (
         ("selection.rule = 'joint' and seed < 1", ["joint/0"]),
         ("selection.chunks < 16 and seed = 0", ["independent/0"]),
         ("config.seed = 7 and seed = 1", ["joint/1"]),
@@ -46,10 +43,8 @@ def labels(store, where, **options):
         ("point.ratio = 9 and seed = 0", ["reference/0"]),
         ("started_at < '2026-11-06' and seed = 0", ["joint/0"]),
         ('label in ("joint", "uniform") and seed = 0', ["uniform/0", "joint/0"]),
-    ],
-)
-def test_conditions_select_rows(store, where, wanted):
-    assert labels(store, where) == wanted
+    ):
+        assert labels(store, where) == wanted
 
 
 def test_config_keys_select_rows_of_views_without_them(store):
@@ -102,9 +97,8 @@ def test_finds_the_store_by_default(store, monkeypatch, tmp_path):
     assert len(query.frame()) == 8
 
 
-@pytest.mark.parametrize(
-    "options, message",
-    [
+def test_errors_name_the_place_and_the_nearest_name(store):
+    for options, message in (
         ({"view": "evaluation"}, "no view 'evaluation': did you mean 'evaluations'"),
         ({"where": "sede < 3"}, "where: character 1: no column or config key 'sede'.*did you mean 'seed'"),
         ({"where": "seed = 1 and selection.rul = 'x'"}, "character 14: .*did you mean 'selection.rule'"),
@@ -127,12 +121,10 @@ def test_finds_the_store_by_default(store, monkeypatch, tmp_path):
         ({"where": "label = joint"}, "no column or config key 'joint'.*text is written in quotes"),
         ({"where": "point.ratio = '9'"}, "'point.ratio' holds number, not text: leave the quotes out"),
         ({"limit": -1}, "limit -1"),
-    ],
-)
-def test_errors_name_the_place_and_the_nearest_name(store, options, message):
-    with pytest.raises(ValueError, match=message) as error:
-        query.frame(store.url, **options)
-    assert "\n" not in str(error.value)
+    ):
+        with pytest.raises(ValueError, match=message) as error:
+            query.frame(store.url, **options)
+        assert "\n" not in str(error.value)
 
 
 def test_rejects_sql_that_is_invalid_or_writes(store):

@@ -1,7 +1,5 @@
 """One table in five formats, each read back by a reader of that format."""
 
-from __future__ import annotations
-
 import html
 import io
 import json
@@ -9,8 +7,6 @@ import math
 import re
 from dataclasses import replace
 
-import html5lib
-import pandas as pd
 import pytest
 
 from jestlab.analysis.tables.core import FORMATS, Column, Table
@@ -20,6 +16,8 @@ NASTY = 'a_b & 50% $x$ #1 {y} <b>|"~^\\'
 
 @pytest.fixture
 def table():
+    import pandas as pd
+
     labels = ["ref", NASTY, "plain"]
     frame = pd.DataFrame(
         {
@@ -54,6 +52,8 @@ def test_markdown(table):
 
 
 def test_csv(table):
+    import pandas as pd
+
     back = pd.read_csv(io.StringIO(table.csv()))
     pd.testing.assert_frame_equal(back, table.frame.drop(columns="row"), check_dtype=False)
 
@@ -67,6 +67,8 @@ def test_json(table):
 
 def parsed(text):
     """Parse HTML strictly, as rows of texts, and the text of the caption."""
+    import html5lib
+
     assert text.isascii()
     tree = html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parseFragment(text)
     rows = [["".join(cell.itertext()) for cell in row] for row in tree.iter("tr")]
@@ -84,6 +86,8 @@ def test_html(table):
 
 
 def test_html_in_a_page(table):
+    import pandas as pd
+
     table = replace(table, parts=pd.DataFrame({"row": ["ref"], "score": [0.5]}))
     assert "<button" not in table.html(opens=True)  # no column has a formula
     columns = tuple(replace(column, formula="mean over seeds") for column in table.columns)
@@ -121,6 +125,8 @@ def test_every_format_ends_with_one_newline(table):
 
 
 def names(*texts):
+    import pandas as pd
+
     frame = pd.DataFrame({"row": texts, "name": texts, "apart": False})
     return Table("t", "c", frame, (Column("name", "name", lambda row: row["name"]),))
 
@@ -133,6 +139,8 @@ def test_latex_of_any_letters():
 
 
 def test_a_single_value_is_not_bold():
+    import pandas as pd
+
     frame = pd.DataFrame({"row": ["a"], "apart": False, "x": [1.0]})
     column = Column("x", "x", lambda row: "1", lambda row: row["x"])
     assert "**" not in Table("t", "c", frame, (column,)).markdown()

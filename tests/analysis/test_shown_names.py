@@ -1,10 +1,9 @@
 """Names that a spec gives to runs: in tables, figures, claims, explanations, and the answer."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -30,8 +29,10 @@ SPEC = {
 NAMES = ["Teacher", "IID", "JEST (ours) f=50%", "JEST (ours) f=0.9", "independent f=50%", "independent f=0.9"]
 
 
-@pytest.fixture
-def renamed(new_store, stored_run):
+@pytest.fixture(scope="module")
+def renamed(module_store, stored_run):
+    """Runs with names; tests copy the store before they change it."""
+
     def runs(run, scores, label="", config=None, **more):
         config = {"selection.rule": run if config else "uniform"} | (config or {})
         return [
@@ -45,7 +46,7 @@ def renamed(new_store, stored_run):
             point={F: value}, flops_per_step=(3e9, 5e9, 5e9), reference_training_share=8e9,
         )  # fmt: skip
 
-    return new_store().add(
+    return module_store.add(
         *runs("reference", (0.8, 0.9), needed=1),
         *runs("uniform", (0.40, 0.42)),
         *point("joint", 0.5, 0.6, 0.65),
@@ -109,36 +110,40 @@ def test_resolves_either_name_of_a_run(renamed):
 
 
 def test_figures_show_the_names(renamed):
+    results = frames.read(renamed.url, "study")
+    request = figures.Request(renamed.url, "study", results=lambda: results)
     for kind in ("curves", "pareto", "speedup", "step_costs", "filtering_ratio"):
-        plot = figures.draw(kind, figures.Request(renamed.url, "study", baseline="IID"))
+        plot = figures.draw(kind, replace(request, baseline="IID"))
         texts = list(plot.data["text"].dropna().unique())
         if kind == "filtering_ratio":  # its lines are by rule, of which only joint's run has a name
             assert texts == ["JEST (ours)", "independent", "IID"]
         else:
             assert set(NAMES[1:]) <= set(texts)
         assert plain_labels(" ".join([plot.texts.caption, plot.texts.x, plot.texts.y])) == []
-    plot = figures.draw("against", figures.Request(renamed.url, "study", x=F))
+    plot = figures.draw("against", replace(request, x=F))
     assert plot.texts.x == "f"
-    lines = figures.draw("against", figures.Request(renamed.url, "study", x="selection.rule", by=(F,)))
+    lines = figures.draw("against", replace(request, x="selection.rule", by=(F,)))
     assert set(lines.data["text"]) == {"IID", "f = 50%", "f = 0.9"}
 
 
-def test_the_page_uses_the_names(renamed):
-    found = gather(renamed.url, "study")
+def test_the_page_uses_the_names(renamed, tmp_path):
+    store = renamed.copy(tmp_path / "retracted.db")
+    store.execute(
+        "INSERT INTO v_retractions VALUES ('study', 'joint', 'joint filtering_ratio=0.9', 0, "
+        "'joint filtering_ratio=0.9-0', 'wrong data', 'me', '2026-11-24', NULL)"
+    )
+    found = gather(store.url, "study")
+    assert "Some results are retracted: JEST (ours) f=0.9 (" in found.answer.sentence
     assert "JEST (ours) f=0.9, the best of 4, scores" in found.answer.sentence
     assert plain_labels(found.answer.sentence + found.answer.caveat) == []
     assert found.costs is not None
     assert [line.cells[0].text for line in found.costs.table.lines] == [*NAMES, "all runs"]
     assert found.claims is not None
     assert found.claims.claims[0]["claim"] == "JEST (ours) f=50% above IID, by score"
-    renamed.execute(
-        "INSERT INTO v_retractions VALUES ('study', 'joint', 'joint filtering_ratio=0.9', 0, "
-        "'joint filtering_ratio=0.9-0', 'wrong data', 'me', '2026-11-24', NULL)"
-    )
-    assert "Some results are retracted: JEST (ours) f=0.9 (" in gather(renamed.url, "study").answer.sentence
 
 
-def test_metrics_are_shown_with_their_names(renamed):
+def test_metrics_are_shown_with_their_names(renamed, tmp_path):
+    store = renamed.copy(tmp_path / "metrics.db")
     declared = {"goal": "max", "unit": "percent"}
     spec = SPEC | {
         "metrics": {
@@ -148,16 +153,16 @@ def test_metrics_are_shown_with_their_names(renamed):
         "score": [],
         "claims": [{"statement": "More.", "of": "joint", "above": "uniform", "measure": "shapes/zero_shot"}],
     }
-    renamed.execute("UPDATE v_experiments SET spec = ?", [json.dumps(spec)])
-    summary = tables.table(renamed.url, "summary", ["study"])
+    store.execute("UPDATE v_experiments SET spec = ?", [json.dumps(spec)])
+    summary = tables.table(store.url, "summary", ["study"])
     assert [column.header for column in summary.columns[2:4]] == ["ZS", "I→T R@1"]
-    paper = tables.table(renamed.url, "comparison", ["study"], with_published=False)
+    paper = tables.table(store.url, "comparison", ["study"], with_published=False)
     assert {"ZS", "I→T R@1"} <= {column.header for column in paper.columns}
-    claims = tables.table(renamed.url, "claims", ["study"])
+    claims = tables.table(store.url, "claims", ["study"])
     assert claims.lines[0].cells[3].text.endswith(" ZS")
-    curves = figures.draw("curves", figures.Request(renamed.url, "study"))
+    curves = figures.draw("curves", figures.Request(store.url, "study"))
     assert "Score: mean of ZS, I→T R@1." in curves.texts.caption
-    one = figures.draw("curves", figures.Request(renamed.url, "study", score=("shapes_retrieval/i2t_r1",)))
+    one = figures.draw("curves", figures.Request(store.url, "study", score=("shapes_retrieval/i2t_r1",)))
     assert one.texts.y == "I→T R@1 (%)"
 
 

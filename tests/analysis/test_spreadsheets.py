@@ -1,12 +1,8 @@
 """CSV for spreadsheets: texts that look like formulas stay texts, numbers stay numbers."""
 
-from __future__ import annotations
-
 import csv
 import io
 from dataclasses import replace
-
-import pandas as pd
 
 from jestlab.analysis import published
 from jestlab.analysis.published.files import render
@@ -25,6 +21,8 @@ def test_escapes_formulas_alone():
 
 
 def test_a_frame_with_names_that_are_formulas():
+    import pandas as pd
+
     frame = pd.DataFrame(
         {"label": ["=1", None, "joint"], "=x": [-1.5, float("nan"), 2.0], "mixed": ["-2", -3, "@"]}
     )

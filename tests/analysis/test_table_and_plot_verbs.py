@@ -1,10 +1,6 @@
 """`jestlab table` and `jestlab plot`: output, files, and errors of one line."""
 
-from __future__ import annotations
-
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -59,8 +55,9 @@ def test_an_experiment_named_like_a_table(jestlab, study, stored_runs):
     runs = [*stored_runs("a", [0.1], [0.1]), *stored_runs("b", [0.4], [0.4])]
     for name in ("comparison", "speedups"):
         study.add(*runs, experiment=name)
-        assert jestlab("table", name, "--baseline", "b") == jestlab("table", name, name, "--baseline", "b")
-        assert "| a " in jestlab("table", name)[1]
+        shown = jestlab("table", name, "--baseline", "b")
+        assert shown == jestlab("table", name, name, "--baseline", "b")
+        assert "| a " in shown[1]
     study.execute(
         "INSERT INTO v_published (source, table_name, position, method, quantity, value, printed) "
         "VALUES ('Doe', 'comparison', 1, 'CLIP', 'imagenet/zero_shot', 0.6, '60.0')"
@@ -70,7 +67,7 @@ def test_an_experiment_named_like_a_table(jestlab, study, stored_runs):
     assert "| a " in jestlab("table", "comparison", "--no-published")[1]
 
 
-def test_claims(jestlab, study, stored_runs):
+def test_claims_and_explanations(jestlab, study, stored_runs):
     claims = [{"statement": "Joint learns more", "of": "joint", "above": "uniform", "source": "Figure 3"}]
     runs = [*stored_runs("uniform", [0.1, 0.3], [0.1, 0.3]), *stored_runs("joint", [0.1, 0.5], [0.1, 0.5])]
     study.add(*runs, experiment="own", spec={"claims": claims})
@@ -81,6 +78,8 @@ def test_claims(jestlab, study, stored_runs):
         "Joint learns more", "Figure 3", "above 0", "+20.0 [+20.0, +20.0]", "holds", "under 0.001", "2 of 2",
         "2", "",
     ]  # fmt: skip
+    text = jestlab("table", "study", "--explain", "joint", "score")[1]
+    assert text.startswith("joint · score: 65.0 ± 7.1   (table study summary)\n")
     told = json.loads(jestlab("table", "claims", "own", "--explain", "Joint", "difference", "--json")[1])
     assert [(run["label"], run["value"], run["inputs"]["weight"]) for run in told["runs"]] == [
         ("joint", 0.5, 1.0), ("joint", 0.5, 1.0), ("uniform", -0.3, -1.0), ("uniform", -0.3, -1.0),
@@ -94,14 +93,6 @@ def test_claims(jestlab, study, stored_runs):
         code, out, err = jestlab("table", *arguments)
         assert (code, out, err.count("\n")) == (1, "", 1)
         assert message in err
-
-
-def test_explain(jestlab):
-    code, out, _ = jestlab("table", "study", "--explain", "joint", "score")
-    assert code == 0
-    assert out.startswith("joint · score: 65.0 ± 7.1   (table study summary)\n")
-    told = json.loads(jestlab("table", "study", "--explain", "joint", "score", "--json")[1])
-    assert [run["value"] for run in told["runs"]] == pytest.approx([0.6, 0.7])
 
 
 def test_plot(jestlab, tmp_path, study, stored_run):
@@ -154,10 +145,3 @@ def test_errors_are_one_line(jestlab, tmp_path, verb):
     code, _, err = jestlab(verb, "study", "--output", str(tmp_path / "file" / "below"))
     assert (code, err.count("\n")) == (1, 1)
     assert "cannot write" in err
-
-
-def test_commands_import_nothing_heavy_before_they_run():
-    code = "import sys, jestlab.platform.cli.results, jestlab.analysis.costs; print(*sys.modules)"
-    command = [sys.executable, "-c", code]
-    modules = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-    assert not {"numpy", "pandas", "matplotlib", "sqlalchemy", "jax"} & set(modules)

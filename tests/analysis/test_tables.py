@@ -1,7 +1,5 @@
 """The summary and the speed-ups: every number calculated by hand, and notes about missing runs."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import replace
@@ -79,6 +77,10 @@ def test_one_run_has_no_columns_of_comparisons(read_runs, stored_run):
                     "score": "25.0†", "examples": "64", "GFLOP": "3.00"}
     }  # fmt: skip
     assert "one seed each" in table.caption
+    # Headings name the dataset of ambiguous metrics.
+    ambiguous = read_runs(stored_run("uniform", [0.2], metrics=["a/zero_shot", "b/zero_shot", "b/9_shot"]))
+    headings = list(shown(summary(ambiguous))["uniform"])
+    assert headings[2:5] == ["a zero-shot", "9_shot", "b zero-shot"]
 
 
 def test_unfinished_runs(read_runs, stored_run, stored_runs):
@@ -125,12 +127,6 @@ def test_a_run_without_a_metric_has_a_score_only_over_shared_metrics(read_runs, 
         summary(disjoint, mean="shared")
 
 
-def test_headings_name_the_dataset_of_ambiguous_metrics(read_runs, stored_run):
-    results = read_runs(stored_run("uniform", [0.2], metrics=["a/zero_shot", "b/zero_shot", "b/9_shot"]))
-    headings = list(shown(summary(results))["uniform"])
-    assert headings[2:5] == ["a zero-shot", "9_shot", "b zero-shot"]
-
-
 def test_a_run_without_a_price(read_runs, stored_run):
     unpriced = (0.0, 0.0, 0.0)
     results = read_runs(
@@ -167,15 +163,12 @@ def test_speedups(results):
     assert rows["uniform"]["examples to match"] == "256"
 
 
-def test_a_score_never_reached_is_censored_and_not_extrapolated(read_runs, stored_run):
+def test_a_score_never_reached_is_censored_and_one_at_the_first_evaluation_a_bound(read_runs, stored_run):
+    """The lasting crossing may be later."""
     row = speedups(read_runs(stored_run("uniform", [0.1, 0.5]), stored_run("hard", [0.1, 0.4])))["hard"]
     assert row["examples to match"] == "> 128, not reached†"
     assert row["GFLOP to match"] == "> 6.00, not reached†"
     assert row["fewer examples"] == "not reached†"
-
-
-def test_a_score_at_the_first_evaluation_is_a_bound(read_runs, stored_run):
-    """The lasting crossing may be later."""
     results = read_runs(
         stored_run("uniform", [0.1, 0.2, 0.3, 0.4]), stored_run("joint", [0.5, 0.3, 0.5, 0.5])
     )

@@ -1,17 +1,12 @@
 """Numbers for people: three digits, with the right unit on both sides of each limit."""
 
-from __future__ import annotations
-
 import math
-
-import pytest
 
 from jestlab.analysis import units
 
 
-@pytest.mark.parametrize(
-    ("write", "texts"),
-    [
+def test_writes_numbers_with_units():
+    for write, texts in (
         (units.count, {0: "0", 9_600: "9,600", 10_000: "10.0k", 999_400: "999k", 999_600: "1.00M",
                        3e9: "3.00B", 40e9: "40.0B"}),
         (units.tick, {0: "0", 25_000: "25,000", 1_500_000: "1.5M", 3e9: "3B"}),
@@ -20,10 +15,8 @@ from jestlab.analysis import units
         (units.significant, {99.96: "100", 2.3: "2.30", 0.04567: "0.0457", -1.5: "-1.50"}),
         (units.hours, {0: "0.00", 0.004: "<0.01", 0.005: "0.01", 9.99: "9.99", 9.996: "10.0", 4567: "4,570"}),
         (units.dollars, {0: "$0.00", 0.004: "<$0.01", 1.2: "$1.20", 99.996: "$100", 14_814: "$14,800"}),
-    ],
-)  # fmt: skip
-def test_writes_numbers_with_units(write, texts):
-    assert {number: write(number) for number in texts} == texts
+    ):  # fmt: skip
+        assert {number: write(number) for number in texts} == texts
 
 
 def test_writes_durations():

@@ -3,8 +3,6 @@
 python tests/benchmarks/bench.py
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -6,8 +6,6 @@ The experiment has ten seeds of each label. Each run has ten evaluations of four
 loss. Commands are timed as whole processes. A table is timed with reading the store and writing Markdown.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from collections.abc import Callable

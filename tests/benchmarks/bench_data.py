@@ -6,8 +6,6 @@ Both have the same decoder, tokenizer, and batches, and take turns in one proces
 threads and processes of a round, which other work on the machine changes less than speed.
 """
 
-from __future__ import annotations
-
 import gc
 import importlib.util
 import io

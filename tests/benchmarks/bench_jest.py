@@ -6,8 +6,6 @@ The fused step is compared with its parts, each compiled by itself. Then trainin
 share of a step that waits for data. On an accelerator, a B/16 is measured too.
 """
 
-from __future__ import annotations
-
 import statistics
 import sys
 import tempfile

@@ -5,8 +5,6 @@ python tests/benchmarks/bench_kubernetes.py [--count 500]
 They are suspended, so that no node has to run them. Needs what `make cluster-kubernetes` builds.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import tempfile

@@ -6,8 +6,6 @@ Jobs are `/bin/true`, two at a time, by the real controller with its store, exec
 job's cost is the slope between few and many jobs; a launch's start is the rest. Medians.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import statistics

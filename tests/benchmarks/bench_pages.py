@@ -8,8 +8,6 @@ with an empty cache, opens the list of runs and the page of one run. Seconds are
 a name is shown, and until a curve of 100 points is drawn.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -8,8 +8,6 @@ turns. pymoo has two ways to the first front, and both are measured: `find_non_d
 and `NonDominatedSorting().do(only_non_dominated_front=True)`, which ranks all points.
 """
 
-from __future__ import annotations
-
 import statistics
 import sys
 import tempfile

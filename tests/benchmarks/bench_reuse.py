@@ -6,8 +6,6 @@ The step with and without `runtime.reuse_scoring`, at three shapes, with XLA's c
 account of the memory.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from functools import partial

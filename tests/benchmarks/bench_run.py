@@ -8,8 +8,6 @@ server, each with images that it decodes and with decoded images. CPU and not wa
 a time; medians.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

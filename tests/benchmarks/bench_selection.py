@@ -14,8 +14,6 @@ All in one process, taking turns, medians, without what compiling takes:
 Peak memory is that of processes that do one thing once, `--alone`.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import statistics

@@ -7,8 +7,6 @@ continue: each reports ten metrics and its progress every second. The server is 
 are those that a client on the same machine waits for an answer.
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 import shutil

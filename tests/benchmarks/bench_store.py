@@ -6,8 +6,6 @@ PYTHON has MLflow, in an environment of its own: `uv venv peers && uv pip instal
 mlflow`. Without it, only jestlab is measured. Reads are medians.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

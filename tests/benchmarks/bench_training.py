@@ -9,8 +9,6 @@ rounds are interleaved and ratios paired by round, so that other load on the mac
 use `THREADS` threads; on a GPU a B/16 in bfloat16 is measured too.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import importlib.util

@@ -1,7 +1,5 @@
 """A SQLite store of one experiment with very many runs, written without launching anything."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence

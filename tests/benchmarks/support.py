@@ -3,8 +3,6 @@
 Benchmarks measure; they don't pass or fail. Their tables go into BENCHMARKS.md with the device and the date.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import platform

@@ -1,7 +1,5 @@
 """The LAION study on a folder of shards, guided by weights in SigLIP's format, as its docstring says."""
 
-from __future__ import annotations
-
 import sqlite3
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The specs at the paper's scale, against the paper's tables and appendix."""
 
-from __future__ import annotations
-
 import functools
 
 import pytest

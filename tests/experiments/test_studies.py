@@ -1,7 +1,5 @@
 """Every registered study is documented and can be planned at each of its scales; the quickstart in detail."""
 
-from __future__ import annotations
-
 import functools
 import pickle
 from collections import Counter
@@ -10,6 +8,7 @@ import pytest
 
 from jestlab.experiments import base, paper, quickstart
 from jestlab.platform.errors import UserError
+from jestlab.platform.planning.names import check
 from jestlab.platform.planning.plan import Plan, plan
 from jestlab.platform.registry import study_names
 from jestlab.platform.spec import Study, load
@@ -32,6 +31,11 @@ def test_every_study_has_a_question_runs_and_reports_at_each_scale(subtests):
                 assert planned(name, scale).runs
                 assert study.reports or study.studies
                 assert pickle.loads(pickle.dumps(study)) == study  # reports are written by other processes
+
+
+def test_every_study_mentions_metrics_and_keys_that_it_has():
+    for name in study_names():
+        check(planned(name, "smoke"))
 
 
 def test_every_study_opens_with_its_subject_and_command(subtests):

@@ -8,8 +8,6 @@ processes killed, JobSets deleted, nodes shut down and cut off, the API server a
 and an attempt that FAILED though no process was killed as misjudged.
 """
 
-from __future__ import annotations
-
 import random
 import sys
 import tempfile
@@ -166,7 +164,7 @@ def main() -> int:
     def run(number: int, folder: Path, chance: random.Random) -> Harm:
         trial = ClusterTrial(folder, chance, server, cluster)
         kinds = KINDS + ["api_killed"] * (number % 3 == 2) + ["api_away"] * (number % 6 == 5)
-        harm = trial.run(options.kinds or kinds, FAULTS_A_TRIAL)
+        harm = trial.run(options.kinds or kinds, min(FAULTS_A_TRIAL, options.faults))
         trial.compare(expected)
         return harm
 

@@ -7,8 +7,6 @@ preempted and cancelled by others, nodes are drained. A job that is left in Slur
 attempt that is recorded as failed, though its worker was not killed, as misjudged.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import signal
@@ -165,7 +163,7 @@ def main() -> int:
 
     def run(_: int, folder: Path, chance: random.Random) -> Harm:
         trial = SlurmTrial(folder, chance, cluster)
-        harm = trial.run(list(KINDS), FAULTS_A_TRIAL)
+        harm = trial.run(list(KINDS), min(FAULTS_A_TRIAL, options.faults))
         trial.compare(expected)
         return harm
 

@@ -1,7 +1,5 @@
 """Where the targets, and what they fill stores with, are found."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -8,8 +8,6 @@ With atheris, coverage guides the search; without it (it has no build for every 
 seeds are tried at random. Inputs that crash are kept in the folder that the line names.
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import os

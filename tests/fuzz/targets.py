@@ -4,8 +4,6 @@ A target may refuse its input by a `UserError`, or by a `ValueError` or `OSError
 them. Anything else is a crash: another exception, a message of several lines, a hang, too much memory.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import hashlib
@@ -117,43 +115,35 @@ def _weights(folder: Path) -> tuple[list[bytes], Callable[[bytes], None]]:
     whole = open_weights(folder / "seed.npz")
     write(whole, folder / "huggingface", "huggingface")
     write(whole, folder / "own", "jestlab")
-    config = (folder / "huggingface" / "config.json").read_bytes()
-    model = (folder / "own" / "model.json").read_bytes()
     index = json.dumps({"weight_map": {"x": "model.safetensors"}}).encode()
+    files = {
+        b"H": ("huggingface", "model.safetensors"),
+        b"C": ("huggingface", "config.json"),
+        b"M": ("own", "model.json"),
+        b"O": ("own", "weights.npz"),
+        b"I": ("huggingface", "model.safetensors.index.json"),
+    }
 
     def run(content: bytes) -> None:
         """The first byte says which file of which format the others are."""
         place = folder / "case"
         shutil.rmtree(place, ignore_errors=True)
         kind, content = content[:1], content[1:]
-        if kind in (b"H", b"C", b"I"):
-            shutil.copytree(folder / "huggingface", place)
-            name = {b"H": "model.safetensors", b"C": "config.json", b"I": "model.safetensors.index.json"}[
-                kind
-            ]
+        if kind in files:
+            source, name = files[kind]
+            shutil.copytree(folder / source, place)
             if kind == b"I":
                 (place / "model.safetensors").rename(place / "other.safetensors")
             (place / name).write_bytes(content)
-        elif kind in (b"M", b"O"):
-            shutil.copytree(folder / "own", place)
-            (place / {b"M": "model.json", b"O": "weights.npz"}[kind]).write_bytes(content)
         else:
-            place.mkdir()
-            (place / "x.npz").write_bytes(content)
-            place = place / "x.npz"
+            place = folder / "case.npz"
+            place.write_bytes(content)
         with refusing(ValueError, OSError):
-            found = open_weights(place)
-            found.digest()
+            open_weights(place).digest()
 
-    return [
-        b"Z" + (folder / "seed.npz").read_bytes(),
-        b"Z" + (folder / "packed.npz").read_bytes(),
-        b"O" + (folder / "own" / "weights.npz").read_bytes(),
-        b"H" + (folder / "huggingface" / "model.safetensors").read_bytes(),
-        b"C" + config,
-        b"M" + model,
-        b"I" + index,
-    ], run
+    whole_files = [b"Z" + (folder / name).read_bytes() for name in ("seed.npz", "packed.npz")]
+    parts = [kind + folder.joinpath(*path).read_bytes() for kind, path in files.items() if kind != b"I"]
+    return [*whole_files, *parts, b"I" + index], run
 
 
 # ---- the protocol of commands
@@ -217,15 +207,10 @@ def _protocol(folder: Path) -> tuple[list[bytes], Callable[[bytes], None]]:
             os.write(channel._reports_end, content[: 1 << 15])
             channel.drain(whole=True)
 
+    costs = {"examples_seen": 64, "flops_total": 1e9}
     messages: list[dict[str, Any]] = [
         {"type": "log", "step": 3, "metrics": {"loss": 0.5, "rate": None}},
-        {
-            "type": "evaluation",
-            "step": 4,
-            "examples_seen": 64,
-            "flops_total": 1e9,
-            "scores": {"toy/score": 0.5},
-        },
+        {"type": "evaluation", "step": 4, **costs, "scores": {"toy/score": 0.5}},
         {"type": "artifact", "name": "weights", "path": "file"},
         {"type": "progress", "step": 3, "total_steps": 10},
         {"type": "flush", "id": 7},

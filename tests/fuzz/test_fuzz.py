@@ -1,7 +1,5 @@
 """A few inputs of each fuzzing target; `make fuzz` tries many more, guided by coverage."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
 import sys
 import threading
-import uuid
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -15,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from jestlab.platform.launch import executors
-from jestlab.platform.store.store import Store
 
 SUPPORT = Path(__file__).parent / "support"
 MLFLOW = Path(__file__).parent / "adopting" / "data" / "mlflow.sql"
@@ -23,6 +20,7 @@ sys.path.insert(0, str(SUPPORT))  # toy programs and helpers; workers get it by 
 
 import bucket_support  # noqa: E402
 import labs_support as labs  # noqa: E402
+import stores_support as stores  # noqa: E402
 from bucket_support import BucketServer  # noqa: E402
 from executor_harnesses import ready  # noqa: E402
 from kubernetes_harness import KubernetesHarness  # noqa: E402
@@ -67,17 +65,13 @@ def quiet() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
     """A server that the tests of this process share; one that stops it starts it again."""
-    server = PostgresServer()
-    try:
+    with closing(PostgresServer()) as server:
         server.start()
         yield server
-    finally:
-        server.close()
 
 
 @pytest.fixture
 def postgres(postgres_server: PostgresServer) -> Iterator[str]:
-    """URL of an empty PostgreSQL database."""
     url = postgres_server.new_database()
     yield url
     postgres_server.drop(url)
@@ -119,22 +113,10 @@ def store_url(request: pytest.FixtureRequest) -> str:
     return url
 
 
-@pytest.fixture(scope="session")
-def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty SQLite store, migrated once and copied for each test."""
-    path = tmp_path_factory.mktemp("template") / "results.db"
-    Store.open(f"sqlite:///{path}").close()
-    return path
-
-
 @pytest.fixture
-def sqlite_url(sqlite_template: Path, tmp_path: Path) -> str:
+def sqlite_url(tmp_path: Path) -> str:
     """URL of an empty SQLite store, for tests whose subject is Python."""
-    path = tmp_path / "results.db"
-    shutil.copy(sqlite_template, path)
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE identity SET id = ?", (uuid.uuid4().hex,))
-    return f"sqlite:///{path}"
+    return stores.empty_store(tmp_path / "results.db")
 
 
 @pytest.fixture
@@ -163,33 +145,18 @@ def whole_cluster(tmp_path_factory: pytest.TempPathFactory) -> SharedCluster:
 
 
 @pytest.fixture
-def cluster(whole_cluster: SharedCluster) -> Iterator[SharedCluster]:
-    """The cluster, as one of those who use it."""
-    with whole_cluster.in_use():
-        yield whole_cluster
-
-
-@pytest.fixture
-def cluster_alone(whole_cluster: SharedCluster) -> Iterator[SharedCluster]:
-    """The cluster, which no other test uses meanwhile."""
-    with whole_cluster.in_use(alone=True):
-        yield whole_cluster
-
-
-@pytest.fixture
-def namespace(cluster: SharedCluster) -> Iterator[Namespace]:
-    """A namespace of the cluster, which is empty in the end."""
-    made = Namespace(cluster)
+def namespace(whole_cluster: SharedCluster) -> Iterator[Namespace]:
+    made = Namespace(whole_cluster)
     yield made
     made.empty()
 
 
 @pytest.fixture
 def kubernetes_harness(
-    cluster: SharedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    whole_cluster: SharedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[KubernetesHarness]:
     """A namespace of the cluster, pods that do as they are told, and an API that fails as it is told."""
-    with ready(KubernetesHarness(cluster, tmp_path, monkeypatch), monkeypatch) as made:
+    with ready(KubernetesHarness(whole_cluster, tmp_path, monkeypatch), monkeypatch) as made:
         yield made
 
 
@@ -198,5 +165,5 @@ def mlflow_database(tmp_path: Path) -> Path:
     """The committed database of MLflow, built of its SQL."""
     path = tmp_path / "what is it?.db"
     with closing(sqlite3.connect(path)) as connection:
-        connection.executescript((MLFLOW).read_text())
+        connection.executescript(MLFLOW.read_text())
     return path

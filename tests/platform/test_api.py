@@ -1,7 +1,5 @@
 """The Python API: what scripts and notebooks load, plan, launch and read."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import pickle

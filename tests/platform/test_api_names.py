@@ -1,7 +1,5 @@
 """The public names of the Python API and their signatures, which scripts and notebooks rely on."""
 
-from __future__ import annotations
-
 import inspect
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The Python API in the kernel of a notebook, and the notebook of the documentation."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

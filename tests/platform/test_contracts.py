@@ -1,7 +1,5 @@
 """The contract tests that users get: jestlab's own code passes, and wrong code does not."""
 
-from __future__ import annotations
-
 import functools
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What part of jestlab does without is told by name where it is missing, before anything is launched."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from importlib import metadata

@@ -5,7 +5,7 @@ import sqlite3
 
 import plans_support as plans
 import pytest
-from ports_support import free_port
+from tests.cluster.ports import free_port
 from tests.models.conftest import TINY
 from workers_support import Worker
 

@@ -1,7 +1,5 @@
 """The container that cluster jobs run: its recipe, its size, what is not in it, and runs that it trains."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

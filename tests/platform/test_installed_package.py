@@ -3,8 +3,6 @@
 hatchling builds a wheel of it without a network, and the wheel is unpacked into a folder of PYTHONPATH.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The job with which the contract tests of executors are run: it does as files say, once they are written."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor, wait
 
 from jestlab.platform.contracts.obedient import obey
@@ -14,4 +12,4 @@ def test_a_code_that_is_being_written_is_waited_for(tmp_path):
         ended = pool.submit(obey, tmp_path, "job")
         assert not wait([ended], timeout=0.2).done
         code.write_text("3")
-        assert ended.result(timeout=10) == 3
+        assert ended.result(timeout=60) == 3

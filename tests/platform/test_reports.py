@@ -1,7 +1,5 @@
 """Reports of a study: files from a store, rebuilt when inputs change, and removed when they are stale."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Custom reports: written again when their code changes, and a failure doesn't harm the others."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

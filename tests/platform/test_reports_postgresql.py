@@ -1,7 +1,5 @@
 """The analysis of a study is the same on SQLite and on PostgreSQL."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 

@@ -1,7 +1,5 @@
 """One worker, without a launcher: what it does, how it ends, and where its time goes."""
 
-from __future__ import annotations
-
 import json
 import signal
 import sqlite3

@@ -1,7 +1,5 @@
 """A worker that starts while its store is away waits for it; an outage fails no run."""
 
-from __future__ import annotations
-
 import itertools
 import sqlite3
 from collections.abc import Callable, Iterator

@@ -1,14 +1,11 @@
 """Evidence of differences: by one look with Student's t, and by the sign test after every seed."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import ttest_1samp
 
 from jestlab.analysis.claims.evidence import any_look, decide, one_look
 from jestlab.analysis.claims.looks import Forecast
@@ -60,6 +57,8 @@ def test_a_stricter_error_decides_nothing_else_and_nothing_sooner(differences, s
 
 @given(st.lists(numbers, min_size=2, max_size=8).filter(lambda v: len(set(v)) > 1))
 def test_one_look_equals_scipy_s_t_test(differences):
+    from scipy.stats import ttest_1samp
+
     found = one_look(differences, "above", 0.0, 0.05)
     theirs = ttest_1samp(differences, 0.0)
     assert found.chance == pytest.approx(min(1.0, theirs.pvalue), rel=1e-6, abs=1e-12)

@@ -1,7 +1,5 @@
 """Families of claims and numbers of seeds, as specs write them."""
 
-from __future__ import annotations
-
 import pytest
 
 from jestlab.analysis.claims.families import Family

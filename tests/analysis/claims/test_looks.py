@@ -1,7 +1,5 @@
 """The sequential sign test: against all paths, SciPy's tests for one look, and simulated studies."""
 
-from __future__ import annotations
-
 import itertools
 import math
 
@@ -9,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest, quantile_test
 from tests.simulation import DRAWS, simulated, until_decided
 
 from jestlab.analysis.claims.looks import Forecast, chance, expected, forecast, interval, most_against
@@ -24,28 +21,27 @@ def running(disagree) -> list[int]:
     return list(itertools.accumulate(int(each) for each in disagree))
 
 
-@pytest.mark.parametrize(
-    ("level", "last", "first"),
-    [
+def test_number_of_seeds_that_decide_by_the_number_against():
+    """A study with fewer looks needs fewer seeds."""
+    for level, last, first in (
         (0.05, 24, {0: 5, 1: 9, 2: 13, 3: 16, 4: 20}),
         (0.05 / 8, 24, {0: 8, 1: 13, 2: 17, 3: 20, 4: 24}),
         (0.05 / 55, 24, {0: 11, 1: 16, 2: 20, 3: 23}),
         (0.05, 100, {0: 5, 1: 10, 2: 14, 3: 17, 4: 20, 5: 23}),
         (0.05 / 8, 100, {0: 9, 1: 13, 2: 17, 3: 21, 4: 24}),
         (0.05 / 55, 100, {0: 12, 1: 16, 2: 20, 3: 24}),
-    ],
-)
-def test_number_of_seeds_that_decide_by_the_number_against(level, last, first):
-    """A study with fewer looks needs fewer seeds."""
-    allowed = most_against(level, last)
-    assert {k: allowed.index(k) for k in first} == first
-    assert len(allowed) == last + 1
+    ):
+        allowed = most_against(level, last)
+        assert {k: allowed.index(k) for k in first} == first
+        assert len(allowed) == last + 1
 
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("last", [24, 100])
 def test_the_error_of_all_looks_is_at_most_the_level(level, last):
     """By a walk over all paths, from the allowed numbers alone; and each look is a stricter sign test."""
+    from scipy.stats import binomtest
+
     allowed = most_against(level, last)
     alive, wrong = {0: 1.0}, 0.0
     for n in range(1, last + 1):
@@ -99,6 +95,8 @@ def test_bounds_exclude_the_medians_that_the_test_rejects(values, level):
 
 def test_bounds_of_one_look_equal_scipy_s():
     """At the first look with bounds these are order statistics, like SciPy's interval of a median."""
+    from scipy.stats import quantile_test
+
     values = [3.0, 1.0, 5.0, 2.0, 4.0]
     theirs = quantile_test(values, p=0.5).confidence_interval(0.9)
     assert interval(values, 0.05, LAST) == (theirs.low, theirs.high) == (1.0, 5.0)
@@ -149,14 +147,12 @@ class TestForecast:
         assert forecast(24, 4, 0.05 / 55, 24).decided == 0.0
 
     def test_one_side_ignores_decisions_for_the_other(self):
+        assert forecast(7, 2, 0.05, 24) == pytest.approx(forecast(7, 5, 0.05, 24))  # of two sides
         both, one = (forecast(4, 1, 0.05, 24, one_side=only) for only in (False, True))
         assert one.decided < both.decided
         assert forecast(5, 5, 0.05, 24, one_side=True).decided < 0.05  # it hardly recovers from so far behind
         assert forecast(5, 0, 0.05 / 8, 24, one_side=True).earliest == 8
         assert forecast(5, 5, 0.05 / 8, 24, one_side=True).earliest == 24
-
-    def test_is_the_same_for_either_side(self):
-        assert forecast(7, 2, 0.05, 24) == pytest.approx(forecast(7, 5, 0.05, 24))
 
     def test_expects_decisions_for_known_effects(self):
         assert 1.2 * 0.05 < expected(0.0, 0.05, 24).decided <= 2 * 0.05  # wrong on either side

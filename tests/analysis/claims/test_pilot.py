@@ -1,15 +1,12 @@
 """Claims in the order of a pilot: against closed testing, and in simulated studies."""
 
-from __future__ import annotations
-
 import itertools
-import math
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.simulation import DRAWS, FIRST, LAST, after_a_pilot, piloted, simulated
+from tests.simulation import DRAWS, FIRST, LAST, after_a_pilot, piloted, simulated, slack
 
 from jestlab.analysis.claims import pilot as module
 from jestlab.analysis.claims.evidence import any_look
@@ -20,11 +17,6 @@ STUDIES = 10_000
 chances = st.lists(
     st.sampled_from([0.001, 0.01, 0.012, 0.02, 0.024, 0.03, 0.06, 0.5]), min_size=1, max_size=7
 )
-
-
-def slack(studies):
-    """Three standard errors of a simulated error rate of 5%."""
-    return 3 * math.sqrt(0.05 * 0.95 / studies)
 
 
 def by_closed_testing(chances, error):

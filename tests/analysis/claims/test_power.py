@@ -1,21 +1,20 @@
 """Number of seeds that Student's t needs: against simulated studies and printed tables."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
-from scipy.stats import ttest_1samp
 
 from jestlab.analysis.claims.looks import MOST_SEEDS
 from jestlab.analysis.claims.power import Needed, needed, power
 
 
-@pytest.mark.parametrize(("effect", "n", "error"), [(1.0, 3, 0.05), (2.0, 3, 0.05), (1.0, 8, 0.05 / 8)])
-def test_power_is_the_share_of_simulated_studies(effect, n, error):
-    samples = np.random.default_rng(0).normal(effect, 1.0, size=(20_000, n))
-    found = ttest_1samp(samples, 0.0, axis=1)
-    is_positive = (found.pvalue <= error) & (found.statistic > 0)
-    assert power(effect, n, error) == pytest.approx(is_positive.mean(), abs=0.012)
+def test_power_is_the_share_of_simulated_studies():
+    from scipy.stats import ttest_1samp
+
+    for effect, n, error in ((1.0, 3, 0.05), (2.0, 3, 0.05), (1.0, 8, 0.05 / 8)):
+        samples = np.random.default_rng(0).normal(effect, 1.0, size=(20_000, n))
+        found = ttest_1samp(samples, 0.0, axis=1)
+        is_positive = (found.pvalue <= error) & (found.statistic > 0)
+        assert power(effect, n, error) == pytest.approx(is_positive.mean(), abs=0.012)
 
 
 def test_power_equals_printed_values():
@@ -25,11 +24,9 @@ def test_power_equals_printed_values():
 
 
 def test_needed_seeds_increase_with_the_spread():
+    """They are unknown without a spread, and above the limit."""
     found = [needed(1.0, std, 3, 0.05) for std in (0.5, 1.0, 2.0)]
     assert found == [Needed(4, 9), Needed(7, 33), Needed(15, 97)]
-
-
-def test_needed_seeds_are_unknown_without_a_spread_or_above_the_limit():
     assert needed(1.0, 1.0, 1, 0.05) == Needed(None, None)
     assert needed(1.0, 0.0, 3, 0.05) == Needed(None, None)
     assert needed(0.0, 1.0, MOST_SEEDS, 0.05) == Needed(None, None)
@@ -37,6 +34,8 @@ def test_needed_seeds_are_unknown_without_a_spread_or_above_the_limit():
 
 @pytest.mark.full
 def test_the_predicted_number_of_seeds_decides_half_of_the_studies():
+    from scipy.stats import ttest_1samp
+
     generator = np.random.default_rng(2)
     hits, rounds, even = 0, 400, needed(1.0, 1.0, 3, 0.05).even
     assert even is not None

@@ -1,12 +1,9 @@
 """What was registered of a study, compared with what it is now."""
 
-from __future__ import annotations
-
 import copy
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,9 +43,8 @@ def test_an_unchanged_study_is_not_exploratory():
     assert compare(content(), content() | {"code": "other"}).code
 
 
-@pytest.mark.parametrize(
-    ("path", "value", "of_a", "of_b"),
-    [
+def test_reports_a_change_for_the_claims_that_it_affects():
+    for path, value, of_a, of_b in (
         (("seeds", "at_most"), 40, "seeds: ", "seeds: "),
         (("family",), {"error": 0.1}, 'family: nothing → {"error": 0.1}', "family: "),
         (("score",), [], 'score: ["toy/score"] → nothing', "score: "),
@@ -60,22 +56,17 @@ def test_an_unchanged_study_is_not_exploratory():
         (("question",), "Why?", "", ""),
         (("metrics", "toy/score", "name"), "Score", "", ""),
         (("metrics", "toy/score", "goal"), "min", "metrics: ", "metrics: "),
-    ],
-)
-def test_reports_a_change_for_the_claims_that_it_affects(path, value, of_a, of_b):
-    found = compare(content(), content(changed(path, value)))
-    for statement, expected in (("A", of_a), ("B", of_b)):
-        change = found.of("study", statement, ["joint"])
-        assert change.startswith(expected) if expected else change == ""
+    ):
+        found = compare(content(), content(changed(path, value)))
+        for statement, expected in (("A", of_a), ("B", of_b)):
+            change = found.of("study", statement, ["joint"])
+            assert change.startswith(expected) if expected else change == ""
 
 
-def test_an_unregistered_claim_is_exploratory():
+def test_unregistered_claims_and_those_of_runs_with_another_config_are_exploratory():
     found = compare(content(), content(changed(("claims", 0, "statement"), "C")))
     assert found.of("study", "C", []) == "not registered"
     assert list(found.lines()) == ["study: C: not registered"]
-
-
-def test_a_changed_config_makes_the_claims_of_its_run_exploratory():
     found = compare(content(), content(runs=RUNS | {("study", "other"): "d" * 64}))
     assert found.of("study", "A", ["joint", "uniform"]) == ""
     assert found.of("study", "B", ["joint", "other"]) == "other config: other"

@@ -1,11 +1,8 @@
 """Rounds of a study that runs until its claims are decided: the next seeds, and their cost."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,6 +20,8 @@ from jestlab.analysis.metrics import Metric
 
 def judged(differences, *, of="a", above="b", claims=1, until=None, spent=False, near=None):
     """Return a claim with its verdict: that the differences are above 0, or near it."""
+    import pandas as pd
+
     until = until or Until()
     judging = Judging(Family(), claims, until)
     found = any_look(

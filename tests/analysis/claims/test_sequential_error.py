@@ -1,21 +1,12 @@
 """Error rates of sequential verdicts, in simulated studies with a look after every seed."""
 
-from __future__ import annotations
-
-import math
-
 import numpy as np
 import pytest
-from tests.simulation import DRAWS, LAST, one_look, peeking, simulated, until_decided
+from tests.simulation import DRAWS, LAST, one_look, peeking, simulated, slack, until_decided
 
 from jestlab.analysis.claims.evidence import any_look
 
 STUDIES = 10_000
-
-
-def slack(studies):
-    """Three standard errors of a simulated error rate of 5%."""
-    return 3 * math.sqrt(0.05 * 0.95 / studies)
 
 
 def wrong_shares(values, near):

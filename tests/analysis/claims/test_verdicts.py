@@ -1,12 +1,9 @@
 """Verdicts: properties of any results, tables of Student's t, and results from stores."""
 
-from __future__ import annotations
-
 import json
 import math
 import statistics
 
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,6 +31,8 @@ def results(draw):
 
 def judged(found, states=None, **claim):
     """Return the verdict on a claim about a logged training metric."""
+    import pandas as pd
+
     runs = pd.DataFrame(
         [
             {
@@ -361,8 +360,3 @@ def test_reports_runs_that_have_not_completed(study):
     assert counted([missing, by_one, unknown, fine]) == (
         "At scale smoke, 4 claims: 1 holds, 1 undecided, 2 not run."
     )
-
-
-def test_a_claim_that_does_not_hold_names_the_scale(study):
-    (one,) = claiming(study, JOINT | {"of": "uniform", "above": "reference"})
-    assert one.said == "does not hold at this scale (smoke)"

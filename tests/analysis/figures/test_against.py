@@ -1,45 +1,31 @@
 """Figures of final scores against a config key: numbers calculated by hand, names of lines, captions."""
 
-from __future__ import annotations
-
+import itertools
 from typing import Any
 
 import pytest
-from tests.analysis.conftest import UNIFORM
+from tests.analysis.conftest import UNIFORM, StoredRun
 
-from jestlab.analysis import figures, frames
+from jestlab.analysis import figures
 
 
 @pytest.fixture
-def read(new_store, stored_run):
+def read(read_runs):
     """A function that reads groups of runs, as `runs` makes them."""
-
-    def make(*groups):
-        plain: dict[str, Any] = {"config": {}, "point": None, "states": None}
-        store = new_store()
-        made = []
-        for run, label, scores, more in groups:
-            rest = plain | more
-            changes, point, states = (rest.pop(key) for key in plain)
-            made += [
-                stored_run(
-                    run, [0.1, score], label=label, seed=seed, config=UNIFORM | changes,
-                    point=changes if point is None else point,
-                    state=states[seed] if states else "COMPLETED", **rest,
-                )
-                for seed, score in enumerate(scores)
-            ]  # fmt: skip
-        return frames.read(store.add(*made).url, "study")
-
-    return make
+    return lambda *groups: read_runs(*itertools.chain.from_iterable(groups))
 
 
-def runs(rule, *scores, label=None, point=None, states=None, more=None, **changes):
-    """Describe the runs of a rule, one for each final score; "__" in the name of a key means a dot."""
+def runs(rule, *scores, label=None, point=None, states=None, flops=3e9, **changes):
+    """Return the runs of a rule, one for each final score; "__" in the name of a key means a dot."""
     config = {key.replace("__", "."): value for key, value in changes.items()}
-    label = label or " ".join([rule, *map(str, config.values())])
-    rest = {"point": config if point is None else point, "states": states} | (more or {})
-    return rule, label, scores, {"config": {"selection.rule": rule} | config} | rest
+    return [
+        StoredRun(
+            rule, [0.1, score], label=label or " ".join([rule, *map(str, config.values())]), seed=seed,
+            state=states[seed] if states else "COMPLETED", flops_per_step=(flops, 0.0, 0.0),
+            config=UNIFORM | {"selection.rule": rule} | config, point=config if point is None else point,
+        )
+        for seed, score in enumerate(scores)
+    ]  # fmt: skip
 
 
 def ratio(rule, f, *scores, criterion="learnability", **more):
@@ -120,7 +106,7 @@ def test_approximation_share(read):
         return runs(
             rule, score, label=f"{rule} {method} {share}", point={"approximation.share": share},
             approximation__method=method, approximation__share=share, approximation__score=rule == "joint",
-            more={"flops_per_step": (flops, 0.0, 0.0)},
+            flops=flops,
         )  # fmt: skip
 
     groups = [

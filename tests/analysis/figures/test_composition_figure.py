@@ -1,13 +1,10 @@
 """The figure of the composition of batches: its numbers, its bars, and its errors."""
 
-from __future__ import annotations
-
 import pytest
 from matplotlib.patches import Rectangle
 
 from jestlab.analysis.figures import Request, draw
 from jestlab.analysis.figures.style import PARTS
-from jestlab.analysis.report.contents import gather
 
 READ = {"emoji": (0.3, 0.3), "logo": (0.7, 0.7)}
 CHOSEN = {
@@ -29,7 +26,7 @@ def store(new_store, stored_run):
             counted(label, kinds) | counted("candidates", READ) | counted(label, {"twemoji": (1, 1)}, "set")
         )
         runs += [stored_run(label, [0.1, 0.2], seed=seed, logged=logged) for seed in (0, 1)]
-    return new_store().add(*runs, spec={"reports": [{"kind": "composition", "x": "kind"}]})
+    return new_store().add(*runs)
 
 
 def test_shares_are_means_over_steps_and_seeds(store):
@@ -74,7 +71,3 @@ def test_a_column_without_counts_is_an_error(store, study):
         draw("composition", Request(store.url, "study", x="knd"))
     with pytest.raises(ValueError, match=r"set runtime\.diagnostics\.every_steps"):
         draw("composition", Request(study.url, "study"))
-
-
-def test_a_report_includes_the_figure(store):
-    assert [still.name for still in gather(store.url, "study").stills] == ["composition"]

@@ -1,7 +1,5 @@
 """Figures: their data, captions, and files, which are drawn only when they would change."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import itertools
@@ -11,7 +9,6 @@ import sys
 from xml.etree import ElementTree
 
 import matplotlib
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib.lines import Line2D
@@ -126,7 +123,7 @@ def test_points_possibly_on_the_front_are_ambiguous(read_runs, stored_run):
     assert ("D", "full", "white") in faces
 
 
-def test_surfaces_show_what_seeds_attain(results):
+def test_surfaces_show_what_seeds_attain(results, read_runs, stored_run):
     plot = figures.pareto(results, "uniform", surfaces=True)
     attained = plot.data[plot.data["kind"] == "attained"]
     best, worst = (attained[attained["at_least"] == k] for k in (1, 2))
@@ -135,12 +132,9 @@ def test_surfaces_show_what_seeds_attain(results):
     assert list(worst["score"]) == pytest.approx([40, 60])
     assert "attained by at least 1, half and all of 2 seeds" in plot.texts.caption
     assert len(plot.figure().axes) == 1
-
-
-def test_surfaces_need_a_complete_seed(read_runs, stored_run):
-    results = read_runs(stored_run("uniform", [0.1], seed=0), stored_run("joint", [0.2], seed=1))
+    partial = read_runs(stored_run("uniform", [0.1], seed=0), stored_run("joint", [0.2], seed=1))
     with pytest.raises(ValueError, match="experiment 'study', since no seed is complete"):
-        figures.pareto(results, surfaces=True)
+        figures.pareto(partial, surfaces=True)
 
 
 def test_trajectories_are_not_part_of_the_front(results):
@@ -236,15 +230,17 @@ def test_is_drawn_only_when_something_changed(study, stored_run, tmp_path, drawi
     assert save() == 3
 
 
-def test_unchanged_figures_do_not_import_matplotlib(finished_study, saved):
+def test_commands_import_nothing_heavy_and_unchanged_figures_no_matplotlib(finished_study, saved):
     code = (
-        "import sys; from jestlab.analysis import frames, figures\n"
+        "import sys, jestlab.platform.cli.results, jestlab.analysis.costs\n"
+        "print({'numpy', 'pandas', 'matplotlib', 'sqlalchemy', 'jax'} & {*sys.modules})\n"
+        "from jestlab.analysis import frames, figures\n"
         f"plot = figures.pareto(frames.read({finished_study.url!r}, 'study'), 'uniform')\n"
         f"plot.save({str(saved[0].parent)!r})\n"
         "print('matplotlib' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
+    assert done.stdout.splitlines() == ["set()", "False"]
 
 
 def test_a_failure_leaves_the_old_figure(pareto, saved):
@@ -274,7 +270,9 @@ def test_every_label_has_a_distinct_look():
     assert re.fullmatch("#[0-9a-f]{6}", ink("#E69F00"))
 
 
-def test_a_drawn_figure_is_live_and_unknown_to_pyplot(curves):
+def test_a_drawn_figure_is_live_embeds_fonts_and_is_unknown_to_pyplot(curves):
+    import matplotlib.pyplot as plt
+
     before = plt.get_fignums()
     figure = curves.figure()
     assert plt.get_fignums() == before
@@ -283,12 +281,10 @@ def test_a_drawn_figure_is_live_and_unknown_to_pyplot(curves):
     drawn = io.BytesIO()
     figure.savefig(drawn, format="svg")
     assert b"#ff0000" in drawn.getvalue()
-    assert curves.figure() is not figure  # each call returns a new one
-
-
-def test_embeds_fonts_when_the_user_saves_a_figure(curves):
     drawn = io.BytesIO()
     with matplotlib.rc_context({"pdf.fonttype": 3, "pdf.compression": 0}):
-        curves.figure().savefig(drawn, format="pdf")
+        another = curves.figure()  # each call returns a new one
+        another.savefig(drawn, format="pdf")
+    assert another is not figure
     assert b"/FontFile2" in drawn.getvalue()
     assert b"/Type3" not in drawn.getvalue()

@@ -1,7 +1,5 @@
 """Positions of labels: separate, in order, near their points, and clear of everything drawn."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """The learnability figure: from known numbers in a store to the drawing."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import sqlite3

@@ -1,7 +1,5 @@
 """Learning curves of ten runs and more: readable, and no two alike."""
 
-from __future__ import annotations
-
 import pytest
 
 from jestlab.analysis.figures import Request, Sheet, draw
@@ -61,8 +59,9 @@ def test_the_best_of_very_many_curves_have_panels(curves):
 
 
 def test_seven_curves_share_a_panel(curves):
-    assert not curves(7).data["alone"].any()
-    assert len(curves(7).figure().axes) == 1
+    seven = curves(7)
+    assert not seven.data["alone"].any()
+    assert len(seven.figure().axes) == 1
     assert curves(8).data["alone"].any()
 
 
@@ -78,12 +77,13 @@ def test_highlighted_runs_are_colored_and_the_others_grey(curves):
         curves(3, highlight=("jont",))
 
 
-def test_a_legend_keeps_many_curves_in_one_panel(curves):
-    plot = curves(31, legend="right")
+@pytest.mark.parametrize("count", [16, pytest.param(31, marks=pytest.mark.full)])
+def test_a_legend_keeps_many_curves_in_one_panel(curves, count):
+    plot = curves(count, legend="right")
     figure = plot.figure()
     figure.canvas.draw()
     assert len(figure.axes) == 1
     [legend] = figure.legends
-    assert len(legend.get_texts()) == 31
+    assert len(legend.get_texts()) == count
     assert legend.get_window_extent().y0 >= 0
     assert "one run a panel" not in plot.texts.caption

@@ -1,14 +1,11 @@
 """Custom figures: a function of the results becomes files, and a part of the page."""
 
-from __future__ import annotations
-
 import json
 import re
 from functools import partial
 
 import pytest
 from click.testing import CliRunner
-from matplotlib.figure import Figure
 
 from jestlab.analysis.figures import Plot, Request, draw, pareto
 from jestlab.analysis.own import OwnCode
@@ -49,6 +46,8 @@ def drawn(store, function, digest="d", **options):
 
 
 def bars(results, colour="red"):
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(3, 2))
     ends = results.final.groupby("label")["score"].mean()
     figure.subplots().bar(ends.index, ends, color=colour)
@@ -60,7 +59,7 @@ def front(results):
 
 
 def outside(results):
-    return Figure(figsize=(-1, 1)) if results is None else 1 / 0
+    return 1 / 0
 
 
 def test_is_saved_like_other_figures(study, tmp_path):
@@ -83,6 +82,8 @@ def test_is_drawn_again_when_its_options_or_its_code_change(study, tmp_path, dra
 
 
 def test_functions_receive_the_results(study):
+    from matplotlib.figure import Figure
+
     seen = []
 
     def look(results, **options):
@@ -106,20 +107,17 @@ def test_functions_receive_the_results(study):
     assert list(given.config("selection.rule").index) == given.labels
 
 
-@pytest.mark.parametrize(
-    ("function", "message"),
-    [
+def test_an_error_is_one_line_with_file_and_line(study):
+    for function, message in (
         (outside, rf"^{re.escape(__file__)}:\d+: ZeroDivisionError: division by zero$"),
         (lambda results: results.metrics("gone"), "^experiment 'study' has logged none of gone$"),
         (lambda results: None, "mine.py:scatter returned NoneType: expected a matplotlib.figure.Figure"),
         (lambda results: partial(exit, 3)(), "SystemExit: 3"),
         (lambda results: json.loads("{\n"), r"test_own_figures.py:\d+: JSONDecodeError: Expecting"),
-    ],
-)
-def test_an_error_is_one_line_with_file_and_line(study, function, message):
-    with pytest.raises(ValueError, match=message) as caught:
-        drawn(study, function)
-    assert "\n" not in str(caught.value)
+    ):
+        with pytest.raises(ValueError, match=message) as caught:
+            drawn(study, function)
+        assert "\n" not in str(caught.value)
 
 
 def test_without_a_loader_nothing_is_executed(study):

@@ -1,11 +1,8 @@
 """Speed-ups, costs by component, and published methods: numbers calculated by hand."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 
-import pandas as pd
 import pytest
 
 from jestlab.analysis import costs, figures, published
@@ -82,6 +79,8 @@ def own_table(source, quantities=(("flops_total", "200"), ("imagenet/zero_shot",
 
 def test_sources_are_never_mixed(cells):
     """Positions and relative FLOPs are those of the source's own table and baseline."""
+    import pandas as pd
+
     both = pd.concat([cells, own_table("Zoe")], ignore_index=True)
     plot = figures.published_scores(both)
     alone = figures.published_scores(cells)
@@ -97,6 +96,8 @@ def test_sources_are_never_mixed(cells):
 
 
 def test_the_source_with_most_points_is_shown(cells):
+    import pandas as pd
+
     without_flops = own_table("Ada", [("imagenet/zero_shot", "10.0")])
     for parts, shown in (
         ([without_flops, cells], "Evans et al. 2024"),

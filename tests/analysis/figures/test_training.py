@@ -1,7 +1,5 @@
 """Learners against their references, and spikes in training: numbers calculated by hand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Derived cells of published tables, calculated again: inconsistent cells are found, and no others."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from decimal import ROUND_HALF_UP, Decimal
 

@@ -1,7 +1,5 @@
 """The paper's cells, and published cells of a store as a frame."""
 
-from __future__ import annotations
-
 import re
 import sqlite3
 from collections import Counter

@@ -1,7 +1,5 @@
 """Printed numbers, and the intervals that they stand for."""
 
-from __future__ import annotations
-
 from decimal import ROUND_HALF_UP, Decimal
 from fractions import Fraction
 

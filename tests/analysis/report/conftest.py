@@ -1,7 +1,5 @@
 """Experiments in real stores, and their reports, parsed or opened in a browser."""
 
-from __future__ import annotations
-
 import io
 import re
 import sys
@@ -18,6 +16,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "platform" / "support"))
 
 import plans_support as plans
+import stores_support as stores
 from PIL import Image
 from tests.browser_support import Opened, open_page
 
@@ -73,8 +72,7 @@ def make_lab(
     family: Any = None,
 ) -> Lab:
     """Record runs and their attempts, as launchers and workers do."""
-    folder.mkdir(parents=True, exist_ok=True)
-    url = f"sqlite:///{folder / 'results.db'}"
+    url = stores.empty_lab(folder / "lab").store_url
     store = Store.open(url)
     planned: dict[tuple[str, int], Any] = {}
     for run in runs:
@@ -88,7 +86,8 @@ def make_lab(
             price=Price(Cost(image_tower=run.flops * steps), examples=64 * steps) if run.flops else None,
         )
         planned[run.label or run.name, run.seed] = replace(made, label=run.label or made.label)
-    spec: dict[str, Any] = {"name": name, "question": question, "scale": "smoke", "runs": {"uniform": {}}}
+    names: dict[str, Any] = {run.name: {} for run in runs} | {"greedy": {}}  # greedy is never launched
+    spec: dict[str, Any] = {"name": name, "question": question, "scale": "smoke", "runs": names}
     spec |= {"reports": list(reports), "claims": list(claims), "family": family}
     spec["metrics"] = {"*": {"goal": "max", "unit": "percent"}}
     needed = frozenset(name for run in runs for name in run.needs.values())
@@ -122,20 +121,38 @@ def _happen(store: Store, made: Any, run: Run) -> None:
 def finished() -> list[Run]:
     """A reference, uniform, independent and joint, three seeds each; one attempt failed on the way."""
     runs = []
+    selecting: dict[str, Any] = {"flops": 8e9, "needs": {"selection": "reference"}}
     for seed, more in enumerate((0.0, 0.04, -0.03)):
+        lost = ["lost its node"] if seed == 1 else []
         runs += [
             Run("reference", [0.5, 0.7 + more], seed, flops=9e9),
             Run("uniform", [0.1, 0.2, 0.3, 0.4 + more], seed),
-            Run(
-                "independent", [0.1, 0.3, 0.4, 0.45 - more], seed, flops=8e9,
-                needs={"selection": "reference"},
-            ),
-            Run(
-                "joint", [0.3, 0.5, 0.6, 0.65 + more], seed, flops=8e9, needs={"selection": "reference"},
-                fails_before=["lost its node"] if seed == 1 else [],
-            ),
-        ]  # fmt: skip
+            Run("independent", [0.1, 0.3, 0.4, 0.45 - more], seed, **selecting),
+            Run("joint", [0.3, 0.5, 0.6, 0.65 + more], seed, fails_before=lost, **selecting),
+        ]
     return runs
+
+
+CLAIMS: list[dict[str, Any]] = [
+    {
+        "statement": "Joint selection learns more than uniform sampling",
+        "of": "joint", "above": "uniform", "source": "Figure 3, middle", "unless": "never shown",
+    },
+    {
+        "statement": "Independent selection is as good as its reference",
+        "of": "independent", "near": "reference", "within": 0.02, "source": "Table 4",
+        "unless": "the learners are small",
+    },
+    {"statement": "Selection hurts <b>", "of": ["joint", "independent"], "below": "uniform"},
+    {"statement": "Greedy learns more", "of": "greedy", "above": "uniform", "unless": "never shown"},
+    {"statement": "More is lost", "of": {"of": "joint", "minus": "uniform"}, "above": {
+        "of": "independent", "minus": "uniform"}, "measure": "shapes/zero_shot"},
+]  # fmt: skip
+REPORTS: list[dict[str, Any]] = [
+    {"kind": "table", "name": "comparison"},
+    {"kind": "speedup", "figure": {"caption": "none"}},
+    {"kind": "batch_size"},
+]
 
 
 @pytest.fixture
@@ -147,8 +164,8 @@ def a_run() -> type[Run]:
 @pytest.fixture(scope="session")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     """A finished experiment, which tests must not change."""
-    reports = [{"kind": "table", "name": "comparison"}, {"kind": "speedup"}, {"kind": "batch_size"}]
-    return make_lab(tmp_path_factory.mktemp("study"), finished(), reports=reports)
+    folder = tmp_path_factory.mktemp("study")
+    return make_lab(folder, finished(), reports=REPORTS, claims=CLAIMS, family="none")
 
 
 @pytest.fixture(scope="session")
@@ -166,7 +183,7 @@ def parsed_page(page: Path) -> Element:
 @pytest.fixture
 def new_lab(tmp_path: Path) -> Callable[..., Lab]:
     """A function that records an experiment with given runs."""
-    return lambda *runs, **options: make_lab(tmp_path / "lab", runs, **options)
+    return lambda *runs, **options: make_lab(tmp_path, runs, **options)
 
 
 @contextmanager

@@ -1,25 +1,29 @@
 """The files of a report and their provenance."""
 
-from __future__ import annotations
-
 import hashlib
 import json
+from pathlib import Path
 
 import pytest
-from tests.analysis.report.conftest import by_class, by_id, parse_page, words
+from tests.analysis.report.conftest import CLAIMS, REPORTS, by_class, by_id, words
 
-from jestlab.analysis import frames, tables
+from jestlab.analysis import figures, frames, tables
 from jestlab.analysis.connection import shown
-from jestlab.analysis.report import build
-from jestlab.analysis.report.contents import gather
 from jestlab.platform.cli import main
 from jestlab.platform.spec.load import load
+
+
+def run_verb(capsys, *arguments):
+    with pytest.raises(SystemExit) as stop:
+        main(["report", *arguments])
+    streams = capsys.readouterr()
+    return stop.value.code, streams.out, streams.err
 
 
 def test_each_table_and_figure_with_its_provenance(study, page):
     beside = page.parent / "report"
     names = {path.name for path in beside.iterdir()}
-    for table in ("summary", "speedups", "costs", "goodput", "failures"):
+    for table in ("summary", "speedups", "costs", "goodput", "failures", "claims"):
         assert {f"{table}.tex", f"{table}.csv", f"{table}.provenance.json"} <= names
     for figure in ("curves", "curves_flops", "pareto"):
         assert {f"{figure}.png", f"{figure}.pdf", f"{figure}.provenance.json"} <= names
@@ -41,60 +45,45 @@ def test_each_table_and_figure_with_its_provenance(study, page):
     assert told["data_sha256"] == hashlib.sha256((beside / "summary.csv").read_bytes()).hexdigest()
 
 
-def test_equal_results_give_equal_bytes_and_stale_files_are_deleted(new_lab, a_run, tmp_path, figure_stubs):
-    lab = new_lab(a_run("uniform", [0.1, 0.2]), a_run("joint", [0.3, 0.4]), a_run("late", ends="fail"))
-    first = build(lab.url, "study", tmp_path / "out")
-    contents = {path: path.read_bytes() for path in first}
-    stale = tmp_path / "out" / "report" / "old.csv"
-    stale.write_text("x")
-    told: dict[str, dict[str, object]] = {"files": {"old.csv": {}, "../../results.db": {}}}
-    stale.with_name("old.provenance.json").write_text(json.dumps(told))
-    mine = stale.with_name("notes.txt")
-    mine.write_text("mine")
-    (tmp_path / "results.db").write_text("not ours")
-    again = build(lab.url, "study", tmp_path / "out")
-    assert {path: path.read_bytes() for path in again} == contents
-    assert not stale.exists()
-    assert not stale.with_name("old.provenance.json").exists()
-    assert mine.exists()
-    assert (tmp_path / "results.db").exists()
-    files = {path for path in (tmp_path / "out").rglob("*") if path.is_file()}
-    assert files == {*again, mine}
-
-
-def test_a_caption_outside_of_the_figure_is_on_the_page(new_lab, a_run, tmp_path, figure_stubs):
-    runs = [a_run("uniform", [0.1, 0.2]), a_run("joint", [0.2, 0.3])]
-    lab = new_lab(*runs, reports=[{"kind": "speedup", "figure": {"caption": "none"}}])
-    page = build(lab.url, "study", tmp_path / "out")[0]
-    (caption,) = by_class(by_id(parse_page(page), "speedup"), "caption")
-    assert words(caption).startswith("Score: mean of")
-    assert words(caption) == gather(lab.url, "study").stills[0].plot.texts.caption
-
-
-def test_the_spec_file_is_the_study(study, page):
-    assert load(str(page.parent / "report" / "study.yaml")).to_dict() == {
-        "name": "study", "question": "Is it faster?", "scale": "smoke", "runs": {"uniform": {}},
-        "reports": [{"kind": "table", "name": "comparison"}, {"kind": "speedup"}, {"kind": "batch_size"}],
-        "metrics": {"*": {"goal": "max", "unit": "percent"}},
-    }  # fmt: skip
-
-
-def run_verb(capsys, *arguments):
-    with pytest.raises(SystemExit) as stop:
-        main(["report", *arguments])
-    streams = capsys.readouterr()
-    return stop.value.code, streams.out, streams.err
-
-
 def test_the_report_command(capsys, study, tmp_path, figure_stubs):
+    """Equal results give equal bytes, and stale files are deleted."""
     root = ["--store", study.url, "--root", str(tmp_path / "lab")]
     code, out, err = run_verb(capsys, "study", *root)
     assert (code, err) == (0, "")
     page = tmp_path / "lab" / "reports" / "study" / "report.html"
     assert out == f"{page}\n"
     assert page.stat().st_mode & 0o777 == 0o644
+    contents = {path: path.read_bytes() for path in page.parent.rglob("[!.]*.*")}
+    stale = page.parent / "report" / "old.csv"
+    stale.write_text("x")
+    told: dict[str, dict[str, object]] = {"files": {"old.csv": {}, "../../results.db": {}}}
+    stale.with_name("old.provenance.json").write_text(json.dumps(told))
+    mine = stale.with_name("notes.txt")
+    mine.write_text("mine")
+    not_ours = page.parent.parent / "results.db"  # outside of the folder
+    not_ours.write_text("not ours")
     code, out, _ = run_verb(capsys, "study", "--output", str(page.parent), "--json", *root)
-    assert [json.loads(out)[0], code] == [str(page), 0]
+    again = [Path(name) for name in json.loads(out)]
+    assert (again[0], code) == (page, 0)
+    assert {path: path.read_bytes() for path in again} == contents
+    assert not_ours.exists()
+    files = {path for path in page.parent.rglob("*") if path.is_file()}
+    assert files == {*again, mine}
+
+
+def test_a_caption_outside_of_the_figure_is_on_the_page(study, parsed_page):
+    (caption,) = by_class(by_id(parsed_page, "speedup"), "caption")
+    assert words(caption).startswith("Score: mean of")
+    assert words(caption) == figures.speedup(frames.read(study.url, "study")).texts.caption
+
+
+def test_the_spec_file_is_the_study(study, page):
+    assert load(str(page.parent / "report" / "study.yaml")).to_dict() == {
+        "name": "study", "question": "Is it faster?", "scale": "smoke",
+        "runs": {name: {} for name in ("reference", "uniform", "independent", "joint", "greedy")},
+        "reports": REPORTS, "claims": CLAIMS, "family": {"adjust": "none"},
+        "metrics": {"*": {"goal": "max", "unit": "percent"}},
+    }  # fmt: skip
 
 
 def test_errors_are_one_line(capsys, study, tmp_path, new_lab):
@@ -104,7 +93,7 @@ def test_errors_are_one_line(capsys, study, tmp_path, new_lab):
         (["study", "--store", study.url, "--baseline", "unifrm"], "did you mean 'uniform'?"),
         (["study", "--store", f"sqlite:///{tmp_path}/none.db"], "no store at"),
         (["any", "--store", empty.url], "the results store is empty"),
-        (["study", "--store", study.url, "--output", f"{study.folder}/results.db/below"], "cannot write"),
+        (["study", "--store", study.url, "--output", f"{study.folder}/lab/results.db/below"], "cannot write"),
     ):
         code, out, err = run_verb(capsys, *arguments)
         assert (code, out, err.count("\n")) == (1, "", 1)

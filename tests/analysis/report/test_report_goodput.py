@@ -1,7 +1,5 @@
 """How machines spent their time, on the page: bars, the table of their numbers, and unknown time."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import plans_support as plans
@@ -11,7 +9,7 @@ from tests.analysis.report.conftest import by_class, words
 
 from jestlab.analysis.connection import connect
 from jestlab.analysis.provenance import load
-from jestlab.analysis.report.machine_time import MachineTime, machine_time
+from jestlab.analysis.report.machine_time import machine_time
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 
@@ -23,31 +21,34 @@ MEASURED: dict[str, Any] = {
 }  # fmt: skip
 
 
-def time_of(url: str, name: str) -> MachineTime | None:
-    with connect(url) as connection:
-        history = load(connection, name)
-    assert history is not None
-    return machine_time(history)
-
-
 @pytest.fixture
-def filled(tmp_path):
-    """Three runs: one was preempted at step 100 and resumed from 60, one is of an older version."""
-    url = f"sqlite:///{tmp_path / 'results.db'}"
-    store = Store.open(url)
-    uniform, joint, old = (plans.run(name, config={"named": name}) for name in ("uniform", "joint", "old"))
-    store.record(plans.plan(uniform, joint, old))
-    stores.attempt(store, uniform, chips=4, **MEASURED)
-    stores.attempt(store, joint, RunState.PREEMPTED, **MEASURED)
-    stores.attempt(store, joint, number=2, **MEASURED | {"resumed_step": 60})
-    stores.attempt(store, old)
-    store.close()
-    return url
+def timed(tmp_path):
+    """A function that records attempts, each a run and the columns of the attempt: the time they took."""
+
+    def make(*attempts):
+        url = stores.empty_lab(tmp_path / "lab").store_url
+        store = Store.open(url)
+        runs = {name: plans.run(name, config={"named": name}) for name, _ in attempts}
+        store.record(plans.plan(*runs.values()))
+        for name, columns in attempts:
+            stores.attempt(store, runs[name], **columns)
+        store.close()
+        with connect(url) as connection:
+            history = load(connection, "toy")
+        assert history is not None
+        return machine_time(history)
+
+    return make
 
 
-def test_shares_are_of_chip_time_and_unmeasured_time_is_unknown(filled):
-    found = time_of(filled, "toy")
-    assert found is not None
+def test_shares_are_of_chip_time_and_unmeasured_time_is_unknown(timed):
+    """One run was preempted at step 100 and resumed from 60, one is of an older version."""
+    found = timed(
+        ("uniform", MEASURED | {"chips": 4}),
+        ("joint", MEASURED | {"state": RunState.PREEMPTED}),
+        ("joint", MEASURED | {"number": 2, "resumed_step": 60}),
+        ("old", {}),
+    )
     rows = found.part.table.frame.set_index("label")
     assert rows.at["uniform", "held"] == 4 * 120
     assert rows.at["uniform", "goodput"] == 72 / 120
@@ -65,13 +66,8 @@ def test_shares_are_of_chip_time_and_unmeasured_time_is_unknown(filled):
     assert any(note.startswith(by_older) for note in found.part.table.notes)
 
 
-def test_shows_nothing_if_nothing_was_measured(tmp_path):
-    url = f"sqlite:///{tmp_path / 'results.db'}"
-    store = Store.open(url)
-    store.record(plans.plan(run := plans.run("old")))
-    stores.attempt(store, run)
-    store.close()
-    assert time_of(url, "toy") is None
+def test_shows_nothing_if_nothing_was_measured(timed):
+    assert timed(("old", {})) is None
 
 
 def test_the_page_has_a_bar_for_each_run(parsed_page):
@@ -87,10 +83,8 @@ def test_the_page_has_a_bar_for_each_run(parsed_page):
     assert [words(name) for name in legend][:4] == ["training", "evaluation", "start-up", "compilation"]
 
 
-def test_of_many_runs_some_have_bars_and_all_have_rows(new_lab, a_run):
-    lab = new_lab(*(a_run(f"run{number}", [0.1]) for number in range(30)))
-    found = time_of(lab.url, "study")
-    assert found is not None
+def test_of_many_runs_some_have_bars_and_all_have_rows(timed):
+    found = timed(*((f"run{number}", MEASURED) for number in range(30)))
     assert len(found.bars) == 24 and found.bars[-1].name == "all runs"
     assert len(found.part.table.frame) == 31
     assert found.sentence.endswith("The table has 7 more runs.")

@@ -1,7 +1,5 @@
 """The page of a study: its HTML, and in a real browser from disk, without network access."""
 
-from __future__ import annotations
-
 import io
 import json
 import re
@@ -53,14 +51,6 @@ HOSTILE = [
 ]
 
 
-@pytest.fixture
-def hostile(built, a_run):
-    runs = [a_run("uniform", [0.1, 0.2], seed) for seed in (0, 1)]
-    runs += [a_run("joint", [0.2, 0.3], seed, label=label) for label in HOSTILE for seed in (0, 1)]
-    runs += [a_run("broken", [0.1], label="broken <b>", ends="fail")]
-    return built(*runs, question=f"{HOSTILE[0]} {HOSTILE[3]}")
-
-
 def data_of(page):
     found = re.search(
         r'<script type="application/json" id="data">(.*?)</script>', page.read_text(), re.DOTALL
@@ -77,13 +67,19 @@ def test_is_one_small_file(page, parsed_page):
     assert not re.search(r'(?:src|href)="(?!#|data:)', page.read_text().partition("<script")[0])
 
 
-def test_escapes_hostile_names(hostile):
+def test_hostile_names_and_infinite_scores(built, a_run):
+    runs = [a_run("uniform", [0.1, 0.2], seed) for seed in (0, 1)]
+    runs += [a_run("joint", [0.2, 0.3], seed, label=label) for label in HOSTILE for seed in (0, 1)]
+    runs += [a_run("broken", [0.1], label="broken <b>", ends="fail")]
+    runs += [a_run("infinite", [float("inf"), 0.3, float("-inf")])]
+    hostile = built(*runs, question=f"{HOSTILE[0]} {HOSTILE[3]}")
     tree = parse_page(hostile)
     rows = {button.get("data-row") for button in by_id(tree, "table-summary").iter("button")}
-    assert rows == {"uniform", *HOSTILE, "broken <b>"}
+    assert rows == {"uniform", *HOSTILE, "broken <b>", "infinite"}
     assert [script.get("type") for script in tree.iter("script")] == ["application/json", "module"]
     csv = data_of(hostile)["files"]["summary.csv"]["text"]
     assert HOSTILE[0] in csv  # an embedded file cannot end the script
+    assert "null" in json.dumps(data_of(hostile)["figures"]["curves"])  # a gap
 
 
 def test_without_results(built, a_run):
@@ -94,40 +90,32 @@ def test_without_results(built, a_run):
     assert "Scores below" not in text
     assert "Nothing has been evaluated yet." in text
     assert "it broke <b>here</b>" in text
-    assert by_class(page, "plot") == []
+    assert by_class(page, "plot") == by_class(page, "claim") == []
+    assert all(section.get("id") != "claims" for section in page.iter("section"))
     missing = [words(line).partition(":")[0] for line in by_id(page, "not-made").iter("li")]
     assert missing == ["Comparison", "Speedup"]
 
 
-def test_an_unfinished_study(built, a_run):
-    page = parse_page(built(
-        a_run("uniform", [0.1, 0.2]),
-        a_run("uniform", [0.1], 1, ends="never"),
-        a_run("joint", [0.3, 0.4]),
-        a_run("joint", [0.3], 1, ends="fail"),
-    ))  # fmt: skip
+def test_an_unfinished_study_without_prices(built, a_run):
+    html = built(
+        a_run("uniform", [0.1, 0.2], flops=0.0),
+        a_run("uniform", [0.1], 1, ends="never", flops=0.0),
+        a_run("joint", [0.3, 0.4], flops=0.0),
+        a_run("joint", [0.3], 1, ends="fail", flops=0.0),
+    )
+    page = parse_page(html)
     (banner,) = by_class(page, "banner")
     assert words(banner).startswith(
         "Unfinished: 2 of 4 runs have completed; 1 running, 1 failed. Scores below are of the completed runs"
     )
-    assert "joint scores 40.0%, 20.0 points above uniform, by one seed" in words(by_id(page, "answer"))
     assert "1 of 2" in words(by_id(page, "table-summary"))
-
-
-def test_a_study_without_prices(built, a_run):
-    html = built(a_run("uniform", [0.1, 0.2], flops=0.0), a_run("joint", [0.3, 0.4], flops=0.0))
-    page = parse_page(html)
     assert "No figure" not in words(page)
     assert list(data_of(html)["figures"]["pareto"]["variants"]) == ["examples seen"]  # the known cost
-    assert "2 of 2 runs have no planned price" in words(page)
+    assert "4 of 4 runs have no planned price" in words(page)
     answer = words(by_id(page, "answer"))
+    assert "joint scores 40.0%, 20.0 points above uniform, by one seed" in answer
     assert "2.0× fewer examples" in answer
     assert "FLOPs" not in answer
-
-
-def test_an_infinite_score_is_a_gap(built, a_run):
-    page = built(a_run("uniform", [0.1, float("inf"), 0.3]), a_run("joint", [0.2, 0.3, float("-inf")]))
-    assert "null" in json.dumps(data_of(page)["figures"]["curves"])
 
 
 # ---- in a browser
@@ -172,7 +160,8 @@ def test_no_network_access(opened, page):
 
 
 @full
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "dark")])
+@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_fits_and_is_accessible(opened, page, width, scheme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     shown = opened(page, width, scheme)

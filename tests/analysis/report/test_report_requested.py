@@ -1,17 +1,13 @@
 """Reports that a spec asks for, in addition to those of every page."""
 
-from __future__ import annotations
-
-import json
-import shutil
-import sqlite3
-from contextlib import closing
+from dataclasses import replace
 
 import pytest
-from tests.analysis.report.conftest import Lab, finished, make_lab
+from tests.analysis.report.conftest import finished, make_lab
 
-from jestlab.analysis import published
-from jestlab.analysis.report.contents import gather
+from jestlab.analysis import frames, provenance, published
+from jestlab.analysis.connection import connect
+from jestlab.analysis.report.contents import gather, requested
 from jestlab.analysis.tables import table
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.store.published import import_cells
@@ -27,51 +23,55 @@ ON_EVERY_PAGE = [
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
-    """A finished experiment in a store with the paper's results, recorded once: tests copy it."""
+    """The URL of a store with a finished experiment and the paper's results."""
     lab = make_lab(tmp_path_factory.mktemp("recorded"), finished())
     store = Store.open(lab.url)
     import_cells(store, published.paper())
     store.close()
-    return lab
+    return lab.url
 
 
-@pytest.fixture
-def asking(recorded, tmp_path):
-    """A function that makes the experiment whose spec has given reports."""
+@pytest.fixture(scope="module")
+def asked(recorded):
+    """A function that makes given reports, next to those of every page; also the names of what it made."""
+    with connect(recorded) as connection:
+        history = provenance.load(connection, "study")
+    assert history is not None
+    results = frames.read(recorded, "study")
 
     def make(*reports, unknown=()):
-        shutil.copy(recorded.folder / "results.db", tmp_path)
-        with closing(sqlite3.connect(tmp_path / "results.db")) as connection, connection:
-            spec = json.loads(connection.execute("SELECT spec FROM experiment").fetchone()[0])
-            spec = Study.parse(spec | {"reports": list(reports)}).to_dict()
-            spec["reports"] += unknown
-            connection.execute("UPDATE experiment SET spec = ?", [json.dumps(spec)])
-        return Lab(f"sqlite:///{tmp_path / 'results.db'}", tmp_path)
+        spec = Study.parse(history.spec | {"reports": list(reports)}).to_dict()
+        spec["reports"] += unknown
+        made = requested(recorded, replace(history, spec=spec), results, "uniform", "scoring")
+        return made, [part.name for part in made.tables], [still.plot.name for still in made.stills]
 
     return make
 
 
-def shown(lab):
-    contents = gather(lab.url, "study", "uniform", "scoring")
-    return contents, [part.name for part in contents.results], [still.plot.name for still in contents.stills]
-
-
-def test_the_first_report_with_a_baseline_sets_the_baseline_of_the_page(asking):
-    lab = asking({"kind": "batch_size"}, {"kind": "table", "baseline": "joint"},
-                 {"kind": "speedup", "baseline": "uniform", "scope": "learner"})  # fmt: skip
+def test_the_first_report_with_a_baseline_sets_the_baseline_of_the_page(new_lab, a_run):
+    lab = new_lab(
+        a_run("uniform", [0.1]),
+        a_run("joint", [0.3]),
+        reports=[
+            {"kind": "batch_size"},
+            {"kind": "table", "baseline": "joint"},
+            {"kind": "speedup", "baseline": "uniform", "scope": "learner"},
+        ],
+    )
     contents = gather(lab.url, "study")
     assert (contents.baseline, contents.scope) == ("joint", "learner")
 
 
-def test_an_unknown_baseline_is_reported(asking):
-    contents = gather(asking({"kind": "table", "baseline": "gone"}).url, "study")
+def test_an_unknown_baseline_is_reported(new_lab, a_run):
+    lab = new_lab(a_run("uniform", [0.1]), reports=[{"kind": "table", "baseline": "gone"}])
+    contents = gather(lab.url, "study")
     assert (contents.baseline, contents.scope) == ("uniform", "scoring")
     assert "no run 'gone'" in contents.not_made["Summary"]
 
 
-def test_tables_and_figures_are_in_the_order_of_the_spec(asking):
+def test_tables_and_figures_are_in_the_order_of_the_spec(asked, recorded):
     """Those of every page are not repeated."""
-    lab = asking(
+    made, names, stills = asked(
         {"kind": "speedup"},
         *ON_EVERY_PAGE,
         {"kind": "table", "name": "comparison"},
@@ -79,15 +79,14 @@ def test_tables_and_figures_are_in_the_order_of_the_spec(asking):
         {"kind": "table", "name": "laion", "published": False},
         {"kind": "against", "x": "selection.rule"},
     )
-    contents, names, stills = shown(lab)
-    assert names == ["summary", "speedups", "comparison", "laion"]
+    assert names == ["comparison", "laion"]
     assert stills == ["speedup", "step_costs", "against"]
-    assert not contents.not_made
-    assert contents.results[2].table.markdown() == table(lab.url, "comparison", ["study"]).markdown()
+    assert not made.gaps
+    assert made.tables[0].table.markdown() == table(recorded, "comparison", ["study"]).markdown()
 
 
-def test_a_report_with_other_options_is_added(asking):
-    contents, names, stills = shown(asking(
+def test_a_report_with_other_options_is_added(asked):
+    made, names, stills = asked(
         {"kind": "table", "mean": "shared"},
         {"kind": "table", "baseline": "joint"},
         {"kind": "table", "name": "speedups", "crossing": "lasting"},
@@ -97,42 +96,39 @@ def test_a_report_with_other_options_is_added(asking):
         {"kind": "pareto", "cost": "examples_seen"},
         {"kind": "speedup"},
         {"kind": "speedup", "scope": "learner"},
-    ))  # fmt: skip
-    assert names == ["summary", "speedups", "summary-2", "summary-3", "speedups-2"]
+    )
+    assert names == ["summary-2", "summary-3", "speedups-2"]
     assert stills == ["curves-2", "pareto-2", "pareto-3", "pareto-4", "speedup", "speedup-2"]
-    titles = [part.title for part in (*contents.results[2:], *contents.stills[:4])]
+    titles = [part.title for part in (*made.tables, *made.stills[:4])]
     assert titles == [
         "Summary: mean shared", "Summary: baseline joint", "Speedups: crossing lasting",
         "Curves: baseline joint", "Pareto: scope learner", "Pareto: surfaces", "Pareto: over examples seen",
     ]  # fmt: skip
-    assert contents.results[3].table.baselines["uniform"] == "joint"
-    assert not contents.not_made
+    assert made.tables[1].table.baselines["uniform"] == "joint"
+    assert not made.gaps
 
 
-def test_a_report_may_show_only_some_runs(asking):
+def test_a_report_may_show_only_some_runs(asked):
     some = {"runs": ["uniform", "joint"]}
-    lab = asking(
+    made, names, stills = asked(
         {"kind": "table"} | some,
         {"kind": "table", "name": "comparison", "baseline": "independent", "runs": ["independent", "joint"]},
         {"kind": "curves"} | some,
         {"kind": "step_costs", "runs": ["unifrom"]},
     )
-    contents, names, stills = shown(lab)
-    assert (names, stills) == (["summary", "speedups", "summary-2", "comparison"], ["curves-2"])
-    assert contents.results[2].title == "Summary: rows uniform, joint"
-    assert list(contents.results[2].table.frame["label"]) == ["uniform", "joint"]
-    own = contents.results[3].table.frame.query("section == 'study'")
+    assert (names, stills) == (["summary-2", "comparison"], ["curves-2"])
+    assert made.tables[0].title == "Summary: rows uniform, joint"
+    assert list(made.tables[0].table.frame["label"]) == ["uniform", "joint"]
+    own = made.tables[1].table.frame.query("section == 'study'")
     assert list(own["row"]) == ["independent", "joint"]
-    assert contents.not_made == {
-        "Step costs": "experiment 'study' has no run 'unifrom': did you mean 'uniform'?"
-    }
+    assert made.gaps == {"Step costs": "experiment 'study' has no run 'unifrom': did you mean 'uniform'?"}
 
 
-def test_a_report_that_cannot_be_made_is_explained_and_the_others_are_made(asking):
+def test_a_report_that_cannot_be_made_is_explained_and_the_others_are_made(asked):
     """A store may have specs of a later version."""
     later = [{"kind": "hologram"}, {"kind": "speedup", "baseline": "joint", "depth": 3}]
-    contents, _, stills = shown(asking({"kind": "filtering_ratio"}, {"kind": "speedup"}, unknown=later))
+    made, _, stills = asked({"kind": "filtering_ratio"}, {"kind": "speedup"}, unknown=later)
     assert stills == ["speedup", "speedup-2"]
-    assert list(contents.not_made) == ["Filtering ratio", "Hologram"]
-    assert "varies selection.filtering_ratio" in contents.not_made["Filtering ratio"]
-    assert "no figure 'hologram'" in contents.not_made["Hologram"]
+    assert list(made.gaps) == ["Filtering ratio", "Hologram"]
+    assert "varies selection.filtering_ratio" in made.gaps["Filtering ratio"]
+    assert "no figure 'hologram'" in made.gaps["Hologram"]

@@ -1,25 +1,16 @@
 """The page of a union of studies: verdicts first, then each study with the reports of its spec."""
 
-from __future__ import annotations
-
 import json
+import shutil
 import sqlite3
-from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import plans_support as plans
 import pytest
-from tests.analysis.report.conftest import (
-    Lab,
-    by_class,
-    by_id,
-    parse_page,
-    stubbed_figures,
-    words,
-)
+import stores_support as stores
+from tests.analysis.report.conftest import Lab, by_class, by_id, parse_page, stubbed_figures, words
 
 from jestlab.analysis import published
 from jestlab.analysis.claims import parts_of
@@ -65,46 +56,36 @@ STUDIES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def make_union(folder: Path, launched: Sequence[str], studies: Mapping[str, Any] = STUDIES) -> Lab:
-    """Record studies with three seeds of each run, and their union, which shares equal runs.
+@pytest.fixture(scope="module")
+def union(tmp_path_factory):
+    """Two of three studies with three seeds of each run, and their union, which shares equal runs.
 
-    Studies that are not launched are in the spec of the union alone.
+    The third study is in the spec of the union alone. One of them has its own page.
     """
-    url = f"sqlite:///{folder / 'results.db'}"
+    folder = tmp_path_factory.mktemp("union") / "lab"
+    url = stores.empty_lab(folder).store_url
     store = Store.open(url)
     import_cells(store, published.paper())
     made: dict[str, list[tuple[str, Any]]] = {}
-    for name in launched:
+    for name in ("ratios", "prior_art"):
         runs = [
             plans.run(run, config={"selection": {"rule": run}, "seed": seed}, seed=seed)
-            for run in studies[name]["runs"]
+            for run in STUDIES[name]["runs"]
             for seed in range(3)
         ]
-        store.record(
-            Plan(
-                Study.parse({"name": name, "scale": "smoke", "metrics": METRICS, **studies[name]}),
-                tuple(runs),
-            )
-        )
+        study = Study.parse({"name": name, "scale": "smoke", "metrics": METRICS, **STUDIES[name]})
+        store.record(Plan(study, tuple(runs)))
         for run in runs:
             made.setdefault(run.fingerprint, []).append((name, run))
     together = []
     for places in made.values():
         (first, run), *others = places
         aliases = tuple(Alias(f"{name}/{each.name}", f"{name}/{each.label}", {}) for name, each in others)
-        together.append(
-            replace(run, name=f"{first}/{run.name}", label=f"{first}/{run.label}", aliases=aliases)
-        )
-    union = Study.parse(
-        {
-            "name": "paper",
-            "question": "Is it so?",
-            "scale": "smoke",
-            "studies": dict(studies),
-            "family": {"error": 0.25},  # of four claims with three seeds each
-        }
-    )
-    store.record(Plan(union, tuple(together)))
+        names = {"name": f"{first}/{run.name}", "label": f"{first}/{run.label}"}
+        together.append(replace(run, aliases=aliases, **names))
+    spec = {"name": "paper", "question": "Is it so?", "scale": "smoke", "studies": STUDIES}
+    family = {"error": 0.25}  # of four claims with three seeds each
+    store.record(Plan(Study.parse(spec | {"family": family}), tuple(together)))
     for row in {row.fingerprint: row for row in store.runs("paper")}.values():
         attempt = plans.begun(store, row)
         score = SCORES[row.name.split("/")[1]] + 0.005 * row.seed * (1 if "joint" in row.name else -1)
@@ -114,17 +95,15 @@ def make_union(folder: Path, launched: Sequence[str], studies: Mapping[str, Any]
         attempt.progress(3, 3)
         attempt.complete()
     store.close()
+    own = folder / "reports" / "prior_art" / "report.html"
+    own.parent.mkdir(parents=True)
+    own.write_text("<!DOCTYPE html><title>prior_art</title>")
     return Lab(url, folder, "paper")
 
 
 @pytest.fixture(scope="module")
-def union(tmp_path_factory):
-    """Two of three studies, in a lab where one of them has its own page."""
-    lab = make_union(tmp_path_factory.mktemp("union"), ["ratios", "prior_art"])
-    own = lab.folder / "reports" / "prior_art" / "report.html"
-    own.parent.mkdir(parents=True)
-    own.write_text("<!DOCTYPE html><title>prior_art</title>")
-    return lab
+def contents(union):
+    return gather_union(union.url, "paper")
 
 
 @pytest.fixture(scope="module")
@@ -156,14 +135,14 @@ def test_claims_are_the_default_table_of_a_union_and_its_page_takes_no_baseline(
         build(union.url, "paper", union.folder, "uniform")
 
 
-def test_facts_about_runs_and_costs(union):
-    contents = gather_union(union.url, "paper")
+def test_facts_about_runs_and_costs(contents):
     assert contents.facts[:2] == (
         "12 runs in 3 studies",
         "18 runs if launched separately: sharing saved 6 runs",
     )
     assert contents.facts[2] == "108 GFLOP spent of 48.0 MFLOP planned"
     assert contents.unfinished == ""
+    assert not any(section.changed for section in contents.sections)
     assert [section.unfinished for section in contents.sections] == [
         "", "", "Not launched yet: run jestlab launch later"
     ]  # fmt: skip
@@ -197,8 +176,8 @@ def test_the_page_of_a_union(union, page):
     assert (told["experiment"], len(told["runs"])) == ("paper", 12)
 
 
-def test_an_up_to_date_figure_is_not_drawn_again(union, tmp_path):
-    plot = gather_union(union.url, "paper").plots[0]
+def test_an_up_to_date_figure_is_not_drawn_again(contents, tmp_path):
+    plot = contents.plots[0]
     drawn = plot.png()
     marked = drawn + b"from an earlier report"
     (tmp_path / "curves.png").write_bytes(marked)
@@ -207,11 +186,11 @@ def test_an_up_to_date_figure_is_not_drawn_again(union, tmp_path):
     assert other.png([tmp_path]) not in (marked, drawn)
 
 
-def test_a_study_that_has_changed_is_marked(tmp_path):
-    lab = make_union(tmp_path, ["ratios"], {"ratios": STUDIES["ratios"]})
-    assert [section.changed for section in gather_union(lab.url, "paper").sections] == [False]
-    with closing(sqlite3.connect(tmp_path / "results.db")) as connection, connection:
+def test_a_study_that_has_changed_is_marked(union, tmp_path):
+    path = shutil.copy(union.folder / "results.db", tmp_path)
+    with closing(sqlite3.connect(path)) as connection, connection:
         (text,) = connection.execute("SELECT spec FROM experiment WHERE name = 'ratios'").fetchone()
         changed = json.dumps(json.loads(text) | {"seeds": [7]})
         connection.execute("UPDATE experiment SET spec = ? WHERE name = 'ratios'", [changed])
-    assert [section.changed for section in gather_union(lab.url, "paper").sections] == [True]
+    sections = gather_union(f"sqlite:///{path}", "paper").sections
+    assert [section.changed for section in sections] == [True, False, False]

@@ -33,14 +33,8 @@ def main() -> None:
         for start in range(0, len(points), 1_000):  # it takes no more at a time
             client.log_batch(run, metrics=points[start : start + 1_000])
         client.set_terminated(run)
-    print(
-        json.dumps(
-            {
-                "list": f"/#/experiments/{experiment}/runs",
-                "run": f"/#/experiments/{experiment}/runs/{run}/model-metrics",
-            }
-        )
-    )
+    path = f"/#/experiments/{experiment}/runs"
+    print(json.dumps({"list": path, "run": f"{path}/{run}/model-metrics"}))
 
 
 if __name__ == "__main__":

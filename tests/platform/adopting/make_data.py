@@ -6,8 +6,6 @@ replaces `data/`. PYTHON is an interpreter with `wandb` and `mlflow`: the projec
 them, since their dependencies conflict with its own. The data name no machine and no user.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sqlite3

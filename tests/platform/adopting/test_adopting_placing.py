@@ -1,7 +1,5 @@
 """The labels, seeds, scores, and costs of imported runs in a study."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The command line in this process."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """An executor without processes: launches from the command line end at once, and cost milliseconds."""
 
-from __future__ import annotations
-
 import functools
 import traceback
 from collections.abc import Callable, Iterator, Sequence

@@ -1,20 +1,22 @@
 """`jestlab adopt`: runs of other tools in tables and claims, next to jestlab's own runs."""
 
-from __future__ import annotations
-
 import json
 import shutil
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import labs_support as labs
 import pytest
 import yaml
-from tensorboardX import SummaryWriter
 from tests.platform.adopting.make_data import DATA
 
+from jestlab.platform import reports
 from jestlab.platform.adopting.kinds import READERS
 from jestlab.platform.cli.adopt import KINDS
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.spec.load import load
+from jestlab.platform.store.store import Store
 
 pytestmark = pytest.mark.usefixtures("in_process")
 
@@ -101,11 +103,12 @@ def test_a_study_can_consist_of_adopted_runs(root, spec, siglip, tmp_path):
     adopt_table(root, siglip, "--goal", "max")
     assert "siglip (csv)" in printed(root, "table", "toy")
     (tmp_path / "other.csv").write_text(SIGLIP.replace("siglip", "clip").replace(",1,1", ",1,2"))
-    adopt_table(root, tmp_path / "other.csv")
-    alone = SPEC | {"adopted": ["siglip", "clip"]}
+    with closing(Store.open(Lab.find(root).store_url)) as store:
+        before = reports.build_key(store, load(str(spec)))
+        adopt_table(root, tmp_path / "other.csv")
+        assert reports.build_key(store, load(str(spec))) != before  # reports are written again
+    alone = {key: SPEC[key] for key in ("name", "question", "metrics")} | {"adopted": ["siglip", "clip"]}
     alone["claims"] = [{"statement": "SigLIP beats CLIP", "of": "siglip", "better_than": "clip"}]
-    for key in ("program", "base", "runs", "seeds"):
-        del alone[key]
     spec.write_text(yaml.safe_dump(alone))
     assert "It has no runs of its own; adopted ones: siglip, clip." in printed(root, "plan", spec)
     launched = printed(root, "launch", spec, "--no-reports")
@@ -114,37 +117,32 @@ def test_a_study_can_consist_of_adopted_runs(root, spec, siglip, tmp_path):
     assert "SigLIP beats CLIP" in printed(root, "table", "claims", "toy")
 
 
-@pytest.mark.parametrize(
-    ("adopted", "message"),
-    [
+def test_rejects_unknown_names_in_a_spec(root, spec):
+    for adopted, message in (
         (["siglib"], "did you mean 'siglib'?"),
         (["joint"], "'joint' is a run of this spec: rename one"),
         ("joint", "must be a list of names of runs, not 'joint'"),
-    ],
-)
-def test_rejects_unknown_names_in_a_spec(root, spec, adopted, message):
-    spec.write_text(yaml.safe_dump(SPEC | {"adopted": adopted}))
-    assert message in printed(root, "plan", spec, code=1)
+    ):
+        spec.write_text(yaml.safe_dump(SPEC | {"adopted": adopted}))
+        assert message in printed(root, "plan", spec, code=1)
 
 
-@pytest.mark.parametrize(
-    ("kind", "path", "labels"),
-    [
+def test_adopts_what_other_tools_recorded(root, tmp_path):
+    from tensorboardX import SummaryWriter
+
+    for name in ("run0", "run1"):
+        with SummaryWriter(str(tmp_path / name)) as writer:
+            writer.add_scalar("eval/top1", 0.5, 2)
+    options = ("--into", "old", "--score", "eval*", "--goal", "max", "--examples", "step*32")
+    for kind, path, labels in (
         ("wandb", DATA / "wandb", {"first try (wandb)"}),
         ("mlflow", DATA / "mlruns", {"one (mlflow)", "two (mlflow)"}),
-        ("tensorboard", "logs", {"run0 (tensorboard)", "run1 (tensorboard)"}),
-    ],
-)
-def test_adopts_what_other_tools_recorded(root, tmp_path, monkeypatch, kind, path, labels):
-    monkeypatch.chdir(tmp_path)
-    for name in ("run0", "run1"):
-        with SummaryWriter(f"logs/{name}") as writer:
-            writer.add_scalar("eval/top1", 0.5, 2)
-    options = (kind, path, "--into", "old", "--score", "eval*", "--goal", "max", "--examples", "step*32")
-    first = adopted(root, *options)
-    assert {run["label"] for run in first["runs"]} == labels
-    assert max(run["scores"].get("eval/top1", 0) for run in first["runs"]) > 0
-    assert {run["change"] for run in adopted(root, *options)["runs"]} == {"same"}
+        ("tensorboard", tmp_path, {"run0 (tensorboard)", "run1 (tensorboard)"}),
+    ):
+        first = adopted(root, kind, path, *options)
+        assert {run["label"] for run in first["runs"]} == labels
+        assert max(run["scores"].get("eval/top1", 0) for run in first["runs"]) > 0
+        assert {run["change"] for run in adopted(root, kind, path, *options)["runs"]} == {"same"}
 
 
 def test_continues_after_a_damaged_run(root, tmp_path):
@@ -202,23 +200,20 @@ def test_distinguishes_files_of_the_same_name(root, siglip, tmp_path):
     assert "changed" in {run["change"] for run in adopt_table(root, other, "--moved")["runs"]}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["wandb", "x", "--into", "old", "--run", "a"], "--run: only tables have columns, csv and parquet"),
-        (["mlflow", "x", "--into", "old", "--source", "a"], "runs of mlflow have names of their own"),
-        (["csv", "x", "--into", "a/b"], "--into a/b: expected letters"),
-        (["csv", "x", "--into", "old"], "x: no such file"),
-        (["wandb", "x", "--into", "old"], "x: no such file or folder: expected a folder wandb"),
-        (["csv", "x", "--into", "old", "--score", "a=b"], "expected DATASET/METRIC=NAME"),
-        (["excel", "x", "--into", "old"], "'excel' is not one of"),
-        (["csv", "x"], "Missing option '--into'"),
-    ],
-)
-def test_errors_are_one_line(root, arguments, message):
-    done = labs.here("adopt", *arguments, root=root)
-    assert done.returncode in (1, 2)
-    assert message in done.stderr and len(done.stderr.splitlines()) == 1
+def test_errors_are_one_line(root):
+    for arguments, message in (
+        ("wandb x --into old --run a", "--run: only tables have columns, csv and parquet"),
+        ("mlflow x --into old --source a", "runs of mlflow have names of their own"),
+        ("csv x --into a/b", "--into a/b: expected letters"),
+        ("csv x --into old", "x: no such file"),
+        ("wandb x --into old", "x: no such file or folder: expected a folder wandb"),
+        ("csv x --into old --score a=b", "expected DATASET/METRIC=NAME"),
+        ("excel x --into old", "'excel' is not one of"),
+        ("csv x", "Missing option '--into'"),
+    ):
+        done = labs.here("adopt", *arguments.split(), root=root)
+        assert done.returncode in (1, 2), arguments
+        assert message in done.stderr and len(done.stderr.splitlines()) == 1
 
 
 def test_an_archive_contains_adopted_runs(root, siglip, tmp_path):

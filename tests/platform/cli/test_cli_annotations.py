@@ -1,7 +1,5 @@
 """`jestlab note` and `jestlab tag`."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 

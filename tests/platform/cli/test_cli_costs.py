@@ -1,9 +1,8 @@
 """Costs in plans, in refusals of launches, in the status of experiments, and in `jestlab costs`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -76,9 +75,8 @@ def jestlab(in_folder: Call, tmp_path: Path) -> Call:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    store = Store.open(stores.empty_lab(tmp_path / "lab").store_url)
-    yield store
-    store.close()
+    with closing(Store.open(stores.empty_lab(tmp_path / "lab").store_url)) as store:
+        yield store
 
 
 def write_settings(folder: Path, text: str) -> None:
@@ -168,19 +166,10 @@ def test_status_shows_the_drift(jestlab, recorded):
     """The completed run took 3 hours on 4 chips of 8 planned chip-hours; the other is within its plan."""
     code, out, _ = jestlab("status", "toy")
     assert code == 0
-    lines = out.splitlines()
-    assert lines[0].split()[5:] == [
-        *("FLOPs", "planned", "drift"),
-        *("chip-hours", "planned", "drift"),
-        *("$", "planned", "drift"),
-        "reason",
-    ]
-    assert " ".join(lines[1].split()) == (
-        "done 0 COMPLETED 2 1.00 GFLOP 4.00 MFLOP × 250.00 12.0 8.00 × 1.50 $24.00 $16.00 × 1.50"
-    )
-    assert " ".join(lines[2].split()).startswith(
-        "runs 1 RUNNING 1 4.00 MFLOP 4.00 8.00 $8.00 $16.00 no sign of life"
-    )
+    headers, done, runs, *_ = [" ".join(line.split()) for line in out.splitlines()]
+    assert headers.endswith("FLOPs planned drift chip-hours planned drift $ planned drift reason")
+    assert done == "done 0 COMPLETED 2 1.00 GFLOP 4.00 MFLOP × 250.00 12.0 8.00 × 1.50 $24.00 $16.00 × 1.50"
+    assert runs.startswith("runs 1 RUNNING 1 4.00 MFLOP 4.00 8.00 $8.00 $16.00 no sign of life")
     assert (
         "1 run completed, actual of planned cost: 1.00 GFLOP of 4.00 MFLOP (× 250.00), "
         "12.0 of 8.00 chip-hours (× 1.50), $24.00 of $16.00 (× 1.50)" in out.splitlines()
@@ -206,6 +195,11 @@ def ledger(jestlab: Call, *options: str) -> dict[str, Any]:
     return {**data, "runs": {run["label"]: run for run in data["runs"]}}
 
 
+def equal_budgets(data: dict[str, Any], convention: str = "paper") -> dict[str, float]:
+    runs = data["runs"].items()
+    return {label: run["per_example"][convention]["equal_budget_examples"] for label, run in runs}
+
+
 def test_shows_the_factors_of_the_paper_and_the_counted_ones(jestlab):
     runs = ledger(jestlab)["runs"]
     relative = {label: run["per_example"]["paper"]["relative"] for label, run in runs.items()}
@@ -225,18 +219,14 @@ def test_shows_the_factors_of_the_paper_and_the_counted_ones(jestlab):
 def test_equal_budgets_in_both_conventions(jestlab):
     data = ledger(jestlab)
     assert (data["baseline"], data["left_out"]) == ("uniform", ["cache", "own"])
-    matched = {
-        label: run["per_example"]["paper"]["equal_budget_examples"] for label, run in data["runs"].items()
-    }
-    seen = data["runs"]["uniform"]["examples"]
+    matched, seen = equal_budgets(data), data["runs"]["uniform"]["examples"]
     assert matched["uniform"] == pytest.approx(seen)
     assert matched["jest"] == matched["cached"] == pytest.approx(seen * 3 / 7)
-    learner = ledger(jestlab, "--scope", "learner")["runs"]
-    assert learner["jest"]["per_example"]["counted"]["equal_budget_examples"] == pytest.approx(seen)
+    learner = ledger(jestlab, "--scope", "learner")
+    assert equal_budgets(learner, "counted")["jest"] == pytest.approx(seen)
     by_cached = ledger(jestlab, "--baseline", "cached")
-    assert by_cached["runs"]["uniform"]["per_example"]["paper"]["equal_budget_examples"] == pytest.approx(
-        7 / 3 * by_cached["runs"]["cached"]["examples"]
-    )
+    examples = by_cached["runs"]["cached"]["examples"]
+    assert equal_budgets(by_cached)["uniform"] == pytest.approx(7 / 3 * examples)
 
 
 def test_shares_of_a_reference(jestlab):
@@ -248,13 +238,12 @@ def test_shares_of_a_reference(jestlab):
     assert runs["jest"]["reference_training_share_flops"] == pytest.approx(reference / 3)
     assert runs["cached"]["reference_shared_by"] == 2
     assert runs["cached"]["reference_training_flops"] == pytest.approx(reference + cache, rel=1e-6)
-    assert runs["cached"]["reference_training_share_flops"] == pytest.approx(
-        reference / 3 + cache / 2, rel=1e-6
-    )
+    share = runs["cached"]["reference_training_share_flops"]
+    assert share == pytest.approx(reference / 3 + cache / 2, rel=1e-6)
     assert runs["uniform"]["reference_shared_by"] is None
-    whole = ledger(jestlab, "--scope", "reference_training")["runs"]
-    paper = whole["jest"]["per_example"]["paper"]["equal_budget_examples"]
-    assert paper == pytest.approx(whole["uniform"]["examples"] * (1 - 1 / 3) / 4)  # by the paper's F alone
+    whole = ledger(jestlab, "--scope", "reference_training")
+    examples = whole["runs"]["uniform"]["examples"] * (1 - 1 / 3) / 4  # by the paper's F alone
+    assert equal_budgets(whole)["jest"] == pytest.approx(examples)
 
 
 def test_prints_a_table(jestlab):
@@ -279,34 +268,27 @@ def test_draws_the_cost_of_a_step_of_each_method(jestlab, tmp_path):
     assert ledger(jestlab)["plots"] == []
 
 
-def test_errors_of_drawing(jestlab, tmp_path):
-    (tmp_path / "iid.yaml").write_text("base: {schedule: {batch_size: 8}}\nruns: {a: {}}\n")
-    code, out, err = jestlab("costs", "iid.yaml", "--plot", "figures")
-    assert (code, out) == (1, "")
-    assert err == (
-        "jestlab: study iid: no run selects its batches, so there is nothing to draw: leave out --plot\n"
-    )
-    (tmp_path / "file").write_text("")
-    code, out, err = jestlab("costs", "ledger.yaml", "--plot", "file/below")
-    assert (code, out, err.count("\n")) == (1, "", 1)
-    assert "cannot write to file/below" in err
-
-
 def test_errors_are_one_line(jestlab, tmp_path):
-    code, out, err = jestlab("costs", "ledger.yaml", "--baseline", "unifrm")
-    assert (code, out) == (1, "")
-    assert err == "jestlab: no run 'unifrm' that trains: did you mean 'uniform'?\n"
+    (tmp_path / "iid.yaml").write_text("base: {schedule: {batch_size: 8}}\nruns: {a: {}}\n")
     (tmp_path / "own.yaml").write_text("program: json:dumps\nruns: {a: {x: 1}}\n")
-    code, out, err = jestlab("costs", "own.yaml")
-    assert (code, err) == (1, "jestlab: study own: no run trains anything that can be priced\n")
+    (tmp_path / "file").write_text("")
+    for words, message in (
+        ("iid.yaml --plot figures", "study iid: no run selects its batches, so there is nothing to draw: "),
+        ("ledger.yaml --plot file/below", "cannot write to file/below"),
+        ("ledger.yaml --baseline unifrm", "no run 'unifrm' that trains: did you mean 'uniform'?"),
+        ("own.yaml", "study own: no run trains anything that can be priced"),
+    ):
+        code, out, err = jestlab("costs", *words.split())
+        assert (code, out, err.count("\n")) == (1, "", 1)
+        assert message in err
     assert jestlab("costs", "ledger.yaml", "--scope", "all")[0] == 2
 
 
 def test_a_share_beyond_the_budget_leaves_no_examples(jestlab, tmp_path):
     text = LEDGER.replace("reference: {schedule: {", "reference: {schedule: {examples_seen: 40000000000, ")
     (tmp_path / "ledger.yaml").write_text(text)
-    runs = ledger(jestlab, "--scope", "reference_training")["runs"]
-    assert runs["jest"]["per_example"]["counted"]["equal_budget_examples"] is None
+    data = ledger(jestlab, "--scope", "reference_training")
+    assert equal_budgets(data, "counted")["jest"] is None
     assert " none" in jestlab("costs", "ledger.yaml", "--scope", "reference_training")[1]
 
 

@@ -1,7 +1,5 @@
 """`jestlab data`: make, inspect, fetch, and pack."""
 
-from __future__ import annotations
-
 import io
 import json
 import shutil
@@ -11,9 +9,10 @@ from pathlib import Path
 import labs_support as labs
 import pytest
 from PIL import Image
-from tests.models.support.icon_packages import icon_set, of_names, serving
+from tests.models.support.icon_packages import icon_set, of_names
 
 from jestlab.models.data.tars import TarWriter
+from jestlab.platform.cli import data
 
 
 def run(*arguments, cwd):
@@ -30,16 +29,10 @@ def place(tmp_path_factory):
     return place
 
 
-def test_make_writes_shards_and_nothing_else(place):
-    assert {path.name for path in (place / "web").glob("0*")} == {
-        "00000.tar",
-        "00000.parquet",
-        "00000_stats.json",
-    }
+def test_make_writes_shards_and_nothing_else_and_refuses_an_existing_folder(place):
+    names = {path.name for path in (place / "web").glob("0*")}
+    assert names == {"00000.tar", "00000.parquet", "00000_stats.json"}
     assert not list(place.glob(".*"))
-
-
-def test_make_refuses_an_existing_folder(place):
     before = (place / "web" / "00000.tar").read_bytes()
     again = run("make", "shapes", "web", cwd=place)
     assert again.returncode == 1
@@ -54,22 +47,16 @@ def test_make_fills_an_empty_folder(tmp_path):
     assert json.loads(made.stdout)["files"] == 9
 
 
-def test_inspect_shows_the_number_of_examples(place):
-    shown = run("inspect", "web", cwd=place)
-    assert shown.returncode == 0, shown.stderr
-    assert "400 examples in 1 tar shard, " in shown.stdout and "mismatched" in shown.stdout
-
-
 def test_inspect_counts_damaged_examples(place):
     shutil.copytree(place / "web", place / "worn")
     with TarWriter(place / "worn" / "00001.tar") as tar:
-        for name, content in (
-            ("0.jpg", b"x"),
-            ("1.jpg", b"x"),
-            ("1.txt", b" "),
-            ("2.txt", b"a"),
-            ("3.txt", b"a"),
-        ):
+        for name, content in {
+            "0.jpg": b"x",
+            "1.jpg": b"x",
+            "1.txt": b" ",
+            "2.txt": b"a",
+            "3.txt": b"a",
+        }.items():
             tar.add(name, content)
     shown = run("inspect", "worn", cwd=place)
     assert shown.returncode == 0, shown.stderr
@@ -78,7 +65,10 @@ def test_inspect_counts_damaged_examples(place):
     assert counts["damaged"] == {"no image": 2, "no caption": 1, "blank caption": 1}
 
 
-def test_inspect_shows_the_part_that_a_filter_keeps(place):
+def test_inspect_counts_all_examples_and_those_that_a_filter_keeps(place):
+    shown = run("inspect", "web", cwd=place)
+    assert shown.returncode == 0, shown.stderr
+    assert "400 examples in 1 tar shard, " in shown.stdout and "mismatched" in shown.stdout
     counts = json.loads(run("inspect", "web", "--filter", "noise == 'vague'", "--json", cwd=place).stdout)
     assert counts["examples"] == 400 == sum(kind["examples"] for kind in counts["noise"].values())
     assert counts["kept"] == counts["noise"]["vague"]["kept"] == counts["noise"]["vague"]["examples"]
@@ -86,61 +76,51 @@ def test_inspect_shows_the_part_that_a_filter_keeps(place):
     assert 0 < len(counts["captions"]) <= 8
 
 
-@pytest.mark.parametrize(
-    "arguments, code, message",
-    [
+def test_errors_are_one_line(place):
+    (place / "empty").mkdir()
+    for arguments, code, message in (
         (("inspect", "web", "--filter", "similarty > 0.3"), 1, "did you mean 'similarity'?"),
         (("inspect", "web", "--filter", "__import__('os')"), 1, "expected `and`, `or` or the end"),
         (("inspect", "nowhere"), 1, "nowhere: no such folder"),
         (("inspect", "empty"), 1, "empty"),
         (("make", "shapes", "new", "--examples", "0"), 2, "--examples"),
         (("make", "shapes", "new", "--exampels", "5"), 2, "--exampels"),
-    ],
-)
-def test_errors_are_one_line(place, arguments, code, message):
-    (place / "empty").mkdir(exist_ok=True)
-    failed = run(*arguments, cwd=place)
-    assert failed.returncode == code
-    assert message in failed.stderr and failed.stderr.count("\n") == 1
+    ):
+        failed = run(*arguments, cwd=place)
+        assert failed.returncode == code, arguments
+        assert message in failed.stderr and failed.stderr.count("\n") == 1
     assert not (place / "new").exists()
 
 
-NAMES = [f"dish-{i}" for i in range(40)]
-GROUPS = {"Food & Drink": NAMES}
-
-
-@pytest.fixture
-def registry(tmp_path, monkeypatch):
-    """A registry with a small package of each part, and a jestlab that requires these packages."""
-    if shutil.which("npm") is None:
-        pytest.skip("needs npm")
+def test_icons_are_fetched_once_and_shown(tmp_path, monkeypatch):
+    names = [f"dish-{i}" for i in range(40)]
+    groups = {"Food & Drink": names}
     contents = {
-        "core": ("curated", of_names("core", NAMES)),
-        "logo": ("web", of_names("logo", NAMES)),
-        "valid": ("validation", of_names("valid", NAMES, GROUPS)),
-        "tested": ("benchmark", of_names("tested", NAMES, GROUPS)),
+        "core": ("curated", of_names("core", names)),
+        "logo": ("web", of_names("logo", names)),
+        "valid": ("validation", of_names("valid", names, groups)),
+        "tested": ("benchmark", of_names("tested", names, groups)),
     }
-    sets = {name: icon_set(name, content, part) for name, (part, content) in contents.items()}
-    with serving() as registry:
-        for name, (_, content) in contents.items():
-            registry.publish(sets[name], content)
-        monkeypatch.setenv("npm_config_registry", registry.url)
-        monkeypatch.setenv("npm_config_cache", str(tmp_path / "npm-cache"))
-        monkeypatch.setenv("npm_config_fetch_retries", "0")
-        monkeypatch.setattr("jestlab.platform.cli.data.icon_sets", lambda: tuple(sets.values()))
-        yield registry
+    sets = [icon_set(name, content, part) for name, (part, content) in contents.items()]
+    fetches = []
 
+    def download(sets, folder, done):
+        folder.mkdir(parents=True)
+        for one in sets:
+            (folder / one.file_name).write_bytes(contents[one.name][1])
+            done(one)
+        fetches.append(folder)
 
-def test_icons_are_fetched_once_and_shown(registry, tmp_path):
+    monkeypatch.setattr(data, "icon_sets", lambda: sets)
+    monkeypatch.setattr(data, "download", download)
     fetched = run("fetch", "icons", cwd=tmp_path)
     assert fetched.returncode == 0, fetched.stderr
     assert fetched.stdout.startswith("icons: 4 folders of data, ")
     assert "80 pairs in 1 tar shard" in fetched.stdout
     assert "tested_groups 24 images of 1 classes, 16 to learn from" in fetched.stdout
-    requests = len(registry.asked)
     again = run("fetch", "icons", "--json", cwd=tmp_path)
     assert again.returncode == 0 and again.stderr == "icons: the icons are there already\n"
-    assert len(registry.asked) == requests
+    assert len(fetches) == 1
     parts = {Path(part["folder"]).name: part for part in json.loads(again.stdout)["parts"]}
     assert set(parts) == {"curated", "web", "validation", "benchmark"}
     assert parts["web"]["license"] == {"MIT": {"examples": 80}}

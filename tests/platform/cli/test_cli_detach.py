@@ -1,7 +1,5 @@
 """`jestlab launch --detach` continues without its terminal, and `jestlab attach` shows the launch."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -76,7 +74,7 @@ def attempt(root, monkeypatch):
     store = Store.open(stores.empty_lab(root).store_url)
     run = plans.run("uniform", config={"steps": 60})
     store.record(plans.plan(run))
-    monkeypatch.setattr(attach, "time", SimpleNamespace(sleep=lambda _: None))
+    when_it_waits(monkeypatch, lambda: None)
     return plans.begun(store, run)
 
 

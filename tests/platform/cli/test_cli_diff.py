@@ -1,7 +1,5 @@
 """`jestlab diff`: the differences between two runs."""
 
-from __future__ import annotations
-
 import json
 
 import plans_support as plans
@@ -37,24 +35,16 @@ def lab(root):
         git_commit="abc", git_patch="- a\n+ b\n",
         versions='{"python": "3.12.1", "jax": "0.10"}', environment='{"XLA_FLAGS": "--x"}',
     )  # fmt: skip
+    budget = {"run_id": stores.run_id(store, JOINT), "chip": "v5e", "chips": 4, "chip_hours": 0.5}
     with store.writing() as connection:
-        values = {
-            "run_id": stores.run_id(store, JOINT),
-            "chip": "v5e",
-            "chips": 4,
-            "chip_hours": 0.5,
-            "dollars": 0.75,
-        }
-        connection.execute(insert(tables.Budget).values(**values))
+        connection.execute(insert(tables.Budget).values(**budget, dollars=0.75))
     return lab
 
 
 def test_differences_as_json(lab, jestlab):
     difference = json.loads(jestlab("diff", "toy/uniform", JOINT.fingerprint[:8], "--json"))
-    assert [(run["fingerprint"], run["state"]) for run in difference["runs"]] == [
-        (UNIFORM.fingerprint, "COMPLETED"),
-        (JOINT.fingerprint, "COMPLETED"),
-    ]
+    runs = {run["fingerprint"]: run["state"] for run in difference["runs"]}
+    assert runs == {UNIFORM.fingerprint: "COMPLETED", JOINT.fingerprint: "COMPLETED"}
     assert difference["config"] == {
         "steps": [30, 20],
         "selection.rule": ["uniform", "joint"],

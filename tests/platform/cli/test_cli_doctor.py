@@ -1,11 +1,10 @@
 """`jestlab doctor`: names each problem, with a remedy."""
 
-from __future__ import annotations
-
 import json
 import os
 import sqlite3
 import time
+from contextlib import closing
 from datetime import timedelta
 from importlib import metadata
 from unittest.mock import patch
@@ -43,7 +42,7 @@ def examined(lab, jax=False):
 
 
 def write_settings(tmp_path, text):
-    (tmp_path / "config" / "jestlab").mkdir(parents=True)
+    (tmp_path / "config" / "jestlab").mkdir(parents=True, exist_ok=True)
     (tmp_path / "config" / "jestlab" / "config.yaml").write_text(text)
 
 
@@ -77,7 +76,7 @@ def test_prints_text_and_json(tmp_path):
     assert all(line.startswith("ok ") for line in CliRunner().invoke(cli, words).output.splitlines())
 
 
-def test_a_problem_sets_the_exit_code(tmp_path, monkeypatch):
+def test_a_problem_sets_the_exit_code(tmp_path):
     write_settings(tmp_path, "on: local\nkubernets: {}\n")
     printed = CliRunner().invoke(cli, ["doctor", "--no-jax", "--root", str(tmp_path / "lab")])
     assert printed.exit_code == 1
@@ -86,18 +85,19 @@ def test_a_problem_sets_the_exit_code(tmp_path, monkeypatch):
     assert "config.yaml:2: kubernets" in line and "did you mean 'kubernetes'" in line
 
 
-def test_unusable_stores(tmp_path):
+def test_unusable_stores_and_folders(tmp_path):
     lab = Lab.find(tmp_path / "lab")
     Store.open(lab.store_url).close()
-    with sqlite3.connect(lab.root / "results.db") as database:
+    with closing(sqlite3.connect(lab.root / "results.db")) as database, database:
         database.execute("UPDATE alembic_version SET version_num = '9999'")
-    database.close()
     found = examined(lab)["store"]
     assert (found.level, "upgrade jestlab" in found.remedy) == ("broken", True)
     (lab.root / "results.db").write_text("no database " * 500)
     assert examined(lab)["store"].level == "broken"
     found = examined(Lab.find(tmp_path / "lab", "postgresql://lab:secret@127.0.0.1:1/none"))["store"]
     assert found.level == "broken" and "secret" not in str(found)
+    (tmp_path / "file").write_text("")
+    assert examined(Lab.find(tmp_path / "file"))["folder"].level == "broken"
 
 
 def test_a_slow_clock_and_silent_attempts(lab):
@@ -109,11 +109,6 @@ def test_a_slow_clock_and_silent_attempts(lab):
     found = examined(lab)
     assert found["clock"].level == "warning" and "NTP" in found["clock"].remedy
     assert found["attempts"].found.startswith("1 said nothing for 10 minutes")
-
-
-def test_a_root_that_is_a_file(tmp_path):
-    (tmp_path / "lab").write_text("")
-    assert examined(Lab.find(tmp_path / "lab"))["folder"].level == "broken"
 
 
 def test_leftovers(tmp_path):
@@ -128,41 +123,34 @@ def test_leftovers(tmp_path):
     assert (found.level, found.found[:1]) == ("warning", "2")
 
 
-@pytest.mark.parametrize(
-    "config, kube, level, found",
-    [
+def test_kubernetes(tmp_path):
+    (tmp_path / ".kube").mkdir()
+    for config, kube, level, found in (
         ("{}", None, "ok", "not configured"),
         ("on: kubernetes", None, "broken", "no context"),
         ("kubernetes: {context: lab}", "other", "broken", "no context 'lab'"),
         ("kubernetes: {context: lab}", "lab", "ok", "context lab"),
         ("on: kubernetes", "lab", "ok", "context lab"),
-    ],
-)
-def test_kubernetes(tmp_path, config, kube, level, found):
-    write_settings(tmp_path, config)
-    if kube:
-        (tmp_path / ".kube").mkdir()
-        (tmp_path / ".kube" / "config").write_text(
-            f"current-context: {kube}\ncontexts: [{{name: {kube}, context: {{}}}}]"
-        )
-    finding = examined(Lab.find(tmp_path / "lab"))["kubernetes"]
-    assert (finding.level, found in finding.found) == (level, True), finding
+    ):
+        write_settings(tmp_path, config)
+        if kube:
+            contexts = f"current-context: {kube}\ncontexts: [{{name: {kube}, context: {{}}}}]"
+            (tmp_path / ".kube" / "config").write_text(contexts)
+        finding = examined(Lab.find(tmp_path / "lab"))["kubernetes"]
+        assert (finding.level, found in finding.found) == (level, True), finding
 
 
-@pytest.mark.parametrize(
-    "code, seconds, found",
-    [
+def test_a_jax_that_hangs_or_fails(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    for code, seconds, found in (
         ("import time; time.sleep(600)", 0.5, "no answer within"),
         ("raise RuntimeError('no\\nlibtpu')", 60.0, "libtpu"),
         ("import os; os._exit(3)", 60.0, "exit code 3"),
-    ],
-)
-def test_a_jax_that_hangs_or_fails(tmp_path, monkeypatch, code, seconds, found):
-    (tmp_path / "jax.py").write_text(code)
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    monkeypatch.setattr(doctor, "PROCESS_SECONDS", seconds)
-    finding = doctor._jax()
-    assert finding.level == "broken" and found in finding.found and finding.remedy
+    ):
+        (tmp_path / "jax.py").write_text(code)
+        monkeypatch.setattr(doctor, "PROCESS_SECONDS", seconds)
+        finding = doctor._jax()
+        assert finding.level == "broken" and found in finding.found and finding.remedy
 
 
 def test_missing_and_old_packages(monkeypatch):

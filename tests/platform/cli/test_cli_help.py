@@ -1,7 +1,5 @@
 """The help of every verb has its options and commands to copy; `jestlab keys` explains the keys of specs."""
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Iterator
@@ -90,12 +88,17 @@ def test_a_section_lists_its_keys_with_defaults(keys, monkeypatch):
 def test_a_key_has_choices_and_an_example(keys):
     lines = [" ".join(line.split()) for line in keys("selection.rule").splitlines()]
     assert lines[0] == "selection.rule"
-    assert "choices uniform, independent, joint, greedy, gibbs" in lines
-    assert "default uniform" in lines
-    assert "used by train" in lines
-    assert "identity part of a run's identity" in lines
-    assert "example base: {selection.rule: independent}" in lines
+    assert set(lines) >= {
+        "choices uniform, independent, joint, greedy, gibbs",
+        "default uniform",
+        "used by train",
+        "identity part of a run's identity",
+        "example base: {selection.rule: independent}",
+    }
     assert "not part of a run's identity" in keys("runtime.microbatches")
+    assert keys("selection.ruel", code=1) == (
+        "jestlab: no key 'selection.ruel': did you mean 'selection.rule'?\n"
+    )
 
 
 def test_a_key_with_a_different_meaning_per_program_is_listed_twice(keys):
@@ -110,9 +113,3 @@ def test_json_has_every_field(keys):
     assert (key["path"], key["default"], key["where"]) == ("selection.rule", "uniform", ["train"])
     assert key["identity"] is True
     assert len(json.loads(keys("--json"))) > 200
-
-
-def test_suggests_the_nearest_key(keys):
-    assert keys("selection.ruel", code=1) == (
-        "jestlab: no key 'selection.ruel': did you mean 'selection.rule'?\n"
-    )

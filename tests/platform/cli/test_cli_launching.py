@@ -1,13 +1,12 @@
 """`jestlab launch`, `logs`, `watch`, and `cancel`."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import shlex
 import sqlite3
 import sys
 import time
+from contextlib import closing
 from types import SimpleNamespace
 
 import labs_support as labs
@@ -56,19 +55,22 @@ def at_each_sleep(monkeypatch, module, *actions):
 
 @pytest.fixture
 def store(root):
-    store = Store.open(stores.empty_lab(root).store_url)
-    yield store
-    store.close()
+    with closing(Store.open(stores.empty_lab(root).store_url)) as store:
+        yield store
 
 
 def test_renders_manifests_and_nothing_else(root, tmp_path, monkeypatch):
     settings(tmp_path, monkeypatch)
+    jobs = tmp_path / "jobs"
+    refused = labs.here("launch", labs.write_study(tmp_path), "--render", jobs, root=root)
+    assert (refused.returncode, jobs.exists()) == (1, False)
+    assert "--on kubernetes" in refused.stderr  # local processes have no manifests
     spec = labs.write_study(tmp_path, resources=PODS)
     store = "postgresql://lab:open-sesame@db.example/results"
-    rendered = labs.here("launch", spec, "--render", tmp_path / "jobs", "--store", store, root=root)
+    rendered = labs.here("launch", spec, "--render", jobs, "--store", store, root=root)
     assert rendered.returncode == 0, rendered.stderr
-    assert rendered.stdout == f"3 manifests in {tmp_path / 'jobs'}\n"
-    files = sorted((tmp_path / "jobs").iterdir())
+    assert rendered.stdout == f"3 manifests in {jobs}\n"
+    files = sorted(jobs.iterdir())
     assert len(files) == 3
     for file in files:
         assert "open-sesame" not in file.read_text()
@@ -77,20 +79,13 @@ def test_renders_manifests_and_nothing_else(root, tmp_path, monkeypatch):
     assert not root.exists()
 
 
-def test_local_processes_have_no_manifests(root, tmp_path):
-    refused = labs.here("launch", labs.write_study(tmp_path), "--render", tmp_path / "jobs", root=root)
-    assert refused.returncode == 1
-    assert "--on kubernetes" in refused.stderr
-    assert not (tmp_path / "jobs").exists()
-
-
-@pytest.mark.parametrize("image", [None, IMAGE])
-def test_problems_of_an_executor_are_reported_before_anything_is_written(root, tmp_path, monkeypatch, image):
-    settings(tmp_path, monkeypatch, image=image)
-    refused = labs.here("launch", labs.write_study(tmp_path, resources=PODS), root=root)
-    assert (refused.returncode, len(refused.stderr.splitlines())) == (1, 1)
+def test_problems_of_an_executor_are_reported_before_anything_is_written(root, tmp_path, monkeypatch):
     no_store = f"jobs on kubernetes cannot reach the SQLite file {root / 'results.db'}: give --store"
-    assert ("image" if image is None else no_store) in refused.stderr
+    for image, problem in ((None, "image"), (IMAGE, no_store)):
+        settings(tmp_path, monkeypatch, image=image)
+        refused = labs.here("launch", labs.write_study(tmp_path, resources=PODS), root=root)
+        assert (refused.returncode, len(refused.stderr.splitlines())) == (1, 1)
+        assert problem in refused.stderr
     assert not root.exists()
 
 
@@ -147,6 +142,9 @@ def test_following_a_log_continues_through_a_retry(root, store, monkeypatch):
     log.parent.mkdir(parents=True)
     log.write_text("first\n")
     plans.begun(store, run).fail("lost its machine")
+    at_each_sleep(monkeypatch, logs)
+    followed = labs.here("logs", "toy/joint", "-f", root=root)
+    assert (followed.returncode, followed.stdout) == (0, "first\n")  # no retry follows
     attempts = []
 
     def retry():
@@ -158,16 +156,6 @@ def test_following_a_log_continues_through_a_retry(root, store, monkeypatch):
     )
     followed = labs.here("logs", "toy/joint", "-f", root=root)
     assert (followed.returncode, followed.stdout) == (0, "first\nsecond\n")
-
-
-def test_following_the_log_of_a_failed_run_ends(root, store, monkeypatch):
-    run = plans.run("joint")
-    store.record(plans.plan(run))
-    stores.folder(Lab.find(root), run)
-    plans.begun(store, run).fail("no such file")
-    at_each_sleep(monkeypatch, logs)
-    followed = labs.here("logs", "toy/joint", "-f", root=root)
-    assert (followed.returncode, followed.stdout) == (0, "--- attempt 1\njoint 0\n")
 
 
 @pytest.mark.usefixtures("in_process")
@@ -226,34 +214,29 @@ def test_watch_shows_active_runs_if_not_all_fit(store):
 
 
 def test_cancel_lists_the_runs_that_it_stopped(root, store):
-    store.record(plans.reference_and_two())
-    one = labs.here("cancel", "toy/uniform", "--json", root=root)
-    assert (one.returncode, json.loads(one.stdout)) == (
-        0,
-        [{"run": "uniform", "label": "uniform ratio=0.5", "seed": 0}],
-    )
-    states = dict(sqlite3.connect(root / "results.db").execute("SELECT run, state FROM v_runs"))
-    assert states == {"reference": "PENDING", "joint": "BLOCKED", "uniform": "CANCELLED"}
-    wrong = labs.here("cancel", "toy/unifrom", root=root)
-    assert (wrong.returncode, len(wrong.stderr.splitlines())) == (1, 1)
-    assert "uniform" in wrong.stderr
-    assert store.reasons([row.fingerprint for row in store.runs("toy")]).keys() == {
-        row.fingerprint for row in store.runs("toy") if row.state == RunState.CANCELLED
-    }
-
-
-def test_cancel_warns_about_runs_of_other_studies(root, store):
     reference, joint, uniform = plans.reference_and_two().runs
     store.record(plans.plan(reference, joint, uniform))
     store.record(plans.plan(reference, joint, name="other"))
+    one = labs.here("cancel", "toy/uniform", "--json", root=root)
+    stopped = [{"run": "uniform", "label": "uniform ratio=0.5", "seed": 0}]
+    assert (one.returncode, json.loads(one.stdout)) == (0, stopped)
+    states = {row.label: row.state for row in store.runs("toy")}
+    assert states == {"reference": "PENDING", "joint": "BLOCKED", "uniform ratio=0.5": "CANCELLED"}
+    assert store.reasons([run.fingerprint for run in (reference, joint, uniform)]).keys() == {
+        uniform.fingerprint
+    }
+    wrong = labs.here("cancel", "toy/unifrom", root=root)
+    assert (wrong.returncode, len(wrong.stderr.splitlines())) == (1, 1)
+    assert "uniform" in wrong.stderr
     shown = labs.here("cancel", "toy", root=root)
-    assert shown.stdout.splitlines()[-2:] == [
-        "3 runs cancelled",
-        "2 of them also belong to other and stay CANCELLED there until other is launched again",
-    ]
+    assert shown.stdout.splitlines()[-1] == (
+        "2 of them also belong to other and stay CANCELLED there until other is launched again"
+    )
+    assert {row.state for row in store.runs("toy")} == {"CANCELLED"}
 
 
-def test_silence_is_measured_by_the_local_clock():
+def test_silence_is_measured_by_the_local_clock_and_a_wakeup_needs_no_waiter():
+    Wakeup().set()
     now = [10.0]
     silence = Silence(lambda: now[0])
     assert silence.seconds("a", "first") == 0
@@ -263,10 +246,6 @@ def test_silence_is_measured_by_the_local_clock():
     now[0] = 50.0
     silence.clear()
     assert silence.seconds("a", "second") == 0
-
-
-def test_a_wakeup_needs_no_waiter():
-    Wakeup().set()
 
 
 OWN = {"a": {}, "b": {"steps": 5}}
@@ -287,24 +266,21 @@ def members(root):
 
 
 def test_another_study_does_not_replace_an_experiment_of_the_same_name(root, tmp_path, launch, jestlab):
-    launch(runs=OWN)
+    launch(runs={"a": {"fail_at": 1}, "b": {"fail_at": 1, "steps": 5}}, code=1)
+    launch(runs=OWN)  # an experiment without results is replaced
+    launch(runs=OWN, seeds=2)
     assert launch(runs=OTHER, code=1) == (
-        "jestlab: there is an experiment toy already, and this study has none of its 2 runs: --replace if it "
+        "jestlab: there is an experiment toy already, and this study has none of its 4 runs: --replace if it "
         "is what toy has become, or another name (--set name=NAME) to keep both\n"
     )
-    assert members(root) == ["a", "b"]
+    assert members(root) == ["a", "b"] * 2
     planned = jestlab("plan", labs.write_study(tmp_path, runs=OTHER))
     assert planned.splitlines()[-1].startswith("a launch is refused: there is an experiment toy")
     launch("--set", "name=other", runs=OTHER)
-    assert members(root) == ["a", "b"]
+    assert members(root) == ["a", "b"] * 2
     launch("--replace", runs=OTHER)
     assert members(root) == ["c", "d", "e"]
     launch(runs={"c": {"steps": 6}, "x": {"steps": 9}})  # it shares a run
-
-
-def test_an_experiment_without_results_is_replaced(launch):
-    launch(runs={"a": {"fail_at": 1}, "b": {"fail_at": 1, "steps": 5}}, code=1)
-    launch(runs=OWN)
 
 
 def test_an_experiment_of_another_user_is_not_replaced(root, launch, store):
@@ -369,9 +345,6 @@ def test_each_claim_is_a_line():
         f"○  criteria         It is so{' ' * 85}—",
     ]
     assert claim_lines(ROWS[3:], by_study=False, width=None) == ["○  It is so  —"]
-
-
-def test_statements_are_broken_between_words_to_fit_the_terminal():
     assert claim_lines(ROWS, by_study=True, width=72)[:4] == [
         "✓  filtering_ratio  Joint selection learns more       +8.4 [+2.9, +13.8]",
         "                    than independent selection at f",
@@ -397,6 +370,7 @@ def test_lines_fit_the_terminal_and_lose_nothing(statements, width):
 
 @pytest.mark.usefixtures("in_process")
 def test_a_launch_ends_in_verdicts_and_links_to_the_whole_table(root, tmp_path, monkeypatch, jestlab):
+    plans.blank_page(monkeypatch)
     spec = labs.write_study(
         tmp_path,
         program="toy_programs:draw",

@@ -1,7 +1,5 @@
 """`jestlab published`: import, export, list, remove, and lint."""
 
-from __future__ import annotations
-
 import functools
 import json
 from pathlib import Path
@@ -92,13 +90,10 @@ def test_lints_the_paper_files_and_the_store(call, mine):
 
 
 def test_lint_all_shows_every_derived_cell(call):
-    lines = call("lint", "--all", code=1).splitlines()
-    assert lines[0].split() == ["TABLE", "ROW", "OF", "CELL", "PRINTED", "CALCULATED", "POSSIBLE", "VERDICT"]
-    table = lines[1 : lines.index("")]
-    assert len(table) == 70 and sum(line.endswith("confirmed") for line in table) == 67
-    assert sum(line.endswith("CANNOT BE") for line in table) == 2
-    flexi = "comparison 8 Flexi-JEST++ B, 4B flops_per_iteration 110 111 110 to 112 confirmed"
-    assert flexi in [" ".join(line.split()) for line in table]
+    lines = [" ".join(line.split()) for line in call("lint", "--all", code=1).splitlines()]
+    assert lines[0] == "TABLE ROW OF CELL PRINTED CALCULATED POSSIBLE VERDICT"
+    assert sum(line.endswith("CANNOT BE") for line in lines) == 2
+    assert "comparison 8 Flexi-JEST++ B, 4B flops_per_iteration 110 111 110 to 112 confirmed" in lines
     printed = json.loads(call("lint", "--all", "--json", code=1))
     assert (printed["confirmed"], printed["findings"], len(printed["cells"])) == (67, 3, 70)
     wrong = json.loads(call("lint", "--json", code=1))["cells"]
@@ -113,7 +108,6 @@ def test_errors_are_one_line_and_change_nothing(call, mine):
         (["import", mine, bad], "bad.csv, line 6, column printed: '+many' is not a number"),
         (["import", mine, mine], "mine.csv both contain small, row 1, imagenet/zero_shot: remove"),
         (["import", "none.csv"], "cannot read none.csv: No such file or directory"),
-        (["lint", bad], "bad.csv, line 6, column printed"),
         (["list", "--source", "Doe"], "no published source 'Doe' in the store: there are none"),
     ):
         error = call(*arguments, code=1)

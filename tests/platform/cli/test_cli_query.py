@@ -1,7 +1,5 @@
 """`jestlab query`: SQL and conditions, formats, files, and errors."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -63,8 +61,8 @@ def test_a_condition_in_every_format(lab):
 def test_sql_in_every_format(lab):
     sql = "SELECT label, seed, NULL AS reason FROM v_runs WHERE label LIKE 'uni%' ORDER BY position"
     assert "| uniform | 0      |" in query(lab, sql).output
-    rows = list(csv.reader(io.StringIO(query(lab, sql, "--format", "csv").output)))
-    assert rows == [["label", "seed", "reason"], ["uniform", "0", ""], ["uniform", "1", ""]]
+    lines = query(lab, sql, "--format", "csv").output.splitlines()
+    assert lines == ["label,seed,reason", "uniform,0,", "uniform,1,"]
     assert json.loads(query(lab, sql, "--json").output)[1] == {"label": "uniform", "seed": 1, "reason": None}
 
 
@@ -92,14 +90,14 @@ def test_the_name_of_a_file_decides_its_format(lab, tmp_path):
         "json": lambda path: len(json.loads(path.read_text())),
         "parquet": lambda path: parquet.read_table(path).num_rows,
     }
+    umask = os.umask(0)
+    os.umask(umask)
     for ending, count in counts.items():
         path = tmp_path / "out" / f"runs.{ending}"
         assert query(lab, "--view", "runs", "--output", str(path)).output == f"{path}\n"
         assert count(path) == 4
-    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["runs.csv", "runs.json", "runs.parquet"]
-    umask = os.umask(0)
-    os.umask(umask)
-    assert oct(path.stat().st_mode & 0o777) == oct(0o666 & ~umask)
+        assert oct(path.stat().st_mode & 0o777) == oct(0o666 & ~umask)
+    assert len([*(tmp_path / "out").iterdir()]) == 3
 
 
 def test_parquet_columns_of_several_types_and_of_none(tmp_path):
@@ -123,6 +121,7 @@ def test_parquet_columns_of_several_types_and_of_none(tmp_path):
     assert (empty.num_rows, "label" in empty.column_names) == (0, True)
 
 
+@plans.ON_SQLITE
 def test_json_writes_infinity_and_bytes_as_text(lab):
     sql = "SELECT 1e999 AS infinite, x'00ff' AS bytes, 0.1 + 0.2 AS exact"
     assert json.loads(query(lab, sql, "--json").output) == [
@@ -138,9 +137,9 @@ def test_refuses_to_print_parquet_on_a_terminal(lab, monkeypatch, capsys):
     assert "cannot print parquet to a terminal: give --output FILE" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "arguments, code, message",
-    [
+@plans.ON_SQLITE
+def test_errors_are_one_line(lab, capsys):
+    for arguments, code, message in (
         (["--where", "sed = 1"], 1, "jestlab: where: character 1: no column or config key 'sed'"),
         (["--where", "seed ="], 1, "jestlab: where: character 7, at the end: expected"),
         (["--view", "rnus"], 1, "jestlab: no view 'rnus': did you mean 'runs'?"),
@@ -148,19 +147,16 @@ def test_refuses_to_print_parquet_on_a_terminal(lab, monkeypatch, capsys):
         (["SELECT 1", "--where", "seed = 1"], 2, "expected either SQL, or --view"),
         (["--limit", "x"], 2, "'x' is not a valid integer"),
         (["--view", "runs", "--output", "/proc/no/file.csv"], 1, "cannot write /proc/no/file.csv"),
-        (["SELEC 1"], 1, "query: near \"SELEC\": syntax error"),
+        (["SELEC 1"], 1, 'query: near "SELEC": syntax error'),
         (["SELECT lable FROM v_runs"], 1, "query: no such column: lable"),
         (["SELECT 1; DELETE FROM run"], 1, "query: You can only execute one statement at a time"),
         (["DELETE FROM run"], 1, "query: queries are read-only"),
         (["VACUUM"], 1, "query: queries are read-only"),
         ([""], 1, "query: this SQL returns no rows"),
-    ],
-)  # fmt: skip
-@plans.ON_SQLITE
-def test_errors_are_one_line(lab, arguments, code, message, capsys):
-    with pytest.raises(SystemExit) as stopped:
-        main(["query", *arguments, "--root", str(lab.root), "--store", lab.store_url])
-    error = capsys.readouterr().err
-    assert stopped.value.code == code
-    assert message in error and error.count("\n") == 1
+    ):
+        with pytest.raises(SystemExit) as stopped:
+            main(["query", *arguments, "--root", str(lab.root), "--store", lab.store_url])
+        error = capsys.readouterr().err
+        assert stopped.value.code == code, arguments
+        assert message in error and error.count("\n") == 1
     assert len(Store.open(lab.store_url).runs("toy")) == 4

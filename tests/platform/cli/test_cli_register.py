@@ -1,7 +1,5 @@
 """`jestlab register`: a study's claims before its first run; `--pilot`: claims tested on later seeds."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from pathlib import Path
@@ -52,6 +50,8 @@ def claims(jestlab):
 
 
 def test_launches_a_study_as_registered(tmp_path, jestlab, claims):
+    refused = jestlab("register", write_study(tmp_path, claims=[]), code=1)
+    assert "toy claims nothing: write `claims` in its spec" in refused and refused.count("\n") == 1
     spec = write_study(tmp_path)
     first = jestlab("register", spec)
     assert first.startswith("toy is registered: 2 claims, an error of 5% together; digest ")
@@ -66,36 +66,24 @@ def test_launches_a_study_as_registered(tmp_path, jestlab, claims):
 
 def test_reports_changes_before_the_launch_and_marks_them_in_the_table(tmp_path, jestlab, claims):
     jestlab("register", write_study(tmp_path))
-    wider = [CLAIMS[0] | {"within": 0.01}, CLAIMS[1]]
-    spec = write_study(tmp_path, claims=wider)
+    spec = write_study(tmp_path, claims=[CLAIMS[0] | {"within": 0.01}, CLAIMS[1]])
     changed = "changed since, and exploratory: toy: Joint is better: within nothing → 0.01"
     assert changed in jestlab("plan", spec)
     assert changed in jestlab("launch", spec, "--no-reports")
     assert claims() == {"Joint is better": "within nothing → 0.01", "Other is better": ""}
-
-
-def test_changed_seeds_make_every_claim_exploratory(tmp_path, jestlab, claims):
-    spec = write_study(tmp_path)
-    jestlab("register", spec)
-    jestlab("launch", spec, "--set", "seeds=3", "--no-reports")
-    assert set(claims().values()) == {"seeds: [0, 1] → [0, 1, 2]"}
+    jestlab("launch", write_study(tmp_path, seeds=3), "--no-reports")
+    assert set(claims().values()) == {"seeds: [0, 1] → [0, 1, 2]"}  # every claim is exploratory
 
 
 def test_a_study_can_be_registered_again_until_its_first_run(tmp_path, jestlab, claims):
     jestlab("register", write_study(tmp_path))
-    spec = write_study(tmp_path, claims=CLAIMS[:1])
+    spec = write_study(tmp_path, claims=CLAIMS[:1], base={"spread": 0.005})
     registered = json.loads(jestlab("register", spec, "--decide", "--json"))
     assert registered["new"] is True
     assert registered["studies"]["toy"]["seeds"] == {"until": "decided", "at_least": 2}
     assert len(registered["runs"]) == 3
     jestlab("launch", spec, "--decide", "--no-reports")
     assert claims() == {"Joint is better": ""}
-
-
-def test_a_study_without_claims_cannot_be_registered(tmp_path, jestlab):
-    refused = jestlab("register", write_study(tmp_path, claims=[]), code=1)
-    assert refused.count("\n") == 1
-    assert "toy claims nothing: write `claims` in its spec" in refused
 
 
 def test_an_export_contains_the_registration_of_a_union(tmp_path, jestlab, claims):
@@ -166,17 +154,17 @@ def test_a_pilot_orders_the_claims_and_only_later_seeds_decide(tmp_path, root, l
 
 
 def test_a_pilot_requires_completed_runs_and_further_seeds(tmp_path, jestlab):
-    spec = write_study(tmp_path, **PILOT, seeds=UNTIL)
-    refused = jestlab("register", spec, "--pilot", code=1)
-    assert refused.count("\n") == 1
-    assert "toy has no runs that could be a pilot: launch it first" in refused
-    fixed = write_study(tmp_path, **PILOT, seeds=3)
-    jestlab("launch", fixed, "--no-reports")
-    refused = jestlab("register", fixed, "--pilot", code=1)
-    assert "toy has no seeds left to decide after a pilot of 3: register it with --decide" in refused
-    short = write_study(tmp_path, **PILOT, seeds=UNTIL | {"at_most": 3})
-    refused = jestlab("register", short, "--pilot", code=1)
-    assert "register it with --decide and an `at_most` above 3" in refused
+    fixed = {**PILOT, "seeds": 2}
+    refusals: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"seeds": UNTIL}, "toy has no runs that could be a pilot: launch it first"),
+        ({}, "toy has no seeds left to decide after a pilot of 2: register it with --decide"),
+        ({"seeds": UNTIL | {"at_most": 2}}, "register it with --decide and an `at_most` above 2"),
+    )
+    for number, (parts, message) in enumerate(refusals):
+        if number == 1:
+            jestlab("launch", write_study(tmp_path, **fixed), "--no-reports")
+        refused = jestlab("register", write_study(tmp_path, **fixed | parts), "--pilot", code=1)
+        assert message in refused and refused.count("\n") == 1
 
 
 def test_a_claim_after_an_undecidable_one_stays_undecided(tmp_path, launched, jestlab, rows, monkeypatch):
@@ -201,7 +189,7 @@ def test_a_claim_after_an_undecidable_one_stays_undecided(tmp_path, launched, je
 
 
 def test_claims_without_a_family_are_tested_for_one_verdict_each(tmp_path, jestlab, rows):
-    study: dict[str, Any] = {"means": {"uniform": 0.5, "joint": 0.9}, "claims": CLAIMS[:1]}
+    study = PILOT | {"means": {"uniform": 0.5, "joint": 0.9}, "claims": CLAIMS[:1], "base": {"spread": 0.005}}
     jestlab("launch", write_study(tmp_path, **study, seeds=3), "--no-reports")
     spec = write_study(tmp_path, **study, seeds=UNTIL, family="none")
     lines = jestlab("register", spec, "--pilot").splitlines()

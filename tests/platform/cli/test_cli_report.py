@@ -1,7 +1,5 @@
 """`jestlab report`: writes the page that a launch writes, unless nothing has changed."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
@@ -11,6 +9,7 @@ import pytest
 import stores_support as stores
 from sqlalchemy import text
 
+from jestlab.analysis.files import write_whole
 from jestlab.platform import reports
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.plan import Plan
@@ -47,8 +46,14 @@ def is_written(path, write):
 
 
 @pytest.fixture
-def report(root, jestlab):
-    """Call `jestlab report`, and return whether it writes the page."""
+def report(root, jestlab, monkeypatch):
+    """Call `jestlab report`, and return whether it writes the page, which shows only its options."""
+
+    def build(url, experiment, folder, baseline=None, scope=None, *_, **__):
+        costs = write_whole(folder / "report" / "costs.csv", "")
+        return [write_whole(folder / "report.html", f"{baseline} {scope}"), costs]
+
+    monkeypatch.setattr("jestlab.analysis.report.build", build)
     page = root / "reports" / "toy" / "report.html"
 
     def call(*options):
@@ -89,41 +94,37 @@ def test_writes_the_page_only_after_a_change(root, store, report):
     assert launched(root, store)
 
 
-def test_a_page_with_options_does_not_replace_the_page_of_the_study(root, store, report):
+def test_a_page_with_options_does_not_replace_the_page_of_the_study(root, store, report, jestlab, tmp_path):
     launched(root, store)
-    for options in (
-        ("--baseline", "uniform"),
-        ("--scope", "learner"),
-        ("--output", root / "reports" / "toy"),
+    jestlab("report", "toy", "--output", tmp_path / "elsewhere")
+    assert (tmp_path / "elsewhere" / "report.html").is_file()
+    assert not report() and not launched(root, store)
+    page = root / "reports" / "toy" / "report.html"
+    for options, shown in (
+        (("--baseline", "uniform"), "uniform None"),
+        (("--scope", "learner"), "None learner"),
+        (("--output", page.parent), "None None"),
     ):
         assert report(*options)
+        assert page.read_text() == shown
         assert report()
     assert not report()
     assert launched(root, store)
 
 
-def test_a_page_in_another_folder_leaves_the_page_of_the_lab(root, store, report, jestlab, tmp_path):
-    launched(root, store)
-    jestlab("report", "toy", "--output", tmp_path / "elsewhere")
-    assert (tmp_path / "elsewhere" / "report.html").is_file()
-    assert not report()
-    assert not launched(root, store)
-
-
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "UPDATE experiment SET spec = '{}'",
-        """UPDATE experiment SET spec = '{"name": "toy", "runs": {"a": {}}, "later": 1}'""",
-        "UPDATE alembic_version SET version_num = '0002'",
-    ],
-)
-def test_an_unknown_study_or_an_older_store_has_a_page_that_is_always_written(root, store, report, sql):
-    with store.writing() as connection:
-        connection.exec_driver_sql(sql)
-    assert report()
-    assert report()
-    assert [*(root / "reports" / "toy").glob(".*")] == []
+def test_an_unknown_study_or_an_older_store_has_a_page_that_is_always_written(root, store, report):
+    spec = """'{"name": "toy", "runs": {"a": {}}, "later": 1}'"""
+    changes = (
+        "experiment SET spec = '{}'",
+        f"experiment SET spec = {spec}",
+        "alembic_version SET version_num = '0002'",
+    )
+    for change in changes:
+        store.record(Plan(STUDY, RUNS))
+        with store.writing() as connection:
+            connection.exec_driver_sql(f"UPDATE {change}")
+        assert report() and report(), change
+        assert [*(root / "reports" / "toy").glob(".*")] == []
 
 
 def test_the_build_key_depends_on_everything_that_reports_show(store, monkeypatch):

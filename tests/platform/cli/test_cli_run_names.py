@@ -1,14 +1,14 @@
 """One way to name a run in all verbs: EXPERIMENT/RUN/SEED, without the parts that are unambiguous."""
 
-from __future__ import annotations
-
+import json
 import shlex
+from contextlib import closing
 
 import plans_support as plans
 import pytest
 import stores_support as stores
 
-from jestlab.platform.cli import main, naming
+from jestlab.platform.cli import naming
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.records import RunState
@@ -42,9 +42,8 @@ def root(tmp_path):
 
 @pytest.fixture
 def store(root):
-    store = Store.open(Lab.find(root).store_url)
-    yield store
-    store.close()
+    with closing(Store.open(Lab.find(root).store_url)) as store:
+        yield store
 
 
 def test_names_stand_for_runs(store):
@@ -76,9 +75,8 @@ def test_names_stand_for_runs(store):
             assert naming.run(store, name).fingerprint == runs[0].fingerprint, name
 
 
-@pytest.mark.parametrize(
-    "name, message",
-    [
+def test_explains_names_of_no_run_or_several(store):
+    for name, message in (
         ("toy", "toy has 5 runs: choose one: toy/uniform/0, toy/uniform/1, '"),
         ("toy/uniform", "toy/uniform stands for 2 runs: choose one: toy/uniform/0, toy/uniform/1"),
         ("toy/uniform/7", "toy/uniform has no seed 7: 0, 1"),
@@ -89,27 +87,17 @@ def test_names_stand_for_runs(store):
         ("uniform", r"uniform is in 2 experiments: choose one: .*toy/uniform"),
         ("abcdef0123", "no run has a fingerprint that begins with 'abcdef0123'"),
         ("abc", "no experiment 'abc' in the store"),
-    ],
-)
-def test_explains_names_of_no_run_or_several(store, name, message):
-    with pytest.raises(UserError, match=message):
-        naming.run(store, name)
+    ):
+        with pytest.raises(UserError, match=message):
+            naming.run(store, name)
 
 
-@pytest.mark.parametrize(
-    "verb",
-    [["logs"], ["status"], ["diff"], ["note"], ["tag"], ["weights", "inspect"], ["retract"]],
-    ids=" ".join,
-)
-def test_all_verbs_take_the_name(root, verb, capsys):
-    more = {"diff": [AWKWARD], "retract": ["wrong"]}.get(verb[0], [])
-    with pytest.raises(SystemExit) as stopped:
-        main([*verb, AWKWARD, *more, "--root", str(root)])
-    printed = capsys.readouterr()
-    if verb[0] == "weights":  # found, but without weights
-        assert "found 0 completed runs" in printed.err
-    else:
-        assert stopped.value.code == 0, printed.err
+def test_all_verbs_take_the_name(root, jestlab):
+    for verb in ("logs", "status", "diff", "note", "tag", "retract"):
+        jestlab(verb, AWKWARD, *{"diff": [AWKWARD], "retract": ["wrong"]}.get(verb, []))
+    assert [run["run"] for run in json.loads(jestlab("status", "toy/joint", "--json"))] == ["joint"] * 3
+    without_weights = jestlab("weights", "inspect", AWKWARD, code=1)
+    assert "found 0 completed runs" in without_weights
 
 
 def test_suggested_names_can_be_pasted(store, jestlab):
@@ -121,11 +109,9 @@ def test_suggested_names_can_be_pasted(store, jestlab):
     assert jestlab("logs", names[1]) == "log of joint filter=a > 1/0\n"
 
 
-def test_explain_takes_a_row_with_its_experiment(root, jestlab):
-    store = Store.open(Lab.find(root).store_url)
+def test_explain_takes_a_row_with_its_experiment(store, jestlab):
     run = plans.run("scored", config={"r": 9})
     store.record(plans.plan(run, name="third"))
     stores.attempt(store, run, scores={"toy/score": 0.5})
-    store.close_whole()
     plain = jestlab("table", "third", "--explain", "scored", "toy/score")
     assert jestlab("table", "third", "--explain", "third/scored", "toy/score") == plain

@@ -1,7 +1,5 @@
 """Verbs that only read work with the read-only PostgreSQL role of the documentation."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import closing
@@ -93,7 +91,7 @@ def test_commands_that_read_need_no_other_rights(folder, database, reader, comma
             words = [str(folder / word) if word == "toy.yaml" else word for word in command]
             done = labs.here(*words, "--store", reader, root=folder / "lab")
             assert done.returncode == 0, (command, done.stdout + done.stderr)
-            assert rows.everything(store.engine) == before, command
+        assert rows.everything(store.engine) == before
 
 
 def test_the_role_cannot_write(folder, reader):

@@ -1,7 +1,5 @@
 """`jestlab show-batch` and the figure `selected`: recorded super-batches with pictures of the data."""
 
-from __future__ import annotations
-
 import io
 import json
 import shutil
@@ -18,7 +16,6 @@ from jestlab.models.config import TrainConfig
 from jestlab.models.data.datasets import ensure_web
 from jestlab.models.data.shards import ShardSource
 from jestlab.models.training import batches
-from jestlab.platform.cli import main
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.pictures import RecordedRun, few, pictures
@@ -121,22 +118,14 @@ def test_json_has_the_numbers_and_the_picture_shows_the_examples(
     assert (np.abs(pixels.reshape(-1, 3) - color).max(axis=1) <= 4).sum() > 500
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("joint", "--step", "4"), "joint recorded no super-batch at step 4, but at: 1, 5"),
-        (("uniform",), "uniform has recorded no super-batch in "),
-        (("nobody",), "nobody"),
-    ],
-)
-def test_errors_are_one_line(
-    lab: Lab, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
-) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        main(["show-batch", *arguments, "--root", str(lab.root)])
-    error = capsys.readouterr().err
-    assert stopped.value.code == 1
-    assert message in error and error.count("\n") == 1
+def test_errors_are_one_line(lab: Lab, jestlab: Callable[..., str]) -> None:
+    for words, message in (
+        ("joint --step 4", "joint recorded no super-batch at step 4, but at: 1, 5"),
+        ("uniform", "uniform has recorded no super-batch in "),
+        ("nobody", "nobody"),
+    ):
+        error = jestlab("show-batch", *words.split(), code=1)
+        assert message in error and error.count("\n") == 1
 
 
 def test_the_figure_shows_what_runs_selected(lab: Lab) -> None:

@@ -1,8 +1,7 @@
 """`jestlab status`, `jestlab watch`, `jestlab logs`, and `jestlab costs --goodput`."""
 
-from __future__ import annotations
-
 import json
+from contextlib import closing
 from datetime import timedelta
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 import stores_support as stores
 from sqlalchemy import update
 
-from jestlab.platform.cli import main
 from jestlab.platform.launch import processes
 from jestlab.platform.store import leases, tables
 from jestlab.platform.store.records import RunState
@@ -21,9 +19,8 @@ from jestlab.platform.store.store import Store
 
 @pytest.fixture
 def store(root):
-    store = Store.open(stores.empty_lab(root).store_url)
-    yield store
-    store.close()
+    with closing(Store.open(stores.empty_lab(root).store_url)) as store:
+        yield store
 
 
 RUNS = [plans.run("uniform", seed=0), plans.run("uniform", seed=1), plans.run("joint", point={"ratio": 0.8})]
@@ -49,41 +46,34 @@ def test_status_of_all_experiments_and_of_one(ended, jestlab):
     listed = jestlab("status").splitlines()
     assert " ".join(listed[0].split()) == "experiment scale runs PENDING COMPLETED FAILED launched (UTC)"
     assert listed[1].split()[:6] == ["toy", "smoke", "3", "1", "1", "1"]
+    [experiment] = json.loads(jestlab("status", "--json"))
+    assert experiment["counts"] == {"PENDING": 1, "COMPLETED": 1, "FAILED": 1}
     runs = jestlab("status", "toy").splitlines()
     assert runs[1].split() == ["uniform", "0", "COMPLETED", "5/10", "1"]
     assert runs[2].split() == ["uniform", "1", "FAILED", "6/10", "1", "ValueError:", "|", "no"]
     assert runs[3].split()[:5] == ["joint", "ratio=0.8", "0", "PENDING", "0"]
     assert runs[3].endswith("waits for a slot")
+    data = json.loads(jestlab("status", "toy", "--json"))
+    assert [run["state"] for run in data] == ["COMPLETED", "FAILED", "PENDING"]
+    assert data[1]["reason"] == "ValueError: | no"
+    assert data[2]["started_at"] is None
 
 
-def test_status_as_json(ended, jestlab):
-    [experiment] = json.loads(jestlab("status", "--json"))
-    assert experiment["counts"] == {"PENDING": 1, "COMPLETED": 1, "FAILED": 1}
-    runs = json.loads(jestlab("status", "toy", "--json"))
-    assert [run["state"] for run in runs] == ["COMPLETED", "FAILED", "PENDING"]
-    assert runs[1]["reason"] == "ValueError: | no"
-    assert runs[2]["started_at"] is None
-
-
-def test_status_without_a_store(root, jestlab, capsys):
+def test_status_without_a_store(root, jestlab):
     assert "no experiments yet" in jestlab("status")
     assert jestlab("status", "--json") == "[]\n"
-    with pytest.raises(SystemExit):
-        main(["status", "toy", "--root", str(root)])
-    assert "launch a study first" in capsys.readouterr().err
+    assert "launch a study first" in jestlab("status", "toy", code=1)
     assert not root.exists()
 
 
-def test_logs_of_a_run(ended, root, jestlab, capsys):
+def test_logs_of_a_run(ended, jestlab):
     assert jestlab("logs", "toy/uniform/1").splitlines()[1] == "seed 1"
     assert jestlab("logs", "toy/uniform/1", "-n", "1") == "last line\n"
     assert "seed 0" in jestlab("logs", RUNS[0].fingerprint[:6])
     assert jestlab("logs", "toy/uniform/0", "-f").endswith("last line\n")
     shown = json.loads(jestlab("logs", "toy/uniform/0", "-n", "1", "--json"))
     assert (shown["state"], shown["text"]) == ("COMPLETED", "last line\n")
-    with pytest.raises(SystemExit):
-        main(["logs", "toy/joint", "--root", str(root)])
-    assert "has no log yet: it is PENDING" in capsys.readouterr().err
+    assert "has no log yet: it is PENDING" in jestlab("logs", "toy/joint", code=1)
 
 
 @pytest.fixture

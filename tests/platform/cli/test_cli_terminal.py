@@ -1,14 +1,10 @@
 """What a terminal shows: no control sequences from data, colors where they are wanted, lines that fit."""
 
-from __future__ import annotations
-
 import csv
-import fcntl
 import io
 import json
 import os
 import re
-import struct
 import termios
 from contextlib import chdir
 from dataclasses import replace
@@ -16,7 +12,6 @@ from pathlib import Path
 
 import labs_support as labs
 import numpy as np
-import pandas as pd
 import plans_support as plans
 import pytest
 import stores_support as stores
@@ -43,11 +38,6 @@ CONTROLS = "\x1b\x07\x9b\u202e"
 
 def is_harmless(text):
     return not set(text) & set(CONTROLS)
-
-
-@pytest.fixture
-def root(tmp_path):
-    return tmp_path / "lab"
 
 
 @pytest.fixture
@@ -123,26 +113,19 @@ def test_captions_are_shortened_to_a_line(tmp_path, capsys):
     assert "1 × caption too long" in text and max(map(len, text.splitlines())) < 600
 
 
-def test_reasons_and_labels_during_a_launch():
-    stream = io.StringIO()
-    lines = Lines("toy", stream)
-    lines.begin(1)
-    lines.state(plans.run(EVIL), RunState.FAILED, f"first\n{EVIL}")
-    lines.note(EVIL)
-    assert is_harmless(stream.getvalue()) and len(stream.getvalue().splitlines()) == 3
-
-
 def test_all_text_is_printed_by_one_function():
     folder = Path(cli.__file__).parent
     assert [p.name for p in folder.glob("*.py") if "click.echo(" in p.read_text()] == ["output.py"]
+    assert set(STATES) == set(RunState)  # every state has a color
 
 
-@pytest.mark.parametrize("size", [1, 3, 1000])
-def test_a_log_on_a_terminal_keeps_colors_and_progress_bars(size):
+def test_a_log_on_a_terminal_keeps_colors_and_progress_bars():
     log = "\x1b[1;31mred\x1b[0m ä 10%\r20%\n\x1b]0;title\x07\x1b[2J\x9b1m end\x1b[".encode()
-    terminal = Terminal()
-    shown = b"".join(terminal.shown(log[i : i + size]) for i in range(0, len(log), size)) + terminal.end()
-    assert shown.decode() == "\x1b[1;31mred\x1b[0m ä 10%\r20%\n ]0;title  [2J 1m end [\x1b[0m"
+    for size in (1, 3, 1000):
+        terminal = Terminal()
+        parts = [terminal.shown(log[i : i + size]) for i in range(0, len(log), size)]
+        shown = (b"".join(parts) + terminal.end()).decode()
+        assert shown == "\x1b[1;31mred\x1b[0m ä 10%\r20%\n ]0;title  [2J 1m end [\x1b[0m"
 
 
 def test_a_log_in_a_pipe_is_unchanged(evil, root, capfdbinary):
@@ -176,10 +159,6 @@ def test_the_terminal_and_the_environment_decide(monkeypatch):
             assert has_styles(stream()) == expected, (stream, environment)
 
 
-def test_every_state_has_a_color():
-    assert set(STATES) == set(RunState)
-
-
 GREEN = "\x1b[32mgreen\x1b[0m"
 
 
@@ -204,6 +183,7 @@ def test_states_have_colors_and_data_has_none(colored, jestlab, monkeypatch):
     assert "\x1b[32mCOMPLETED\x1b[0m" in colored and "\x1b[31mFAILED\x1b[0m" in colored
     assert "\x1b[32mgreen" not in colored and "[32mgreen" in colored
     assert "\x1b[1mstate\x1b[0m" in colored
+    assert "\x1b[1mOptions\x1b[0m:" in jestlab("status", "--help")
     monkeypatch.setenv("NO_COLOR", "1")
     assert jestlab("status", "toy") == plain
 
@@ -220,6 +200,8 @@ def test_a_pipe_gets_markdown_and_a_terminal_aligned_text(colored, jestlab, monk
 
 
 def test_the_best_is_bold_and_separate_rows_are_in_italics():
+    import pandas as pd
+
     frame = pd.DataFrame({"row": ["a", "b", "c"], "score": [1.0, 2.0, 3.0], "apart": [False, False, True]})
     columns = (
         Column("run", "run", lambda row: str(row["row"]), align="left", importance=ESSENTIAL),
@@ -230,19 +212,16 @@ def test_the_best_is_bold_and_separate_rows_are_in_italics():
     assert "\x1b[3mc\x1b[0m" in shown and "\x1b[2m- a note\x1b[0m" in shown
 
 
-def test_headings_of_help(monkeypatch, capsys):
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    with pytest.raises(SystemExit):
-        main(["status", "--help"])
-    assert "\x1b[1mOptions\x1b[0m:" in capsys.readouterr().out
-
-
 def test_a_launch_without_a_terminal_is_plain_unless_forced(monkeypatch):
     stream = io.StringIO()
-    Lines("toy", stream).state(plans.run("joint"), RunState.FAILED, GREEN)
-    assert "\x1b" not in stream.getvalue() and "FAILED     toy/joint/0" in stream.getvalue()
+    lines = Lines("toy", stream)
+    lines.begin(1)
+    lines.state(plans.run(EVIL), RunState.FAILED, f"first\n{EVIL}")
+    lines.note(EVIL)
+    assert is_harmless(stream.getvalue()) and len(stream.getvalue().splitlines()) == 3
     monkeypatch.setenv("FORCE_COLOR", "1")
     Lines("toy", stream).state(plans.run("joint"), RunState.FAILED, GREEN)
+    assert "toy/joint/0" in stream.getvalue()
     assert stream.getvalue().count("\x1b[31m") == 1 and "\x1b[32m" not in stream.getvalue()
 
 
@@ -354,29 +333,24 @@ def test_pipes_and_the_option_wide_have_complete_lines(call):
 
 def test_the_width_is_that_of_the_terminal():
     ours, theirs = os.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 72, 0, 0))
+    termios.tcsetwinsize(theirs, (40, 72))
     with os.fdopen(theirs, "w") as terminal:
         assert width(terminal) == 72
     os.close(ours)
 
 
-HEADERS = ("RUN", "STATE", "A", "REASON")
-ROWS = [("joint", "FAILED", "1", REASON), ("uniform", "COMPLETED", "2", "")]
-
-
 def test_breaks_texts_before_it_omits_the_least_important_columns():
-    made = table(HEADERS, ROWS, right=[2], importance={"STATE": 20, "A": 10, "REASON": 30})
+    rows = [("joint", "FAILED", "1", REASON), ("uniform", "COMPLETED", "2", "")]
+    headers = ("RUN", "STATE", "A", "REASON")
+    made = table(headers, rows, right=[2], importance={"STATE": 20, "A": 10, "REASON": 30})
     assert rendered(made, 200).splitlines()[1].endswith(REASON)
     lines = rendered(made, 60).splitlines()
-    assert lines[0].split() == list(HEADERS) and max(map(len, lines)) <= 60
+    assert lines[0].split() == list(headers) and max(map(len, lines)) <= 60
     assert rendered(made, 44).splitlines()[-1] == "not shown: A (--wide shows all)"
     assert rendered(made, 38).splitlines()[0].split() == ["RUN", "REASON"]
     assert rendered(made, 20).splitlines()[0].split() == ["RUN"]
-
-
-def test_breaks_a_long_word_at_its_hyphens_and_slashes():
-    made = table(("WHERE", "N"), [("runs/joint-61242d3f/checkpoints", "1")], right=[1])
-    assert rendered(made, 20).splitlines()[1:] == ["runs/              1", "joint-61242d3f/", "checkpoints"]
+    long = table(("WHERE", "N"), [("runs/joint-61242d3f/checkpoints", "1")], right=[1])
+    assert rendered(long, 20).splitlines()[1:] == ["runs/              1", "joint-61242d3f/", "checkpoints"]
 
 
 def test_commands_between_backticks_stay_together():

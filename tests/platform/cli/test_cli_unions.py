@@ -1,7 +1,5 @@
 """Unions on the command line: launched as one study, after which each part is an experiment."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -65,6 +63,11 @@ def jestlab(jestlab, monkeypatch):
     return jestlab
 
 
+@pytest.fixture
+def blank_page(monkeypatch):
+    plans.blank_page(monkeypatch)
+
+
 def page(root, name):
     return root / "reports" / name / "report.html"
 
@@ -85,7 +88,9 @@ def test_a_launch_runs_shared_runs_once_and_leaves_an_experiment_per_part(root, 
     assert json.loads(jestlab("plan", spec, "--json"))["totals"]["done"] == 4
 
 
-def test_writes_the_verdicts_and_pages_of_parts_and_again_only_what_is_missing(root, spec, jestlab):
+def test_writes_the_verdicts_and_pages_of_parts_and_again_only_what_is_missing(
+    root, spec, jestlab, blank_page
+):
     written = yaml.safe_load(spec.read_text())
     claim = {"statement": "Joint learns more", "of": "joint", "above": "uniform"}
     written["studies"]["first"]["claims"] = [claim]
@@ -107,9 +112,6 @@ def test_writes_the_verdicts_and_pages_of_parts_and_again_only_what_is_missing(r
     assert ["first", "3", "COMPLETED", str(page(root, "first"))] in map(str.split, launched.splitlines())
     assert [page(root, name).is_file() for name in ("first", "second", "both")] == [True, False, True]
     assert "| undecided |" in jestlab("table", "claims", "both")
-    text = page(root, "both").read_text()
-    assert 'href="#study-first"' in text and "jestlab report first" in text
-    assert "Joint learns more" in page(root, "first").read_text()
 
     def rewritten(*arguments):
         """Return the reports that a command writes again, of those that exist."""
@@ -120,11 +122,9 @@ def test_writes_the_verdicts_and_pages_of_parts_and_again_only_what_is_missing(r
         return {path for path in reports if path.is_file() and path.stat().st_mtime != 0}
 
     made = json.loads(jestlab("launch", spec, "--json"))
-    assert [study["experiment"] for study in made["studies"]] == ["first", "second"]
-    assert (
-        str(page(root, "first")) in made["studies"][0]["reports"]
-        and str(page(root, "both")) in made["reports"]
-    )
+    first, second = made["studies"]
+    assert (first["experiment"], second["experiment"]) == ("first", "second")
+    assert str(page(root, "first")) in first["reports"] and str(page(root, "both")) in made["reports"]
     assert rewritten("launch", spec) == set()
     (root / "reports" / "first" / "table.csv").unlink()
     changed = rewritten("launch", spec)

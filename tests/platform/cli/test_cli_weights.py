@@ -1,7 +1,6 @@
 """`jestlab weights`: inspect, import, and export."""
 
-from __future__ import annotations
-
+import functools
 import json
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import stores_support as stores
 from jestlab.models.config import TextTower, TwoTowers, VisionTower
 from jestlab.models.data.tokenizer import train_tokenizer
 from jestlab.models.weights import open_weights
-from jestlab.models.weights.layout import parameter_shapes
+from jestlab.models.weights.layout import parameter_shapes, unflatten
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec.load import load
 from jestlab.platform.store.store import Store
@@ -26,18 +25,26 @@ TOWERS = TwoTowers(
 )
 
 
-def save(path: Path, seed: int = 0) -> None:
+def make_tensors(towers: TwoTowers, seed: int) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(seed)
-    tensors = {name: rng.normal(size=s).astype(np.float32) for name, s in parameter_shapes(TOWERS).items()}
-    tensors |= {"t": np.log(np.array([100.0], np.float32)), "b": np.array([-12.5], np.float32)}
-    np.savez(path, allow_pickle=False, **tensors)
+    tensors = {name: rng.normal(size=s).astype(np.float32) for name, s in parameter_shapes(towers).items()}
+    return tensors | {"t": np.log(np.array([100.0], np.float32)), "b": np.array([-12.5], np.float32)}
+
+
+def save(path: Path, seed: int = 0) -> None:
+    np.savez(path, allow_pickle=False, **make_tensors(TOWERS, seed))
+
+
+@functools.cache
+def tokenizer() -> bytes:
+    return train_tokenizer(["a red circle", "a blue square"], 64).model
 
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     save(tmp_path / "siglip.npz")
-    (tmp_path / "spiece.model").write_bytes(train_tokenizer(["a red circle", "a blue square"], 64).model)
+    (tmp_path / "spiece.model").write_bytes(tokenizer())
     return tmp_path
 
 
@@ -84,9 +91,8 @@ def test_conversions_keep_the_content(place, root):
         done = weights(*step, "--json", root=root)
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["digest"] == digest
-    tokenizer = (place / "spiece.model").read_bytes()
     for copy in ("own/tokenizer.model", "hf/spiece.model", "again/tokenizer.model"):
-        assert (place / copy).read_bytes() == tokenizer
+        assert (place / copy).read_bytes() == tokenizer()
 
 
 def test_replaces_nothing_without_force(place, root):
@@ -103,10 +109,7 @@ def test_replaces_nothing_without_force(place, root):
 
 
 def test_takes_runs_by_name_fingerprint_and_folder(place, root):
-    import jax
-
     from jestlab.models.training.checkpoints import save_parameters
-    from jestlab.models.two_towers import initialize
 
     small = {"width": 16, "depth": 1, "heads": 2, "mlp_dim": 32}
     model = {"model": {"vision": small, "text": small, "embedding_dim": 8}}
@@ -118,8 +121,8 @@ def test_takes_runs_by_name_fingerprint_and_folder(place, root):
     for run in planned.runs:
         config = TwoTowers.model_validate(run.config["model"])
         directory = root / run.directory
-        save_parameters(directory / "checkpoints", initialize(config, jax.random.key(run.seed)))
-        (directory / "tokenizer.model").write_bytes((place / "spiece.model").read_bytes())
+        save_parameters(directory / "checkpoints", unflatten(make_tensors(config, run.seed)))
+        (directory / "tokenizer.model").write_bytes(tokenizer())
         plans.begun(store, run).complete()
     store.close()
 
@@ -147,26 +150,21 @@ def test_takes_runs_by_name_fingerprint_and_folder(place, root):
     assert "has no head after the image tower" in refused.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (("inspect", "nowhere.npz"), 1, "no file, folder or completed run 'nowhere.npz': expected a path"),
-        (("inspect", "notes.txt"), 1, "notes.txt: neither .npz (big_vision) nor .safetensors"),
-        (("import", "siglip.npz", "own", "--tokenizer", "no.model"), 1, "no.model: no such tokenizer"),
-        (("import", "siglip.npz", "own", "--tokenizer", "notes.txt"), 1, "not a sentencepiece model"),
-        (("export", "siglip.npz", "own", "--format", "big_vision"), 1, "give a name that ends in .npz"),
-        (("export", "siglip.npz", "own", "--format", "onnx"), 2, "'onnx' is not one of"),
-        (("export", "siglip.npz", "own"), 2, "Missing option '--format'"),
-        (("import", "siglip.npz", "mine"), 1, "mine: holds "),
-    ],
-)
-def test_errors_are_one_line(place, root, arguments, code, message):
+def test_errors_are_one_line(place, root):
     (place / "notes.txt").write_text("notes")
     (place / "mine").mkdir()
     (place / "mine" / "thesis.tex").write_text("years of work")
-    if "mine" in arguments:
-        arguments = (*arguments, "--force")
-    failed = weights(*arguments, root=root)
-    assert failed.returncode == code
-    assert message in failed.stderr and failed.stderr.count("\n") == 1
-    assert not (place / "own").exists()
+    for arguments, code, message in (
+        ("inspect nowhere.npz", 1, "no file, folder or completed run 'nowhere.npz': expected a path"),
+        ("inspect notes.txt", 1, "notes.txt: neither .npz (big_vision) nor .safetensors"),
+        ("import siglip.npz own --tokenizer no.model", 1, "no.model: no such tokenizer"),
+        ("import siglip.npz own --tokenizer notes.txt", 1, "not a sentencepiece model"),
+        ("export siglip.npz own --format big_vision", 1, "give a name that ends in .npz"),
+        ("export siglip.npz own --format onnx", 2, "'onnx' is not one of"),
+        ("export siglip.npz own", 2, "Missing option '--format'"),
+        ("import siglip.npz mine --force", 1, "mine: holds "),
+    ):
+        failed = weights(*arguments.split(), root=root)
+        assert failed.returncode == code, arguments
+        assert message in failed.stderr and failed.stderr.count("\n") == 1
+        assert not (place / "own").exists()

@@ -1,7 +1,5 @@
 """A study with all that its runs can hold, as workers record it, and results that no store has held."""
 
-from __future__ import annotations
-
 import math
 import os
 import tempfile

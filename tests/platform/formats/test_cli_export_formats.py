@@ -1,7 +1,5 @@
 """`jestlab export --format`: writes a whole new folder, or nothing and an error of one line."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """Results as a file store of MLflow, read back by our reader (tested with what MLflow itself recorded)."""
 
-from __future__ import annotations
-
 import json
 import posixpath
 import re

@@ -1,7 +1,5 @@
 """Results as Parquet: pandas and pyarrow read them whole."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any

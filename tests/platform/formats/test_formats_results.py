@@ -1,7 +1,5 @@
 """Reading results from the store for export: everything, run by run, on both databases."""
 
-from __future__ import annotations
-
 import math
 import weakref
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Results as event files, read back by TensorBoard and by our reader."""
 
-from __future__ import annotations
-
 import errno
 import math
 import re

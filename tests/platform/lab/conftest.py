@@ -1,7 +1,5 @@
 """Fixtures for tests of labs and archives."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

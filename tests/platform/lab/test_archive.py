@@ -1,7 +1,5 @@
 """`jestlab export` and `jestlab import`: nothing is lost, and nothing better is overwritten."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

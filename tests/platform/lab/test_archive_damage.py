@@ -1,7 +1,5 @@
 """`jestlab import` of damaged and malicious archives: an error in one short line, and nothing is imported."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import tarfile

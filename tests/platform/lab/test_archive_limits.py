@@ -1,7 +1,5 @@
 """`jestlab import` of archives that would fill the disk or the memory: an error in one line."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """Imported studies: nothing that they name is executed before it's trusted, and they replace no study."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """A lab in a bucket: its machines, and everything on their disks, come and go."""
 
-from __future__ import annotations
-
 import copy
 import os
 import shutil
@@ -13,8 +11,8 @@ import labs_support as labs
 import plans_support as plans
 import pytest
 from executor_harnesses import job
-from ports_support import free_port
 from sqlalchemy import create_engine, text
+from tests.cluster.ports import free_port
 from tests.models.conftest import TINY
 from workers_support import Worker
 

@@ -1,7 +1,5 @@
 """The folder of a lab in a bucket on this machine belongs to its user only."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A run's folder in a bucket: the last snapshot comes back, whatever is killed or breaks."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """What runs were made by, against each other and against what is there now, on each database."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

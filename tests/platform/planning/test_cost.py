@@ -1,7 +1,5 @@
 """What runs will occupy, against values computed by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

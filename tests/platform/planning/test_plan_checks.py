@@ -1,7 +1,5 @@
 """What is checked before anything runs: that what a spec names is there, and that batches fit the data."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What a study mentions is there: somebody measures its metrics, and a run has the keys it compares by."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 
@@ -12,8 +10,6 @@ from jestlab.platform.errors import UserError
 from jestlab.platform.planning.names import check
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.programs.expected import check_first
-from jestlab.platform.registry import study_names
-from jestlab.platform.spec import load
 from jestlab.platform.spec.schema import Study
 
 METRICS = {"wiki/perplexity": {"goal": "min"}, "wiki/accuracy": {"goal": "max", "unit": "percent"}}
@@ -142,11 +138,6 @@ def test_a_union_is_checked_study_by_study():
         "studies": {"good": OWN | {"name": "good"}, "bad": OWN | {"name": "bad", "score": ["a/b"]}},
     }
     assert refused(union).startswith("studies.bad.score.0: nothing declares")
-
-
-def test_every_registered_study_mentions_what_is_there():
-    for name in study_names():
-        check(plan(load(name), absent="note"))
 
 
 def test_plan_and_launch_refuse_before_anything_runs(tmp_path):

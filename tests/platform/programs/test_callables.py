@@ -1,7 +1,5 @@
 """A user's own callables: found where the spec is read, without importing anything."""
 
-from __future__ import annotations
-
 import sys
 import textwrap
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The client without a worker: copied elsewhere, or when the worker is gone."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The program `command` with real processes: what commands find, how they report, how they end."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

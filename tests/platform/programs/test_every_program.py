@@ -3,8 +3,6 @@
 A selection rule, a criterion, and an evaluation are code of the user's own.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Messages of a command: whatever it writes is taken as it was meant, or refused in one line."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

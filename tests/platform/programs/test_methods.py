@@ -1,7 +1,5 @@
 """Methods beside JEST in plans: what they wait for, what identifies them, what they cost, what is wrong."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

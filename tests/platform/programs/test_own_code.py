@@ -1,7 +1,5 @@
 """Code of one's own in configs: found when a run is planned, part of its identity, checked when it starts."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from contextlib import closing

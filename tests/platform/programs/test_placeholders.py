@@ -1,7 +1,5 @@
 """Placeholders in the words of a command, and what is said of wrong ones when the spec is read."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The programs `embed`, `score` and `diagnose` in plans: order, identity, and price."""
 
-from __future__ import annotations
-
 import plans_support as plans
 import pytest
 from tiny_support import TOWERS

@@ -1,7 +1,5 @@
 """The program `weights`: planned by content, and checked again before it runs."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

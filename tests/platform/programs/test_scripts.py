@@ -1,7 +1,5 @@
 """Which words of a command are certainly files that it executes."""
 
-from __future__ import annotations
-
 import shlex
 
 import pytest

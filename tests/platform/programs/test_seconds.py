@@ -1,7 +1,5 @@
 """Seconds of training of a user's own program: since it began, and before that of earlier attempts."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The user's own code of a run: which files count, found without running them."""
 
-from __future__ import annotations
-
 import hashlib
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Mistakes in runs of jestlab's own programs are one line each, and found when the study is planned."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import plans_support as plans

@@ -1,7 +1,5 @@
 """The application of `jestlab serve`, asked in this process or served to a browser."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable, Iterator

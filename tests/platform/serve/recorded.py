@@ -1,7 +1,5 @@
 """A study of which all runs have completed, recorded without launching them."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from typing import Any
 

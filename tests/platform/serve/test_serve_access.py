@@ -1,7 +1,5 @@
 """Who may ask for what: hosts, tokens, forms of other pages, paths, and texts that could be markup."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from urllib.parse import quote
 

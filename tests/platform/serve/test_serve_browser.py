@@ -1,7 +1,5 @@
 """Pages in a real browser over a real server: live, accessible, on narrow screens, by keyboard."""
 
-from __future__ import annotations
-
 from contextlib import closing, suppress
 from pathlib import Path
 from urllib.parse import quote

@@ -1,7 +1,5 @@
 """`jestlab serve`: its options, what it prints, and how it ends."""
 
-from __future__ import annotations
-
 import json
 import signal
 import socket

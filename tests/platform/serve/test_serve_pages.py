@@ -1,7 +1,5 @@
 """What pages show, and what their forms write."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The changes since a cursor, and nothing else."""
 
-from __future__ import annotations
-
 import plans_support as plans
 import pytest
 

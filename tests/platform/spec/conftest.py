@@ -1,7 +1,5 @@
 """Tables of what is rejected, with the errors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Claims in specs, written in Python and in YAML."""
 
-from __future__ import annotations
-
 import pytest
 
 from jestlab.analysis.claims import Side

@@ -1,7 +1,5 @@
 """An error in a spec is one line with file, line, path, and fix; several are reported together."""
 
-from __future__ import annotations
-
 import labs_support as labs
 import pytest
 

@@ -1,7 +1,5 @@
 """Display names: `label` of a run and `labels` of an axis, which are not part of the identity."""
 
-from __future__ import annotations
-
 import pytest
 import yaml
 

@@ -1,7 +1,5 @@
 """Texts in free-form configs that are also names of runs: they may be meant as dependencies."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

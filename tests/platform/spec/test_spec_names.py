@@ -1,7 +1,5 @@
 """Studies cannot have names that mean something else on the command line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Options of reports in specs: figures, curves, and tables."""
 
-from __future__ import annotations
-
 import pytest
 
 from jestlab.analysis.figures import Sheet

@@ -1,7 +1,5 @@
 """A study with too many runs is rejected before its runs are listed."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """`xmanager launch` with spec files, as users run it."""
 
-from __future__ import annotations
-
 import sqlite3
 import subprocess
 import sys

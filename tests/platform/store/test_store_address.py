@@ -1,7 +1,5 @@
 """URLs of stores: no part of a password is shown, however it is written."""
 
-from __future__ import annotations
-
 import click
 import labs_support as labs
 import pytest

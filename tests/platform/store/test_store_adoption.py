@@ -1,7 +1,5 @@
 """Adopted runs in the store, next to runs of the lab itself."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Claims of many runs at once, within the limits of all launchers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 

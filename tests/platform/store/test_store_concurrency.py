@@ -1,7 +1,5 @@
 """Several processes use one store at once, with the same result as one after another."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Faults of databases: those that may pass are `StoreUnreachable`; a restarted server is survived."""
 
-from __future__ import annotations
-
 import os
 import socket
 import sqlite3

@@ -1,7 +1,5 @@
 """A copy of a store is another store: it can neither watch nor stop the jobs of the original."""
 
-from __future__ import annotations
-
 import shutil
 from contextlib import closing
 

@@ -1,7 +1,5 @@
 """Leases: a run has one live attempt at a time."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 

@@ -1,7 +1,5 @@
 """Marks show every change of a run, and reading them again reads only states whose runs may have changed."""
 
-from __future__ import annotations
-
 import plans_support as plans
 import pytest
 

@@ -1,7 +1,5 @@
 """A new store has the tables of the models, and a schema that follows keeps all rows or changes none."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """A store whose file was moved away is waited for: no new file takes its place, and nothing is lost."""
 
-from __future__ import annotations
-
 import shutil
 import sqlite3
 from contextlib import closing

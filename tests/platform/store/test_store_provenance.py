@@ -1,7 +1,5 @@
 """What attempts record of code and environment: jestlab's own checkout, scripts, variables; no secrets."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Published cells in the store: what an import changes, and that nothing is lost."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace

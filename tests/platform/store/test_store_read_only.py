@@ -1,7 +1,5 @@
 """A reader can't write, whatever SQL it executes: the database itself refuses."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 

@@ -1,7 +1,5 @@
 """Runs that start over, and retracted runs with the runs that rest on them."""
 
-from __future__ import annotations
-
 import plans_support as plans
 import pytest
 import stores_support as stores

@@ -1,7 +1,5 @@
 """Plans, states, and views of the store."""
 
-from __future__ import annotations
-
 import getpass
 import socket
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Opening a store: what is created and what is refused."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from contextlib import closing

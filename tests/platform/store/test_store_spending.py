@@ -1,7 +1,5 @@
 """Planned and actual costs, and the speed of completed runs."""
 
-from __future__ import annotations
-
 import socket
 from dataclasses import replace
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """The file in which a worker keeps batches while the store is unreachable."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from tempfile import TemporaryDirectory
 

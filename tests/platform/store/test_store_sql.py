@@ -1,7 +1,5 @@
 """Many rows in one statement: inserted, updated, or kept."""
 
-from __future__ import annotations
-
 import math
 
 import plans_support as plans

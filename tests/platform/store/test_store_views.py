@@ -1,7 +1,5 @@
 """The views have the same rows on both kinds of database."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
