@@ -7,8 +7,6 @@ layers of dependencies are kept. Jobs run from inside the image's files by chroo
 `Built.command`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -52,24 +50,14 @@ class Built:
     entrypoint: list[str]
 
     def command(
-        self,
-        words: Sequence[str],
-        environment: Mapping[str, str],
-        mounts: Mapping[Path, str] | None = None,
+        self, words: Sequence[str], environment: Mapping[str, str], mounts: Mapping[Path, str] | None = None
     ) -> list[str]:
         """Return a command that runs another inside the image's files, as user 1000 and without this
         machine's variables.
 
-        The process that it starts becomes the command itself: signals reach it, and its exit code is the
-        command's. Its mounts are seen by nobody else and end with it.
-
-        Args:
-            words: Command and arguments, as inside.
-            environment: Variables besides the image's.
-            mounts: Folder of this machine → absolute path inside, where it can be read and written.
-
-        Returns:
-            Words of a command that root can execute.
+        Root can execute it. The process that it starts becomes the command itself: signals reach it, and its
+        exit code is the command's. Its mounts (folder of this machine → absolute path inside) are seen by
+        nobody else and end with it.
         """
         lines = ["set -eu", f"cd {shlex.quote(str(self.tree))}"]
         # Mount points are made on a layer above the image's files, which goes away with the mounts.
@@ -160,7 +148,6 @@ def _digest_of_inputs() -> str:
 
 
 def main() -> int:
-    """Build the image; say what it is, or what is missing."""
     try:
         built = build()
     except NoImage as error:

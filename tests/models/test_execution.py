@@ -1,4 +1,4 @@
-"""Rematerialized, scanned and bfloat16 towers: the same parameters, the same values, less memory."""
+"""Towers: their initialization; rematerialized, scanned or in bfloat16 the same parameters and values."""
 
 import functools
 
@@ -7,15 +7,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.extend.core import ClosedJaxpr, Jaxpr
+from tests.models.support.parameters import random_parameters
 
 from jestlab.models.config import TextTower, TwoTowers, VisionTower
 from jestlab.models.losses import sigmoid_loss
-from jestlab.models.transformer import Execution
-from jestlab.models.two_towers import FULL, TwoTowerModel, View, embed, initialize
+from jestlab.models.transformer import Encoder, Execution
+from jestlab.models.two_towers import FULL, TwoTowerModel, View, embed, initialize, temperature_and_bias
 
 CONFIG = TwoTowers(
     vision=VisionTower(image_size=8, patch_size=4, width=16, depth=2, heads=2, pooling="mean"),
-    text=TextTower(vocabulary_size=32, length=5, width=8, depth=2, heads=2),
+    text=TextTower(vocabulary_size=32, length=5, width=8, depth=1, heads=2),
     embedding_dim=12,
 )
 
@@ -24,7 +25,15 @@ CONFIG = TwoTowers(
 def inputs():
     rng = np.random.default_rng(0)
     images = jnp.asarray(rng.integers(0, 256, (3, 8, 8, 3)), jnp.uint8)
-    return initialize(CONFIG, jax.random.key(0)), images, jnp.asarray(rng.integers(0, 32, (3, 5)), jnp.int32)
+    return random_parameters(CONFIG), images, jnp.asarray(rng.integers(0, 32, (3, 5)), jnp.int32)
+
+
+def test_initialization_depends_only_on_the_key():
+    one, same, other = (initialize(CONFIG, jax.random.key(seed)) for seed in (0, 0, 1))
+    jax.tree.map(np.testing.assert_array_equal, same, one)
+    assert not np.allclose(other["img"]["embedding"]["kernel"], one["img"]["embedding"]["kernel"])
+    temperature, bias = temperature_and_bias(one)
+    assert float(temperature) == pytest.approx(10) and float(bias) == -10
 
 
 def loss_of(execution, view=FULL, config=CONFIG):
@@ -65,24 +74,24 @@ def test_every_execution_gives_the_same_loss_and_gradients(inputs, execution, vi
         np.testing.assert_allclose(found, expected, rtol=0, atol=atol)
 
 
-def test_parameters_are_the_same_under_every_execution_and_dtype(inputs):
-    parameters, *_ = inputs
-    config = CONFIG.model_copy(update={"compute_dtype": "bfloat16"})
-    init = jax.jit(TwoTowerModel(config, Execution("dots", scan=True)).init)
-    other = init(jax.random.key(0), jnp.zeros((1, 8, 8, 3), jnp.uint8), jnp.zeros((1, 5), jnp.int32))
+def test_parameters_are_the_same_under_every_execution_and_dtype():
+    one, other = (
+        jax.jit(Encoder(2, 2, 8, dtype, execution).init)(jax.random.key(0), jnp.zeros((1, 3, 8)))
+        for dtype, execution in (("float32", Execution()), ("bfloat16", Execution("dots", scan=True)))
+    )
     same = functools.partial(np.testing.assert_allclose, rtol=1e-6, atol=1e-7)
-    jax.tree.map(same, other["params"], parameters)
+    jax.tree.map(same, other, one)
 
 
 def test_a_scan_traces_one_block_and_rematerialization_multiplies_again(inputs):
     forward = {scan: products(loss_of(Execution("none", scan)), *inputs) for scan in (False, True)}
-    # Each block has 8 products; each tower's second block is not traced.
-    assert forward[True] == forward[False] - 8 * 2
+    # Each block has 8 products; the image tower's second block is not traced.
+    assert forward[True] == forward[False] - 8
     none, dots, everything = (
         products(jax.grad(loss_of(Execution(remat))), *inputs) for remat in ("none", "dots", "all")
     )
-    assert dots == none + 4 * 2  # attention's two products
-    assert everything == none + 4 * 7  # all but the last, whose result no gradient needs
+    assert dots == none + 3 * 2  # attention's two products
+    assert everything == none + 3 * 7  # all but the last, whose result no gradient needs
 
 
 def test_bfloat16_multiplies_in_bfloat16_and_normalizes_in_float32(inputs):
@@ -96,7 +105,9 @@ def test_bfloat16_multiplies_in_bfloat16_and_normalizes_in_float32(inputs):
     assert dtypes["exp"] == dtypes["rsqrt"] == dtypes["sqrt"] == {"float32"}
     z, full = (jax.jit(lambda *a, m=m: embed(m, *a))(*inputs) for m in (model, TwoTowerModel(CONFIG)))
     assert z.image.dtype == z.text.dtype == jnp.float32
-    np.testing.assert_allclose(np.linalg.norm(z.image, axis=1), 1, rtol=1e-5)
+    assert z.image.shape == z.text.shape == (3, 12)
+    for rows in (z.image, z.text):
+        np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-5)
     assert float((z.image * full.image).sum(axis=1).min()) > 0.999
     assert float((z.text * full.text).sum(axis=1).min()) > 0.999
     gradients = jax.eval_shape(jax.grad(loss_of(Execution("dots", True), config=config)), *inputs)

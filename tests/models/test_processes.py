@@ -45,14 +45,10 @@ def test_the_first_process_is_recognized(monkeypatch, environment, others, first
     assert (launched_with_others(), launched_first()) == (others, first)
 
 
-def test_rejects_one_of_many_processes_without_a_number(monkeypatch):
+def test_rejects_one_of_many_processes_without_a_number_or_fewer_than_expected(monkeypatch):
     monkeypatch.setenv("JESTLAB_PROCESSES", "64")
     with pytest.raises(ValueError, match="neither JAX_PROCESS_ID nor TPU_WORKER_ID says which this is"):
         launched_first()
-
-
-def test_rejects_fewer_processes_than_expected(monkeypatch):
-    monkeypatch.setenv("JESTLAB_PROCESSES", "64")
     monkeypatch.setattr("jax.distributed.initialize", lambda: None)
     with pytest.raises(RuntimeError, match="JESTLAB_PROCESSES is 64, and JAX finds 1 processes"):
         initialize_processes()

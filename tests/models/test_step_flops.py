@@ -4,8 +4,6 @@ The analytic count leaves out normalization, activations, softmax and the optimi
 of the pixels, which isn't needed. With a few layers of B/16 and 8 examples a step this is at most 0.3%.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import pytest

@@ -1,7 +1,5 @@
 """Labs with real processes and stores on real databases, for every test of the platform."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import sys

@@ -12,6 +12,7 @@ of life, pods that wait, run and end, and their logs. Differences from a kubelet
 
 from __future__ import annotations
 
+import base64
 import datetime
 import hashlib
 import json
@@ -21,16 +22,17 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import urllib3
 from tests.cluster.kubernetes.api import STRATEGIC, Api, ApiError, Object
-from tests.cluster.kubernetes.daemons import ending_with_us, free_ports
+from tests.cluster.kubernetes.daemons import ending_with_us
 from tests.cluster.kubernetes.node_logs import LogServer
 from tests.cluster.kubernetes.node_pools import Node
+from tests.cluster.ports import free_port
 
 LEASE_SECONDS = 2.5
 """Between two signs of life of a node."""
@@ -49,39 +51,29 @@ class Images:
         folder.mkdir(exist_ok=True)
 
     def find(self, image: str) -> dict[str, str] | None:
-        """Return the variables of an image's containers; None if it cannot be pulled."""
-        try:
-            found: dict[str, str] = json.loads(self._path(image).read_text())
-        except FileNotFoundError:
-            return None
+        """Return the variables of an image's containers; None while it is being pulled.
+
+        Raises:
+            FileNotFoundError: It does not exist.
+        """
+        found: dict[str, str] | None = json.loads(self._path(image).read_text())
         return found
 
-    def is_being_pulled(self, image: str) -> bool:
-        """Whether pulling it takes a while, without an error meanwhile."""
-        return self._path(image).with_suffix(".pulling").exists()
-
-    def push(self, image: str, environment: dict[str, str]) -> None:
-        """Let an image be pulled."""
+    def push(self, image: str, environment: dict[str, str] | None) -> None:
+        """Let an image be pulled; without variables, that takes until it is pushed again."""
         path = self._path(image)
         path.with_suffix(".new").write_text(json.dumps(environment))
         path.with_suffix(".new").rename(path)
 
-    def delay(self, image: str) -> None:
-        """Let pulling an image take until it is pushed."""
-        self._path(image).with_suffix(".pulling").touch()
-
     def forget(self, image: str) -> None:
         """Let an image be one that does not exist."""
-        for path in (self._path(image), self._path(image).with_suffix(".pulling")):
-            path.unlink(missing_ok=True)
+        self._path(image).unlink(missing_ok=True)
 
     def _path(self, image: str) -> Path:
         return self._folder / f"{hashlib.sha256(image.encode()).hexdigest()[:32]}.json"
 
 
 class Agent:
-    """Runs the pods of its nodes."""
-
     def __init__(self, api: Api, folder: Path, logs: LogServer, images: Images) -> None:
         self.api = api
         self.folder = folder
@@ -94,14 +86,12 @@ class Agent:
         self._ended = threading.Event()
 
     def start(self, nodes: Sequence[Node]) -> None:
-        """Register nodes, and run what is bound to them."""
         for node in nodes:
             self.add(node)
         for target in (self._beat, self._follow):
             threading.Thread(target=target, daemon=True).start()
 
     def stop(self) -> None:
-        """Kill all containers."""
         self._ended.set()
         for pod in list(self._pods.values()):
             pod.kill()
@@ -132,13 +122,9 @@ class Agent:
         for pod in self._pods_on(name):
             pod.lose()
 
-    def shut_down(self, name: str, grace: float) -> None:
-        """Shut a node down as its machine is taken away: its pods get SIGTERM, and are told as disrupted.
-
-        Args:
-            name: Of the node.
-            grace: Seconds after which what runs is killed.
-        """
+    def shut_down(self, name: str, grace: float = 15.0) -> None:
+        """Shut a node down as its machine is taken away: its pods get SIGTERM, and SIGKILL when the grace is
+        over, and are told as disrupted."""
         for pod in self._pods_on(name):
             pod.shut_down(grace)
 
@@ -164,17 +150,17 @@ class Agent:
 
     def _follow(self) -> None:
         """Hear of all pods that are bound, for ever."""
-        bound = {"fieldSelector": "spec.nodeName!="}
+        bound = "spec.nodeName!="
         while not self._ended.is_set():
             try:
-                listed = self.api.get("/api/v1/pods", **bound)
+                listed = self.api.get("/api/v1/pods", fieldSelector=bound)
                 there = {pod["metadata"]["uid"] for pod in listed["items"]}
                 for pod in listed["items"]:
                     self._hear("ADDED", pod)
                 for uid in [uid for uid in list(self._pods) if uid not in there]:
                     self._forget(uid)
                 version = listed["metadata"]["resourceVersion"]
-                for kind, pod in self.api.watch("/api/v1/pods", version, "spec.nodeName!="):
+                for kind, pod in self.api.watch("/api/v1/pods", version, bound):
                     self._hear(kind, pod)
             except (*_AWAY, ValueError):
                 self._ended.wait(0.1)
@@ -211,7 +197,7 @@ class Agent:
         """Return the port on which the hosts of a JobSet find each other."""
         with self._lock:
             if jobset not in self._ports:
-                [self._ports[jobset]] = free_ports(1)
+                self._ports[jobset] = free_port()
             return self._ports[jobset]
 
 
@@ -259,7 +245,6 @@ class _Pod:
         self._wake.set()
 
     def lose(self) -> None:
-        """End with the node."""
         self._gone.set()
         self.kill()
 
@@ -297,19 +282,17 @@ class _Pod:
         said = ""
         tried = time.monotonic()
         while not self._stopping():
-            reason, message = "", ""
-            image = self._agent.images.find(container["image"])
-            if image is None:
-                if not self._agent.images.is_being_pulled(container["image"]):
-                    late = time.monotonic() - tried > 1.0
-                    reason = "ImagePullBackOff" if late else "ErrImagePull"
-                    message = f'Back-off pulling image "{container["image"]}"'
-            else:
-                try:
+            reason, message = "ContainerCreating", ""
+            try:
+                image = self._agent.images.find(container["image"])
+                if image is not None:
                     return {**image, **self._variables(container)}
-                except _Missing as missing:
-                    reason, message = "CreateContainerConfigError", str(missing)
-            reason = reason or "ContainerCreating"
+            except FileNotFoundError:
+                late = time.monotonic() - tried > 1.0
+                reason = "ImagePullBackOff" if late else "ErrImagePull"
+                message = f'Back-off pulling image "{container["image"]}"'
+            except _Missing as missing:
+                reason, message = "CreateContainerConfigError", str(missing)
             if said != reason:
                 said = reason
                 self._tell(self._waiting(reason, message))
@@ -330,8 +313,6 @@ class _Pod:
         return found
 
     def _secret(self, reference: Object) -> str:
-        import base64
-
         name, key = reference["name"], reference["key"]
         try:
             secret = self._agent.api.get(f"/api/v1/namespaces/{self.namespace}/secrets/{name}")
@@ -361,14 +342,9 @@ class _Pod:
         environment |= {_POD: self.uid, "HOSTNAME": self._spec.get("hostname", self.name)}
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                ending_with_us(words),
-                env=environment,
-                cwd=container.get("workingDir", "/"),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+                ending_with_us(words), env=environment, cwd=container.get("workingDir", "/"),
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
         started = _now()
         self._tell(self._running(started))
         if self._stopping():  # it was asked to while it began
@@ -378,7 +354,9 @@ class _Pod:
                 self._signal(signal.SIGKILL)
             self._wake.wait(0.02)
             self._wake.clear()
-        end_all_of(self.uid)  # a container's processes end with its first one
+        for pid in processes_of(self.uid):  # a container's processes end with its first one
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         code = 128 - code if code < 0 else code
         self._tell(self._ended(code, "Completed" if code == 0 else "Error", started=started))
 
@@ -388,29 +366,22 @@ class _Pod:
     # ---- what is told
 
     def _tell(self, status: Object) -> None:
-        """Report a status; while nobody answers, again and again, as a kubelet does."""
-        while not self._gone.is_set():
-            try:
-                self._agent.api.patch(
-                    f"{self._path}/status", {"metadata": {"uid": self.uid}, "status": status}, STRATEGIC
-                )
-                return
-            except ApiError as error:
-                if error.status in (404, 409, 422):
-                    return
-            except urllib3.exceptions.HTTPError:
-                pass
-            self._gone.wait(0.2)
+        body = {"metadata": {"uid": self.uid}, "status": status}
+        self._ask(lambda api: api.patch(f"{self._path}/status", body, STRATEGIC))
 
     def _remove(self) -> None:
         """Delete it for good: nothing of it runs any more."""
         body = {"gracePeriodSeconds": 0, "preconditions": {"uid": self.uid}}
+        self._ask(lambda api: api.delete(self._path, body))
+
+    def _ask(self, request: Callable[[Api], object]) -> None:
+        """Send a request; while nobody answers, again and again, as a kubelet does."""
         while not self._gone.is_set():
             try:
-                self._agent.api.delete(self._path, body)
+                request(self._agent.api)
                 return
             except ApiError as error:
-                if error.status in (404, 409):
+                if error.status in (404, 409, 422):  # it has gone, or is another one
                     return
             except urllib3.exceptions.HTTPError:
                 pass
@@ -426,15 +397,8 @@ class _Pod:
             {"type": "ContainersReady", "status": is_ready},
         ]
         if self._disrupted:
-            conditions.append(
-                {
-                    "type": "DisruptionTarget",
-                    "status": "True",
-                    "reason": "TerminationByKubelet",
-                    "message": _SHUT_DOWN,
-                    "lastTransitionTime": _now(),
-                }
-            )
+            why = {"reason": "TerminationByKubelet", "message": _SHUT_DOWN, "lastTransitionTime": _now()}
+            conditions.append({"type": "DisruptionTarget", "status": "True", **why})
         told = {
             "name": container["name"],
             "image": container["image"],
@@ -468,15 +432,8 @@ class _Missing(Exception):
     """What a container needs is not there."""
 
 
-def end_all_of(uid: str) -> None:
-    """Kill what a pod's container has left behind."""
-    for pid in processes_of(uid):
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-
-
-def processes_of(uid: str = "") -> Iterator[int]:
-    """Yield the live processes of a pod, or of all pods, found by their environment."""
+def processes_of(uid: str) -> Iterator[int]:
+    """Yield the live processes of a pod, found by their environment."""
     marker = f"{_POD}={uid}".encode()
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

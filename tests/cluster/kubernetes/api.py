@@ -1,7 +1,5 @@
 """Requests to an API server, as plain as they are: paths, JSON, and watches."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Iterator
@@ -27,8 +25,6 @@ class ApiError(Exception):
 
 
 class Api:
-    """An API server, as one user sees it: by a certificate, or by a token."""
-
     def __init__(
         self,
         url: str,

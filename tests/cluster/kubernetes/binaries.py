@@ -1,7 +1,5 @@
 """Where `make cluster` keeps the programs of Kubernetes and of Kueue, and why they may be missing."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A certificate authority of one cluster, and what it signs: servers of this machine, and users."""
 
-from __future__ import annotations
-
 import datetime
 import ipaddress
 from collections.abc import Sequence
@@ -17,15 +15,11 @@ _DAY = datetime.timedelta(days=1)
 
 
 class Signed(NamedTuple):
-    """A certificate and its key, in files."""
-
     certificate: Path
     key: Path
 
 
 class Authority:
-    """Signs certificates, which lie in a folder."""
-
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -70,7 +64,6 @@ class Authority:
 
 
 def account_key(folder: Path) -> Path:
-    """Make the key that signs the tokens of service accounts."""
     path = folder / "accounts.key"
     _write_key(path, rsa.generate_private_key(public_exponent=65537, key_size=2048))
     return path

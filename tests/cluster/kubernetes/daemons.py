@@ -5,25 +5,21 @@ that started them, however that ends. Waiting times are shorter than a real clus
 node die within seconds.
 """
 
-from __future__ import annotations
-
 import base64
 import os
-import random
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import urllib3
 import yaml
 from tests.cluster.kubernetes.api import Api, ApiError
-from tests.cluster.kubernetes.certificates import Authority, Signed, account_key
+from tests.cluster.kubernetes.certificates import Authority, account_key
+from tests.cluster.ports import free_port
 
 START_SECONDS = 90.0
 NODE_SILENT_SECONDS = 8
@@ -39,20 +35,9 @@ _RARE_GARBAGE_COLLECTION = {"GOGC": "800", "GOMEMLIMIT": "1GiB"}
 """Their heaps are small, and collecting them took a quarter of what the API server computes."""
 
 _CONTROLLERS = (
-    "clusterrole-aggregation-controller",
-    "disruption-controller",
-    "garbage-collector-controller",
-    "job-controller",
-    "namespace-controller",
-    "node-lifecycle-controller",
-    "persistentvolume-binder-controller",
-    "pod-garbage-collector-controller",
-    "resourcequota-controller",
-    "root-ca-certificate-publisher-controller",
-    "serviceaccount-controller",
-    "serviceaccount-token-controller",
-    "taint-eviction-controller",
-    "ttl-after-finished-controller",
+    *("clusterrole-aggregation", "disruption", "garbage-collector", "job", "namespace", "node-lifecycle"),
+    *("persistentvolume-binder", "pod-garbage-collector", "resourcequota", "root-ca-certificate-publisher"),
+    *("serviceaccount", "serviceaccount-token", "taint-eviction", "ttl-after-finished"),
 )
 
 
@@ -65,11 +50,8 @@ class Daemons:
     """A running control plane.
 
     Attributes:
-        url: Of the API server.
         admin: The API, as one who may do anything.
         kubeconfig: Of the same user.
-        authority: Signs what nodes need.
-        folder: With the daemons' logs.
     """
 
     def __init__(self, programs: Path, folder: Path) -> None:
@@ -86,7 +68,8 @@ class Daemons:
         self.url = f"https://127.0.0.1:{self._api}"
         self.admin = Api(self.url, self.authority.certificate, *self.admin_files)
         self.kubeconfig = folder / "kubeconfig"
-        self._write_kubeconfig(self.kubeconfig, self.admin_files)
+        user = {f"client-{kind}": str(file) for kind, file in self.admin_files._asdict().items()}
+        write_kubeconfig(self.kubeconfig, self.url, user, authority=self.authority.certificate)
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         # Daemons end with the thread that starts them: this one stays.
         self._starter = ThreadPoolExecutor(1, thread_name_prefix="daemons")
@@ -107,7 +90,6 @@ class Daemons:
         self.wait("jobset", self._takes_jobsets)
 
     def stop(self) -> None:
-        """Kill all of them."""
         for process in self._running.values():
             process.kill()
         for process in self._running.values():
@@ -115,12 +97,10 @@ class Daemons:
         self._running.clear()
 
     def start_api(self) -> None:
-        """Start the API server, and wait until it answers."""
         self.run("kube-apiserver", self._api_options())
         self.wait("kube-apiserver", lambda: self.admin.get("/readyz") == "ok")
 
     def kill_api(self) -> None:
-        """Kill the API server, in the midst of whatever it does."""
         process = self._running.pop("kube-apiserver")
         process.kill()
         process.wait()
@@ -179,7 +159,7 @@ class Daemons:
             "--bind-address=127.0.0.1",
             f"--secure-port={self._controllers}",
             "--leader-elect=false",
-            f"--controllers={','.join(_CONTROLLERS)}",
+            f"--controllers={','.join(f'{name}-controller' for name in _CONTROLLERS)}",
             f"--service-account-private-key-file={self._accounts}",
             f"--root-ca-file={self.authority.certificate}",
             "--use-service-account-credentials=false",
@@ -233,13 +213,9 @@ class Daemons:
             self._running[name] = self._starter.submit(
                 subprocess.Popen[bytes],
                 ending_with_us([(programs or self._programs) / name, *options]),
-                cwd=self.folder,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                env={**os.environ, **_RARE_GARBAGE_COLLECTION},
-            ).result()
+                cwd=self.folder, env={**os.environ, **_RARE_GARBAGE_COLLECTION},
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            ).result()  # fmt: skip
 
     def wait(self, name: str, ready: Callable[[], bool]) -> None:
         """Wait until what was started is ready; errors of the API mean that it is not yet."""
@@ -272,20 +248,15 @@ class Daemons:
                 client = webhook["clientConfig"]
                 path = client.pop("service")["path"]
                 client["url"] = f"https://127.0.0.1:{self._webhook}{path}"
-                client["caBundle"] = _base64(self.authority.certificate)
+                client["caBundle"] = base64.b64encode(self.authority.certificate.read_bytes()).decode()
             group, _, _ = found["apiVersion"].partition("/")
             plural = found["kind"].lower() + "s"
             self.admin.create(f"/apis/{group}/v1/{plural}", found)
 
     def write(self, name: str, config: dict[str, Any]) -> Path:
-        """Write a file of settings, and return where it is."""
         path = self.folder / name
         path.write_text(yaml.safe_dump(config))
         return path
-
-    def _write_kubeconfig(self, path: Path, user: Signed) -> None:
-        named = {"client-certificate": str(user.certificate), "client-key": str(user.key)}
-        write_kubeconfig(path, self.url, named, authority=self.authority.certificate)
 
 
 def _workloads() -> dict[str, Any]:
@@ -303,49 +274,29 @@ def _workloads() -> dict[str, Any]:
         "spec": {
             "group": group,
             "scope": "Namespaced",
-            "names": {
-                "plural": plural,
-                "singular": "workload",
-                "kind": "Workload",
-                "listKind": "WorkloadList",
-            },
+            "names": {"plural": plural, "kind": "Workload"},
             "versions": [version],
         },
     }
 
 
-def write_kubeconfig(
-    path: Path,
-    url: str,
-    user: dict[str, str],
-    *,
-    context: str = "lab",
-    authority: Path | None = None,
-) -> None:
+def write_kubeconfig(path: Path, url: str, user: dict[str, str], *, authority: Path | None = None) -> None:
     """Write a kubeconfig whose current context is one server and one user."""
     cluster = {"server": url} | ({"certificate-authority": str(authority)} if authority else {})
     config = {
         "apiVersion": "v1",
         "kind": "Config",
-        "current-context": context,
+        "current-context": "lab",
         "clusters": [{"name": "c", "cluster": cluster}],
         "users": [{"name": "u", "user": user}],
-        "contexts": [{"name": context, "context": {"cluster": "c", "user": "u"}}],
+        "contexts": [{"name": "lab", "context": {"cluster": "c", "user": "u"}}],
     }
     path.touch(0o600)
     path.write_text(yaml.safe_dump(config))
 
 
 def free_ports(count: int) -> list[int]:
-    """Return free ports of 127.0.0.1, from those that the kernel does not choose for connections."""
     found: set[int] = set()
     while len(found) < count:
-        port = random.SystemRandom().randrange(20_000, 32_768)
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            found.add(port)
+        found.add(free_port())
     return list(found)
-
-
-def _base64(path: Path) -> str:
-    return base64.b64encode(path.read_bytes()).decode()

@@ -1,7 +1,5 @@
 """What containers have printed, as the API server reads it from a node: `/containerLogs/NS/POD/CONTAINER`."""
 
-from __future__ import annotations
-
 import ssl
 import threading
 from collections.abc import Callable

@@ -1,8 +1,7 @@
 """The nodes that tests run on: objects with the labels and the capacity that GKE gives to such machines."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 Object = dict[str, Any]
@@ -32,7 +31,6 @@ class Node:
     said: float = 0.0
 
     def manifest(self) -> Object:
-        """Return the object that registers it."""
         labels = {"kubernetes.io/hostname": self.name, "kubernetes.io/os": "linux", POOL: self.pool}
         taints = [{"key": self.taint, "value": "present", "effect": "NoSchedule"}] if self.taint else []
         return {
@@ -43,7 +41,6 @@ class Node:
         }
 
     def status(self, now: str) -> Object:
-        """Return what it says of itself."""
         room = {"cpu": "64", "memory": "256Gi", "pods": "110", "ephemeral-storage": "100Gi"} | self.capacity
         ready = {"reason": "KubeletReady", "lastHeartbeatTime": now, "lastTransitionTime": now}
         return {
@@ -68,49 +65,24 @@ class Node:
 
 
 _INFO = (
-    "architecture",
-    "bootID",
-    "containerRuntimeVersion",
-    "kernelVersion",
-    "kubeProxyVersion",
-    "kubeletVersion",
-    "machineID",
-    "osImage",
-    "systemUUID",
+    *("architecture", "bootID", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion"),
+    *("kubeletVersion", "machineID", "osImage", "systemUUID"),
 )
-
-
-def tpus(name: str, port: int, *, topology: str, hosts: int, chips: int, spot: bool = False) -> list[Node]:
-    """Return a pool of v5e hosts."""
-    labels = {
-        "cloud.google.com/gke-tpu-accelerator": "tpu-v5-lite-podslice",
-        "cloud.google.com/gke-tpu-topology": topology,
-    } | ({"cloud.google.com/gke-spot": "true"} if spot else {})
-    return [
-        Node(f"{name}-{number}", name, port, {"google.com/tpu": str(chips)}, labels, taint="google.com/tpu")
-        for number in range(hosts)
-    ]
-
-
-def gpus(name: str, port: int, *, hosts: int, count: int) -> list[Node]:
-    """Return a pool of hosts with GPUs, tainted as GKE taints them."""
-    return [
-        Node(f"{name}-{number}", name, port, {"nvidia.com/gpu": str(count)}, {}, taint="nvidia.com/gpu")
-        for number in range(hosts)
-    ]
-
-
-def cpus(name: str, port: int, *, hosts: int) -> list[Node]:
-    """Return a pool of hosts without accelerators."""
-    return [Node(f"{name}-{number}", name, port, {}, {}) for number in range(hosts)]
 
 
 def usual(port: int) -> list[Node]:
     """Return what tests find: room for eight jobs on one host, for two on four hosts, and a few others."""
-    return [
-        *tpus("v5e-one", port, topology="2x2", hosts=8, chips=4),
-        *tpus("v5e-four-a", port, topology="4x4", hosts=4, chips=4),
-        *tpus("v5e-four-b", port, topology="4x4", hosts=4, chips=4),
-        *gpus("gpu", port, hosts=2, count=4),
-        *cpus("cpu", port, hosts=2),
-    ]
+
+    def pool(name: str, hosts: int, chip: str = "", count: int = 0, **labels: str) -> list[Node]:
+        """A pool of hosts; those with accelerators are tainted as GKE taints them."""
+        capacity = {chip: str(count)} if chip else {}
+        named = {f"cloud.google.com/gke-{label.replace('_', '-')}": value for label, value in labels.items()}
+        return [Node(f"{name}-{number}", name, port, capacity, named, taint=chip) for number in range(hosts)]
+
+    v5e = "tpu-v5-lite-podslice"
+    slices = {"v5e-one": ("2x2", 8), "v5e-four-a": ("4x4", 4), "v5e-four-b": ("4x4", 4)}
+    tpus = (
+        pool(name, hosts, "google.com/tpu", 4, tpu_accelerator=v5e, tpu_topology=topology)
+        for name, (topology, hosts) in slices.items()
+    )
+    return [*chain(*tpus), *pool("gpu", 2, "nvidia.com/gpu", 4), *pool("cpu", 2)]

@@ -4,8 +4,6 @@ Kueue is started by the first test that asks for it. It manages the namespaces o
 JobSets of others are neither shown to its webhooks nor looked at by its controllers.
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,23 +20,14 @@ API = "/apis/kueue.x-k8s.io/v1beta2"
 _NAMESPACE = "kueue-system"
 _SERVICE = "kueue-webhook-service"
 _SECRET = "kueue-webhook-server-cert"
-_HEARD = (
-    "-kueue-x-k8s-io-",
-    "-jobset-x-k8s-io-",
-)  # of all webhooks, by their paths: those of kinds that are here
+_NAMES = {"webhookServiceName": _SERVICE, "webhookSecretName": _SECRET}
+_HEARD = ("-kueue-x-k8s-io-", "-jobset-x-k8s-io-")
+"""Of all webhooks, by their paths: those of kinds that are here."""
 _CONVERTED = ("clusterqueues", "cohorts", "localqueues", "multikueueclusters", "workloads")
 
 
 class Kueue:
-    """Kueue's controller manager, installed as its own manifests say."""
-
     def __init__(self, daemons: Daemons, programs: Path) -> None:
-        """Prepare it; nothing runs before `start`.
-
-        Args:
-            daemons: The control plane.
-            programs: Folder that `build.sh` made of Kueue.
-        """
         self._daemons = daemons
         self._admin = daemons.admin
         self._programs = programs
@@ -108,25 +97,15 @@ class Kueue:
             "leaderElection": {"leaderElect": False},
             "health": {"healthProbeBindAddress": f"127.0.0.1:{self._health}"},
             "metrics": {"bindAddress": "0"},
-            "webhook": {
-                "host": "127.0.0.1",
-                "port": self._webhook,
-                "certDir": str(self._certificates),
-            },
-            "internalCertManagement": {
-                "enable": True,
-                "webhookServiceName": _SERVICE,
-                "webhookSecretName": _SECRET,
-            },
+            "webhook": {"host": "127.0.0.1", "port": self._webhook, "certDir": str(self._certificates)},
+            "internalCertManagement": {"enable": True, **_NAMES},
             "clientConnection": {"qps": 400, "burst": 400},
             "integrations": {"frameworks": ["jobset.x-k8s.io/jobset"]},
             "managedJobsNamespaceSelector": {"matchLabels": MANAGED},
             "featureGates": {"VisibilityOnDemand": False},
         }
-        return [
-            f"--kubeconfig={self._daemons.kubeconfig}",
-            f"--config={self._daemons.write('kueue.yaml', config)}",
-        ]
+        file = self._daemons.write("kueue.yaml", config)
+        return [f"--kubeconfig={self._daemons.kubeconfig}", f"--config={file}"]
 
     def _certify(self) -> bool:
         """Mount the secret with Kueue's certificates, once Kueue has made them, as a kubelet does."""
@@ -137,12 +116,10 @@ class Kueue:
         return "tls.crt" in data
 
     def _takes_queues(self) -> bool:
-        """Whether its webhooks are heard."""
         kind = {"apiVersion": API.removeprefix("/apis/"), "kind": "ResourceFlavor"}
-        body = {**kind, "metadata": {"name": "any"}}
         try:
-            self._admin.create(f"{API}/resourceflavors", body)
+            self._admin.create(f"{API}/resourceflavors", {**kind, "metadata": {"name": "any"}})
         except ApiError as error:
-            if error.status != 409:
+            if error.status != 409:  # it was created by a request whose answer was lost
                 raise
         return True

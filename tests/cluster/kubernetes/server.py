@@ -4,11 +4,9 @@
 
 Whoever uses the cluster holds a connection to `FOLDER/socket`. When nobody has been connected for a second
 the cluster ends, and so it does when a test process is killed. A line on a connection is a request, a JSON
-list of a name in `REQUESTS` and its arguments; the answer is a JSON value. Before them there is a greeting:
-one who came while the cluster was ending gets none.
+list of a name in `Cluster.requests` and its arguments; the answer is a JSON value. Before them there is a
+greeting: one who came while the cluster was ending gets none.
 """
-
-from __future__ import annotations
 
 import json
 import socketserver
@@ -21,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cluster.kubernetes import node_pools
-from tests.cluster.kubernetes.agent import Agent, Images, processes_of
+from tests.cluster.kubernetes.agent import Agent, Images
 from tests.cluster.kubernetes.daemons import Daemons
 from tests.cluster.kubernetes.node_logs import LogServer
 from tests.cluster.kubernetes.queues import Kueue
@@ -33,12 +31,12 @@ FIRST_SECONDS = 60.0
 
 
 class Cluster:
-    """Control plane and nodes of this machine."""
+    """Control plane and nodes of this machine, and the `requests` that it carries out."""
 
     def __init__(self, programs: Path, folder: Path) -> None:
         self.daemons = Daemons(programs, folder)
         port = self.daemons.agent_port
-        files = self.daemons.authority.sign("node", hosts=("localhost",))
+        files = self.daemons.authority.sign("node")
         logs = LogServer(port, files, self.daemons.authority.certificate)
         containers = folder / "containers"
         containers.mkdir()
@@ -46,39 +44,29 @@ class Cluster:
         logs.find = self.agent.log_of
         self._kueue: Kueue | None = None
         self._kueue_lock = threading.Lock()
+        self.requests: dict[str, Callable[..., Any]] = {
+            "kill_node": self.agent.kill,
+            "remove_node": self.agent.remove,
+            "shut_down_node": self.agent.shut_down,
+            "restore_nodes": self.restore_nodes,
+            "kill_api": self.daemons.kill_api,
+            "start_api": self.daemons.start_api,
+            "start_kueue": self.start_kueue,
+        }
 
     def start(self) -> None:
-        """Start everything; the nodes are ready when this returns."""
         self.daemons.start()
         self.agent.start(node_pools.usual(self.daemons.agent_port))
 
     def stop(self) -> None:
-        """End everything, whatever runs."""
         self.agent.stop()
         self.daemons.stop()
-
-    # ---- what may be asked for
-
-    def kill_node(self, name: str) -> None:
-        self.agent.kill(name)
-
-    def remove_node(self, name: str) -> None:
-        self.agent.remove(name)
-
-    def shut_down_node(self, name: str, grace: float = 15.0) -> None:
-        self.agent.shut_down(name, grace)
 
     def restore_nodes(self) -> None:
         """Bring all usual nodes back that were killed or removed."""
         for node in node_pools.usual(self.daemons.agent_port):
             if node.name not in self.agent.nodes:
                 self.agent.add(node)
-
-    def kill_api(self) -> None:
-        self.daemons.kill_api()
-
-    def start_api(self) -> None:
-        self.daemons.start_api()
 
     def start_kueue(self, programs: str) -> None:
         """Start Kueue, if nobody has; its programs are in a folder of their own."""
@@ -87,25 +75,6 @@ class Cluster:
                 kueue = Kueue(self.daemons, Path(programs))
                 kueue.start()
                 self._kueue = kueue
-
-    def running(self) -> list[int]:
-        """Return the processes of all containers."""
-        return list(processes_of())
-
-
-REQUESTS: dict[str, Callable[..., Any]] = {
-    function.__name__: function
-    for function in (
-        Cluster.kill_node,
-        Cluster.remove_node,
-        Cluster.shut_down_node,
-        Cluster.restore_nodes,
-        Cluster.kill_api,
-        Cluster.start_api,
-        Cluster.start_kueue,
-        Cluster.running,
-    )
-}
 
 
 class _Clients:
@@ -118,7 +87,6 @@ class _Clients:
         self._alone_since = time.monotonic() + FIRST_SECONDS
 
     def come(self) -> bool:
-        """Count one more, unless the cluster ends already."""
         with self._lock:
             self._count += not self._over
             return not self._over
@@ -135,7 +103,6 @@ class _Clients:
 
 
 def serve(folder: Path, programs: Path) -> None:
-    """Run a cluster for as long as somebody uses it."""
     clients = _Clients()
     cluster = Cluster(programs, folder)
 
@@ -148,7 +115,7 @@ def serve(folder: Path, programs: Path) -> None:
                 for line in self.rfile:
                     name, *arguments = json.loads(line)
                     try:
-                        answer = {"done": REQUESTS[name](cluster, *arguments)}
+                        answer = {"done": cluster.requests[name](*arguments)}
                     except Exception:
                         answer = {"error": traceback.format_exc()}
                     self.wfile.write(json.dumps(answer).encode() + b"\n")

@@ -1,7 +1,5 @@
 """The cluster as tests find it: one for all test processes of a run, and a namespace for each test."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os
@@ -11,8 +9,7 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +40,6 @@ class SharedCluster:
         """Connect to the cluster of a folder; start it if nobody else is there."""
         folder.mkdir(parents=True, exist_ok=True)
         self._lock = threading.Lock()
-        self._use = (folder / "use").open("a")
         with (folder / "start").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             self._connection = _connect(folder) or _start(folder, programs)
@@ -56,7 +52,7 @@ class SharedCluster:
         self.admin = Api(self.url, self.authority, here / "admin.crt", here / "admin.key")
 
     def ask(self, name: str, *arguments: Any) -> Any:
-        """Let the cluster do one of `server.REQUESTS`."""
+        """Let the cluster do one of `Cluster.requests`."""
         with self._lock:
             self._connection.sendall(json.dumps([name, *arguments]).encode() + b"\n")
             answer = json.loads(self._answers.readline())
@@ -65,19 +61,9 @@ class SharedCluster:
         return answer["done"]
 
     def taint(self, node: str, taint: Object) -> None:
-        """Add a taint to a node, as `kubectl taint` does."""
         path = f"/api/v1/nodes/{node}"
         known = self.admin.get(path)["spec"].get("taints", [])
         self.admin.patch(path, {"spec": {"taints": [*known, taint]}})
-
-    @contextmanager
-    def in_use(self, *, alone: bool = False) -> Iterator[None]:
-        """Context of one test; with `alone` no other test uses the cluster meanwhile."""
-        fcntl.flock(self._use, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
-        try:
-            yield
-        finally:
-            fcntl.flock(self._use, fcntl.LOCK_UN)
 
     def close(self) -> None:
         self._answers.close()
@@ -85,23 +71,10 @@ class SharedCluster:
 
 
 class Namespace:
-    """A namespace of one test, and somebody who may launch in it.
+    """A namespace of one test, and somebody who may launch in it, by a token."""
 
-    Attributes:
-        name: Its own.
-        token: Of that user.
-    """
-
-    def __init__(
-        self, cluster: SharedCluster, *, store: str = "sqlite://", may: Sequence[Object] = MAY
-    ) -> None:
-        """Create it, with the secret that holds the store's URL.
-
-        Args:
-            cluster: Where.
-            store: URL of the store.
-            may: Rules of what the user may do.
-        """
+    def __init__(self, cluster: SharedCluster, *, store: str = "sqlite://") -> None:
+        """Create it, with the secret that holds the store's URL, and a user."""
         self.cluster = cluster
         self.admin = cluster.admin
         self.name = f"test-{uuid.uuid4().hex[:8]}"
@@ -110,9 +83,9 @@ class Namespace:
         secret = {"metadata": {"name": "jestlab-store"}, "stringData": {"url": store}}
         self.admin.create(f"{self._core}/secrets", secret)
         # Pods need the default account, which a controller makes.
-        wait_until(lambda: self._exists("serviceaccounts/default"))
+        wait_until(lambda: self.get("serviceaccounts")["items"])
         self.admin.create(f"{self._core}/serviceaccounts", {"metadata": {"name": "ada"}})
-        self.allow(may)
+        self.allow(MAY)
         binding = {
             "metadata": {"name": "ada"},
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "launcher"},
@@ -139,7 +112,6 @@ class Namespace:
         return path
 
     def set_store(self, url: str) -> None:
-        """Let the secret hold the URL of another store."""
         self.admin.patch(f"{self._core}/secrets/jestlab-store", {"stringData": {"url": url}})
 
     def jobsets(self) -> list[Object]:
@@ -160,29 +132,19 @@ class Namespace:
         return made
 
     def resume(self, name: str) -> None:
-        """Let a suspended JobSet begin, as Kueue does."""
         self.admin.patch(f"{JOBSETS.format(self.name)}/{name}", {"spec": {"suspend": False}})
 
     def remove_jobset(self, name: str) -> None:
-        """Delete a JobSet as `kubectl delete` does."""
         self.admin.delete(f"{JOBSETS.format(self.name)}/{name}", propagationPolicy="Background")
 
-    def kill_pods(self, jobset: str) -> None:
-        """Delete the pods of a JobSet without grace, as `kubectl delete --force` does."""
-        chosen = f"jobset.sigs.k8s.io/jobset-name={jobset}"
-        self.admin.delete(f"{self._core}/pods", labelSelector=chosen, gracePeriodSeconds="0")
-
     def evict(self, pod: str) -> None:
-        """Evict a pod, as one does who drains a node."""
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
         self.admin.create(f"{self._core}/pods/{pod}/eviction", body)
 
     def create(self, kind: str, body: Object) -> None:
-        """Create an object of the core API, such as one of `resourcequotas`."""
         self.admin.create(f"{self._core}/{kind}", body)
 
     def get(self, path: str, **query: str) -> Object:
-        """Return an object, or a list, of the core API."""
         found: Object = self.admin.get(f"{self._core}/{path}", **query)
         return found
 
@@ -197,12 +159,6 @@ class Namespace:
 
         wait_until(is_empty)
         self.admin.delete(f"/api/v1/namespaces/{self.name}")
-
-    def _exists(self, path: str) -> bool:
-        try:
-            return bool(self.admin.get(f"{self._core}/{path}"))
-        except ApiError:
-            return False
 
 
 _ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("JESTLAB_")}

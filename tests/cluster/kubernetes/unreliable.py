@@ -1,7 +1,5 @@
 """A proxy of the real API server: requests fail as a test wants it, refused, lost, late, or unanswered."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Small data that the tests of this folder read and do not change."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

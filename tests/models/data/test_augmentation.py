@@ -1,7 +1,5 @@
 """Flips and crops of the images that are trained on."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -12,7 +10,6 @@ from jestlab.models.config import TrainConfig
 from jestlab.models.data.augmentation import Augmenter
 from jestlab.models.data.pipeline import training_batches
 from jestlab.models.data.tokenizer import ensure_tokenizer, train_tokenizer
-from jestlab.models.training.reference import Reference, prepare
 
 ALL = np.arange(64)
 
@@ -77,6 +74,8 @@ def test_augmentation_is_part_of_a_runs_identity():
 
 
 def test_cached_embeddings_exclude_augmentation(tmp_path):
+    from jestlab.models.training.reference import Reference, prepare
+
     sections = {"selection": {"rule": "joint", "reference": "cache"}, "augmentation": {"flip": 0.5}}
     config = TrainConfig.model_validate(sections)
     tokenizer = train_tokenizer(["a dog", "a cat"], 64)

@@ -1,7 +1,5 @@
 """Concepts of examples: values of metadata as numbers, kept until the shards change."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Made once, whole or not at all; known by content, not by place."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """Decoding: the same pixels as slower ways, from any image file, or a clear error."""
 
-from __future__ import annotations
-
 import io
 import struct
 import zlib
@@ -119,10 +117,7 @@ def test_sixteen_bits_keep_their_upper_byte():
     """PIL's own conversion would give a white picture."""
     grey = gradient(16, 16)[..., 0]
     assert np.array_equal(decode(encoded(grey.astype(np.uint16) * 257, "PNG"), 16)[..., 0], grey)
-
-
-def test_sixteen_bits_of_three_colours():
-    """A PNG that PIL cannot write: made here."""
+    # Three colours: a PNG that PIL cannot write.
     colours = np.random.default_rng(0).integers(0, 2**16, (8, 8, 3)).astype(">u2")
     rows = b"".join(b"\0" + row.tobytes() for row in colours)
     parts = (

@@ -1,7 +1,5 @@
 """Images that stay on disk: decoded in order, ahead by a bounded number, once where they are kept."""
 
-from __future__ import annotations
-
 import io
 import os
 import threading

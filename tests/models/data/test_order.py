@@ -1,7 +1,5 @@
 """The order of examples: a permutation each epoch, another for each seed and epoch, of no visible pattern."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 
@@ -9,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.special import chdtri
 
 from jestlab.models.data.pipeline import examples_at, permute
 
@@ -51,6 +48,8 @@ def test_large_sets_are_permuted_without_a_table(count, seed):
 @pytest.mark.parametrize("count", [3, *(pytest.param(n, marks=pytest.mark.full) for n in (2, 4, 5, 6))])
 def test_all_orders_of_few_examples_are_equally_frequent(count):
     """χ² over all orders, from seeds and from epochs, below its 99.9th percentile."""
+    from scipy.special import chdtri
+
     orders = math.factorial(count)
     expected = 30
     for arguments in (lambda n: (n, 0), lambda n: (7, n)):

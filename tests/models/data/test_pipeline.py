@@ -1,7 +1,5 @@
 """The training pipeline: every example once an epoch, resumable at an exact batch, as the shards say."""
 
-from __future__ import annotations
-
 import errno
 import itertools
 import re

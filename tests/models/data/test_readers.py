@@ -1,7 +1,5 @@
 """Data that a reader of one's own yields: written as shards once, and read like any other."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

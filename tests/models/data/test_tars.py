@@ -1,7 +1,5 @@
 """Tar files: what is written, `tarfile` reads; what `tarfile` writes, is scanned; damage is found."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 import tempfile
@@ -164,6 +162,7 @@ def test_whatever_the_bytes_the_scan_ends(noise, place):
                 assert 0 <= member.offset <= member.offset + member.size <= length
 
 
+@pytest.mark.full
 def test_what_webdataset_writes_is_scanned(tmp_path):
     """Its times are fractions, so that each file has a PAX header of its own."""
     webdataset = pytest.importorskip("webdataset")

@@ -1,7 +1,5 @@
 """Tokens: SigLIP's form, whole words, the same model each time."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

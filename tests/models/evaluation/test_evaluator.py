@@ -1,12 +1,8 @@
 """The evaluator on real folders: every score against the parts done plainly, each image decoded once."""
 
-from __future__ import annotations
-
 import io
 import json
 import shutil
-import subprocess
-import sys
 from typing import NamedTuple
 
 import jax
@@ -14,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import Image
-from tests.models.support.processes import with_devices
+from tests.models.support.parameters import random_parameters
 
 from jestlab.models import evaluation
 from jestlab.models.config import ShapesBenchmark, TrainConfig
@@ -26,7 +22,7 @@ from jestlab.models.data.images import decode
 from jestlab.models.data.tars import TarWriter
 from jestlab.models.data.tokenizer import train_tokenizer
 from jestlab.models.evaluation import Evaluator, RidgeProbe, class_embeddings, draw, prompts
-from jestlab.models.two_towers import TwoTowerModel, initialize
+from jestlab.models.two_towers import TwoTowerModel
 
 BENCHMARK = ShapesBenchmark(classification_examples=300, retrieval_examples=40, image_size=16)
 
@@ -68,7 +64,7 @@ def config(tiny):
 
 @pytest.fixture(scope="module")
 def parameters(config):
-    return initialize(config.model, jax.random.key(0))
+    return random_parameters(config.model)
 
 
 class Bounds(NamedTuple):
@@ -215,40 +211,3 @@ def test_both_outputs_of_the_image_tower_cost_one_pass(config, parameters):
         return model.apply({"params": p}, x, method=TwoTowerModel.embed_images)
 
     assert flops(lambda p, x: evaluation._embeddings_and_features(model, p, x)) == flops(embed)
-
-
-ON_THREE_DEVICES = """
-import json, sys
-from pathlib import Path
-import jax
-from jestlab.models.config import TrainConfig
-from jestlab.models.data.tokenizer import Tokenizer
-from jestlab.models.devices import Devices
-from jestlab.models.evaluation import Evaluator
-from jestlab.models.two_towers import initialize
-
-config = TrainConfig.model_validate_json(sys.argv[1])
-rows = []
-
-class Counted(Devices):
-    def split_whole(self, array):
-        rows.append(len(array))
-        return super().split_whole(array)
-
-devices = Counted(jax.devices())
-parameters = devices.replicate(initialize(config.model, jax.random.key(0)))
-tokenizer = Tokenizer(Path(sys.argv[3]).read_bytes())
-scores = Evaluator(config, Path(sys.argv[2]), tokenizer, devices)(parameters)
-print(json.dumps({"scores": scores, "rows": sorted(set(rows)), "devices": jax.device_count()}))
-"""
-
-
-@pytest.mark.full
-def test_batches_are_placed_on_all_devices(folder, config, tokenizer, expected, tmp_path):
-    path = tmp_path / "tokenizer.model"
-    path.write_bytes(tokenizer.model)
-    command = [sys.executable, "-c", ON_THREE_DEVICES, config.model_dump_json(), folder, path]
-    output = subprocess.check_output(command, env=with_devices(3), text=True)
-    found = json.loads(output.splitlines()[-1])
-    assert (found["devices"], found["rows"]) == (3, [258])
-    assert_within(found["scores"], expected)

@@ -1,7 +1,5 @@
 """The ridge probe against big_vision's published procedure, reimplemented in float64."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
@@ -39,7 +37,7 @@ def problem(width, classes=5, per_class=30, seed=0):
 
 
 @pytest.mark.parametrize("width", [4, 49, 50, 200])  # fewer and more features than the 50 examples
-def test_scores_are_the_published_ones(width):
+def test_scores_are_the_published_ones(width, monkeypatch):
     labels, features, test = problem(width)
     few = draw(labels, 5, 10, 0)
     probe = RidgeProbe.fit(features[few].astype(np.float32), labels[few], 5)
@@ -47,18 +45,18 @@ def test_scores_are_the_published_ones(width):
     np.testing.assert_allclose(probe.scores(test), expected, rtol=1e-6, atol=1e-8)
     accuracy = np.mean(expected.argmax(1) == labels)
     assert probe.accuracy(test, labels) == accuracy and 0.4 < accuracy <= 1
+    monkeypatch.setattr(evaluation, "IMAGES_AT_ONCE", 16)  # in blocks
+    assert probe.accuracy(test, labels) == accuracy
 
 
-def test_a_class_without_training_images_has_a_column():
+def test_a_class_without_training_images_has_a_column_and_a_constant_feature_does_no_harm():
     labels, features, test = problem(8)
     labels = np.where(labels >= 2, labels + 1, labels)  # of six classes, none is of class 2
     few = draw(labels, 6, 10, 0)
     scores = RidgeProbe.fit(features[few], labels[few], 6).scores(test)
     np.testing.assert_allclose(scores, published_scores(features[few], labels[few], test, 6), rtol=1e-6)
     assert scores.shape == (150, 6)
-
-
-def test_a_constant_feature_does_no_harm():
+    # A constant feature does no harm.
     labels, features, test = problem(4)
     features[:, 1] = test[:, 1] = 7.0
     scores = RidgeProbe.fit(features, labels, 5).scores(test)
@@ -70,11 +68,3 @@ def test_draws_are_the_published_ones():
     labels[labels == 11] = 3  # the last class has no image
     for seed, shots in itertools.product((0, 1, 2), (1, 10, 50)):
         np.testing.assert_array_equal(draw(labels, 12, shots, seed), published_draw(labels, 12, shots, seed))
-
-
-def test_accuracy_is_the_same_in_blocks(monkeypatch):
-    labels, features, test = problem(6)
-    probe = RidgeProbe.fit(features, labels, 5)
-    whole = probe.accuracy(test, labels)
-    monkeypatch.setattr(evaluation, "IMAGES_AT_ONCE", 16)
-    assert probe.accuracy(test, labels) == whole

@@ -1,7 +1,5 @@
 """Recall at k against sorting, as big_vision does it, where nothing ties; pessimism where something does."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -55,7 +53,7 @@ def test_recalls_are_the_published_ones_whatever_the_blocks(seed, n, most, block
         assert recalls(*data) == published(*data)
 
 
-def test_that_is_no_matter_of_course():
+def test_recalls_grow_with_k_up_to_one():
     found = recalls(*dataset(np.random.default_rng(0), 200, 5, 0.6))
     for way in ("i2t", "t2i"):
         assert 0.05 < found[f"{way}_r1"] < found[f"{way}_r5"] < found[f"{way}_r10"] < 1
@@ -68,7 +66,7 @@ def test_a_collapsed_or_diverged_model_retrieves_nothing(value):
     assert set(recalls(same[:20], same, np.repeat(np.arange(20), 2)).values()) == {0.0}
 
 
-def test_captions_of_one_image_do_not_count_against_each_other():
+def test_captions_of_one_image_do_not_count_against_each_other_and_ties_do():
     images = np.eye(3, dtype=np.float32)
     image_of_caption = np.array([0, 0, 0, 1, 2])
     captions = images[[0, 0, 0, 1, 1]]  # the last is wrong, and ties with the right one of image 1
@@ -76,9 +74,7 @@ def test_captions_of_one_image_do_not_count_against_each_other():
     assert found == pytest.approx(
         {"i2t_r1": 1 / 3, "i2t_r5": 1.0, "i2t_r10": 1.0, "t2i_r1": 4 / 5, "t2i_r5": 1.0, "t2i_r10": 1.0}
     )
-
-
-def test_a_tie_counts_against():
+    # A tie counts against, too.
     images = np.eye(3, dtype=np.float32)[[0, 0, 1]]
     found = recalls(images, images, np.arange(3))
     assert found["i2t_r1"] == found["t2i_r1"] == 1 / 3  # images 0 and 1 share a point

@@ -1,7 +1,5 @@
 """Zero-shot classification against big_vision's published procedure, reimplemented in float64."""
 
-from __future__ import annotations
-
 import re
 import string
 
@@ -46,22 +44,6 @@ def test_texts_are_canonical():
     assert {raw: canonical(raw, keep="{}") for raw in expected} == expected
 
 
-def test_class_names_of_real_datasets():
-    expected = {
-        "great white shark, white shark, man-eater": "great white shark",
-        "kite (bird of prey)": "kite bird of prey",
-        "baluster / handrail": "baluster handrail",
-        "potter's wheel": "potters wheel",
-        "T-shirt": "tshirt",
-        "St. Bernard": "st bernard",
-        "Boeing 707-320": "boeing 707320",
-        "Sea_Lion,Otariinae": "sea lion",
-        "café au lait": "café au lait",
-    }
-    found = {raw: prompts([raw], ["{c}"])[0] for raw in expected}
-    assert found == expected == {raw: published_prompts([raw], ["{}"])[0] for raw in expected}
-
-
 def test_prompts_fill_both_forms_of_template_class_by_class():
     assert prompts(["A_b", "c"], ["a photo of {c}.", "{}!", "a close-up of a {c}, a kind of thing."]) == [
         "a photo of a b",
@@ -74,7 +56,7 @@ def test_prompts_fill_both_forms_of_template_class_by_class():
 
 
 @given(
-    st.lists(st.text("aB _,.-'()\t{}", max_size=12), min_size=1, max_size=3),
+    st.lists(st.text("aBé7 _,.-'()/\n\t{}", max_size=12), min_size=1, max_size=3),
     st.lists(st.tuples(*[st.text("aB _,.-'()", max_size=8)] * 2), min_size=1, max_size=3),
 )
 def test_prompts_are_the_published_ones(names, templates):

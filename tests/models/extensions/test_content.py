@@ -1,7 +1,5 @@
 """The digest of code: what it does decides, not how it is explained, and not where it lies."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

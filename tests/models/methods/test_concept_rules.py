@@ -1,7 +1,5 @@
 """The rules of CABS against a plain reading of their paper, in fractions."""
 
-from __future__ import annotations
-
 from collections import Counter
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Softmax distillation against a float64 NumPy reading of its equation."""
 
-from __future__ import annotations
-
 import jax
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """The loss of DRRho-CLIP against a float64 NumPy reading of its paper."""
 
-from __future__ import annotations
-
 import jax
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Scores of a data set against plain float64 NumPy readings of their papers, and of their authors' code."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -3,8 +3,6 @@
 What a greater width adds is compared, because XLA also counts what is done to each cosine.
 """
 
-from __future__ import annotations
-
 import jax
 import numpy as np
 import pytest

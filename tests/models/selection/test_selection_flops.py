@@ -4,8 +4,6 @@ What a greater width adds is compared, to the FLOP, because XLA also counts what
 counts the body of a loop once, however often it runs: loops are unrolled here.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 

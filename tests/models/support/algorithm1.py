@@ -5,8 +5,6 @@ continue differently. So each draw is judged given the draws before it: the draw
 highest perturbed scores, up to the rounding of a score in float32.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 

@@ -6,8 +6,6 @@ described in `jestlab.models.selection.select`.
 Letters: B super-batch, b sub-batch, N chunks, S scores [B, B], C the chosen.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 

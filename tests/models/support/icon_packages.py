@@ -1,7 +1,5 @@
 """Small icon sets as npm packages, and a local registry that real npm fetches them from."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import io
@@ -87,11 +85,6 @@ class Registry:
         """Publish a package; the file that is sent can be changed in `served`."""
         self.published[f"@iconify-json/{one.name}"] = (one.version, content)
         self.served[f"{one.name}.tgz"] = content
-
-    @property
-    def tarballs(self) -> int:
-        """Number of requests for packages' files."""
-        return sum(path.endswith(".tgz") for path in self.asked)
 
 
 @contextmanager

@@ -23,9 +23,10 @@ from jax._src import compiler, distributed
 from jax.experimental.multihost_utils import process_allgather
 from tests.models import conftest
 from tests.models.support import collectives, own_code
+from tests.models.support.parameters import random_parameters
 from tests.models.support.recorder import Recorder
 
-from jestlab.models.config import TrainConfig
+from jestlab.models.config import TrainConfig, TwoTowers
 from jestlab.models.data.datasets import ensure_benchmark, ensure_web
 from jestlab.models.data.tokenizer import ensure_tokenizer
 from jestlab.models.devices import Devices
@@ -34,7 +35,7 @@ from jestlab.models.selection import scores
 from jestlab.models.training.checkpoints import save_parameters
 from jestlab.models.training.loop import train
 from jestlab.models.training.reference import Reference
-from jestlab.models.training.step import build_step, initial_state
+from jestlab.models.training.step import TrainState, build_step, initial_state
 from jestlab.models.two_towers import TwoTowerModel, initialize
 
 TINY: dict[str, Any] = {
@@ -102,26 +103,39 @@ def batch_of(config: TrainConfig, step: int) -> dict[str, np.ndarray]:
     return batch
 
 
+def initialized(model: TwoTowers, seed: int = 0) -> Any:
+    """Parameters as a run begins with them; they take seconds to compile, unlike `random_parameters`."""
+    return initialize(model, jax.random.key(seed))
+
+
+def start_of(config: TrainConfig, parameters: Any = random_parameters) -> TrainState:
+    """The state before the first step."""
+    return initial_state(config, parameters(config.model), jax.random.key(config.seed))
+
+
 def messages_of(config: TrainConfig) -> list[tuple[str, str, bool]]:
     """Pairs of messages of a step, and whether one waits for the other."""
     devices = Devices.for_sizes(config.super_batch_size, config.batch_size, config.approximate_size)
-    parameters = initialize(config.model, jax.random.key(0))
-    state = devices.replicate(initial_state(config, parameters, jax.random.key(0)))
+    state = devices.replicate(start_of(config))
     batch = devices.split({name: x[devices.rows(len(x))] for name, x in batch_of(config, 0).items()})
     step: Any = build_step(config, TwoTowerModel(config.model), devices)
     return collectives.messages(step.lower(state, batch, state.parameters).compile().as_text())
 
 
-def steps(config: TrainConfig, count: int = STEPS, devices: Devices | None = None):
+def steps(
+    config: TrainConfig,
+    count: int = STEPS,
+    devices: Devices | None = None,
+    parameters: Any = random_parameters,
+):
     """Metrics of some steps, and the parameters after them."""
     devices = devices or Devices.for_sizes(
         config.super_batch_size, config.batch_size, config.approximate_size
     )
     rows = devices.rows(config.super_batch_size)
-    reference = devices.replicate(initialize(config.model, jax.random.key(9)))
+    reference = devices.replicate(parameters(config.model, 9))
     step = build_step(config, TwoTowerModel(config.model), devices)
-    state = initial_state(config, initialize(config.model, jax.random.key(0)), jax.random.key(config.seed))
-    state = devices.replicate(state)
+    state = devices.replicate(start_of(config, parameters))
     history = []
     for number in range(count):
         batch = {name: x[rows] for name, x in batch_of(config, number).items()}
@@ -129,8 +143,8 @@ def steps(config: TrainConfig, count: int = STEPS, devices: Devices | None = Non
         # Scores are split by rows over the processes.
         gathered = {name: process_allgather(value, tiled=True) for name, value in metrics.items()}
         history.append({name: np.asarray(value).tolist() for name, value in gathered.items()})
-    parameters = jax.tree.map(lambda x: np.asarray(x.addressable_data(0)), state.parameters)
-    return history, parameters
+    after = jax.tree.map(lambda x: np.asarray(x.addressable_data(0)), state.parameters)
+    return history, after
 
 
 class StoppedBySignal(Recorder):
@@ -211,7 +225,7 @@ def main() -> None:
         results["run"] = trained(*folders, stops=what == "stop")
     if what == "all":
         scores.BLOCK_LOGITS = 15  # several blocks, even on eight devices
-        results |= {name: steps(config_of(name))[0] for name in CONFIGS}
+        results |= {name: steps(config_of(name), parameters=initialized)[0] for name in CONFIGS}
         if jax.local_device_count() == 8:
             results["messages"] = [pair for name in CONFIGS for pair in messages_of(config_of(name))]
     if jax.process_index() == 0:

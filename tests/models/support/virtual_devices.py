@@ -4,8 +4,6 @@ This shows what a function of one device's rows computes together with the other
 that a process with several devices takes. It doesn't show how XLA runs the program on real devices.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 from unittest import mock

@@ -1,7 +1,5 @@
 """Super-batches that runs record, and read again."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

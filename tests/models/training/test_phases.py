@@ -1,7 +1,5 @@
 """The clock that divides an attempt's time among phases."""
 
-from __future__ import annotations
-
 import threading
 
 import jax

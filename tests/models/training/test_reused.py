@@ -1,20 +1,19 @@
 """The scoring pass, reused for the gradient: the same numbers, and the paper's number of FLOPs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tests.models.support.steps_on_devices import batch_of
+from tests.models.support.parameters import random_parameters
+from tests.models.support.steps_on_devices import batch_of, start_of
 
 from jestlab.models.config import TrainConfig
 from jestlab.models.devices import Devices
 from jestlab.models.training.reused import KeptPass
-from jestlab.models.training.step import build_step, initial_state
-from jestlab.models.two_towers import TwoTowerModel, initialize
+from jestlab.models.training.step import build_step
+from jestlab.models.two_towers import TwoTowerModel
 from jestlab.platform.programs.pricing import cost
 
 TOWERS: dict[str, Any] = {
@@ -23,6 +22,7 @@ TOWERS: dict[str, Any] = {
     "embedding_dim": 16,
 }
 MEAN_POOLED = TOWERS | {"vision": TOWERS["vision"] | {"pooling": "mean"}}
+ALONE = {"criterion": "hard_learner", "reference": None}
 
 
 def config(reuse: bool = True, **sections: Any) -> TrainConfig:
@@ -68,18 +68,17 @@ def test_rejects_functions_that_join_rows_last():
 def step_of(cfg: TrainConfig) -> tuple[dict[str, Any], Any]:
     """Metrics of the first step on one device, and the optimizer's state after it."""
     step: Any = build_step(cfg, TwoTowerModel(cfg.model), Devices(jax.devices()[:1]))
-    state = initial_state(cfg, initialize(cfg.model, jax.random.key(0)), jax.random.key(1))
-    reference = initialize(cfg.model, jax.random.key(9)) if cfg.needs_reference else None
-    state, metrics = step(state, batch_of(cfg, 0), reference)
+    reference = random_parameters(cfg.model, 9) if cfg.needs_reference else None
+    state, metrics = step(start_of(cfg), batch_of(cfg, 0), reference)
     return jax.tree.map(np.asarray, metrics), state.optimizer
 
 
 @pytest.mark.parametrize(
     "sections",
     [
-        {"loss": "softmax", "runtime": {"scan_layers": True}, "model": MEAN_POOLED},
+        {"loss": "softmax", "runtime": {"scan_layers": True}, "model": MEAN_POOLED, "selection": ALONE},
         pytest.param({"runtime": {"remat": "dots"}}, marks=pytest.mark.full),
-        pytest.param({"selection": {"criterion": "hard_learner", "reference": None}}, marks=pytest.mark.full),
+        pytest.param({"loss": "softmax", "selection": ALONE}, marks=pytest.mark.full),
     ],
 )
 def test_a_step_that_reuses_its_scoring_takes_the_same_step(sections):

@@ -214,19 +214,17 @@ class TestSafetensors:
 
 
 class TestPlaces:
-    def test_nothing(self, tmp_path):
+    def test_nothing_that_holds_weights(self, tmp_path):
         fails(tmp_path / "nowhere.npz", "no such file or folder of weights")
         fails(tmp_path, "holds neither model.safetensors nor weights.npz with model.json")
+        (tmp_path / "weights.h5").write_bytes(b"")
+        fails(tmp_path / "weights.h5", r"neither .npz \(big_vision\) nor .safetensors")
 
     @pytest.mark.parametrize("name", ["pytorch_model.bin", "open_clip.pt", "model.pkl"])
     def test_pickled_formats(self, tmp_path, name):
         (tmp_path / name).write_bytes(pickle.dumps({}))
         fails(tmp_path / name, "pickled weights are never loaded: save them as .safetensors")
         fails(tmp_path, "holds pickled weights, which are never loaded")
-
-    def test_other_files(self, tmp_path):
-        (tmp_path / "weights.h5").write_bytes(b"")
-        fails(tmp_path / "weights.h5", r"neither .npz \(big_vision\) nor .safetensors")
 
     @pytest.mark.parametrize(
         "model",

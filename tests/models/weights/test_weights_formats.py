@@ -86,16 +86,6 @@ def test_out_and_in_again(tmp_path_factory, make_weights, model, form):
     assert found.digest() == content_hash(weights.tensors().items(), model)
 
 
-def test_from_one_format_to_the_next(tmp_path, make_weights, towers, tensors):
-    """… → big_vision → Hugging Face → scanned → ours: nothing is lost on the way."""
-    weights = make_weights(towers, tensors)
-    for number, form in enumerate(("big_vision", "huggingface", "big_vision-scanned", "jestlab")):
-        place = tmp_path / (f"{number}.npz" if form.startswith("big_vision") else f"{number}")
-        write(weights, place, form)
-        weights = open_weights(place)
-    same(weights.tensors(), tensors)
-
-
 def test_names_of_a_checkpoint(npz, towers, tensors):
     """As big_vision writes them: below `params/`, with the optimiser's state beside, which nobody reads."""
     weights = open_weights(npz(prefix="params/"))
@@ -135,12 +125,6 @@ def test_other_byte_orders_and_memory_orders(npz, tensors):
     name = "img/embedding/kernel"
     stored = {"t": tensors["t"].astype(">f4"), name: np.asfortranarray(tensors[name])}
     same(open_weights(npz(stored)).tensors(), tensors)
-
-
-def test_the_tree_and_its_leaves():
-    leaves = {"a/b": 1, "a/c/d": 2, "t": 3}
-    assert unflatten(leaves) == {"a": {"b": 1, "c": {"d": 2}}, "t": 3}
-    assert dict(flatten(unflatten(leaves))) == leaves
 
 
 def test_our_own_folder_keeps_what_shapes_do_not_tell(tmp_path, make_weights, towers):

@@ -73,6 +73,11 @@ class TestTokenizers:
         few = towers.model_copy(update={"text": towers.text.model_copy(update={"vocabulary_size": 5})})
         with pytest.raises(ValueError, match=r"has \d+ pieces, but the text tower has 5 embeddings"):
             read_tokenizer(tmp_path / "spiece.model", few)
+        (tmp_path / "spiece.model").write_bytes(b"not a model")
+        with pytest.raises(ValueError, match=r"spiece.model: not a sentencepiece model"):
+            read_tokenizer(tmp_path / "spiece.model", towers)
+        with pytest.raises(FileNotFoundError, match="no such tokenizer"):
+            read_tokenizer(tmp_path / "nowhere.model", towers)
 
     @pytest.mark.parametrize(
         ("ids", "message"),
@@ -95,10 +100,3 @@ class TestTokenizers:
         )
         with pytest.raises(ValueError, match=message):
             read_tokenizer(tmp_path / "other.model", towers)
-
-    def test_none(self, tmp_path, towers):
-        with pytest.raises(FileNotFoundError, match="no such tokenizer"):
-            read_tokenizer(tmp_path / "spiece.model", towers)
-        (tmp_path / "spiece.model").write_bytes(b"not a model")
-        with pytest.raises(ValueError, match=r"spiece.model: not a sentencepiece model"):
-            read_tokenizer(tmp_path / "spiece.model", towers)

@@ -1,7 +1,5 @@
 """Launches whose jobs are threads."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from typing import Any

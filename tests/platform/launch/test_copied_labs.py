@@ -1,7 +1,5 @@
 """A copy of a lab neither watches, stops, nor reads the jobs of the original."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Launches that continue until claims are decided: which runs they add, and when."""
 
-from __future__ import annotations
-
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -58,7 +56,6 @@ def claims(root: Path, name: str = "toy") -> list[dict[str, Any]]:
 
 
 def seeds(root: Path, name: str = "toy") -> dict[str, int]:
-    """Count the completed seeds of each run."""
     runs = f"FROM v_runs WHERE experiment = '{name}' AND state = 'COMPLETED' GROUP BY run"
     return dict(rows(root, f"SELECT run, COUNT(*) {runs}"))
 

@@ -1,7 +1,5 @@
 """Every process of an attempt ends with it: before its end is stored, and before another attempt starts."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sqlite3
@@ -12,7 +10,6 @@ import psutil
 import pytest
 from in_process import Threads, rows
 
-from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executor import LaunchedJob, StillRuns
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec.load import load
@@ -127,7 +124,7 @@ def test_no_attempt_starts_while_something_of_the_one_before_cannot_be_ended(
     """For example, a process that waits for a dead disk: the launcher reports it and tries again."""
     spec = labs.write_study(tmp_path, runs={"uniform": {}}, resources={"retries": 1})
     asked: list[int] = []
-    notes: list[str] = []
+    listener = labs.Notes()
     stop = Threads.stop
 
     def stuck(executor: Threads, job: LaunchedJob, *, now: bool) -> None:
@@ -136,14 +133,10 @@ def test_no_attempt_starts_while_something_of_the_one_before_cannot_be_ended(
             raise StillRuns("process 4711 was killed, and is still there")
         stop(executor, job, now=now)
 
-    class Notes(Listener):
-        def note(self, message: str) -> None:
-            notes.append(message)
-
     monkeypatch.setattr(Threads, "stop", stuck)
     machine.harm("uniform", "kill", 3)
-    labs.launch_here(root, plan(load(str(spec))), listener=Notes())
+    labs.launch_here(root, plan(load(str(spec))), listener=listener)
     assert asked[:5] == [1] * 5
-    [note] = [note for note in notes if "attempt 1" in note]
+    [note] = [note for note in listener.notes if "attempt 1" in note]
     assert note.startswith("attempt 1 has not ended: process 4711 was killed, and is still there")
     assert len(machine.jobs) == 2

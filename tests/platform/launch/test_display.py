@@ -1,7 +1,5 @@
 """The display of a launch, on a terminal and in a pipe."""
 
-from __future__ import annotations
-
 import io
 
 import plans_support as plans

@@ -1,7 +1,5 @@
 """Failures: which are tried again, which fail a run at once, and when a whole launch stops."""
 
-from __future__ import annotations
-
 import json
 from contextlib import closing
 from pathlib import Path
@@ -115,7 +113,6 @@ MODELS = "from pathlib import Path; from jestlab.models.data"
 
 
 def caught(source: str, **names) -> BaseException:
-    """Return the exception that a program raises."""
     try:
         exec(source, names)
     except BaseException as error:

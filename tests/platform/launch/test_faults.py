@@ -3,8 +3,6 @@
 If the test kills no process, jobs are threads of this process.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sqlite3
@@ -15,19 +13,17 @@ from typing import Any
 
 import labs_support as labs
 import pytest
-from in_process import Machine, Threads, rows
+from in_process import HARMS, Machine, Threads, rows
 
 from jestlab.platform.launch import executors, liveness
 from jestlab.platform.launch.display import Listener
+from jestlab.platform.launch.executor import JobState, JobStatus
 from jestlab.platform.launch.record import Record
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec.load import load
 from jestlab.platform.store.records import Progress
 
-RUNS: dict[str, dict[str, Any]] = {
-    "uniform": {"steps": 300},
-    "joint": {"needs": ["uniform"], "steps": 12},
-}
+RUNS: dict[str, dict[str, Any]] = {"uniform": {"steps": 300}, "joint": {"needs": ["uniform"], "steps": 12}}
 LONG = {"long": {"steps": 5_000, "pause": 0.02}, "next": {"needs": ["long"], "steps": 3}}
 CANCELLED = {"long": "CANCELLED", "next": "CANCELLED"}
 
@@ -57,7 +53,6 @@ def step_of(root: Path, run: str) -> int:
 
 
 def launched(root: Path, spec: Path, **options: Any) -> int:
-    """Launch in this process, and return the exit code."""
     return labs.launch_here(root, plan(load(str(spec))), **options).exit_code
 
 
@@ -102,6 +97,7 @@ def assert_goes_on(root: Path, spec: Path, undisturbed: dict[str, list[tuple[Any
         ("interrupt", "PREEMPTED", "stopped by SIGTERM"),
         ("preempt", "PREEMPTED", "node drained"),
         ("vanish", "PREEMPTED", "its process vanished"),
+        ("requeue", "PREEMPTED", "its job was put back into the queue"),
         ("freeze", "PREEMPTED", "no sign of life for "),
     ],
 )
@@ -117,6 +113,7 @@ def test_a_run_resumes_from_its_checkpoint(
         frozen = time.monotonic() - frozen_at[0] if frozen_at else 0.0
         return time.monotonic() - began + 1_000 * frozen
 
+    monkeypatch.setitem(HARMS, "requeue", JobStatus(JobState.QUEUED, requeued=True))  # as Kueue does
     silence = liveness.Silence
     monkeypatch.setattr(liveness, "Silence", lambda: silence(clock))
     machine.on_freeze = lambda: frozen_at.append(time.monotonic())
@@ -274,10 +271,7 @@ def test_cancel_ends_runs_that_another_launcher_looks_after(root, tmp_path):
 
 def test_two_launchers_at_once_train_nothing_twice(root, tmp_path, undisturbed):
     spec = labs.write_study(tmp_path, runs=RUNS)
-    with (
-        labs.started("launch", spec, root=root) as first,
-        labs.started("launch", spec, root=root) as second,
-    ):
+    with labs.started("launch", spec, root=root) as first, labs.started("launch", spec, root=root) as second:
         said = first.communicate()[0] + second.communicate()[0]
         assert (first.returncode, second.returncode) == (0, 0), said
     assert results(root) == undisturbed

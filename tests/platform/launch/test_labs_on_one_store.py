@@ -1,7 +1,5 @@
 """Two labs with different roots on one store: neither adopts the other's runs."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -97,9 +95,7 @@ def claimed_elsewhere(store: Store, fingerprint: str, lease_seconds: float) -> t
 
 def test_a_run_is_skipped_when_another_lab_completes_a_run_that_it_needs(root, tmp_path, machine):
     planned = plan(load(str(labs.write_study(tmp_path, runs=WITH_JOINT))))
-    reference, uniform = (
-        next(run for run in planned.runs if run.name == name) for name in ("reference", "uniform")
-    )
+    reference, uniform, joint = (next(run for run in planned.runs if run.name == name) for name in WITH_JOINT)
     with closing(Store.open(Lab.find(root).store_url)) as store:
         store.record(planned)
         attempt_id, _ = claimed_elsewhere(store, reference.fingerprint, 90.0)
@@ -110,7 +106,8 @@ def test_a_run_is_skipped_when_another_lab_completes_a_run_that_it_needs(root, t
 
         with labs.meanwhile(complete):
             outcome = labs.launch_here(root, planned)
-    [reason] = outcome.reasons.values()
+    assert outcome.states[joint.fingerprint] == RunState.SKIPPED
+    reason = outcome.reasons[joint.fingerprint]
     assert reason == "needs reference/0, which was completed in the lab at atlas:/data/lab"
 
 

@@ -1,7 +1,5 @@
 """Launches: completed and failed runs, and runs that are not repeated."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -10,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import labs_support as labs
+import plans_support as plans
 from in_process import Scripted, launch_by, rows
 
 from jestlab.analysis import frames, tables
@@ -136,7 +135,8 @@ def test_a_worker_has_one_thread_a_cache_and_nothing_to_read(root, tmp_path, unr
     assert commit is None or len(commit) == 40
 
 
-def test_the_same_command_again_runs_nothing_and_imports_nothing_heavy(root, tmp_path, machine):
+def test_the_same_command_again_runs_nothing_and_imports_nothing_heavy(root, tmp_path, machine, monkeypatch):
+    plans.blank_page(monkeypatch)
     spec = labs.write_study(tmp_path, reports=[{"kind": "table", "baseline": "uniform"}, "curves"])
     first = labs.here("launch", spec, root=root)
     assert first.returncode == 0, first.stderr
@@ -153,12 +153,3 @@ def test_the_same_command_again_runs_nothing_and_imports_nothing_heavy(root, tmp
     assert "| joint" in again.stdout
     assert str(root / "reports" / "toy" / "curves.png") in again.stdout
     assert rows(root, "SELECT COUNT(*) FROM attempt") == [(3,)]
-
-
-def test_a_wrong_spec_writes_nothing(root, tmp_path):
-    spec = labs.write_study(tmp_path, runs={"joint": {"needs": ["referense"]}, "reference": {}})
-    result = labs.here("launch", spec, root=root)
-    assert result.returncode == 1
-    assert len(result.stderr.splitlines()) == 1
-    assert "reference" in result.stderr
-    assert not root.exists()

@@ -1,9 +1,8 @@
 """`--parallel` and `--max-chip-hours` limit all launchers of a store together."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,7 +35,6 @@ class Launchers:
         self._pool = ThreadPoolExecutor(LAUNCHERS)
 
     def start(self, count: int = LAUNCHERS, runs: int = 2, **options: Any) -> None:
-        """Start so many launchers at once."""
         for number in range(count):
             self.outcomes.append(self._pool.submit(self._launch, f"study{number}", runs, options))
 
@@ -57,7 +55,6 @@ class Launchers:
             return list(connection.execute(text(query)))
 
     def reasons(self) -> list[str]:
-        """Return why runs wait."""
         return [reason for (reason,) in self.select("SELECT reason FROM run WHERE reason IS NOT NULL")]
 
     def spans(self) -> list[tuple[str, str]]:
@@ -76,19 +73,15 @@ class Launchers:
 
     def _launch(self, study: str, count: int, options: dict[str, Any]) -> Outcome:
         how = Options(executor="kubernetes", retries=0, keep_going=True, **options)
-        store = Store.open(self._lab.store_url)
-        try:
+        with closing(Store.open(self._lab.store_url)) as store:
             runs = self.record(study, count)
             return launch(self._lab, store, study, runs, lambda _: self.executor, options=how)
-        finally:
-            store.close()
 
 
 @pytest.fixture
 def launchers(store_url: str, root: Path, unrecorded: None, own_names: None) -> Iterator[Launchers]:
-    made = Launchers(store_url, root)
-    yield made
-    made.close()
+    with closing(Launchers(store_url, root)) as made:
+        yield made
 
 
 @pytest.mark.both_databases

@@ -1,7 +1,5 @@
 """Many runs: they are claimed, launched, and recorded in batches, and nothing of a batch is lost."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Callable
@@ -33,7 +31,6 @@ def study(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unrecorde
 
 
 def failing(before_launch: Callable[[], object] = lambda: None) -> Scripted:
-    """An executor whose jobs fail at once."""
     return Scripted(JobStatus(JobState.FAILED, "as the test wants it", 1), before_launch)
 
 
@@ -57,9 +54,8 @@ def test_many_jobs_take_a_few_calls_and_transactions(root, study, monkeypatch):
     # One pass for each batch and one more that sees their ends: claims, handles, ends, and a few others.
     assert len(commits) <= BATCHES * 3 + 10
     assert executor.asked <= BATCHES + 4
-    assert rows(root, "SELECT COUNT(*), COUNT(DISTINCT handle), MAX(number) FROM attempt") == [
-        (RUNS, RUNS, 1)
-    ]
+    counts = "SELECT COUNT(*), COUNT(DISTINCT handle), MAX(number) FROM attempt"
+    assert rows(root, counts) == [(RUNS, RUNS, 1)]
 
 
 def test_a_stop_within_a_batch_ends_what_was_claimed_and_starts_no_more(root, study):
@@ -73,9 +69,8 @@ def test_a_stop_within_a_batch_ends_what_was_claimed_and_starts_no_more(root, st
     assert outcome.exit_code == 130
     assert len(executor.launched) == BATCH
     assert rows(root, "SELECT COUNT(*) FROM attempt WHERE state IN ('PENDING', 'RUNNING')") == [(0,)]
-    assert rows(root, "SELECT state, COUNT(*) FROM attempt WHERE handle IS NULL GROUP BY 1") == [
-        ("CANCELLED", BATCH)
-    ]
+    never_launched = "SELECT state, COUNT(*) FROM attempt WHERE handle IS NULL GROUP BY 1"
+    assert rows(root, never_launched) == [("CANCELLED", BATCH)]
     # The first batch had failed before or is stopped with the others.
     counts = dict(rows(root, "SELECT state, COUNT(*) FROM run GROUP BY 1"))
     assert counts["CANCELLED"] >= RUNS - BATCH

@@ -1,7 +1,5 @@
 """Speeds by the times at which runs reported, however often somebody looks."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 
 import pytest

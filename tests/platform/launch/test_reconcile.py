@@ -1,7 +1,5 @@
 """The controller's decision about a run: each case, and invariants of all of them."""
 
-from __future__ import annotations
-
 import signal
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -52,13 +50,14 @@ def seen(job: JobState | JobStatus | None = None, **changes) -> Seen:
 
 RUNNING = run(RunState.RUNNING, lease())
 STARTING = run(RunState.PENDING, lease(RunState.PENDING))
+BLOCKED, CANCELLED, COMPLETED = RunState.BLOCKED, RunState.CANCELLED, RunState.COMPLETED
+FAILED, PENDING, PREEMPTED, SKIPPED = RunState.FAILED, RunState.PENDING, RunState.PREEMPTED, RunState.SKIPPED
 KILLED = JobStatus(JobState.FAILED, "killed by SIGKILL", -9)
 SILENT = "no sign of life for 91 s"
 LOST = f"in the lab at lab, {SILENT}: launch it there, or cancel it"
 
 
 def failed(failures: int, **changes) -> Standing:
-    """A run whose last attempt failed."""
     return run(RunState.FAILED, lease(RunState.FAILED, **changes), failures=failures)
 
 
@@ -76,44 +75,40 @@ def requeued(reason: str = "") -> JobStatus:
 
 
 FREE = [
-    (run(RunState.PENDING), seen(), Claim()),
-    (run(RunState.BLOCKED), seen(needs={"reference": RunState.COMPLETED}), Claim()),
-    (run(RunState.BLOCKED), seen(needs={"reference": None}), Wait()),
+    (run(PENDING), seen(), Claim()),
+    (run(BLOCKED), seen(needs={"reference": COMPLETED}), Claim()),
+    (run(BLOCKED), seen(needs={"reference": None}), Wait()),
     (
-        run(RunState.BLOCKED),
-        seen(needs={"a": None, "reference": RunState.FAILED}),
-        Enter(RunState.SKIPPED, "needs reference, which is FAILED"),
+        run(BLOCKED),
+        seen(needs={"a": None, "reference": FAILED}),
+        Enter(SKIPPED, "needs reference, which is FAILED"),
     ),
     (
-        run(RunState.BLOCKED),
-        seen(needs={"reference": RunState.CANCELLED}),
-        Enter(RunState.SKIPPED, "needs reference, which is CANCELLED"),
+        run(BLOCKED),
+        seen(needs={"reference": CANCELLED}),
+        Enter(SKIPPED, "needs reference, which is CANCELLED"),
     ),
-    (run(RunState.PENDING), seen(missing="needs files"), Enter(RunState.SKIPPED, "needs files")),
-    (run(RunState.COMPLETED), seen(), Done(RunState.COMPLETED)),
+    (run(PENDING), seen(missing="needs files"), Enter(SKIPPED, "needs files")),
+    (run(COMPLETED), seen(), Done(COMPLETED)),
     (preempted(), seen(), Claim()),
-    (run(RunState.CANCELLED, lease(RunState.CANCELLED)), seen(), Claim()),  # by another launch's Ctrl-C
-    (run(RunState.CANCELLED, stop_reason="me"), seen(), Done(RunState.CANCELLED, "because")),
-    (run(RunState.PENDING, stop_reason="me"), seen(), Enter(RunState.CANCELLED, "me")),
-    (run(RunState.FAILED, stop_reason="me"), seen(), Done(RunState.FAILED, "because")),
-    (run(RunState.PENDING), seen(stopping="stop"), Enter(RunState.CANCELLED, "stop")),
-    (run(RunState.CANCELLED), seen(stopping="stop"), Done(RunState.CANCELLED, "because")),
+    (run(CANCELLED, lease(CANCELLED)), seen(), Claim()),  # by another launch's Ctrl-C
+    (run(CANCELLED, stop_reason="me"), seen(), Done(CANCELLED, "because")),
+    (run(PENDING, stop_reason="me"), seen(), Enter(CANCELLED, "me")),
+    (run(FAILED, stop_reason="me"), seen(), Done(FAILED, "because")),
+    (run(PENDING), seen(stopping="stop"), Enter(CANCELLED, "stop")),
+    (run(CANCELLED), seen(stopping="stop"), Done(CANCELLED, "because")),
     # it failed
-    (failed(2), seen(), Enter(RunState.PENDING, "failed: because; tried again (2 of 2)")),
-    (failed(3), seen(), Done(RunState.FAILED, "because")),
-    (
-        failed(1, exit_code=processes.EXIT_REFUSED),
-        seen(),
-        Done(RunState.FAILED, "not tried again: because"),
-    ),
-    (run(RunState.PENDING, lease(RunState.FAILED, ended_at=NOW), failures=1), seen(), Wait()),
-    (run(RunState.PENDING, lease(RunState.FAILED), failures=1), seen(), Claim()),
+    (failed(2), seen(), Enter(PENDING, "failed: because; tried again (2 of 2)")),
+    (failed(3), seen(), Done(FAILED, "because")),
+    (failed(1, exit_code=processes.EXIT_REFUSED), seen(), Done(FAILED, "not tried again: because")),
+    (run(PENDING, lease(FAILED, ended_at=NOW), failures=1), seen(), Wait()),
+    (run(PENDING, lease(FAILED), failures=1), seen(), Claim()),
     # it is preempted again and again
     (preempted(1, ended_at=NOW), seen(), Claim()),
     (preempted(2, ended_at=NOW), seen(), Wait()),
     (preempted(9), seen(), Claim()),
-    (preempted(10), seen(), Enter(RunState.FAILED, "because, 10 times without a step: given up")),
-    (run(RunState.FAILED, lease(RunState.PREEMPTED)), seen(), Done(RunState.FAILED, "because")),
+    (preempted(10), seen(), Enter(FAILED, "because, 10 times without a step: given up")),
+    (run(FAILED, lease(PREEMPTED)), seen(), Done(FAILED, "because")),
 ]
 """Runs that no attempt holds: the run, the observation, and the action."""
 
@@ -131,57 +126,41 @@ HELD = [
     (STARTING, seen(JobState.QUEUED, silent_seconds=9_000), Wait()),
     (RUNNING, seen(JobStatus(JobState.QUEUED, "its status is old")), Wait()),
     # its job is over
-    (RUNNING, seen(KILLED), end(RunState.FAILED, "killed by SIGKILL", -9)),
-    (RUNNING, seen(KILLED, stopping="stop"), end(RunState.CANCELLED, "stop", -9)),
-    (
-        RUNNING,
-        seen(JobStatus(JobState.SUCCEEDED, "", 0)),
-        end(RunState.FAILED, "ended without completing", 0),
-    ),
-    (RUNNING, seen(JobState.GONE), end(RunState.PREEMPTED, "its process vanished")),
+    (RUNNING, seen(KILLED), end(FAILED, "killed by SIGKILL", -9)),
+    (RUNNING, seen(KILLED, stopping="stop"), end(CANCELLED, "stop", -9)),
+    (RUNNING, seen(JobStatus(JobState.SUCCEEDED, "", 0)), end(FAILED, "ended without completing", 0)),
+    (RUNNING, seen(JobState.GONE), end(PREEMPTED, "its process vanished")),
     (RUNNING, seen(JobState.GONE, ours=False), Wait()),  # its launcher sees it as well
-    (
-        RUNNING,
-        seen(JobStatus(JobState.PREEMPTED, "node drained")),
-        end(RunState.PREEMPTED, "node drained"),
-    ),
+    (RUNNING, seen(JobStatus(JobState.PREEMPTED, "node drained")), end(PREEMPTED, "node drained")),
     (
         RUNNING,
         seen(JobStatus(JobState.FAILED, "", processes.EXIT_BUSY)),
-        end(RunState.PREEMPTED, "its worker could not tell the store how it ended", processes.EXIT_BUSY),
+        end(PREEMPTED, "its worker could not tell the store how it ended", processes.EXIT_BUSY),
     ),
     (
         STARTING,
         seen(JobStatus(JobState.FAILED, "killed by SIGTERM", -signal.SIGTERM)),  # before it had a handler
-        End(lease(RunState.PENDING), RunState.PREEMPTED, "killed by SIGTERM", -signal.SIGTERM),
+        End(lease(PENDING), PREEMPTED, "killed by SIGTERM", -signal.SIGTERM),
     ),
     # it has to stop, and its executor cannot find out whether it has
     (
         RUNNING,
         seen(JobState.UNKNOWN, stopping="stop", silent_seconds=91),
-        end(RunState.CANCELLED, "stop; whether it still runs could not be found out", kill=True),
+        end(CANCELLED, "stop; whether it still runs could not be found out", kill=True),
     ),
     (RUNNING, seen(JobState.UNKNOWN, stopping="stop", silent_seconds=60), Stop(lease())),
     # an API may be slower than the worker; an evicted job would begin a second time
     (RUNNING, seen(JobState.QUEUED), Wait()),
-    (
-        RUNNING,
-        seen(JobState.QUEUED, silent_seconds=91),
-        end(RunState.PREEMPTED, SILENT, kill=True),
-    ),
+    (RUNNING, seen(JobState.QUEUED, silent_seconds=91), end(PREEMPTED, SILENT, kill=True)),
     # its queue has taken it back
-    (RUNNING, seen(requeued()), end(RunState.PREEMPTED, "its job was put back into the queue", kill=True)),
+    (RUNNING, seen(requeued()), end(PREEMPTED, "its job was put back into the queue", kill=True)),
     (RUNNING, seen(requeued(), ours=False), Wait()),
     (STARTING, seen(requeued("waits")), Wait("waits")),
     # it is silent
-    (RUNNING, seen(JobState.RUNNING, silent_seconds=91), end(RunState.PREEMPTED, SILENT, kill=True)),
+    (RUNNING, seen(JobState.RUNNING, silent_seconds=91), end(PREEMPTED, SILENT, kill=True)),
     (RUNNING, seen(JobState.RUNNING, silent_seconds=91, ours=False), Wait()),
     (run(RunState.RUNNING, lease(lease_seconds=600)), seen(JobState.RUNNING, silent_seconds=599), Wait()),
-    (
-        RUNNING,
-        seen(JobState.UNKNOWN, silent_seconds=91, ours=False),
-        end(RunState.PREEMPTED, SILENT, kill=True),
-    ),
+    (RUNNING, seen(JobState.UNKNOWN, silent_seconds=91, ours=False), end(PREEMPTED, SILENT, kill=True)),
     # it is in another lab
     (RUNNING, seen(JobState.UNKNOWN, elsewhere="lab", silent_seconds=90), Wait()),
     (RUNNING, seen(JobState.RUNNING, elsewhere="lab", silent_seconds=91), Wait()),

@@ -1,7 +1,5 @@
 """Why a run has not started."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 
 import pytest
@@ -18,6 +16,8 @@ NOW = datetime(2026, 11, 23, 12)
 RULES = RetryRules(retries=2, backoff_seconds=2.0, max_backoff_seconds=300.0)
 NEEDS = {"reference/0": RunState.COMPLETED}
 OPEN = {"reference/0": RunState.RUNNING}
+MORE = OPEN | {"cache/0": RunState.BLOCKED}
+BLOCKED, FAILED, PENDING = RunState.BLOCKED, RunState.FAILED, RunState.PENDING
 
 
 def run(state: RunState, reason: str | None = None, lease: Lease | None = None, **changes) -> Standing:
@@ -37,39 +37,24 @@ def attempt(state: RunState, seconds_ago: float = 0.0) -> Lease:
 RETRIED = "failed: killed by SIGKILL; tried again (2 of 2)"
 
 
+def failed(seconds_ago: float) -> Standing:
+    """A run that failed twice, and is to be tried again."""
+    return run(PENDING, RETRIED, attempt(FAILED, seconds_ago), failures=2)
+
+
 @pytest.mark.parametrize(
     ("standing", "needs", "state", "reason"),
     [
-        (run(RunState.BLOCKED), OPEN, RunState.BLOCKED, "waits for reference/0, which is RUNNING"),
-        (
-            run(RunState.BLOCKED),
-            OPEN | {"cache/0": RunState.BLOCKED},
-            RunState.BLOCKED,
-            "waits for reference/0, which is RUNNING, and 1 more",
-        ),
-        (run(RunState.BLOCKED), NEEDS, RunState.PENDING, "waits for a slot"),
-        (run(RunState.PENDING), {}, RunState.PENDING, "waits for a slot"),
-        (
-            run(RunState.PENDING, RETRIED, attempt(RunState.FAILED), failures=2),
-            {},
-            RunState.PENDING,
-            f"{RETRIED}; in 8 s",
-        ),
-        (
-            run(RunState.PENDING, RETRIED, attempt(RunState.FAILED, 9.0), failures=2),
-            {},
-            RunState.PENDING,
-            f"{RETRIED}; waits for a slot",
-        ),
-        (run(RunState.PENDING, None, attempt(RunState.PENDING)), {}, RunState.PENDING, "starting"),
-        (
-            run(RunState.PENDING, "ImagePullBackOff", attempt(RunState.PENDING)),
-            {},
-            RunState.PENDING,
-            "ImagePullBackOff",
-        ),
-        (run(RunState.FAILED, "because"), OPEN, RunState.FAILED, "because"),
-        (run(RunState.PENDING, "because", stop_reason="me"), {}, RunState.PENDING, "because"),
+        (run(BLOCKED), OPEN, BLOCKED, "waits for reference/0, which is RUNNING"),
+        (run(BLOCKED), MORE, BLOCKED, "waits for reference/0, which is RUNNING, and 1 more"),
+        (run(BLOCKED), NEEDS, PENDING, "waits for a slot"),
+        (run(PENDING), {}, PENDING, "waits for a slot"),
+        (failed(seconds_ago=0.0), {}, PENDING, f"{RETRIED}; in 8 s"),
+        (failed(seconds_ago=9.0), {}, PENDING, f"{RETRIED}; waits for a slot"),
+        (run(PENDING, None, attempt(PENDING)), {}, PENDING, "starting"),
+        (run(PENDING, "ImagePullBackOff", attempt(PENDING)), {}, PENDING, "ImagePullBackOff"),
+        (run(FAILED, "because"), OPEN, FAILED, "because"),
+        (run(PENDING, "because", stop_reason="me"), {}, PENDING, "because"),
     ],
 )
 def test_each_case(standing, needs, state, reason):
@@ -77,17 +62,15 @@ def test_each_case(standing, needs, state, reason):
 
 
 def test_without_a_launcher_it_waits_for_one():
-    found = waits_for(run(RunState.BLOCKED), NEEDS, RULES, NOW, is_launched=False)
-    assert found[:2] == (RunState.PENDING, "waits to be launched: no launcher is alive")
+    found = waits_for(run(BLOCKED), NEEDS, RULES, NOW, is_launched=False)
+    assert found[:2] == (PENDING, "waits to be launched: no launcher is alive")
     assert "jestlab launch" in found.unblock
-    assert waits_for(run(RunState.BLOCKED), OPEN, RULES, NOW, is_launched=False)[0] == RunState.BLOCKED
+    assert waits_for(run(BLOCKED), OPEN, RULES, NOW, is_launched=False)[0] == BLOCKED
 
 
 def test_what_an_executor_tells_has_three_lines():
     said = JobStatus(JobState.QUEUED, "Priority", unblock="wait, or  ask for\nless").waits
-    found = waits_for(
-        run(RunState.PENDING, said, attempt(RunState.PENDING)), {}, RULES, NOW, is_launched=True
-    )
+    found = waits_for(run(PENDING, said, attempt(PENDING)), {}, RULES, NOW, is_launched=True)
     assert found[1:] == ("Priority", "", "wait, or ask for less")
 
 

@@ -1,7 +1,5 @@
 """Our executor inside XManager, with every private attribute of XManager that it uses."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib.metadata
 import sqlite3
@@ -14,13 +12,9 @@ import labs_support as labs
 import pytest
 from executor_harnesses import MARKS
 from in_process import Scripted
-from xmanager import xm
-from xmanager.xm_local import registry
 
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executor import ExecutorError, Job, JobState, JobStatus, LaunchedJob
-from jestlab.platform.launch.xmanager import Experiment, Handover
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec.load import load
 
@@ -40,33 +34,43 @@ class Jobs(Scripted):
         self.states[job.handle] = JobStatus(JobState.GONE)
 
 
-def job(title: str, number: int = 1) -> Job:
-    return Job(f"jestlab-{title}-{number}", title, ["--run", "f"], {}, Path("log.txt"), MARKS)
+def opened(folder: Path) -> Any:
+    """An experiment; to import XManager takes a second."""
+    from jestlab.platform.launch.xmanager import Experiment
+
+    return Experiment(folder, "study")
 
 
-def test_the_version_that_the_private_attributes_were_read_in():
-    assert importlib.metadata.version("xmanager") == "0.8.5.post1"
-    assert registry.is_registered(Handover)
-
-
-async def add(experiment: Experiment, executor: Jobs, *jobs: Job) -> list[LaunchedJob | ExecutorError]:
+async def add(experiment: Any, executor: Jobs, *titles: str) -> list[LaunchedJob | ExecutorError]:
     """Launch jobs as the controller does: all jobs at once, and then work units."""
+    jobs = [Job(f"jestlab-{title}-1", title, ["--run", "f"], {}, Path("log.txt"), MARKS) for title in titles]
     found = executor.launch_all(jobs)
     await experiment.add(executor, jobs, found)
     return found
 
 
-def units_of(experiment: Experiment) -> list[Any]:
+def units_of(experiment: Any) -> list[Any]:
     return list(experiment._experiment._experiment_units)
 
 
+def test_the_version_that_the_private_attributes_were_read_in():
+    from xmanager.xm_local import registry
+
+    from jestlab.platform.launch.xmanager import Handover
+
+    assert importlib.metadata.version("xmanager") == "0.8.5.post1"
+    assert registry.is_registered(Handover)
+
+
 def test_work_units_know_and_stop_their_jobs(root):
+    from xmanager import xm
+
     root.mkdir()
 
     async def check() -> None:
         jobs = Jobs()
-        async with Experiment(root / "xmanager", "study") as experiment:
-            found = await add(experiment, jobs, *(job(title) for title in ("good", "bad", "long")))
+        async with opened(root / "xmanager") as experiment:
+            found = await add(experiment, jobs, "good", "bad", "long")
             added = [job for job in found if isinstance(job, LaunchedJob)]
             assert [job.handle for job in added] == ["jestlab-good-1", "jestlab-bad-1", "jestlab-long-1"]
             good, bad, long = units_of(experiment)
@@ -88,21 +92,20 @@ def test_a_job_that_cannot_be_launched_spoils_nothing(root):
     root.mkdir()
 
     async def check() -> None:
-        async with Experiment(root / "xmanager", "study") as experiment:
-            refused, good = await add(experiment, Jobs(), job("impossible"), job("good"))
+        async with opened(root / "xmanager") as experiment:
+            refused, good = await add(experiment, Jobs(), "impossible", "good")
             assert str(refused) == "no such machine"
             assert good == LaunchedJob("jestlab-good-1", MARKS)
             states = [unit.get_status() for unit in units_of(experiment)]
             assert [state.is_failed for state in states] == [True, False]
-            [later] = await add(experiment, Jobs(), job("later"))
-            assert later == LaunchedJob("jestlab-later-1", MARKS)
+            assert await add(experiment, Jobs(), "later") == [LaunchedJob("jestlab-later-1", MARKS)]
 
     asyncio.run(check())
 
 
 def test_does_not_recreate_a_lab_that_was_moved_away(root):
     with pytest.raises(FileNotFoundError):
-        Experiment(root / "moved" / "xmanager", "study")
+        opened(root / "moved" / "xmanager")
     assert not (root / "moved").exists()
 
 
@@ -117,21 +120,16 @@ def test_a_launch_goes_on_when_its_records_cannot(root, tmp_path, recorded_machi
                 database.execute("DROP TABLE work_unit")
 
     recorded_machine.before_launch = lose
-    notes: list[str] = []
-
-    class Notes(Listener):
-        def note(self, message: str) -> None:
-            notes.append(message)
-
-    assert labs.launch_here(root, planned, listener=Notes()).exit_code == 0
-    [note] = notes
+    listener = labs.Notes()
+    assert labs.launch_here(root, planned, listener=listener).exit_code == 0
+    [note] = listener.notes
     assert note.startswith("XManager keeps no record of this launch, or no whole one: OperationalError")
 
 
 def test_its_database_lies_in_the_lab_whichever_lab_was_before(root, tmp_path, capfd):
     async def check(folder: Path) -> None:
-        async with Experiment(folder, "study") as experiment:
-            await add(experiment, Jobs(), job("good"))
+        async with opened(folder) as experiment:
+            await add(experiment, Jobs(), "good")
 
     for lab in (Lab.find(root), Lab.find(tmp_path / "other")):
         lab.root.mkdir()

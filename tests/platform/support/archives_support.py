@@ -1,7 +1,5 @@
 """Archives of labs: a lab with rows of every kind, and changes to archives."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json
@@ -117,5 +115,4 @@ def head(**values: Any) -> Change:
 
 
 def add(name: str, content: bytes = b"x") -> Change:
-    """Add a file."""
     return lambda contents: contents.update({name: content})

@@ -1,34 +1,26 @@
 """A real object store for tests: an emulator of Google Cloud Storage in its own process, over HTTP."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import urllib.request
 from pathlib import Path
 
-from ports_support import free_port
+from tests.cluster.ports import free_port
 from tests.waiting import wait_until
 
 BUCKET = "lab-bucket"
 
 
 class BucketServer:
-    """A server of one bucket.
-
-    Attributes:
-        url: URL of the server, for STORAGE_EMULATOR_HOST.
-    """
+    """A server of one bucket; its URL is for STORAGE_EMULATOR_HOST."""
 
     def __init__(self, folder: Path) -> None:
-        """Choose a port; `start` it and, in the end, `stop` it."""
         self._folder = folder
         self._port = free_port()
         self.url = f"http://127.0.0.1:{self._port}"
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it, and wait until it answers."""
         self._folder.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "gcp_storage_emulator", "start", "-H", "127.0.0.1", "-q"]
         command += [f"--port={self._port}", f"--default-bucket={BUCKET}"]
@@ -44,11 +36,9 @@ class BucketServer:
         return True
 
     def wipe(self) -> None:
-        """Delete all objects."""
         urllib.request.urlopen(f"{self.url}/wipe?keep-buckets=true", timeout=30).close()
 
     def stop(self) -> None:
-        """Kill it."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

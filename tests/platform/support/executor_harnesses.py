@@ -1,16 +1,15 @@
 """One harness for each executor: it sets the scenes that the contract of executors needs."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import os
+import sqlite3
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import labs_support as labs
 import plans_support as plans
@@ -19,7 +18,7 @@ from fake_api import FakeApi
 from fake_google import FakeGoogle
 from forks_support import python_path
 from google.oauth2.credentials import Credentials
-from ports_support import free_port
+from tests.cluster.ports import free_port
 from workers_support import Worker
 
 from jestlab.platform import programs
@@ -28,16 +27,15 @@ from jestlab.platform.contracts.executors import marks_of
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Vertex as VertexSettings
 from jestlab.platform.launch import processes
-from jestlab.platform.launch.executor import Executor, Job, JobState, LaunchedJob
+from jestlab.platform.launch.executor import Job, JobState, LaunchedJob
 from jestlab.platform.launch.executors.local import ForkServer, Local
 from jestlab.platform.launch.executors.vertex import Vertex
 from jestlab.platform.planning.plan import Plan
-from jestlab.platform.spec.resources import Slice, parse_slice
+from jestlab.platform.spec.resources import parse_slice
 from jestlab.platform.store.store import Store
 
 IMAGE = "europe-docker.pkg.dev/lab/images/jestlab@sha256:" + "0123456789abcdef" * 4
 STORE = "postgresql+psycopg://ada:correct-horse@db.example/lab"
-
 
 MARKS = marks_of("jestlab-0a1b2c3d-1")
 
@@ -91,49 +89,14 @@ def train_here(root: Path, planned: Plan, hosts: int) -> None:
         assert worker.returncode == processes.EXIT_COMPLETED, said[-3000:]
 
 
-class RemoteHarness(contracts.Harness, Protocol):
-    """Sets scenes for an executor that asks a service, also those in which the service fails.
-
-    Errors are named by statuses of HTTP. A service without HTTP has errors with the same meanings.
-
-    Attributes:
-        names_are_unique: Whether the service refuses a second job of one name.
-        remembers_removed: Whether the service still knows a removed job.
-        logs_are_asked_for: Whether logs come from the service; else from the lab.
-        variables_are_shown: Whether others can see the variables of a job.
-    """
-
-    names_are_unique: bool
-    remembers_removed: bool
-    logs_are_asked_for: bool
-    variables_are_shown: bool
-
-    def executor(self, *, answer_seconds: float = 5.0) -> Executor:
-        """Create one, as another process would."""
-
-    def preempt(self, started: LaunchedJob) -> None:
-        """Take a job's machines away."""
-
-    def vanish(self, started: LaunchedJob) -> None:
-        """Remove a job behind the launcher's back."""
-
-    def spoil(self, *statuses: int) -> None:
-        """Answer the next requests with these errors."""
-
-    def said(self, status: int) -> str:
-        """Return the part of an error that its message has."""
-
-    def lose_an_answer(self) -> None:
-        """Carry out the next request that launches a job, and lose its answer."""
-
-    def answer_late(self, seconds: float) -> None:
-        """Delay each answer."""
-
-    def outage(self) -> AbstractContextManager[None]:
-        """Context in which nothing answers."""
-
-    def shown(self) -> str:
-        """Return all that others can see of its jobs."""
+def measured(root: Path) -> list[tuple[Any, ...]]:
+    """Return every point of every metric and score of a lab, except speeds, by run and seed."""
+    with closing(sqlite3.connect(root / "results.db")) as store:
+        return store.execute(
+            "SELECT run, seed, name, step, value FROM v_metrics"
+            " WHERE name NOT LIKE '%second%' AND name NOT LIKE '%data_wait%'"
+            " UNION ALL SELECT run, seed, name, step, value FROM v_evaluations ORDER BY 1, 2, 3, 4"
+        ).fetchall()
 
 
 @contextmanager
@@ -145,7 +108,16 @@ def ready(made: AnyHarness, monkeypatch: pytest.MonkeyPatch) -> Iterator[AnyHarn
 
 
 class Remote(Generic[Api]):
-    """Asks an API that may fail."""
+    """Sets scenes for an executor that asks an API, also those in which the API fails.
+
+    Errors are named by statuses of HTTP. Slurm, which has no HTTP, has errors of the same meanings.
+
+    Attributes:
+        names_are_unique: Whether the service refuses a second job of one name.
+        remembers_removed: Whether the service still knows a removed job.
+        logs_are_asked_for: Whether logs come from the service; else from the lab.
+        variables_are_shown: Whether others can see the variables of a job.
+    """
 
     remote = True
     names_are_unique = False
@@ -158,12 +130,14 @@ class Remote(Generic[Api]):
         return job(name)
 
     def spoil(self, *statuses: int) -> None:
+        """Answer the next requests with these errors."""
         self.api.faults[:] = statuses
 
     def said(self, status: int) -> str:
         return "" if status == 401 else str(status)  # at 401 a client looks for better credentials
 
     def lose_an_answer(self) -> None:
+        """Carry out the next request that launches a job, and lose its answer."""
         self.api.lost = 1
 
     def answer_late(self, seconds: float) -> None:
@@ -176,6 +150,7 @@ class Remote(Generic[Api]):
         self.api.start()
 
     def shown(self) -> str:
+        """Return all that others can see of its jobs."""
         return repr(vars(self.api))
 
     def close(self) -> None:
@@ -186,17 +161,14 @@ class VertexHarness(Remote[FakeGoogle]):
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.api = FakeGoogle()
 
-    def executor(
-        self, slice_: Slice | None = None, answer_seconds: float = 5.0, **settings: str | None
-    ) -> Vertex:
-        said = {
-            "project": "our-lab",
-            "region": "us-west4",
-            "store_secret": "projects/our-lab/secrets/jestlab-store/versions/latest",
-            "root": "/gcs/our-bucket/lab",
-        }
-        slice_ = slice_ or parse_slice("v5e-4x4")
-        made = Vertex(VertexSettings(**(said | settings)), slice_, IMAGE, answer_seconds=answer_seconds)
+    def executor(self, answer_seconds: float = 5.0) -> Vertex:
+        settings = VertexSettings(
+            project="our-lab",
+            region="us-west4",
+            store_secret="projects/our-lab/secrets/jestlab-store/versions/latest",
+            root="/gcs/our-bucket/lab",
+        )
+        made = Vertex(settings, parse_slice("v5e-4x4"), IMAGE, answer_seconds=answer_seconds)
         made.endpoint = made.logging_endpoint = self.api.url
         made.credentials = Credentials("the-users-token")
         return made
@@ -226,18 +198,52 @@ class VertexHarness(Remote[FakeGoogle]):
             self.api.say(started.handle, line)
 
 
-# Takes the place of Python: prints the lines and ends with the code that files of the job's name hold.
+# Asked to stop, it continues until the file `stopping` exists.
+SAVES = """trap 'asked=1; touch "$me.asked"' TERM"""
 _OBEDIENT = """#!/bin/sh
+me="$HARNESS/{name}"
+{trap}
+touch "$me.began"
 while :; do
-    if [ -f "$HARNESS/$NAME.lines" ]; then cat "$HARNESS/$NAME.lines"; rm "$HARNESS/$NAME.lines"; fi
-    if [ -s "$HARNESS/$NAME.code" ]; then
-        code=$(cat "$HARNESS/$NAME.code")
+    if [ -f "$me.lines" ]; then cat "$me.lines"; rm "$me.lines"; fi
+    if [ -f "$me.code" ]; then
+        code=$(cat "$me.code")
         if [ "$code" = 137 ]; then kill -9 $$; fi
         exit "$code"
     fi
+    if [ -f "$HARNESS/over" ]; then exit 0; fi
+    if [ -n "$asked" ] && [ -f "$HARNESS/stopping" ]; then rm "$me.asked"; exit 143; fi
     sleep 0.02
 done
 """
+
+
+class Told:
+    """Jobs of a harness, whose program prints the lines, and ends with the code, that files of its name hold.
+
+    Attributes:
+        folder: Of these files.
+        program: Takes the place of Python in every job.
+    """
+
+    def __init__(self, folder: Path, name: str = "$NAME", trap: str = "") -> None:
+        self.folder = folder
+        self.program = folder / "bin" / "python"
+        self.program.parent.mkdir(parents=True)
+        self.program.write_text(_OBEDIENT.format(name=name, trap=trap))
+        self.program.chmod(0o755)
+
+    def end(self, name: str, code: int) -> None:
+        self._write(f"{name}.code", str(code))
+
+    def print(self, name: str, lines: list[str]) -> None:
+        """Let a job print lines, and wait until it has."""
+        self._write(f"{name}.lines", "".join(f"{line}\n" for line in lines))
+        labs.wait_until(lambda: not (self.folder / f"{name}.lines").exists())
+
+    def _write(self, file: str, text: str) -> None:
+        (self.folder / "ready").write_text(text)
+        (self.folder / "ready").rename(self.folder / file)
 
 
 class LocalHarness:
@@ -247,10 +253,8 @@ class LocalHarness:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self._folder = folder
-        program = folder / "obedient"
-        program.write_text(_OBEDIENT)
-        program.chmod(0o755)
-        monkeypatch.setattr("sys.executable", str(program))
+        self._told = Told(folder)
+        monkeypatch.setattr("sys.executable", str(self._told.program))
         self._executors: list[Local] = []
         (folder / "lab").mkdir()
 
@@ -269,14 +273,12 @@ class LocalHarness:
         """It does so already."""
 
     def end(self, started: LaunchedJob, code: int) -> None:
-        (self._folder / f"{self._log(started).stem}.code").write_text(str(code))
+        self._told.end(self._log(started).stem, code)
         [parent] = (one for one in self._executors if started in one._children)
         labs.wait_until(lambda: parent.statuses([started])[started].state.is_over)
 
     def prints(self, started: LaunchedJob, lines: list[str]) -> None:
-        ready = self._folder / "lines"
-        ready.write_text("".join(f"{line}\n" for line in lines))
-        ready.rename(self._folder / f"{self._log(started).stem}.lines")
+        self._told.print(self._log(started).stem, lines)
         labs.wait_until(lambda: self._log(started).read_text().count("\n") == len(lines))
 
     def finish_stop(self) -> None:

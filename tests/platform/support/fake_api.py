@@ -1,7 +1,5 @@
 """The base of fake servers: a real HTTP server in a thread, whose answers a test can spoil."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket
@@ -14,8 +12,6 @@ from urllib.parse import parse_qsl, urlsplit
 
 
 class Refused(Exception):
-    """A request that is answered with an error."""
-
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status

@@ -1,7 +1,5 @@
 """The parts of Google Cloud's REST APIs that CustomJobs need: Vertex AI, Cloud Logging, Secret Manager."""
 
-from __future__ import annotations
-
 import base64
 import itertools
 import re
@@ -31,14 +29,12 @@ class FakeGoogle(FakeApi):
     # What Vertex AI does.
 
     def set_state(self, handle: str, state: str, code: int = 0, message: str = "") -> None:
-        """A CustomJob enters a state."""
         with self.lock:
             self.jobs[handle]["state"] = state
             if code:
                 self.jobs[handle]["error"] = {"code": code, "message": message}
 
     def end(self, handle: str, code: int) -> None:
-        """The first replica exits."""
         message = f"The replica workerpool0-0 exited with a non-zero status of {code}. To find out more, see…"
         if code:
             self.set_state(handle, "JOB_STATE_FAILED", 3, message)
@@ -46,17 +42,14 @@ class FakeGoogle(FakeApi):
             self.set_state(handle, "JOB_STATE_SUCCEEDED")
 
     def preempt(self, handle: str) -> None:
-        """Its machines are taken away."""
         self.set_state(
             handle, "JOB_STATE_FAILED", 8, "STOCKOUT: resources are insufficient in region us-west4"
         )
 
     def say(self, handle: str, text: str) -> None:
-        """The first replica prints a line."""
         self.entries.setdefault(handle.rpartition("/")[2], []).append({"textPayload": text})
 
     def finish_cancellations(self) -> None:
-        """Cancelled jobs have ended."""
         with self.lock:
             for job in self.jobs.values():
                 if job["state"] == "JOB_STATE_CANCELLING":

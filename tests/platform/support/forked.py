@@ -1,7 +1,5 @@
 """The server's side of `forks_support`: what a fork still lacks of being a process of its own."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Processes that start at once: forks of servers that have imported what they need."""
 
-from __future__ import annotations
-
 import functools
 import os
 import signal
@@ -58,12 +56,7 @@ def fork(
 ) -> Forked:
     """Fork a worker, or what `forked` makes of it, with this process's working directory.
 
-    Args:
-        arguments: With the lab's root among them.
-        variables: Its environment.
-        log: What it prints.
-        imports: Modules that it finds imported.
-        marks: What it bears.
+    The lab's root is among its arguments; it finds `imports` imported.
     """
     kind = "command" if imports == COMMAND else "JAX" if imports else "worker"
     environment = {**variables, "JESTLAB_TEST_FOLDER": str(Path.cwd())}
@@ -99,10 +92,10 @@ class Process:
         os.kill(self.pid, number)
 
     def terminate(self) -> None:
-        self.send_signal(signal.SIGTERM)
+        os.kill(self.pid, signal.SIGTERM)
 
     def kill(self) -> None:
-        self.send_signal(signal.SIGKILL)
+        os.kill(self.pid, signal.SIGKILL)
 
 
 def forks_of(root: Path) -> list[int]:

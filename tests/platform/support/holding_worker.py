@@ -1,14 +1,11 @@
 """Takes the worker's place in a fresh process: says which GPUs it sees, and ends when a file is there."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path
 
 
 def main() -> None:
-    """Write CUDA_VISIBLE_DEVICES to NAME.gpus, and wait for NAME.end."""
     folder, name = Path(os.environ["HARNESS"]), os.environ["NAME"]
     unfinished = folder / f"{name}.new"
     unfinished.write_text(os.environ.get("CUDA_VISIBLE_DEVICES", "none"))

@@ -4,15 +4,13 @@ Requests go through `UnreliableApi`, where a test can let them fail. The launche
 rights than launching needs.
 """
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from executor_harnesses import STORE, Remote, job
+from executor_harnesses import SAVES, STORE, Remote, Told, job
 from tests.cluster.kubernetes.api import Api
 from tests.cluster.kubernetes.shared import Namespace, SharedCluster
 from tests.cluster.kubernetes.unreliable import UnreliableApi
@@ -23,39 +21,17 @@ from jestlab.platform.launch.executor import Job, LaunchedJob
 from jestlab.platform.launch.executors.kubernetes import Kubernetes
 from jestlab.platform.spec.resources import Nodes, Slice, parse_slice
 
-# Takes the place of Python in every container: files control it by the names of the job and the host. When it
-# is asked to stop, it continues until the file `stopping` exists.
-_OBEDIENT = """#!/bin/sh
-me="$HARNESS/$NAME.${JAX_PROCESS_ID:-0}"
-trap 'asked=1' TERM
-while :; do
-    if [ -f "$me.lines" ]; then cat "$me.lines"; rm "$me.lines"; fi
-    if [ -f "$me.code" ]; then
-        code=$(cat "$me.code")
-        if [ "$code" = 137 ]; then kill -9 $$; fi
-        exit "$code"
-    fi
-    if [ -n "$asked" ] && [ -f "$HARNESS/stopping" ]; then exit 143; fi
-    sleep 0.05
-done
-"""
-
 
 class KubernetesHarness(Remote[UnreliableApi]):
-    """Sets scenes on a cluster, in a new namespace."""
-
     names_are_unique = True
 
     def __init__(self, cluster: SharedCluster, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.cluster = cluster
         self.namespace = Namespace(cluster, store=STORE)
         self.image = f"europe-docker.pkg.dev/lab/images/jestlab@sha256:{uuid.uuid4().hex * 2}"
-        self._folder = folder / "pods"
-        (self._folder / "bin").mkdir(parents=True)
-        program = self._folder / "bin" / "python"
-        program.write_text(_OBEDIENT)
-        program.chmod(0o755)
-        cluster.images.delay(self.image)
+        self._told = Told(folder / "pods", "$NAME.${JAX_PROCESS_ID:-0}", SAVES)
+        self._folder = self._told.folder
+        cluster.images.push(self.image, None)  # until `push_image`
         user = Api(cluster.url, cluster.authority, token=self.namespace.token)
         self.api = UnreliableApi(user)
         self.kubeconfig = self.namespace.kubeconfig(folder / "kubeconfig", self.api.url)
@@ -74,24 +50,15 @@ class KubernetesHarness(Remote[UnreliableApi]):
         machines: Slice | Nodes | None = None,
         settings: KubernetesSettings | None = None,
         answer_seconds: float = 60.0,
-        *,
-        image: str | None = None,
-        spot: bool = False,
     ) -> Kubernetes:
-        return Kubernetes(
-            settings or self.settings(),
-            machines or parse_slice("v5e-2x2"),
-            image or self.image,
-            spot=spot,
-            answer_seconds=answer_seconds,
-        )
+        machines, settings = machines or parse_slice("v5e-2x2"), settings or self.settings()
+        return Kubernetes(settings, machines, self.image, answer_seconds=answer_seconds)
 
     def count(self) -> int:
         return sum("conditions" not in found.get("status", {}) for found in self.namespace.jobsets())
 
     def push_image(self) -> None:
-        """Let the image be pulled."""
-        path = f"{self._folder / 'bin'}:/usr/bin:/bin"
+        path = f"{self._told.program.parent}:/usr/bin:/bin"
         self.cluster.images.push(self.image, {"PATH": path, "HARNESS": str(self._folder)})
 
     def run(self, started: LaunchedJob) -> None:
@@ -109,13 +76,9 @@ class KubernetesHarness(Remote[UnreliableApi]):
         name = name_of(started)
         if pods := self.namespace.pods(name):
             for number in range(len(pods)) if code == 0 else [index]:
-                self.tell_end(started, code, number)
+                self._told.end(f"{name}.{number}", code)
             # Where one fails, the others are stopped, and the job is over when they have ended.
             self.let_end(lambda: self._is_over(name))
-
-    def tell_end(self, started: LaunchedJob, code: int, index: int = 0) -> None:
-        """Let the process of a host end with a code."""
-        self._tell(f"{name_of(started)}.{index}.code", str(code))
 
     def preempt(self, started: LaunchedJob, index: int = 0) -> None:
         """Shut the node of a host down, as its machine is taken away."""
@@ -136,9 +99,7 @@ class KubernetesHarness(Remote[UnreliableApi]):
         self.let_end(have_stopped)
 
     def prints(self, started: LaunchedJob, lines: list[str]) -> None:
-        file = f"{name_of(started)}.0.lines"
-        self._tell(file, "".join(f"{line}\n" for line in lines))
-        wait_until(lambda: not (self._folder / file).exists())
+        self._told.print(f"{name_of(started)}.0", lines)
 
     def as_admin(self) -> None:
         """Give the launcher all rights, and a connection straight to the API server."""
@@ -165,12 +126,6 @@ class KubernetesHarness(Remote[UnreliableApi]):
         wait_until(condition)
         (self._folder / "stopping").unlink()
 
-    def _tell(self, file: str, text: str) -> None:
-        ready = self._folder / "ready"
-        ready.write_text(text)
-        ready.rename(self._folder / file)
-
 
 def name_of(started: LaunchedJob) -> str:
-    """Return the JobSet's name."""
     return started.handle.rpartition("/")[2]

@@ -1,7 +1,5 @@
 """The queues of one test, in a real Kueue."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -15,8 +13,6 @@ from jestlab.platform.launch.executor import LaunchedJob
 from jestlab.platform.launch.executors.kubernetes import Kubernetes
 
 QUEUE = "tpus"
-URGENT = "urgent"
-"""Name of another user's JobSet, with a priority above that of jestlab's runs."""
 
 
 class Queues:
@@ -43,7 +39,6 @@ class Queues:
         }
         spec = {
             "namespaceSelector": {},
-            "preemption": {"withinClusterQueue": "LowerPriority"},
             "resourceGroups": [{"coveredResources": list(quotas), "flavors": [flavor]}],
         }
         self._create("clusterqueues", "ClusterQueue", self._name, spec=spec)
@@ -51,33 +46,12 @@ class Queues:
         self._create(path, "LocalQueue", QUEUE, spec={"clusterQueue": self._name})
 
     def executor(self, queue: str = QUEUE, **changes: Any) -> Kubernetes:
-        """Return an executor that launches into a queue."""
         return self.harness.executor(settings=self.harness.settings(queue=queue), **changes)
 
     def stop(self, policy: str) -> None:
-        """Set the `stopPolicy` of the ClusterQueue."""
         self._admin.patch(f"{API}/clusterqueues/{self._name}", {"spec": {"stopPolicy": policy}})
 
-    def deactivate(self, jobset: str) -> None:
-        """Set `active: false` in the Workload of a JobSet."""
-        path = f"{API}/namespaces/{self._name}/workloads"
-        uid = (self.harness.namespace.jobset(jobset) or {})["metadata"]["uid"]
-        [workload] = self._admin.get(path, labelSelector=f"kueue.x-k8s.io/job-uid={uid}")["items"]
-        self._admin.patch(f"{path}/{workload['metadata']['name']}", {"spec": {"active": False}})
-
-    def launch_urgent(self) -> LaunchedJob:
-        """Launch a JobSet of a higher priority as another user, and wait until its pod runs."""
-        self._create("workloadpriorityclasses", "WorkloadPriorityClass", self._name, value=1000)
-        job = self.harness.job(URGENT)
-        body = self.executor().render(job)
-        assert body is not None
-        body["metadata"]["labels"] |= {"kueue.x-k8s.io/priority-class": self._name}
-        self.harness.namespace.create_jobset(body)
-        wait_until(lambda: self.runs(URGENT))
-        return LaunchedJob(f"lab/{self._name}/{URGENT}", job.marks)
-
     def runs(self, jobset: str) -> bool:
-        """Whether the pod of a JobSet runs."""
         pods = self.harness.namespace.pods(jobset)
         return bool(pods) and all(pod["status"].get("phase") == "Running" for pod in pods)
 
@@ -95,8 +69,6 @@ class Queues:
         """Delete the objects outside namespaces."""
         self.stop("None")
         self._admin.delete(f"{API}/clusterqueues/{self._name}")
-        classes = f"{API}/workloadpriorityclasses"
-        self._admin.delete(classes, fieldSelector=f"metadata.name={self._name}")
 
     def _create(self, path: str, kind: str, name: str, **parts: Any) -> None:
         of = {"apiVersion": API.removeprefix("/apis/"), "kind": kind, "metadata": {"name": name}}

@@ -1,7 +1,5 @@
 """Real labs for tests: `jestlab` in processes of its own, and what it leaves behind."""
 
-from __future__ import annotations
-
 import io
 import os
 import signal
@@ -12,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +24,6 @@ from jestlab.platform.lab.settings import Settings
 from jestlab.platform.launch import executors
 from jestlab.platform.launch.controller import Outcome, launch
 from jestlab.platform.launch.display import Listener
-from jestlab.platform.launch.executor import Executor
 from jestlab.platform.launch.executors.local import Local
 from jestlab.platform.launch.options import Options
 from jestlab.platform.launch.wakeup import Wakeup
@@ -44,7 +41,6 @@ def variables(root: Path) -> dict[str, str]:
 
 
 def write_study(folder: Path, **parts: Any) -> Path:
-    """A YAML spec of toy runs."""
     study = {
         "name": "toy",
         "program": "toy_programs:loop",
@@ -59,7 +55,6 @@ def write_study(folder: Path, **parts: Any) -> Path:
 
 
 def jestlab(*arguments: object, root: Path, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run the command line to its end."""
     command = [*JESTLAB, *map(str, arguments), "--root", str(root)]
     return subprocess.run(
         command, env={**os.environ, **variables(root)}, capture_output=True, text=True, timeout=120, **options
@@ -85,42 +80,28 @@ def launch_here(
     planned: Plan,
     *,
     executor: type[Local] | None = None,
-    beside: Executor | None = None,
     listener: Listener | None = None,
     **options: Any,
 ) -> Outcome:
-    """Record a plan and launch it in this process, by an executor of this machine.
-
-    Args:
-        root: The lab.
-        planned: The plan.
-        executor: Which; None for the one that `jestlab` finds, of which the fixture `forking` makes one whose
-            processes start at once.
-        beside: The executor of its name, for jobs that were launched before.
-        listener: Told what happens.
-        options: How to launch.
-    """
+    """Record a plan and launch it in this process, by an executor or the one that `jestlab` finds."""
     lab, wakeup, resources = Lab.find(root), Wakeup(), planned.study.resources
-    store = Store.open(lab.store_url)
-    store.record(planned)
     if executor is None:
         local = executors.get("local", resources, Settings(), lab, wakeup.set)
     else:
         local = executor(lab, resources, wakeup.set)
     how = Options(retries=resources.retries, lease_seconds=resources.lease_seconds, **options)
-    try:
-        return launch(
-            lab,
-            store,
-            planned.study.name,
-            planned.runs,
-            lambda name: beside if beside is not None and beside.name == name else local,
-            options=how,
-            listener=listener,
-            wakeup=wakeup,
-        )
-    finally:
-        store.close()
+    given: dict[str, Any] = {"options": how, "listener": listener, "wakeup": wakeup}
+    with closing(Store.open(lab.store_url)) as store:
+        store.record(planned)
+        return launch(lab, store, planned.study.name, planned.runs, lambda _: local, **given)
+
+
+class Notes(Listener):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, message: str) -> None:
+        self.notes.append(message)
 
 
 @contextmanager
@@ -133,20 +114,10 @@ def meanwhile(act: Callable[[], object]) -> Iterator[None]:
 
 
 class Command(Process):
-    """`jestlab` in a session of its own. Forked, it starts at once.
-
-    Attributes:
-        stdout: A pipe with all that it prints.
-    """
+    """`jestlab` in a session of its own. Forked, it starts at once. `stdout` has all that it prints."""
 
     def __init__(self, *arguments: object, root: Path, ignoring_sigint: bool = False) -> None:
-        """Start it.
-
-        Args:
-            arguments: Of `jestlab`.
-            root: The lab.
-            ignoring_sigint: Whether it is started as a shell starts what a script puts in the background.
-        """
+        """Start it; ignoring SIGINT like what a script puts in the background, if that is wanted."""
         how = "ignoring SIGINT" if ignoring_sigint else "1"
         environment = {**os.environ, **variables(root), "JESTLAB_TEST_COMMAND": how}
         pipe = Path(tempfile.mkdtemp(prefix="jestlab-command-")) / "output"

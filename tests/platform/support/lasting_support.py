@@ -1,7 +1,5 @@
 """Clusters start slowly, and many tests use them: a cluster lasts until a test follows that needs none."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from typing import TypeVar, cast

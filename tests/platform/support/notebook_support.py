@@ -5,8 +5,6 @@
 executes the notebook and writes its outputs into it.
 """
 
-from __future__ import annotations
-
 import copy
 import os
 import re
@@ -31,7 +29,6 @@ _NUMBER = re.compile(r"[0-9][0-9,.]*|\b(?:nan|NaN)\b")
 
 
 def cells(*sources: str) -> Any:
-    """Make a notebook of cells of code."""
     return _FORMAT.v4.new_notebook(cells=[_FORMAT.v4.new_code_cell(source) for source in sources])
 
 
@@ -101,7 +98,6 @@ def _forms(output: Any) -> Any:
 
 
 def main(path: Path) -> None:
-    """Execute a notebook and write its outputs into it."""
     with tempfile.TemporaryDirectory(prefix="notebook-") as folder:
         notebook = executed(_FORMAT.read(path, as_version=4), Path(folder))
     for output in (output for cell in notebook.cells for output in cell.get("outputs", ())):

@@ -3,8 +3,6 @@
 Under the job's name lie there the lines to print and the code to end with; `NAME.self` is what it writes.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os
@@ -24,7 +22,6 @@ logging.basicConfig(format="set by an import: %(message)s")  # as some packages 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Obey."""
     folder, name = Path(os.environ["HARNESS"]), os.environ["NAME"]
     seen = {
         "arguments": arguments,

@@ -1,7 +1,5 @@
 """A study of the user's own: a script that is changed between launches, in a folder of its own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Custom executors: one that wraps the command of a process, and one written from the interface."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shlex
@@ -39,9 +37,9 @@ class Plain(Executor):
 
     def launch(self, job: Job) -> LaunchedJob:
         place = self._lab.root / job.name
-        handle = f"{job.name}"
+        launched = LaunchedJob(job.name, job.marks)
         if place.is_dir():
-            return LaunchedJob(handle, job.marks)
+            return launched
         place.mkdir(parents=True)
         (place / "marks").write_text(str(job.marks))
         (place / "out").touch()
@@ -50,7 +48,7 @@ class Plain(Executor):
         self._children.append(
             subprocess.Popen(["sh", "-c", script], cwd=place, env=environment, start_new_session=True)
         )
-        return LaunchedJob(handle, job.marks)
+        return launched
 
     def statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
         return {job: self._status(job) for job in jobs}
@@ -85,37 +83,27 @@ class Plain(Executor):
 
 
 class NoStop(Local):
-    """Asks nothing to stop."""
-
     def stop(self, job: LaunchedJob, *, now: bool) -> None:
         if now:
             super().stop(job, now=now)
 
 
 class Twice(Local):
-    """Launches a name again."""
-
     def launch(self, job: Job) -> LaunchedJob:
         self._names.clear()
         return super().launch(job)
 
 
 class AnyMarks(Plain):
-    """Ignores marks."""
-
     def _is_its(self, job: LaunchedJob) -> bool:
         return self._place(job).is_dir()
 
 
 class Silent(Plain):
-    """Knows no log."""
-
     def logs(self, job: LaunchedJob) -> Iterator[bytes]:
         return iter(())
 
 
 class Failing(Local):
-    """Cannot launch."""
-
     def launch(self, job: Job) -> LaunchedJob:
         raise KeyError("no such queue")

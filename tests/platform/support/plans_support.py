@@ -1,7 +1,5 @@
 """Plans made by hand, for tests of what comes after the plan."""
 
-from __future__ import annotations
-
 import io
 import sys
 import tarfile
@@ -94,7 +92,6 @@ def claimed(store: Store, run: PlannedRun | RunRow, lease_seconds: float = 90.0)
 
 
 def move(store: Store, run: PlannedRun, state: RunState, reason: str | None = None) -> None:
-    """Give a recorded run another state."""
     with store.writing() as connection:
         leases.move(connection, run.fingerprint, state, reason)
 
@@ -121,13 +118,11 @@ def begun(
 
 
 def plan(*runs: PlannedRun, name: str = "toy", **parts: Any) -> Plan:
-    """A plan of these runs, of a study with these parts besides."""
     study = {"name": name, "question": "Does it run?", "scale": "smoke", "runs": {"any": {}}}
     return Plan(Study.parse(study | parts), runs)
 
 
 def reference_and_two() -> Plan:
-    """A reference, a run that needs it, and one that stands alone."""
     reference = run("reference", config={"steps": 10})
     joint = run("joint", config={"steps": 20}, needs={"selection.reference": reference.fingerprint})
     uniform = run("uniform", config={"steps": 30}, point={"ratio": 0.5})

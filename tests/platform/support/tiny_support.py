@@ -1,7 +1,5 @@
 """A model and a benchmark so small that tests train and measure them in a moment."""
 
-from __future__ import annotations
-
 from typing import Any
 
 TOWERS: dict[str, Any] = {

@@ -1,11 +1,8 @@
 """Programs for tests of launching: no JAX, well under a second, killable at any step."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -19,8 +16,7 @@ def loop(config: dict[str, Any], context: RunContext) -> None:
     """A training loop in miniature: a number that depends on all steps before, saved now and then.
 
     Config: `steps`; `pause` seconds a step, `hurry`, a file from whose existence on there is no pause;
-    `save_every` steps; `fail_at` a step, by exception; `kill_at` a step, by SIGKILL, on the first attempt
-    only; `gate`, a file that it waits for at its last step.
+    `save_every` steps; `fail_at` a step, by exception; `gate`, a file that it waits for at its last step.
     """
     total, saved = config["steps"], context.directory / "state.json"
     if saved.exists():
@@ -43,9 +39,6 @@ def loop(config: dict[str, Any], context: RunContext) -> None:
             time.sleep(0.05)
         if step == config.get("fail_at"):
             raise ValueError(f"diverged at step {step}")
-        if step == config.get("kill_at") and not (context.directory / "killed").exists():
-            (context.directory / "killed").touch()
-            os.kill(os.getpid(), signal.SIGKILL)
         context.log(step, {"loss": value, "examples_seen": 64 * step})
         context.progress(step, total)
         if step % config.get("save_every", 5) == 0:
@@ -64,14 +57,12 @@ def _save(context: RunContext, path: Path, step: int, value: float) -> None:
 def draw(config: dict[str, Any], context: RunContext) -> None:
     """Measure a number drawn from a normal distribution, which run and seed decide.
 
-    Config: `mean`, `spread`, and `salt`, by which runs draw differently; `pause` seconds; `gate`, a file that
-    it waits for; `fail_seeds`, which fail.
+    Config: `mean`, `spread`, and `salt`, by which runs draw differently; `pause` seconds; `fail_seeds`, which
+    fail.
     """
     with (context.directory / "starts.txt").open("a") as starts:
         starts.write(f"{os.getpid()}\n")
     time.sleep(config.get("pause", 0.0))
-    while "gate" in config and not Path(config["gate"]).exists():
-        time.sleep(0.05)
     if config["seed"] in config.get("fail_seeds", ()):
         raise ValueError("this seed fails")
     noise = random.Random(f"{config.get('salt')} {config['seed']}").gauss(0.0, config["spread"])
@@ -79,20 +70,17 @@ def draw(config: dict[str, Any], context: RunContext) -> None:
 
 
 def flood(config: dict[str, Any], context: RunContext) -> None:
-    """Print megabytes without a newline."""
     for _ in range(config["megabytes"]):
         sys.stdout.write("x" * 1_000_000)
     sys.stdout.flush()
 
 
 def vanish(config: dict[str, Any], context: RunContext) -> None:
-    """End the process without a word to the store."""
     print("about to vanish", flush=True)
     os._exit(config["code"])
 
 
 def quitter(config: dict[str, Any], context: RunContext) -> None:
-    """Say that it was asked to stop, which it was not."""
     raise Interrupted
 
 
@@ -107,14 +95,7 @@ def stubborn(config: dict[str, Any], context: RunContext) -> None:
         time.sleep(0.05)
 
 
-def leave_child(config: dict[str, Any], context: RunContext) -> None:
-    """Complete, with a child still running."""
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    (context.directory / "child.txt").write_text(str(child.pid))
-
-
 def environment(config: dict[str, Any], context: RunContext) -> None:
-    """Write down what a program sees of its surroundings."""
     (context.directory / "environment.json").write_text(
         json.dumps({"env": dict(os.environ), "stdin": sys.stdin.read(), "cwd": str(Path.cwd())})
     )

@@ -1,7 +1,5 @@
 """Workers without a launcher, forked from one process that has imported them: they start at once."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import tempfile
@@ -26,8 +24,6 @@ class ForkingLocal(Local):
 
 
 class Worker(Process):
-    """A worker with this process's environment."""
-
     def __init__(
         self,
         *arguments: object,
@@ -35,14 +31,6 @@ class Worker(Process):
         log: Path | None = None,
         imports: Sequence[str] = (),
     ) -> None:
-        """Start it.
-
-        Args:
-            arguments: Of `python -m jestlab.platform.worker`.
-            environment: Variables besides this process's.
-            log: What it prints; None for a temporary file.
-            imports: Modules that it finds imported.
-        """
         self._log = log or Path(tempfile.mkdtemp(prefix="jestlab-worker-")) / "log.txt"
         words = [str(argument) for argument in arguments]
         variables = {**os.environ, **(environment or {})}
@@ -57,6 +45,5 @@ class Worker(Process):
             raise subprocess.TimeoutExpired("worker", timeout, self._log.read_bytes()) from error
 
     def communicate(self, timeout: float = 60.0) -> tuple[None, str]:
-        """What it has printed, once it has ended."""
         self.wait(timeout)
         return None, self._log.read_text()

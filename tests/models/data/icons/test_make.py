@@ -1,7 +1,5 @@
 """The icons' data, made of small packages."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -117,13 +115,10 @@ def test_several_processes_give_the_same_bytes_and_make_only_what_is_missing(
     assert (after.st_ino, after.st_mtime_ns) == (stays.st_ino, stays.st_mtime_ns)
 
 
-def test_a_folder_of_something_else_is_not_touched(tmp_path: Path) -> None:
+def test_a_folder_of_something_else_or_of_other_packages_is_not_touched(tmp_path: Path, made: Path) -> None:
     (tmp_path / "thesis.tex").write_text("mine")
     with pytest.raises(ValueError, match=r"holds 'thesis\.tex' already: name a new or an empty folder"):
         is_made(tmp_path, [])
-
-
-def test_data_of_other_packages_are_not_taken_for_these(made: Path) -> None:
     with pytest.raises(ValueError, match="made from other versions of the packages"):
         is_made(made, [])
 

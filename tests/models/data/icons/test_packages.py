@@ -1,17 +1,26 @@
 """Packages are fetched by real npm, from a registry on this machine that is as bad as each test wants."""
 
-from __future__ import annotations
-
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.models.support.icon_packages import Registry, icon_set, of_names, package
+from tests.models.support.icon_packages import Registry, icon_set, of_names, package, serving
 
 from jestlab.models.data.icons.packages import checksum, download, read_package
 from jestlab.models.data.icons.sets import icon_sets
 
 needs_npm = pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm")
+
+
+@pytest.fixture
+def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
+    """A registry on this machine, which npm is configured for."""
+    with serving() as here:
+        monkeypatch.setenv("npm_config_registry", here.url)
+        monkeypatch.setenv("npm_config_cache", str(tmp_path / "npm-cache"))
+        monkeypatch.setenv("npm_config_fetch_retries", "0")
+        yield here
 
 
 @needs_npm

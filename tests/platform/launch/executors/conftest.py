@@ -1,7 +1,5 @@
 """A real cluster of Slurm for the tests of executors: one for each test process."""
 
-from __future__ import annotations
-
 import getpass
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,5 +38,4 @@ def slurm_harness(
 
 @pytest.fixture
 def lab(slurm: SlurmCluster, root: Path) -> SlurmLab:
-    """A lab whose runs go to the Slurm cluster."""
     return SlurmLab(slurm, root)

@@ -4,16 +4,17 @@ import dataclasses
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from executor_harnesses import HARNESSES, MARKS, STORE, RemoteHarness, VertexHarness, ready
+from executor_harnesses import HARNESSES, MARKS, STORE, VertexHarness, ready
 
 from jestlab.platform.contracts.executors import CASES, Harness
 from jestlab.platform.launch.executor import Executor, ExecutorAway, ExecutorError, JobState, LaunchedJob
 
 NAME = "jestlab-0a1b2c3d-1"
 
-OTHERS = {
+OTHERS: dict[str, Any] = {
     "store": "0f" * 16,
     "fingerprint": "0a1b2c3d" * 3 + "ffffffff" * 5,
     "attempt": 2,
@@ -34,7 +35,7 @@ def harness(request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 
 @pytest.fixture(params=["vertex", *ON_CLUSTERS])
-def remote(request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RemoteHarness]:
+def remote(request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     if request.param != "vertex":
         yield request.getfixturevalue(f"{request.param}_harness")
         return
@@ -46,6 +47,17 @@ def state(executor: Executor, started: LaunchedJob) -> JobState:
     return executor.statuses([started])[started].state
 
 
+def launched(harness: Any) -> tuple[Any, LaunchedJob]:
+    executor = harness.executor()
+    return executor, executor.launch(harness.job(NAME))
+
+
+def running(harness: Any) -> tuple[Any, LaunchedJob]:
+    executor, started = launched(harness)
+    harness.run(started)
+    return executor, started
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_every_executor_passes_the_contract(harness, case):
     """`testing.check_executor` checks custom executors in the same way."""
@@ -54,9 +66,7 @@ def test_every_executor_passes_the_contract(harness, case):
 
 @pytest.mark.parametrize(("code", "known_as"), [(1, 1), (143, 143), (137, -9)])
 def test_a_job_that_fails_says_how_its_process_ended(harness, code, known_as):
-    executor = harness.executor()
-    started = executor.launch(harness.job(NAME))
-    harness.run(started)
+    executor, started = running(harness)
     harness.end(started, code)
     status = executor.statuses([started])[started]
     assert (status.state, status.exit_code) == (JobState.FAILED, known_as)
@@ -64,17 +74,13 @@ def test_a_job_that_fails_says_how_its_process_ended(harness, code, known_as):
 
 
 def test_machines_that_are_taken_away_are_no_failure(remote):
-    executor = remote.executor()
-    started = executor.launch(remote.job(NAME))
-    remote.run(started)
+    executor, started = running(remote)
     remote.preempt(started)
     assert state(executor, started) == JobState.PREEMPTED
 
 
 def test_one_that_stops_is_not_over_before_it_is(remote):
-    executor = remote.executor()
-    started = executor.launch(remote.job(NAME))
-    remote.run(started)
+    executor, started = running(remote)
     executor.stop(started, now=False)
     assert state(executor, started) == JobState.RUNNING
     executor.stop(started, now=True)  # asked for again, harder
@@ -115,8 +121,7 @@ def test_a_launch_whose_answer_is_lost_is_one_job(remote):
 
 
 def test_where_nobody_answers_a_job_is_unknown_and_calls_are_errors(remote):
-    executor = remote.executor()
-    started = executor.launch(remote.job(NAME))
+    executor, started = launched(remote)
     with remote.outage():
         status = executor.statuses([started])[started]
         assert status.state == JobState.UNKNOWN
@@ -135,8 +140,7 @@ def test_where_nobody_answers_a_job_is_unknown_and_calls_are_errors(remote):
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422, 429, 500, 503])
 def test_a_refusal_is_final_only_if_it_would_come_again(remote, status):
     """Either way it is one line without secrets, and nothing was launched."""
-    executor = remote.executor()
-    started = executor.launch(remote.job(NAME))
+    executor, started = launched(remote)
     refused = ""
     for call in (
         lambda: executor.launch(remote.job(f"{NAME}0")),
@@ -161,9 +165,7 @@ def test_a_refusal_is_final_only_if_it_would_come_again(remote, status):
 
 def test_another_labs_job_of_the_same_name_is_left_alone(remote):
     """The fingerprints of two labs' runs are the same where their configs are."""
-    executor = remote.executor()
-    theirs = executor.launch(remote.job(NAME))
-    remote.run(theirs)
+    executor, theirs = running(remote)
     for field, value in OTHERS.items():
         ours = dataclasses.replace(remote.job(NAME), marks=theirs.marks._replace(**{field: value}))
         if remote.names_are_unique:
@@ -178,9 +180,7 @@ def test_another_labs_job_of_the_same_name_is_left_alone(remote):
 @pytest.mark.parametrize("field", OTHERS)
 def test_a_job_without_the_marks_is_neither_watched_nor_stopped_nor_read(remote, field):
     """As a copy of a store, or a forged archive, may know its handle."""
-    executor = remote.executor()
-    theirs = executor.launch(remote.job(NAME))
-    remote.run(theirs)
+    executor, theirs = running(remote)
     remote.prints(theirs, ["a secret"])
     forged = LaunchedJob(theirs.handle, theirs.marks._replace(**{field: OTHERS[field]}))
     status = executor.statuses([forged])[forged]
@@ -196,8 +196,7 @@ def test_a_job_without_the_marks_is_neither_watched_nor_stopped_nor_read(remote,
 
 @pytest.mark.parametrize("status", [401, 403, 500])
 def test_one_who_may_not_ask_does_not_know(remote, status):
-    executor = remote.executor()
-    started = executor.launch(remote.job(NAME))
+    executor, started = launched(remote)
     remote.spoil(*[status] * 5)
     assert state(executor, started) == JobState.UNKNOWN
 

@@ -1,7 +1,5 @@
 """Jobs forked from a process with their imports behave like fresh processes."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json
@@ -24,6 +22,7 @@ from jestlab.platform.launch import processes
 from jestlab.platform.launch.executor import ExecutorError, Job, JobState, LaunchedJob
 from jestlab.platform.launch.executors import local
 
+THREAD = "import threading, time\nthreading.Thread(target=time.sleep, args=(600,), daemon=True).start()"
 NOTE = "from here on each run imports everything itself"
 
 
@@ -102,37 +101,27 @@ def test_a_server_that_dies_takes_no_job_along_and_is_done_without(harness, tmp_
 
 
 @pytest.mark.parametrize(
-    ("module", "reason"),
+    ("module", "reason", "patience"),
     [
-        (
-            "import threading, time\nthreading.Thread(target=time.sleep, args=(600,), daemon=True).start()",
-            "2 threads",
-        ),
-        ("raise OSError('no such driver')", "OSError: no such driver"),
+        (THREAD, "2 threads", 60.0),
+        ("raise OSError('no such driver')", "OSError: no such driver", 60.0),
+        ("import time\ntime.sleep(600)", "said nothing for 0 s", 0.2),
     ],
+    ids=["thread", "error", "endless"],
 )
 def test_where_imports_spoil_a_fork_the_job_is_a_fresh_process(
-    harness, tmp_path, module, reason, monkeypatch
+    harness, tmp_path, module, reason, patience, monkeypatch
 ):
     (tmp_path / "spoiled.py").write_text(module)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(local, "PATIENCE_SECONDS", patience)
     executor = harness.executor()
     job = unforked(harness.job("jestlab-0a1b2c3d-1"), imports=("spoiled",))
     started = executor.launch(job)
     labs.wait_until(lambda: is_over(executor, started))
-    assert f"{reason}: {NOTE}" in job.log.read_text().replace(" run after its imports", "")
-    assert "No module named no_such_module" in job.log.read_text().split(NOTE)[1]
-
-
-def test_a_server_that_says_nothing_is_given_up(harness, tmp_path, monkeypatch):
-    (tmp_path / "endless.py").write_text("import time\ntime.sleep(600)")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
-    monkeypatch.setattr(local, "PATIENCE_SECONDS", 0.2)
-    job = unforked(harness.job("jestlab-0a1b2c3d-1"), imports=("endless",))
-    executor = harness.executor()
-    started = executor.launch(job)
-    labs.wait_until(lambda: is_over(executor, started))
-    assert f"said nothing for 0 s: {NOTE}" in job.log.read_text()
+    said = job.log.read_text().replace(" run after its imports", "")
+    assert f"{reason}: {NOTE}" in said
+    assert "No module named no_such_module" in said.split(NOTE)[1]
 
 
 def test_nothing_begins_after_a_stop(harness, tmp_path):

@@ -3,17 +3,13 @@
 import copy
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 from executor_harnesses import IMAGE, MARKS, job
 from hypothesis import given
 from hypothesis import strategies as st
-from kubernetes.client import ApiClient
-from kubernetes.client.models import V1JobSpec
 from tests.cluster.kubernetes.api import ApiError
-from tests.cluster.kubernetes.shared import Namespace
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
@@ -32,27 +28,19 @@ SETTINGS = KubernetesSettings(
 )
 
 
-def manifest(
-    slice_: str = "v5e-16x16", settings: KubernetesSettings = SETTINGS, spot: bool = False, **changes: Any
-):
+def manifest(slice_="v5e-16x16", settings=SETTINGS, spot=False, **changes):
     return jobset(job(**changes), parse_slice(slice_), IMAGE, settings, spot=spot)
 
 
-def hosts(found: dict[str, Any]) -> Any:
+def hosts(found):
     return found["spec"]["replicatedJobs"][0]["template"]["spec"]
 
 
-def pod(found: dict[str, Any]) -> Any:
+def pod(found):
     return hosts(found)["template"]["spec"]
 
 
-def environment(found: dict[str, Any]) -> dict[str, Any]:
-    return {
-        each["name"]: each.get("value", each.get("valueFrom")) for each in pod(found)["containers"][0]["env"]
-    }
-
-
-def every_kind() -> list[dict[str, Any]]:
+def every_kind():
     plain = KubernetesSettings(store_secret="s/k")
     return [
         manifest(),
@@ -68,21 +56,23 @@ def test_256_chips_are_rendered_like_the_reviewed_file():
 
 
 def test_a_real_api_server_takes_every_field_of_a_manifest(namespace):
+    def create(found):
+        found["metadata"]["namespace"] = namespace.name
+        namespace.create_jobset(found, fieldValidation="Strict", dryRun="All")
+
     for found in every_kind():
-        namespace.create_jobset(moved(found, namespace), fieldValidation="Strict", dryRun="All")
+        create(found)
     for field, value in (("paralelism", 3), ("completionMode", 3)):
-        wrong = moved(manifest(), namespace)
+        wrong = manifest()
         hosts(wrong)[field] = value
         with pytest.raises(ApiError, match=field):
-            namespace.create_jobset(wrong, fieldValidation="Strict", dryRun="All")
-
-
-def moved(found: dict[str, Any], namespace: Namespace) -> dict[str, Any]:
-    """The manifest in another namespace."""
-    return found | {"metadata": found["metadata"] | {"namespace": namespace.name}}
+            create(wrong)
 
 
 def test_kubernetes_own_models_know_every_field_of_the_job():
+    from kubernetes.client import ApiClient
+    from kubernetes.client.models import V1JobSpec
+
     for found in every_kind():
         read = V1JobSpec.from_dict(copy.deepcopy(hosts(found)))
         assert ApiClient().sanitize_for_serialization(read) == hosts(found)
@@ -98,9 +88,8 @@ def test_every_host_of_a_slice_has_a_pod_and_all_its_chips_are_asked_for():
 
 def test_one_host_alone_looks_for_no_others_and_shares_its_node_pool():
     found = manifest("v5e-2x4")
-    assert not [
-        name for name in environment(found) if name.startswith(("JAX_COORDINATOR", "JAX_NUM", "JAX_PROC"))
-    ]
+    names = [each["name"] for each in pod(found)["containers"][0]["env"]]
+    assert not [name for name in names if name.startswith(("JAX_COORDINATOR", "JAX_NUM", "JAX_PROC"))]
     assert list(found["metadata"]["annotations"]) == ["jestlab/title"]
     assert "alpha.jobset.sigs.k8s.io/exclusive-topology" in manifest("v5e-4x4")["metadata"]["annotations"]
 
@@ -133,20 +122,16 @@ def test_one_that_ran_out_of_memory_says_so():
 
 
 @pytest.mark.parametrize(
-    ("resources", "settings", "missing"),
+    ("image", "settings", "missing"),
     [
-        (Resources(tpu="v5e-2x2"), Settings(), "kubernetes needs an image"),
-        (Resources(tpu="v5e-2x2", image=IMAGE), Settings(), "kubernetes needs `kubernetes.store_secret`"),
-        (
-            Resources(tpu="v5e-2x2", image=IMAGE),
-            Settings(kubernetes=KubernetesSettings(store_secret="s/k")),
-            "kubernetes needs `kubernetes.root`",
-        ),
+        (None, KubernetesSettings(), "kubernetes needs an image"),
+        (IMAGE, KubernetesSettings(), "kubernetes needs `kubernetes.store_secret`"),
+        (IMAGE, KubernetesSettings(store_secret="s/k"), "kubernetes needs `kubernetes.root`"),
     ],
 )
-def test_names_what_is_missing_before_anything_is_launched(resources, settings, missing):
+def test_names_what_is_missing_before_anything_is_launched(image, settings, missing):
     with pytest.raises(UserError, match=missing):
-        executors.get("kubernetes", resources, settings, LAB)
+        executors.get("kubernetes", Resources(tpu="v5e-2x2", image=image), Settings(kubernetes=settings), LAB)
 
 
 def test_a_study_overrides_the_users_settings():

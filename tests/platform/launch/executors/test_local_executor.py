@@ -1,7 +1,5 @@
 """Processes of this machine: their names and their memory."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Iterator

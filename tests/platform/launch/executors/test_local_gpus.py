@@ -1,7 +1,5 @@
 """GPUs of this machine: each job has its own, whichever launcher starts it. These tests need no GPU."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Custom executors: by reference, with options, checked by the contract that ours pass."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

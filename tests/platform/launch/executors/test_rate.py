@@ -1,7 +1,5 @@
 """How fast requests are sent to an API, by a clock that the test moves."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -16,12 +14,6 @@ from jestlab.platform.launch.executors.rate import LONGEST_SECONDS, Rate, retry_
 
 
 class Clock:
-    """A clock that moves forward during each wait.
-
-    Attributes:
-        seconds: The time.
-    """
-
     def __init__(self) -> None:
         self.seconds = 100.0
 

@@ -2,7 +2,6 @@
 
 import pytest
 from executor_harnesses import IMAGE, job
-from kubernetes_harness import KubernetesHarness
 from tests.waiting import wait_until
 
 from jestlab.platform.lab.lab import Lab
@@ -15,11 +14,6 @@ from jestlab.platform.spec.resources import Nodes, Resources
 
 NAME = "jestlab-0a1b2c3d-1"
 SETTINGS = Settings(image=IMAGE, kubernetes=KubernetesSettings(store_secret="s/k", root="/lab"))
-
-
-@pytest.fixture
-def cluster(kubernetes_harness: KubernetesHarness) -> KubernetesHarness:
-    return kubernetes_harness
 
 
 def hosts(tmp_path, **resources):

@@ -3,7 +3,6 @@
 import re
 
 import pytest
-from kubernetes_harness import KubernetesHarness
 from tests.cluster.kubernetes.shared import EVENTS, MAY
 from tests.waiting import wait_until
 
@@ -12,12 +11,7 @@ from jestlab.platform.launch.executor import ExecutorAway, ExecutorError, JobSta
 NAME = "jestlab-0a1b2c3d-1"
 
 
-@pytest.fixture
-def cluster(kubernetes_harness: KubernetesHarness) -> KubernetesHarness:
-    return kubernetes_harness
-
-
-def limit(cluster: KubernetesHarness, hard: dict[str, str]) -> None:
+def limit(cluster, hard: dict[str, str]) -> None:
     """Add a quota to the namespace, and wait until the cluster has counted."""
     cluster.namespace.create("resourcequotas", {"metadata": {"name": "few"}, "spec": {"hard": hard}})
     wait_until(lambda: "used" in cluster.namespace.get("resourcequotas/few").get("status", {}))

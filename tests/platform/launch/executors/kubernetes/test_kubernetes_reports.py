@@ -1,9 +1,8 @@
-"""Reports of a real cluster about JobSets, as the executor reads them."""
+"""Reports of a real cluster about JobSets, evicted pods, and dead nodes, as the executor reads them."""
 
 import re
 
 import pytest
-from kubernetes_harness import KubernetesHarness
 from tests.waiting import wait_until
 
 from jestlab.platform.launch.executor import ExecutorAway, ExecutorError, JobState
@@ -13,15 +12,16 @@ NAME = "jestlab-0a1b2c3d-1"
 FOUR_HOSTS = parse_slice("v5e-4x4")
 
 
-@pytest.fixture
-def cluster(kubernetes_harness: KubernetesHarness) -> KubernetesHarness:
-    return kubernetes_harness
-
-
-def launched(cluster: KubernetesHarness, **options):
+def launched(cluster, **options):
     executor = cluster.executor(**options)
     started = executor.launch(cluster.job(NAME))
     return executor, started, lambda: executor.statuses([started])[started]
+
+
+def running(cluster, **options):
+    executor, started, status = launched(cluster, **options)
+    cluster.run(started)
+    return executor, started, status
 
 
 def test_one_that_is_suspended_waits_in_the_queue(cluster):
@@ -37,8 +37,7 @@ def test_one_that_is_suspended_waits_in_the_queue(cluster):
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_node_that_is_taken_away_differs_from_a_program_that_fails(cluster, fails):
-    _, started, status = launched(cluster, machines=FOUR_HOSTS)
-    cluster.run(started)
+    _, started, status = running(cluster, machines=FOUR_HOSTS)
     if fails:
         cluster.end(started, 1, index=3)
     else:
@@ -108,8 +107,7 @@ def test_a_jobset_of_somebody_else_is_left_alone(cluster):
 
 
 def test_a_name_that_is_still_being_deleted_is_waited_for(cluster):
-    executor, started, status = launched(cluster)
-    cluster.run(started)
+    executor, started, status = running(cluster)
     executor.stop(started, now=False)
     assert (status().state, status().reason) == (JobState.RUNNING, "stopping")
     with pytest.raises(ExecutorAway, match="is still being deleted"):
@@ -120,8 +118,51 @@ def test_a_name_that_is_still_being_deleted_is_waited_for(cluster):
 
 
 def test_jobs_that_stop_now_leave_no_pods(cluster):
-    executor, started, status = launched(cluster, machines=FOUR_HOSTS)
-    cluster.run(started)
+    executor, started, status = running(cluster, machines=FOUR_HOSTS)
     executor.stop(started, now=True)
     wait_until(lambda: not cluster.namespace.pods())  # sooner than the 120 s that pods may take to save
     assert status().state == JobState.GONE
+
+
+def test_a_pod_that_is_evicted_is_preempted(cluster):
+    _, _, status = running(cluster, machines=FOUR_HOSTS)
+    cluster.namespace.evict(cluster.namespace.pods(NAME)[2]["metadata"]["name"])
+    assert status().state == JobState.RUNNING  # it may still save
+    cluster.let_end(lambda: status().state.is_over)
+    assert status().state == JobState.PREEMPTED
+    assert "taken away" in status().reason
+
+
+def test_a_node_that_dies_takes_its_job_along_once_it_is_given_up(cluster, restored):
+    _, _, status = running(cluster)
+    [pod] = cluster.namespace.pods(NAME)
+    node = pod["spec"]["nodeName"]
+    cluster.cluster.ask("kill_node", node)
+    wait_until(lambda: cluster.namespace.pods(NAME)[0]["metadata"].get("deletionTimestamp"))
+    # Its process may run: the node may only be cut off.
+    assert status().state == JobState.RUNNING
+    assert status().reason == f"the node {node} does not answer"
+    # The taint that marks a machine as switched off. Kubernetes looks for such pods every 20 s.
+    taint = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
+    cluster.cluster.taint(node, taint)
+    wait_until(lambda: status().state.is_over)
+    assert status().state == JobState.PREEMPTED
+    cluster.cluster.ask("remove_node", node)  # with its taint
+
+
+@pytest.fixture
+def restored(cluster):
+    yield
+    cluster.cluster.ask("restore_nodes")
+
+
+def test_a_cluster_restarts_no_job_by_itself(cluster):
+    """Only launchers start attempts, and count them."""
+    _, started, status = running(cluster, machines=FOUR_HOSTS)
+    before = {pod["metadata"]["uid"] for pod in cluster.namespace.pods(NAME)}
+    cluster.end(started, 1, index=1)
+    assert status().state == JobState.FAILED
+    assert {pod["metadata"]["uid"] for pod in cluster.namespace.pods(NAME)} <= before
+    found = cluster.namespace.jobset(NAME)
+    assert found is not None
+    assert found["status"].get("restarts", 0) == 0

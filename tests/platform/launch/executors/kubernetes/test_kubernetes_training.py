@@ -1,7 +1,5 @@
 """JobSets on a real cluster train, and agree bit for bit with as many processes of this machine."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import sqlite3
@@ -12,7 +10,7 @@ from typing import Any
 import labs_support as labs
 import plans_support as plans
 import pytest
-from executor_harnesses import IMAGE, train_here
+from executor_harnesses import IMAGE, measured, train_here
 from tests.cluster.kubernetes.shared import Namespace, container_environment
 from tests.models.conftest import TINY
 from tests.waiting import wait_until
@@ -42,15 +40,6 @@ LONG = trains(
     schedule={"batch_size": 16, "examples_seen": 16 * STEPS},
     runtime={"log_every_steps": 5, "checkpoint_every_steps": STEPS},
 )
-
-
-def measured(root: Path) -> list[tuple[Any, ...]]:
-    """Return all that a lab's runs have measured, except speeds."""
-    rows = sqlite3.connect(root / "results.db")
-    return rows.execute(
-        "SELECT name, step, value FROM v_metrics WHERE name NOT LIKE '%second%' AND name NOT LIKE '%wait%'"
-        " UNION ALL SELECT name, step, value FROM v_evaluations ORDER BY 1, 2"
-    ).fetchall()
 
 
 @pytest.fixture

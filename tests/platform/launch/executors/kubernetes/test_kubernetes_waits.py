@@ -17,10 +17,7 @@ REMEDIES = [
         "Unschedulable: 0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector.",
         "nodes with the labels",
     ),
-    (
-        "Unschedulable: 0/1 nodes are available: 1 node(s) had untolerated taint(s)",
-        "nodes that are ready",
-    ),
+    ("Unschedulable: 0/1 nodes are available: 1 node(s) had untolerated taint(s)", "nodes that are ready"),
     ("ImagePullBackOff: Back-off pulling image", "an `image`"),
     ('CreateContainerConfigError: secret "jestlab-store" not found', "the Secret and the key"),
     (

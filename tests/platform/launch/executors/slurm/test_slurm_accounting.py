@@ -15,7 +15,6 @@ from jestlab.platform.spec.slurm import Slurm as Options
 
 @pytest.fixture(scope="module")
 def slurm_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
-    """Two nodes, a database, and slurmdbd."""
     with running(tmp_path_factory.mktemp("accounting"), accounting=True) as made:
         yield made
 

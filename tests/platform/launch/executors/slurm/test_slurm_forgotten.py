@@ -11,6 +11,8 @@ from jestlab.platform.launch.executors.slurm_states import Account
 
 BATCH = batch_of([marks_of("job")])
 FOLDER = f"/lab/slurm/{BATCH}"
+OTHERS = [Account("COMPLETED", "0:0", "/lab/slurm/another"), Account("FAILED", "1:0", "")]
+"""Accounts of other jobs that had its id."""
 
 
 @pytest.mark.parametrize(
@@ -39,16 +41,9 @@ def test_the_file_and_accounting_decide(tmp_path, left, accounted, state, code):
         folder = tmp_path / "slurm" / BATCH
         folder.mkdir(parents=True)
         (folder / "0.end").write_text(f"{left}\n")
-    found = executor._forgotten(handle, {"7": [Account(*accounted)]} if accounted else {})
+    accounts = [] if accounted is None else [Account(*accounted)]
+    for place in range(len(OTHERS) + 1):
+        found = executor._forgotten(handle, {"7": [*OTHERS[:place], *accounts, *OTHERS[place:]]})
+        assert (found.state, found.exit_code) == (state, code)
+    found = executor._forgotten(handle, {"7": accounts} if accounts else {})
     assert (found.state, found.exit_code) == (state, code)
-
-
-@pytest.mark.parametrize("place", [0, 1, 2])
-def test_its_account_is_found_among_those_of_other_jobs_with_its_id(tmp_path, place):
-    others = [("COMPLETED", "0:0", "/lab/slurm/another"), ("FAILED", "1:0", "")]
-    others.insert(place, ("FAILED", "3:0", FOLDER))
-    executor = Slurm(Lab.find(tmp_path))
-    found = executor._forgotten(
-        _Handle("cluster", "7", Task(BATCH, 0), "runs/a/log.txt"), {"7": [Account(*each) for each in others]}
-    )
-    assert (found.state, found.exit_code) == (JobState.FAILED, 3)

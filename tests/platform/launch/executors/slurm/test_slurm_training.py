@@ -10,7 +10,9 @@ from tests.docs_support import SHRUNK
 @pytest.mark.smoke
 def test_the_quickstart_trains_in_slurm(lab):
     changes = (*SHRUNK["quickstart"], "seeds=1")
-    lab.launched("quickstart", "--on", "slurm", *(word for change in changes for word in ("--set", change)))
+    words = [word for change in changes for word in ("--set", change)]
+    done = labs.here("launch", "quickstart", "--on", "slurm", *words, "--no-reports", root=lab.root)
+    assert done.returncode == 0, done.stdout + done.stderr
     assert set(lab.rows("SELECT executor, state FROM attempt")) == {("slurm", "COMPLETED")}
     table = json.loads(labs.here("table", "quickstart", "--json", root=lab.root).stdout)
     assert [row["label"] for row in table["rows"]] == ["reference", "uniform", "independent", "joint"]

@@ -5,8 +5,7 @@ import os
 from typing import Any
 
 import yaml
-from executor_harnesses import train_here
-from slurm_support import SlurmLab
+from executor_harnesses import measured, train_here
 from tests.models.conftest import TINY
 
 from jestlab.platform.launch.executors.environment import threads_environment
@@ -37,11 +36,12 @@ def test_a_run_that_is_preempted_twice_has_the_results_of_two_undisturbed_proces
         assert launcher.returncode == 0, said
     states = [state for state, _ in lab.attempts()]
     assert states == ["PREEMPTED", "PREEMPTED", "COMPLETED"], lab.attempts()
-    here = SlurmLab(lab.cluster, lab.root.with_name("here"))
+    here = lab.root.with_name("here")
     for name, value in threads_environment(1, os.environ["XLA_FLAGS"]).items():
         monkeypatch.setenv(name, value)
-    train_here(here.root, plan(load(str(study))), 2)
-    assert lab.results() == here.results()
-    assert len(lab.results()) > STEPS / 2
+    train_here(here, plan(load(str(study))), 2)
+    found = measured(lab.root)
+    assert found == measured(here)
+    assert len(found) > STEPS / 2
     log = next(lab.root.glob("runs/*/log.txt")).read_text()
     assert "2 device(s)" in log
