@@ -85,8 +85,6 @@ class StoredRun:
 
 @dataclass
 class Store:
-    """A store file."""
-
     path: Path
 
     @property
@@ -97,7 +95,6 @@ class Store:
         return Store(Path(shutil.copy(self.path, path)))
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> None:
-        """Execute one statement and commit it."""
         with contextlib.closing(sqlite3.connect(self.path)) as connection, connection:
             connection.execute(sql, parameters)
 
@@ -188,7 +185,6 @@ def new_store(tmp_path: Path, empty_store: Store) -> Callable[[], Store]:
 
 @pytest.fixture(scope="module")
 def module_store(tmp_path_factory: pytest.TempPathFactory, empty_store: Store) -> Store:
-    """An empty store that the tests of a module share."""
     return empty_store.copy(tmp_path_factory.mktemp("module") / "results.db")
 
 
@@ -253,5 +249,4 @@ def drawings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture(scope="session")
 def results(finished_study: Store) -> Frames:
-    """The results of the finished study, read once."""
     return frames.read(finished_study.url, "study")

@@ -65,11 +65,3 @@ def test_is_unknown_where_the_cost_until_the_match_is_unknown(new_store, stored_
     results = frames.read(store.url, "study")
     assert break_even(results) == {}
     assert "break-even" not in tables.speedup_table(tables.finals(results)).markdown()
-
-
-def test_is_not_shown_where_no_run_needs_a_reference(read_runs, stored_run):
-    results = read_runs(stored_run("uniform", [0.1, 0.2]), stored_run("own", [0.2, 0.3]))
-    assert "has to serve" not in figures.speedup(results).texts.caption
-    table = tables.speedup_table(tables.finals(results))
-    assert "break-even" not in table.markdown()
-    assert "break_even" not in table.frame

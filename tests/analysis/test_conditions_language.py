@@ -18,7 +18,6 @@ TEXTS = st.one_of(st.text(max_size=60), st.lists(st.sampled_from(PIECES), max_si
 
 
 def truth(text, value):
-    """Evaluate a condition with one value for every key."""
     return query.predicate(parse(text), lambda _: lambda row: row[0])((value,))
 
 

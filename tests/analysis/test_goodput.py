@@ -98,12 +98,10 @@ def test_a_run_with_several_names_counts_once_and_disagreeing_clocks_add_no_time
 
 
 def test_shares_in_words():
-    assert goodput.wasted(of_run([attempt()])) == [
-        "checkpoints 7%", "start-up 5%", "compilation 5%", "wind-down 3%",
-    ]  # fmt: skip
-    assert [goodput.percent(share) for share in (0.0, 0.001, 0.5, 0.999, 1.0)] == [
-        "0%", "<1%", "50%", ">99%", "100%",
-    ]  # fmt: skip
+    wasted = goodput.wasted(of_run([attempt()]))
+    assert wasted == ["checkpoints 7%", "start-up 5%", "compilation 5%", "wind-down 3%"]
+    shares = [goodput.percent(share) for share in (0.0, 0.001, 0.5, 0.999, 1.0)]
+    assert shares == ["0%", "<1%", "50%", ">99%", "100%"]
 
 
 amounts = st.none() | st.floats(-1.0, 1e6) | st.sampled_from([math.inf, math.nan])

@@ -20,14 +20,6 @@ def test_reads_a_file_that_replaces_another(study, stored_run, new_store):
         frames.experiments(study.url)
 
 
-def test_reads_what_other_connections_write(study):
-    assert len(query.frame(study.url, sql="SELECT * FROM v_runs")) == 8
-    study.execute("DELETE FROM v_runs WHERE label = 'joint'")
-    study.execute("CREATE TABLE later AS SELECT 1 AS one")
-    assert len(query.frame(study.url, sql="SELECT * FROM v_runs")) == 6
-    assert query.frame(study.url, sql="SELECT * FROM later").one.tolist() == [1]
-
-
 def test_the_time_limit_is_for_one_query(study):
     with pytest.raises(ValueError, match=r"took longer than 0\.05 s"):
         query.ask(study.url, COUNT.format(10**9), seconds=0.05)

@@ -18,7 +18,7 @@ needs_latex = pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no La
 
 
 @pytest.fixture
-def quickstart(new_store, stored_run):
+def quickstart(new_store, stored_run, stored_runs):
     """Runs, metrics, and costs like those of the quickstart, with claims and a failed run."""
     scoring = {"flops_per_step": (3e9, 5e9, 5e9), "reference_training_share": 8e9}
     claims = [
@@ -30,12 +30,8 @@ def quickstart(new_store, stored_run):
     ]  # fmt: skip
 
     def runs(name, scores, **options):
-        return [
-            stored_run(
-                name, [0.1, 0.6 * score, score], seed=seed, metrics=METRICS, seconds_per_step=2.1, **options
-            )
-            for seed, score in enumerate(scores)
-        ]
+        curves = [[0.1, 0.6 * score, score] for score in scores]
+        return stored_runs(name, *curves, metrics=METRICS, seconds_per_step=2.1, **options)
 
     return new_store().add(
         *runs("reference", (0.618, 0.661, 0.587), needed=1),

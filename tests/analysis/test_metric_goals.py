@@ -129,7 +129,6 @@ TIES = {
 
 
 def opposite(results: Frames) -> Frames:
-    """Return the same results by a metric of the opposite sign and goal."""
     scores = results.scores.copy()
     scores[results.evaluated] *= -1
     spec = {**results.spec, "metrics": {"*": {"goal": "min", "digits": 3}}}
@@ -138,7 +137,6 @@ def opposite(results: Frames) -> Frames:
 
 @pytest.fixture(params=[CURVES, TIES], ids=["curves", "ties"])
 def pair(request, read_runs, stored_runs):
-    """Results, and their opposites."""
     runs = []
     for place, (label, curves) in enumerate(request.param.items(), start=1):
         runs += stored_runs(label, *curves, flops_per_step=(place * 1e9, 0, 0), metrics=["toy/x"])
@@ -187,7 +185,6 @@ def verdict(results: Frames, comparison: str) -> Judged:
 
 
 def numbers(text: str) -> str:
-    """Return the text without signs."""
     return text.replace("−", "").replace("+", "")
 
 

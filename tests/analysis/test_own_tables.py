@@ -105,7 +105,6 @@ def test_an_invalid_table_is_an_error_of_one_line(study):
         (with_attrs(columns={"m": {}}), "has no column 'm', which its attrs name"),
         (with_attrs(columns={"n": {"digit": 1}}), "column 'n', digit: unknown key: did you mean 'digits'"),
         (with_attrs(columns={"n": {"goal": "more"}}), "says of column 'n', goal: must be max or min"),
-        (with_attrs(columns={"n": {"digits": 1.5}}), "says of column 'n', digits: must be a whole number"),
         (with_attrs(columns=["n"]), "attrs\\['columns'\\] of list: expected a mapping"),
     ):
         with pytest.raises(ValueError, match=message) as caught:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from jestlab.analysis.tables.core import FORMATS, Column, Table
+from jestlab.analysis.tables.core import Column, Table
 
 NASTY = 'a_b & 50% $x$ #1 {y} <b>|"~^\\'
 
@@ -118,12 +118,6 @@ def test_latex(table):
     assert text.count("{") - text.count("\\{") == text.count("}") - text.count("\\}")
 
 
-def test_every_format_ends_with_one_newline(table):
-    for text in map(table.render, FORMATS):
-        assert text.endswith("\n")
-        assert not text.endswith("\n\n")
-
-
 def names(*texts):
     import pandas as pd
 
@@ -136,16 +130,6 @@ def test_latex_of_any_letters():
     assert text.isascii()
     assert '{}[1] {\\L}ukasz M\\"{u}ller' in text
     assert "{}*\\c{C}a\\u{g} $\\alpha$$\\beta$ [U+1F600] [U+0105]" in text
-
-
-def test_a_single_value_is_not_bold():
-    import pandas as pd
-
-    frame = pd.DataFrame({"row": ["a"], "apart": False, "x": [1.0]})
-    column = Column("x", "x", lambda row: "1", lambda row: row["x"])
-    assert "**" not in Table("t", "c", frame, (column,)).markdown()
-    two = pd.concat([frame, frame.assign(row="b", x=0.5)])
-    assert Table("t", "c", two, (column,)).markdown().count("**1**") == 1
 
 
 def test_markdown_escapes_emphasis_math_and_links():

@@ -25,7 +25,6 @@ def whole(finished_study):
 
 @pytest.fixture
 def shaped(whole, results):
-    """A function that applies options to the summary of the finished study."""
     return lambda **options: Shape.of(options).applied(whole, [results])
 
 

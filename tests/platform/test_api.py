@@ -105,14 +105,11 @@ def test_what_is_wrong_is_one_line(arguments, said, root):
 # ---- plan
 
 
-def test_a_plan_prints_what_the_verb_prints_and_writes_nothing(study, spec, root):
+def test_a_plan_is_a_text_a_table_in_a_notebook_and_a_frame(study, spec, root):
     plan = study.plan()
     assert f"{plan}\n" == labs.here("plan", spec, root=root).stdout
     assert repr(plan) == str(plan)
     assert not root.exists()
-
-
-def test_a_plan_is_a_table_in_a_notebook_and_a_frame(study):
     plan = study.plan(why=True)
     html = plan._repr_html_()
     assert "Is &lt;b&gt;joint&lt;/b&gt; better?" in html
@@ -269,7 +266,7 @@ def test_a_table_is_the_verbs_and_shows_itself(finished):
     assert list(finished.results().claims().frame["statement"]) == ["Joint is better"]
 
 
-def test_a_table_has_the_columns_and_the_words_of_a_paper(finished):
+def test_a_table_has_the_columns_and_the_words_of_a_paper(finished, tmp_path):
     table = finished.results().table(
         rows="uniform, joint", columns=["score"], digits=2, caption="Scores.", label="tab:mine", notes=False
     )
@@ -280,6 +277,9 @@ def test_a_table_has_the_columns_and_the_words_of_a_paper(finished):
     assert r"\label{tab:mine}" in table.latex()
     with pytest.raises(api.Error, match="scoer"):
         finished.results().table(columns="scoer")
+    mine = tmp_path / "mine.py"
+    mine.write_text("def scores(results, top=3):\n    return results.frames.scores[['label']].head(top)\n")
+    assert len(finished.results().table(f"{mine}:scores", options={"top": 2}).frame) == 2
 
 
 def test_a_figure_shows_itself_and_can_be_restyled(finished):
@@ -294,15 +294,6 @@ def test_a_figure_shows_itself_and_can_be_restyled(finished):
     figure = finished.results().figure("curves", width="3.25in", **options)
     assert figure.get_size_inches()[0] == pytest.approx(3.25)
     assert [text.get_text() for text in figure.texts if text.get_text()] == []
-
-
-def test_tables_and_figures_of_ones_own(finished, tmp_path):
-    mine = tmp_path / "mine.py"
-    mine.write_text(
-        "def scores(results, top=3):\n    return results.frames.scores[['label', 'toy/score']].head(top)\n"
-    )
-    table = finished.results().table(f"{mine}:scores", options={"top": 2})
-    assert len(table.frame) == 2
 
 
 def test_a_frame_has_the_rows_that_satisfy_a_condition(finished):
@@ -335,16 +326,10 @@ def test_a_page_is_a_path_that_a_notebook_links_to(finished, monkeypatch):
         (lambda results: results.table("sumary"), "no table and no experiment 'sumary'"),
         (lambda results: results.table(baseline="unifrom"), "did you mean 'uniform'?"),
         (lambda results: results.figure("pareot"), "no figure 'pareot'"),
-        (
-            lambda results: results.figure("curves", width=3.25),
-            "must be a length with its unit, such as 3.25in",
-        ),
-        (lambda results: results.figure("curves", metric="los"), "los"),
+        (lambda results: results.figure("curves", width=3.25), "must be a length with its unit"),
         (lambda results: results.figure("curves", options={"x": 1}), "options is for a figure of your own"),
         (lambda results: results.table(mean="some"), "mean must be one of all, shared, got 'some'"),
         (lambda results: results.figure("curves", over="time"), "over must be one of examples_seen, flops"),
-        (lambda results: results.report(scope="all"), "scope must be one of learner, scoring"),
-        (lambda results: results.frame("evaluation"), "evaluation"),
         (lambda results: results.frame(where="sede < 3"), "sede"),
     ],
 )
@@ -375,6 +360,8 @@ def test_a_lab_answers_sql_and_conditions_and_cannot_be_written(finished):
     assert len(lab.frame("runs", where="seed = 1")) == 3
     with pytest.raises(api.Error, match="queries are read-only"):
         lab.query("DELETE FROM run")
+    lab = api.Lab(Lab(Path("lab"), "postgresql://me:open-sesame@db.example/results"))
+    assert "db.example" in repr(lab) and "open-sesame" not in repr(lab)
 
 
 def test_errors_name_a_lab_or_an_experiment_that_does_not_exist(finished, study, tmp_path):
@@ -385,9 +372,3 @@ def test_errors_name_a_lab_or_an_experiment_that_does_not_exist(finished, study,
     assert not (tmp_path / "nowhere").exists()
     with pytest.raises(api.Error, match="no experiment 'tyo' in the results store: did you mean 'toy'"):
         finished.lab.results("tyo")
-
-
-def test_the_password_of_a_store_is_not_shown(monkeypatch):
-    lab = api.Lab(Lab(Path("lab"), "postgresql://me:open-sesame@db.example/results"))
-    assert "open-sesame" not in repr(lab)
-    assert "db.example" in repr(lab)

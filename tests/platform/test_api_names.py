@@ -3,6 +3,7 @@
 import inspect
 import subprocess
 import sys
+from operator import attrgetter
 from typing import Any
 
 from jestlab import api
@@ -45,10 +46,7 @@ ATTRIBUTES = {
 }
 
 
-def signature(place: str) -> str:
-    function: Any = api
-    for name in place.split("."):
-        function = getattr(function, name)
+def signature(function: Any) -> str:
     parameters = [
         parameter.replace(annotation=inspect.Parameter.empty)
         for parameter in inspect.signature(function).parameters.values()
@@ -57,42 +55,23 @@ def signature(place: str) -> str:
     return str(inspect.Signature(parameters))[1:-1]
 
 
-def test_the_public_names():
+def test_the_public_names_and_their_signatures():
     assert sorted(api.__all__) == sorted(NAMES)
     assert all(hasattr(api, name) for name in NAMES)
-
-
-def test_the_signatures():
-    assert {place: signature(place) for place in SIGNATURES} == SIGNATURES
+    functions = {place: attrgetter(place)(api) for place in SIGNATURES}
+    assert {place: signature(function) for place, function in functions.items()} == SIGNATURES
+    assert all(map(inspect.getdoc, functions.values()))
+    assert "from jestlab import api" in (api.__doc__ or "")
 
 
 def test_nothing_public_is_left_out_here():
-    classes = {name: getattr(api, name) for name in ATTRIBUTES}
-    methods = {
-        f"{name}.{each}"
-        for name, its in classes.items()
-        for each, value in vars(its).items()
-        if inspect.isfunction(value) and not each.startswith("_")
-    }
+    methods = set()
+    for name, attributes in ATTRIBUTES.items():
+        public = {each: value for each, value in vars(getattr(api, name)).items() if each[0] != "_"}
+        methods |= {f"{name}.{each}" for each, value in public.items() if inspect.isfunction(value)}
+        properties = {each for each, value in public.items() if isinstance(value, property)}
+        assert properties <= set(attributes), name
     assert methods == {place for place in SIGNATURES if "." in place}
-    properties = {
-        name: sorted(
-            each
-            for each, value in vars(its).items()
-            if isinstance(value, property) and not each.startswith("_")
-        )
-        for name, its in classes.items()
-    }
-    assert all(set(found) <= set(ATTRIBUTES[name]) for name, found in properties.items())
-
-
-def test_everything_public_says_what_it_does_by_an_example_or_more():
-    for place in SIGNATURES:
-        function: Any = api
-        for name in place.split("."):
-            function = getattr(function, name)
-        assert inspect.getdoc(function), place
-    assert "from jestlab import api" in (api.__doc__ or "")
 
 
 def test_the_version_is_the_distributions():

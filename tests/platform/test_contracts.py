@@ -134,10 +134,8 @@ def scatter(results, x="flops", bins=None):
 
 
 def noisy(results):
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(2, 2))
-    figure.subplots().plot(np.random.default_rng().random(9))
+    figure = scatter(results)
+    figure.axes[0].plot(np.random.default_rng().random(9))
     return figure
 
 

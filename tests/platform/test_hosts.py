@@ -15,8 +15,6 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import processes
 from jestlab.platform.store.store import Store
 
-OTHERS = {"JAX_COORDINATOR_ADDRESS": "127.0.0.1:1", "JAX_NUM_PROCESSES": "2"}
-
 
 def host(lab, run, number, port):
     """Worker number 0 or 1, with two devices."""
@@ -59,10 +57,7 @@ def test_a_process_that_assists_writes_nothing(root):
     lab = Lab.find(root)
     run = plans.run("run", "toy_programs:loop", {"seed": 0, "steps": 3})
     Store.open(lab.store_url).record(plans.plan(run))
-    assistant = Worker(
-        *("--root", lab.root, "--run", run.fingerprint, "--attempt", 1),
-        environment={"JAX_PROCESS_ID": "1", **OTHERS},
-    )
+    assistant = host(lab, run, 1, 1)
     _, said = assistant.communicate(timeout=120)
     assert assistant.returncode == processes.EXIT_COMPLETED, said
     assert (lab.root / run.directory / "state.json").exists()

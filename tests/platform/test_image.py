@@ -55,34 +55,28 @@ def instructions(name: str) -> list[str]:
     return [line.removeprefix(f"{name} ") for line in LINES if line.startswith(f"{name} ")]
 
 
-def test_it_begins_with_what_pods_are_told_to_run():
+def test_it_begins_with_what_pods_are_told_to_run_and_not_as_root():
     (entry,) = map(json.loads, instructions("ENTRYPOINT"))
     manifest = jobset(job(), parse_slice("v5e-1x1"), IMAGE, Kubernetes(store_secret="s/k"), spot=False)
     pod = manifest["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     assert pod["containers"][0]["command"] == entry
     assert find_spec(entry[-1]) is not None
+    last = max(number for number, line in enumerate(LINES) if line.startswith("FROM scratch"))
+    [user] = [line for line in LINES[last:] if line.startswith("USER ")]
+    assert user.removeprefix("USER ").split(":")[0] not in ("0", "root")
 
 
-def test_what_it_copies_is_there_and_not_ignored():
+def test_what_it_copies_is_there_and_not_ignored_and_what_it_leaves_out_is_named():
     ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     for line in instructions("COPY"):
         *sources, _ = line.split()
         for source in sources if not sources[0].startswith("--") else ():
             assert (ROOT / source).exists()
             assert f"!{source}" in ignored
-
-
-def test_it_does_not_run_as_root():
-    last = max(number for number, line in enumerate(LINES) if line.startswith("FROM scratch"))
-    [user] = [line for line in LINES[last:] if line.startswith("USER ")]
-    assert user.removeprefix("USER ").split(":")[0] not in ("0", "root")
-
-
-def test_what_it_leaves_out_is_told_by_name():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     required = {re.split(r"[\[<>=]", line)[0] for line in project["project"]["dependencies"]}
     contained = {re.split(r"[\[<>=]", line)[0] for line in project["dependency-groups"]["worker"]}
-    assert required - contained == set(LAUNCHING)
+    assert required - contained == set(LAUNCHING)  # what it leaves out is told by name
 
 
 # ---- the image, built
@@ -184,12 +178,7 @@ def compiled() -> Path:
 
 
 class Contained:
-    """A lab whose attempts run in the container, and one on this machine.
-
-    Attributes:
-        root: Folder of the lab whose attempts run in the container.
-        runs: By name.
-    """
+    """A lab whose attempts run in the container, with its folder and runs, and one on this machine."""
 
     def __init__(self, built: Built, folder: Path) -> None:
         self._built = built

@@ -67,6 +67,8 @@ def test_a_run_is_done_once(lab):
     assert code == processes.EXIT_COMPLETED, said
     assert said.startswith("--- attempt 1: ")
     assert finished(lab, run, attempt=1)[0] == processes.EXIT_BUSY
+    code, said = finished(lab, toy(steps=2), attempt=1)
+    assert (code, len(said.splitlines())) == (processes.EXIT_REFUSED, 1)  # an unknown run
     [row] = store.runs("toy")
     assert (row.state, row.step, row.total_steps, row.attempts) == (RunState.COMPLETED, 6, 6, 1)
     [attempt] = sqlite3.connect(lab.root / "results.db").execute(
@@ -75,13 +77,6 @@ def test_a_run_is_done_once(lab):
     assert attempt[:3] == ("COMPLETED", 0, f"{run.directory}/log.txt")
     assert json.loads(attempt[3]).keys() >= {"python", "jestlab", "jax"}
     assert "cores" in attempt[4]
-
-
-def test_an_unknown_run_is_one_line(lab):
-    recorded(lab, toy(steps=1))
-    code, said = finished(lab, toy(steps=2), attempt=1)
-    assert code == processes.EXIT_REFUSED
-    assert len(said.splitlines()) == 1
 
 
 def test_the_first_evaluation_has_to_have_the_names_that_the_study_needs(lab):
@@ -94,38 +89,23 @@ def test_the_first_evaluation_has_to_have_the_names_that_the_study_needs(lab):
     assert "the first evaluation reports toy/score, toy/other, which toy does not declare" in str(row.reason)
 
 
-def test_a_need_that_has_not_completed_fails_the_run(lab):
-    reference = toy("reference", steps=1)
-    joint = toy("joint", needs={"reference": reference.fingerprint}, steps=1)
-    store = recorded(lab, reference, joint)
-    assert finished(lab, joint)[0] == processes.EXIT_REFUSED
-    reason = store.reasons([joint.fingerprint])[joint.fingerprint]
-    assert reason == f"UserError: needs run {reference.fingerprint[:8]} (reference), which is PENDING"
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_stops_it_at_a_checkpoint(lab, number):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, None])
+def test_a_signal_or_the_store_stops_it_at_a_checkpoint(lab, number):
     run = toy(steps=60_000, pause=0.01)
     store = recorded(lab, run)
     process = worker(lab, run)
     labs.wait_until(lambda: labs.starts(lab.root, "run"))
-    process.send_signal(number)
+    if number is None:
+        leases.request_stop(store, [run.fingerprint], "cancelled by me")
+    else:
+        process.send_signal(number)
     assert process.wait(60) == processes.EXIT_STOPPED
     [row] = store.runs("toy")
-    assert row.state == RunState.PREEMPTED
-    assert row.reason == f"stopped by {number.name}"
+    if number is None:
+        assert (row.state, row.reason) == (RunState.CANCELLED, "cancelled by me")
+    else:
+        assert (row.state, row.reason) == (RunState.PREEMPTED, f"stopped by {number.name}")
     assert json.loads((lab.root / run.directory / "state.json").read_text())[0] == row.step
-
-
-def test_it_stops_when_the_store_says_so(lab):
-    run = toy(steps=60_000, pause=0.01)
-    store = recorded(lab, run)
-    process = worker(lab, run)
-    labs.wait_until(lambda: labs.starts(lab.root, "run"))
-    leases.request_stop(store, [run.fingerprint], "cancelled by me")
-    assert process.wait(60) == processes.EXIT_STOPPED
-    [row] = store.runs("toy")
-    assert (row.state, row.reason) == (RunState.CANCELLED, "cancelled by me")
 
 
 def test_an_attempt_is_taken_up_by_one_worker(lab, tmp_path):
@@ -186,15 +166,27 @@ def test_a_worker_frozen_until_another_has_its_run_writes_no_more(lab, tmp_path)
     assert states == [(1, "PREEMPTED", "silent"), (2, "COMPLETED", None)]
 
 
+def test_an_attempt_that_was_spooled_without_its_end_has_its_parts(lab):
+    run = toy(steps=3)
+    store = recorded(lab, run)
+    plans.claimed(store, run)
+    spent: dict[str, float | int | None] = {"training_seconds": 2.5, "resumed_step": 0, "reached_step": 2}
+    spool = Spool(lab.make_folder(run.directory), lease_of(store, run))
+    spool.append(Batch(progress=(2, 3), spent=spent))
+    ended_by_launcher(store, run)
+    assert finished(lab, run)[0] == processes.EXIT_COMPLETED
+    first, second = attempt_times(store, "toy")
+    assert (first.training_seconds, first.reached_step) == (2.5, 2)
+    assert second.training_seconds is not None and second.reached_step == 3
+
+
 def test_an_end_that_could_not_be_told_is_told_by_the_next_attempt(lab):
     """The program is not run again: its end is in the spool of the attempt before."""
     run = toy(steps=5)
     store = recorded(lab, run)
     plans.claimed(store, run)
     lease = lease_of(store, run)
-    directory = lab.root / run.directory
-    directory.mkdir(parents=True)
-    spool = Spool(directory, lease)
+    spool = Spool(lab.make_folder(run.directory), lease)
     spool.append(Batch(points=[(5, "loss", 0.5)], progress=(5, 5)))
     spool.append(Batch(end=("COMPLETED", None, 0)))
     leases.end(store, run.fingerprint, lease, RunState.PREEMPTED, "its process vanished", None)
@@ -206,17 +198,20 @@ def test_an_end_that_could_not_be_told_is_told_by_the_next_attempt(lab):
     assert not spool.path.exists()
 
 
-def test_a_program_that_stops_unasked_has_failed(lab):
-    run = toy(program="quitter")
-    store = recorded(lab, run)
-    assert finished(lab, run)[0] == processes.EXIT_FAILED
-    assert store.runs("toy")[0].reason == "stopped itself"
+def test_a_program_that_stops_unasked_or_before_its_needs_has_failed(lab):
+    quitter = toy(program="quitter")
+    joint = toy("joint", needs={"reference": quitter.fingerprint}, steps=1)
+    store = recorded(lab, quitter, joint)
+    assert finished(lab, quitter)[0] == processes.EXIT_FAILED
+    assert finished(lab, joint)[0] == processes.EXIT_REFUSED
+    reasons = store.reasons([quitter.fingerprint, joint.fingerprint])
+    needs = f"UserError: needs run {quitter.fingerprint[:8]} (reference), which is FAILED"
+    assert reasons == {quitter.fingerprint: "stopped itself", joint.fingerprint: needs}
 
 
 def test_exits_in_words():
-    assert processes.describe_exit(3) == "exit code 3"
-    assert processes.describe_exit(-signal.SIGSEGV) == "killed by SIGSEGV"
-    assert processes.describe_exit(-200) == "killed by signal 200"
+    words = {3: "exit code 3", -signal.SIGSEGV: "killed by SIGSEGV", -200: "killed by signal 200"}
+    assert {code: processes.describe_exit(code) for code in words} == words
 
 
 # ---- goodput
@@ -305,20 +300,3 @@ def test_a_command_reports_its_own_phases(lab):
     assert attempt.training_seconds is not None
     assert (attempt.resumed_step, attempt.reached_step, attempt.saved_step) == (0, 2, 2)
     check_sum(attempts, store)
-
-
-def test_an_attempt_whose_end_was_spooled_has_its_parts(lab):
-    """The next attempt writes what the one before could not."""
-    run = toy(steps=3)
-    store = recorded(lab, run)
-    assert plans.claimed(store, run) == 1
-    attempt_id = lease_of(store, run)
-    ended_by_launcher(store, run)
-    [old] = attempt_times(store, "toy")
-    assert old.training_seconds is None
-    spent: dict[str, float | int | None] = {"training_seconds": 2.5, "resumed_step": 0, "reached_step": 2}
-    Spool(lab.make_folder(run.directory), attempt_id).append(Batch(progress=(2, 3), spent=spent))
-    assert worker(lab, run).wait(60) == processes.EXIT_COMPLETED
-    first, second = attempt_times(store, "toy")
-    assert (first.training_seconds, first.reached_step) == (2.5, 2)
-    assert second.training_seconds is not None and second.reached_step == 3

@@ -1,5 +1,8 @@
 """Families of claims and numbers of seeds, as specs write them."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from jestlab.analysis.claims.families import Family
@@ -7,19 +10,16 @@ from jestlab.analysis.claims.stopping import Until
 from jestlab.analysis.written import WrittenError
 
 
-@pytest.mark.parametrize(
-    ("written", "family"),
-    [
+def test_parses_a_family_and_writes_it_back():
+    for written, family in (
         (None, Family()),
         ("none", Family(adjust="none")),
         ({"error": 0.1}, Family(0.1)),
         ({"error": 0.01, "adjust": "none"}, Family(0.01, "none")),
         ({"error": None}, Family()),
-    ],
-)
-def test_parses_a_family_and_writes_it_back(written, family):
-    assert Family.parse(written) == family
-    assert Family.parse(family.written()) == family
+    ):
+        assert Family.parse(written) == family
+        assert Family.parse(family.written()) == family
 
 
 def test_claims_share_the_error_unless_they_are_not_adjusted():
@@ -28,21 +28,17 @@ def test_claims_share_the_error_unless_they_are_not_adjusted():
     assert Family(0.1, "none").share(55) == 0.1
 
 
-@pytest.mark.parametrize(
-    "written",
-    [
+def test_parses_seeds_until_decided_and_writes_them_back():
+    for written in (
         {"until": "decided"},
         {"until": "decided", "at_least": 5, "at_most": 40},
         {"until": "decided", "at_least": 1, "at_most": 100, "budget": {"hours": 1.5}},
-    ],
-)
-def test_parses_seeds_until_decided_and_writes_them_back(written):
-    assert Until.parse(written).written() == written
+    ):
+        assert Until.parse(written).written() == written
 
 
-@pytest.mark.parametrize(
-    ("parse", "written", "message"),
-    [
+def test_rejects_invalid_values_and_names_the_place():
+    cases: list[tuple[Callable[[Any], object], Any, str]] = [
         (Family.parse, 0.05, r"family: must be \{error: 0.05\} or none, not 0.05"),
         (Family.parse, "holm", "family: must be"),
         (Family.parse, {"error": 0.5}, r"family.error: must be between 0 and 0.5, not 0.5"),
@@ -59,8 +55,7 @@ def test_parses_seeds_until_decided_and_writes_them_back(written):
         (Until.parse, {"until": "decided", "at_least": 30}, "seeds.at_least: is above at_most, which is 24"),
         (Until.parse, {"until": "decided", "budget": 1}, r"seeds.budget: must be \{hours: 1\}, not 1"),
         (Until.parse, {"until": "decided", "budget": {"hours": 0}}, "budget.hours: must be .* above 0"),
-    ],
-)
-def test_rejects_invalid_values_and_names_the_place(parse, written, message):
-    with pytest.raises(WrittenError, match=message):
-        parse(written)
+    ]
+    for parse, written, message in cases:
+        with pytest.raises(WrittenError, match=message):
+            parse(written)

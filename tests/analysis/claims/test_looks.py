@@ -109,19 +109,7 @@ def test_a_level_is_a_probability():
             most_against(level, LAST)
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("name", DRAWS)
-@pytest.mark.parametrize("level", [0.05, 0.05 / 8])
-def test_bounds_contain_the_median_at_every_look(name, level):
-    """Of 2,000 studies of 24 seeds, with a look after each, at most the allowed share is ever wrong."""
-    values = DRAWS[name](np.random.default_rng(0), (2000, 24))
-    lows = np.array([interval(list(each), level, 24)[0] for each in values])
-    assert (lows > 0).mean() <= level + 3 * math.sqrt(level / len(values))
-
-
 class TestForecast:
-    """Forecasts, against simulated shares and walks."""
-
     @pytest.mark.parametrize(("seeds", "against"), [(3, 0), (5, 1), (8, 1)])
     def test_equals_simulated_walks(self, seeds, against):
         level, at_most, count = 0.05 / 8, 27, 20_000

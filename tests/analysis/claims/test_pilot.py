@@ -95,8 +95,6 @@ def test_the_simulation_judges_like_the_product():
 @pytest.mark.full
 @pytest.mark.parametrize("name", DRAWS)
 class TestEveryDistribution:
-    """The same bounds in large simulations."""
-
     @pytest.mark.parametrize("claims", [1, 8, 55])
     def test_few_studies_are_wrong_by_any_claim(self, name, claims):
         found = simulated(DRAWS[name], piloted, studies=STUDIES, claims=claims)

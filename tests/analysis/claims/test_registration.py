@@ -26,7 +26,6 @@ def content(spec=None, runs=None):
 
 
 def changed(path, value):
-    """Return the spec with another value at a path."""
     spec = copy.deepcopy(SPEC)
     place = spec
     for key in path[:-1]:

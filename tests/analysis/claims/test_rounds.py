@@ -35,7 +35,6 @@ def judged(differences, *, of="a", above="b", claims=1, until=None, spent=False,
 
 
 def labels(round_):
-    """Return the labels of the chosen claims and of those left out."""
     return [[each.claim.statement[0] for each in claims] for claims in (round_.claims, round_.left_out)]
 
 
@@ -99,8 +98,6 @@ def test_cheaper_claims_go_on_where_the_budget_is_too_small_for_the_clear_one():
 
 
 class TestBudget:
-    """A limit on the hours of all runs."""
-
     hours = Hours(spent=0.5, of={"a": 0.1, "b": 0.1, "c": 1.0, "d": 0.1})
 
     def claims(self, limit):

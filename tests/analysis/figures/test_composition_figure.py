@@ -30,18 +30,13 @@ def store(new_store, stored_run):
 
 
 def test_shares_are_means_over_steps_and_seeds(store):
-    """A bar is as long as its share."""
     plot = draw("composition", Request(store.url, "study", x="kind"))
     data = plot.data
     found = {(row.text, row.component): row.relative for row in data.itertuples()}
-    assert found == {
-        ("candidates", "emoji"): pytest.approx(0.3),
-        ("candidates", "logo"): pytest.approx(0.7),
-        ("joint", "emoji"): pytest.approx(0.6),
-        ("joint", "logo"): pytest.approx(0.4),
-        ("independent", "emoji"): pytest.approx(0.9),
-        ("independent", "flag"): pytest.approx(0.1),
-    }
+    assert found == pytest.approx({
+        ("candidates", "emoji"): 0.3, ("candidates", "logo"): 0.7, ("joint", "emoji"): 0.6,
+        ("joint", "logo"): 0.4, ("independent", "emoji"): 0.9, ("independent", "flag"): 0.1,
+    })  # fmt: skip
     assert list(dict.fromkeys(data["text"])) == ["candidates", "joint", "independent"]
     figure = plot.figure()
     (axes,) = figure.axes

@@ -10,29 +10,21 @@ from jestlab.analysis.figures.style import ACCENT
 def curves(new_store, stored_run):
     """A function that plots so many curves, the last of which is the best."""
 
-    def plot(count, legend=None, width=None, **options):
+    def plot(count, legend=None, **options):
         runs = [
             stored_run("run", [0.1, 0.2 + 0.5 * i / count, 0.3 + 0.5 * i / count + 0.01 * seed], seed=seed,
                        label="uniform" if i == 0 else f"joint filtering_ratio=0.{i}")
             for i in range(count) for seed in (0, 1)
         ]  # fmt: skip
-        given = {"legend": legend, "width": width}
-        sheet = Sheet.parse({key: value for key, value in given.items() if value})
+        sheet = Sheet.parse({"legend": legend} if legend else {})
         return draw("curves", Request(new_store().add(*runs).url, "study", sheet=sheet, **options))
 
     return plot
 
 
-@pytest.mark.parametrize(
-    ("count", "width"),
-    [
-        (10, None),
-        pytest.param(16, "3.25in", marks=pytest.mark.full),
-        pytest.param(31, None, marks=pytest.mark.full),
-    ],
-)
-def test_each_of_many_curves_is_colored_in_its_own_panel(curves, count, width):
-    plot = curves(count, width=width)
+@pytest.mark.parametrize("count", [10, pytest.param(31, marks=pytest.mark.full)])
+def test_each_of_many_curves_is_colored_in_its_own_panel(curves, count):
+    plot = curves(count)
     figure = plot.figure()
     figure.canvas.draw()
     assert len(figure.axes) == count - 1

@@ -22,7 +22,6 @@ COLOURS = {("uniform", 1): (255, 0, 0), ("uniform", 4): (0, 0, 255), ("joint", 1
 
 
 def pictures(experiment, labels, size):
-    """Return pictures of one color for each run and step."""
     assert experiment == "study"
     return [
         ShownExample(label, step, True, 0.5, f"{label} {step}", png(colour))
@@ -54,8 +53,6 @@ def test_each_run_has_a_row_and_each_step_its_pictures(results):
     }
     assert set(rows["uniform", 1]) == set(rows["uniform", 4])
     assert not set(rows["uniform", 1]) & set(rows["joint", 1])
-    titles = {axes.get_title() for axes in plot.figure().axes}
-    assert titles == {"step 1", "step 4"}
 
 
 def test_without_pictures_is_an_error(study):

@@ -10,7 +10,6 @@ from jestlab.analysis import costs, figures, published
 
 @pytest.fixture(scope="module")
 def cells():
-    """The paper's tables."""
     return published.frame(published.paper())
 
 
@@ -38,8 +37,6 @@ def test_speedup(results):
     figure = plot.figure()
     words = {text.get_text() for axes in figure.axes for text in axes.texts}
     assert {"joint, 2.3×", "independent", "0.9×", "1.0×", "not reached"} <= words
-    names = [text.get_text() for text in figure.axes[1].get_yticklabels()]
-    assert names == ["uniform", "independent", "joint"]
 
 
 def test_speedup_next_to_published_methods(results, cells):
@@ -101,7 +98,6 @@ def test_the_source_with_most_points_is_shown(cells):
     without_flops = own_table("Ada", [("imagenet/zero_shot", "10.0")])
     for parts, shown in (
         ([without_flops, cells], "Evans et al. 2024"),
-        ([own_table("Ada"), cells], "Evans et al. 2024"),
         ([own_table("Ada"), own_table("Zoe")], "Ada"),
     ):
         plot = figures.published_scores(pd.concat(parts, ignore_index=True))
@@ -135,7 +131,7 @@ def test_step_costs(results):
     assert {"1.00", "4.33"} <= {text.get_text() for text in plot.figure().axes[0].texts}
 
 
-def test_costs_are_per_example(read_runs, stored_run):
+def test_costs_are_per_example_and_need_a_price(read_runs, stored_run):
     results = read_runs(
         stored_run("uniform", [0.1, 0.2]),
         stored_run("longer", [0.1] * 8),
@@ -143,9 +139,6 @@ def test_costs_are_per_example(read_runs, stored_run):
     )
     totals = figures.step_costs(results).data.groupby("label")["total"].first()
     assert totals.to_dict() == pytest.approx({"uniform": 1, "longer": 1, "waiting": 1})
-
-
-def test_costs_need_a_price(read_runs, stored_run):
     results = read_runs(stored_run("own", [0.2], flops_per_step=(0, 0, 0)))
     with pytest.raises(ValueError, match="baseline 'own' of 'study' has no price"):
         figures.step_costs(results)
@@ -158,8 +151,6 @@ def test_method_costs_are_those_of_the_paper():
     assert totals["IID"] == pytest.approx(1)
     assert totals["JEST"] == pytest.approx(12 / 3)
     assert totals["JEST, cached reference"] == pytest.approx(7 / 3)
-    words = {text.get_text() for text in plot.figure().axes[0].texts}
-    assert {"1.00", "4.00", "2.33"} <= words
     counted = figures.method_costs(convention="counted").data.groupby("label")["total"].first()
     assert counted["JEST"] > totals["JEST"]
     assert "32,768 of 163,840 examples" in plot.texts.caption

@@ -63,7 +63,6 @@ def test_errors_name_the_place_and_the_remedy():
         (HEADER, "no lines below the header"),
         (HEADER.replace("method", "methd"), "line 1: no column 'methd': did you mean 'method'?"),
         (HEADER + ",unit\n" + LINE, "line 1: duplicate column 'unit': keep one"),
-        (HEADER.replace(",printed", "") + "\n" + LINE, "line 1: missing column 'printed'"),
         (f"{HEADER}\n{LINE},more", "line 2: 7 cells under a header of 6: put texts that hold the separator"),
         (f"{HEADER}\n{LINE}\n\n{LINE}", "line 4, column quantity: .* already in line 2: leave one, or num"),
         (but("SigLIP", ""), "line 2, column method: empty: a value is required"),
@@ -71,7 +70,6 @@ def test_errors_name_the_place_and_the_remedy():
         (but("percent", ""), "line 2, column unit: '' is not a unit of .*: expected percent or share"),
         (but("percent", "share"), "column printed: '70.3' in share is above 100 %: use the unit percent"),
         (but("70.3,percent", "70.3%,share"), "column printed: '70.3%' is in percent but its unit is share"),
-        (but("70.3", "703"), "column printed: '703' in percent is above 100 %"),
         (but("70.3", "-70.3"), "column printed: '-70.3' is negative"),
         (but("70.3", "n/a"), "column printed: 'n/a' is not a number"),
         (but("imagenet/zero_shot", "mean_detla"), "column quantity: .* did you mean 'mean_delta'"),
@@ -79,7 +77,6 @@ def test_errors_name_the_place_and_the_remedy():
         (but("imagenet/zero_shot,70.3,percent", "filtered,maybe,"), "printed: 'maybe' is neither yes nor no"),
         (with_column("value", "0.8"), "line 2, column value: 0.8 is not what is printed: '70.3' in percent"),
         (with_column("value", "nan"), "column value: 'nan' is not a number"),
-        (with_column("ours", "perhaps"), "column ours: 'perhaps' is neither yes nor no"),
         (with_column("accounting", "sgd"), "'sgd' is not a known accounting: expected iid, jest, flexi"),
         (with_column("position", "0"), "column position: '0' is not a row number"),
         (with_column("position", ""), "column position: '' is not a row number: .* in every line or in none"),
@@ -95,11 +92,11 @@ def test_errors_name_the_place_and_the_remedy():
         assert len(str(error.value)) < 400
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
-def test_rejects_other_encodings(encoding):
-    content = f"{HEADER}\n{LINE.replace('Doe', 'Hénaff')}".encode(encoding)
-    with pytest.raises(ValueError, match=r"mine\.csv, line [12]: not valid UTF-8: save it as “CSV UTF-8”"):
-        published.parse(content, "mine.csv")
+def test_rejects_other_encodings():
+    for encoding, line in (("utf-16", 1), ("latin-1", 2)):
+        content = but("Doe", "Hénaff").encode(encoding)
+        with pytest.raises(ValueError, match=f"csv, line {line}: not valid UTF-8: save it as “CSV UTF-8”"):
+            published.parse(content, "mine.csv")
 
 
 def test_cells_of_a_row_are_consistent():

@@ -37,23 +37,19 @@ def brief(findings):
     return [(f.table, f.row, f.column, f.printed, f.expected, f.possible) for f in findings]
 
 
-@pytest.mark.parametrize("as_frame", [True, False])
-def test_finds_the_inconsistent_cells_of_the_paper_and_no_others(as_frame):
+def test_finds_the_inconsistent_cells_of_the_paper_and_no_others():
     cells = published.paper()
-    found = findings(published.frame(cells) if as_frame else cells)
+    found = findings(published.frame(cells))
+    assert found == findings(cells)
     assert brief(found) == [
         ("comparison", "JEST++ L, 4B", "mean_delta", "+1.8", "+0.9", ("+0.8", "+1.0")),
         ("longer_training", "JEST++ L, 4B", "mean_delta", "+1.8", "+0.9", ("+0.8", "+1.0")),
         ("comparison", "JEST++ L, 4B", "imagenet/zero_shot", "80.5", "80.4", ("80.4", "80.4")),
     ]
-    assert [(key.table, key.position) for key in found[2].keys] == [
-        ("comparison", 13),
-        ("longer_training", 9),
-    ]
+    places = [(key.table, key.position) for key in found[2].keys]
+    assert places == [("comparison", 13), ("longer_training", 9)]
     assert found[0].value == pytest.approx(0.009) and found[1].value == pytest.approx(0.00875)
-    assert all(
-        found[0].message.count(word) for word in ("row 13", "cannot be right", "SigLIP L, 40B", "+0.9")
-    )
+    assert "+1.8 cannot be right" in found[0].message
 
 
 def half_up(number: Decimal) -> str:
@@ -63,13 +59,10 @@ def half_up(number: Decimal) -> str:
 scores = st.lists(st.decimals(10, 90, places=3), min_size=8, max_size=8)
 
 
-@given(
-    scores,
-    st.integers(1, 4),
-    st.decimals(1, 99, places=2),
-    st.decimals(1, 99, places=2),
-    st.integers(-300, 300),
-)
+amounts = st.decimals(1, 99, places=2)
+
+
+@given(scores, st.integers(1, 4), amounts, amounts, st.integers(-300, 300))
 def test_cells_rounded_from_the_truth_are_consistent(truth, shared, mine, theirs, off):
     """Numbers with more digits than are printed, and means of them before any rounding."""
     base, row = dict(zip(SCORES, truth[:4], strict=True)), dict(zip(SCORES[:shared], truth[4:], strict=False))
@@ -96,10 +89,8 @@ def test_cells_rounded_from_the_truth_are_consistent(truth, shared, mine, theirs
 
 def test_a_baseline_is_compared_with_itself():
     cells = table(base={"mean_delta": "+0.3", "flops_total": "99", "flops_per_iteration": "100"})
-    assert [(f.column, f.expected) for f in findings(cells)] == [
-        ("flops_total", "100"),
-        ("mean_delta", "0.0"),
-    ]
+    expected = {f.column: f.expected for f in findings(cells)}
+    assert expected == {"flops_total": "100", "mean_delta": "0.0"}
 
 
 def test_only_cells_that_follow_from_others_are_judged():

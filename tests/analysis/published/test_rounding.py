@@ -49,11 +49,8 @@ def test_a_number_is_in_the_interval_of_its_printed_form(number, places, sign):
 
 
 def test_shows_a_number_in_the_form_of_another():
-    assert [show(Fraction(*ratio), "+1.8") for ratio in ((9, 10), (-1, 2), (1, 1000))] == [
-        "+0.9",
-        "−0.5",
-        "0.0",
-    ]
+    for ratio, text in (((9, 10), "+0.9"), ((-1, 2), "−0.5"), ((1, 1000), "0.0")):
+        assert show(Fraction(*ratio), "+1.8") == text
     assert show(Fraction(65, 2), "32") == "33"
     assert show(Fraction(12_750_000_000), "12.8B") == "12.8B"
     assert show(Fraction(999), "100") == "999"

@@ -55,8 +55,6 @@ class Run:
 
 @dataclass
 class Lab:
-    """A store with one experiment."""
-
     url: str
     folder: Path
     name: str = "study"
@@ -155,12 +153,6 @@ REPORTS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.fixture
-def a_run() -> type[Run]:
-    """One run of an experiment."""
-    return Run
-
-
 @pytest.fixture(scope="session")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     """A finished experiment, which tests must not change."""
@@ -207,17 +199,13 @@ def parse_page(page: Path) -> Element:
     text = page.read_bytes().decode()
     assert not re.search(r"[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff]", text)
     tree: Element = html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parse(text)
-    check_links(tree)
-    return tree
-
-
-def check_links(tree: Element) -> None:
-    """Check that all links are within the page, so that they work after it was mailed."""
+    # All links are within the page, so that they work after it was mailed.
     ids = [element.get("id") for element in tree.iter() if element.get("id")]
     assert len(ids) == len(set(ids))
     links = [link.get("href", "") for link in tree.iter("a")]
     assert links and {link[0] for link in links} == {"#"}
     assert {link[1:] for link in links} <= set(ids)
+    return tree
 
 
 def words(element: Element) -> str:
@@ -234,7 +222,6 @@ def _texts(element: Element) -> Iterator[str]:
 
 
 def by_class(tree: Element, name: str) -> list[Element]:
-    """Return the elements of a class."""
     return [element for element in tree.iter() if name in element.get("class", "").split()]
 
 

@@ -1,7 +1,6 @@
 """The claims of a study on its page: near the top, in words, and linked to their provenance."""
 
-import pytest
-from tests.analysis.report.conftest import by_class, by_id, words
+from tests.analysis.report.conftest import Run, by_class, by_id, words
 
 from jestlab.analysis.report.contents import gather
 from jestlab.analysis.tables import table
@@ -27,20 +26,11 @@ def test_claims_are_shown_in_words(study, page, parsed_page):
     assert answer.startswith(f"{claims.caption} joint, the best of 2, scores 65.3 ± 3.5%, 25.0 points above")
 
 
-@pytest.mark.full
-def test_verdicts_have_different_colors(shown):
-    colors = {
-        shown.tab.evaluate(f"getComputedStyle(document.querySelector('.claim.{kind} .verdict')).color")
-        for kind in ("holds", "fails", "open")
-    }
-    assert len(colors) == 3
-
-
-def test_the_answer_is_only_the_claims_if_no_runs_compete(new_lab, a_run):
+def test_the_answer_is_only_the_claims_if_no_runs_compete(new_lab):
     claim = {
         "statement": "Images find captions as well as classes", "within": 0.01,
         "of": {"of": "uniform", "measure": "shapes_retrieval/i2t_r1"},
         "near": {"of": "uniform", "measure": "shapes/zero_shot"},
     }  # fmt: skip
-    lab = new_lab(*(a_run("uniform", [0.1, 0.4], seed) for seed in (0, 1)), claims=[claim])
+    lab = new_lab(*(Run("uniform", [0.1, 0.4], seed) for seed in (0, 1)), claims=[claim])
     assert gather(lab.url, "study").answer.sentence == "At scale smoke, 1 claim: holds."

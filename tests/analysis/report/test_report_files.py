@@ -86,26 +86,17 @@ def test_the_spec_file_is_the_study(study, page):
     }  # fmt: skip
 
 
-def test_errors_are_one_line(capsys, study, tmp_path, new_lab):
-    empty = new_lab(name="nothing")
+def test_errors_are_one_line(capsys, study):
     for arguments, said in (
-        (["stody", "--store", study.url], "no experiment 'stody' in the results store: did you mean 'study'"),
-        (["study", "--store", study.url, "--baseline", "unifrm"], "did you mean 'uniform'?"),
-        (["study", "--store", f"sqlite:///{tmp_path}/none.db"], "no store at"),
-        (["any", "--store", empty.url], "the results store is empty"),
-        (["study", "--store", study.url, "--output", f"{study.folder}/lab/results.db/below"], "cannot write"),
+        (["stody"], "no experiment 'stody' in the results store: did you mean 'study'"),
+        (["study", "--output", f"{study.folder}/lab/results.db/below"], "cannot write"),
     ):
-        code, out, err = run_verb(capsys, *arguments)
+        code, out, err = run_verb(capsys, *arguments, "--store", study.url)
         assert (code, out, err.count("\n")) == (1, "", 1)
         assert said in err
-    assert not (tmp_path / "none.db").exists()
 
 
 def test_passwords_are_not_shown():
-    for url in (
-        "postgresql://me:secret@host/lab",
-        "postgres://me@host/lab?password=secret",
-        "postgresql://me@host/lab?sslpassword=secret&sslkey=a",
-    ):
-        assert "secret" not in shown(url)
-        assert "me" in shown(url)
+    for place in (":secret@host/lab", "@host/lab?password=secret", "@host/lab?sslpassword=secret&sslkey=a"):
+        url = shown(f"postgresql://me{place}")
+        assert "me" in url and "secret" not in url

@@ -79,8 +79,6 @@ def test_the_page_has_a_bar_for_each_run(parsed_page):
         assert words(value).split()[0].endswith("%") and " of " in words(value)
         assert sum(float(part.get("width", 0)) for part in bar) == pytest.approx(100, abs=0.01)
     assert "failed work" in pictures[3].get("aria-label", "")
-    (legend,) = by_class(parsed_page, "legend")
-    assert [words(name) for name in legend][:4] == ["training", "evaluation", "start-up", "compilation"]
 
 
 def test_of_many_runs_some_have_bars_and_all_have_rows(timed):

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 from PIL import Image
-from tests.analysis.report.conftest import by_class, by_id, check_accessible, parse_page, words
+from tests.analysis.report.conftest import Run, by_class, by_id, check_accessible, parse_page, words
 
 from jestlab.analysis import frames, tables
 from jestlab.analysis.figures import Plot, learning_curves, pareto
@@ -67,11 +67,11 @@ def test_is_one_small_file(page, parsed_page):
     assert not re.search(r'(?:src|href)="(?!#|data:)', page.read_text().partition("<script")[0])
 
 
-def test_hostile_names_and_infinite_scores(built, a_run):
-    runs = [a_run("uniform", [0.1, 0.2], seed) for seed in (0, 1)]
-    runs += [a_run("joint", [0.2, 0.3], seed, label=label) for label in HOSTILE for seed in (0, 1)]
-    runs += [a_run("broken", [0.1], label="broken <b>", ends="fail")]
-    runs += [a_run("infinite", [float("inf"), 0.3, float("-inf")])]
+def test_hostile_names_and_infinite_scores(built):
+    runs = [Run("uniform", [0.1, 0.2], seed) for seed in (0, 1)]
+    runs += [Run("joint", [0.2, 0.3], seed, label=label) for label in HOSTILE for seed in (0, 1)]
+    runs += [Run("broken", [0.1], label="broken <b>", ends="fail")]
+    runs += [Run("infinite", [float("inf"), 0.3, float("-inf")])]
     hostile = built(*runs, question=f"{HOSTILE[0]} {HOSTILE[3]}")
     tree = parse_page(hostile)
     rows = {button.get("data-row") for button in by_id(tree, "table-summary").iter("button")}
@@ -82,9 +82,9 @@ def test_hostile_names_and_infinite_scores(built, a_run):
     assert "null" in json.dumps(data_of(hostile)["figures"]["curves"])  # a gap
 
 
-def test_without_results(built, a_run):
+def test_without_results(built):
     reports = [{"kind": "table", "name": "comparison"}, {"kind": "speedup"}]
-    page = parse_page(built(a_run("uniform", ends="fail"), a_run("joint", ends="none"), reports=reports))
+    page = parse_page(built(Run("uniform", ends="fail"), Run("joint", ends="none"), reports=reports))
     text = words(page)
     assert "Unfinished: 0 of 2 runs have completed; 1 failed, 1 pending. There is no final score yet." in text
     assert "Scores below" not in text
@@ -96,12 +96,12 @@ def test_without_results(built, a_run):
     assert missing == ["Comparison", "Speedup"]
 
 
-def test_an_unfinished_study_without_prices(built, a_run):
+def test_an_unfinished_study_without_prices(built):
     html = built(
-        a_run("uniform", [0.1, 0.2], flops=0.0),
-        a_run("uniform", [0.1], 1, ends="never", flops=0.0),
-        a_run("joint", [0.3, 0.4], flops=0.0),
-        a_run("joint", [0.3], 1, ends="fail", flops=0.0),
+        Run("uniform", [0.1, 0.2], flops=0.0),
+        Run("uniform", [0.1], 1, ends="never", flops=0.0),
+        Run("joint", [0.3, 0.4], flops=0.0),
+        Run("joint", [0.3], 1, ends="fail", flops=0.0),
     )
     page = parse_page(html)
     (banner,) = by_class(page, "banner")
@@ -133,13 +133,13 @@ name => [...document.querySelectorAll(`#table-${name} button`)].map(button => {
 """
 
 
-def until(tab, expression):
-    """Wait for a condition in the page; Playwright's own waiting violates the policy of the page."""
+def until(tab, holds):
+    """Wait for a condition; Playwright's own waiting violates the policy of the page."""
     for _ in range(1200):
-        if tab.evaluate(expression):
+        if holds():
             return
         tab.wait_for_timeout(50)
-    pytest.fail(f"never true: {expression}")
+    pytest.fail("the condition was never true")
 
 
 def test_no_network_access(opened, page):
@@ -317,11 +317,8 @@ def press(tab, section, form, verb):
     label = re.compile(f"^{re.escape(form)}$")
     button = tab.locator(f"{section} .files button[data-{verb}]", has_text=label).first.element_handle()
     button.click()
-    for _ in range(1200):
-        if button.text_content() != form:
-            return button
-        tab.wait_for_timeout(50)
-    pytest.fail(f"{form} showed no result")
+    until(tab, lambda: button.text_content() != form)
+    return button
 
 
 def test_tables_and_figures_are_copied_and_saved(mailed, page, finals, tmp_path):
@@ -342,9 +339,22 @@ def test_tables_and_figures_are_copied_and_saved(mailed, page, finals, tmp_path)
         assert (tmp_path / name).read_bytes() == (page.parent / "report" / name).read_bytes()
 
 
+IMAGE = """
+async () => {
+  const [item] = await navigator.clipboard.read();
+  return [...new Uint8Array(await (await item.getType('image/png')).arrayBuffer())];
+}
+"""
+
+
 @full
-def test_without_a_clipboard_texts_are_copied_and_images_saved(mailed_drawn, finals):
+def test_figures_are_copied_as_images_and_saved_without_a_clipboard(mailed_drawn, finals):
     mailed = mailed_drawn
+    assert press(mailed, "#pareto", "PNG", "copy-plot").text_content() == "Copied"
+    with Image.open(io.BytesIO(bytes(mailed.evaluate(IMAGE)))) as copied:
+        assert copied.width > 1100  # sharp enough for print
+        assert len(copied.convert("RGB").getcolors(1 << 24) or []) > 50  # something is drawn
+    mailed.reload()
     mailed.evaluate(
         "window.kept = navigator.clipboard; Object.defineProperty(navigator, 'clipboard', {value: undefined})"
     )
@@ -355,27 +365,11 @@ def test_without_a_clipboard_texts_are_copied_and_images_saved(mailed_drawn, fin
     assert download.value.suggested_filename == "pareto.png"
 
 
-IMAGE = """
-async () => {
-  const [item] = await navigator.clipboard.read();
-  return [...new Uint8Array(await (await item.getType('image/png')).arrayBuffer())];
-}
-"""
-
-
-@full
-def test_figures_are_copied_as_images(mailed_drawn):
-    assert press(mailed_drawn, "#pareto", "PNG", "copy-plot").text_content() == "Copied"
-    with Image.open(io.BytesIO(bytes(mailed_drawn.evaluate(IMAGE)))) as copied:
-        assert copied.width > 1100  # sharp enough for print
-        assert len(copied.convert("RGB").getcolors(1 << 24) or []) > 50  # something is drawn
-
-
 @full
 def test_the_data_of_a_figure_as_a_table(opened, finals, page):
     shown = opened(page)
     shown.tab.locator("#pareto summary").click()
-    until(shown.tab, "document.querySelectorAll('#pareto .numbers tbody tr').length > 0")
+    until(shown.tab, lambda: shown.tab.locator("#pareto .numbers tbody tr").count())
     lines = shown.tab.evaluate(CELLS.format("#pareto .numbers"))
     summary = tables.summary(finals)
     score = summary.column_named("score")
@@ -383,4 +377,5 @@ def test_the_data_of_a_figure_as_a_table(opened, finals, page):
         mean = next(line for line in lines if line[0] == label and line[1].startswith("mean"))
         assert f"{mean[3]} ± {mean[4]}" == summary.cell(label, score).text
     shown.tab.locator("#pareto .series label", has_text="joint").click()
-    until(shown.tab, "!document.querySelector('#pareto .numbers .scroll').textContent.includes('joint')")
+    numbers = shown.tab.locator("#pareto .numbers .scroll")
+    until(shown.tab, lambda: "joint" not in numbers.text_content())

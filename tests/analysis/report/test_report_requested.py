@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from tests.analysis.report.conftest import finished, make_lab
+from tests.analysis.report.conftest import Run, finished, make_lab
 
 from jestlab.analysis import frames, provenance, published
 from jestlab.analysis.connection import connect
@@ -48,10 +48,10 @@ def asked(recorded):
     return make
 
 
-def test_the_first_report_with_a_baseline_sets_the_baseline_of_the_page(new_lab, a_run):
+def test_the_first_report_with_a_baseline_sets_the_baseline_of_the_page(new_lab):
     lab = new_lab(
-        a_run("uniform", [0.1]),
-        a_run("joint", [0.3]),
+        Run("uniform", [0.1]),
+        Run("joint", [0.3]),
         reports=[
             {"kind": "batch_size"},
             {"kind": "table", "baseline": "joint"},
@@ -62,8 +62,8 @@ def test_the_first_report_with_a_baseline_sets_the_baseline_of_the_page(new_lab,
     assert (contents.baseline, contents.scope) == ("joint", "learner")
 
 
-def test_an_unknown_baseline_is_reported(new_lab, a_run):
-    lab = new_lab(a_run("uniform", [0.1]), reports=[{"kind": "table", "baseline": "gone"}])
+def test_an_unknown_baseline_is_reported(new_lab):
+    lab = new_lab(Run("uniform", [0.1]), reports=[{"kind": "table", "baseline": "gone"}])
     contents = gather(lab.url, "study")
     assert (contents.baseline, contents.scope) == ("uniform", "scoring")
     assert "no run 'gone'" in contents.not_made["Summary"]

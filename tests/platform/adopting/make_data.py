@@ -19,8 +19,7 @@ DATA = Path(__file__).parent / "data"
 TABLES = ("experiments", "runs", "params", "metrics", "tags", "latest_metrics")
 
 
-def make(python: str, folder: Path) -> None:
-    """Record runs below a folder: `wandb/`, `mlruns/`, and `mlflow.db`."""
+def _make(python: str, folder: Path) -> None:
     environment = os.environ | {
         "WANDB_MODE": "offline", "WANDB_SILENT": "true", "MLFLOW_ALLOW_FILE_STORE": "true",
         "MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true", "LOGNAME": "someone",
@@ -96,7 +95,7 @@ def main(python: str) -> None:
     DATA.mkdir()
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
-        make(python, folder)
+        _make(python, folder)
         for log in folder.glob("wandb/offline-run-*/*.wandb"):
             kept = DATA / "wandb" / log.parent.name
             kept.mkdir(parents=True)

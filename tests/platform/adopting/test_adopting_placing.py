@@ -1,7 +1,6 @@
 """The labels, seeds, scores, and costs of imported runs in a study."""
 
 import math
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -60,14 +59,11 @@ def test_tags_with_values_can_be_named():
     assert placed(run, seed="odd").seed == placed(run, seed="plain").seed == 0
 
 
-def test_rejects_templates_with_unknown_keys():
+def test_rejects_labels_with_unknown_keys_and_names_of_other_runs():
     with pytest.raises(UserError, match=r"one: it has no 'widht' for its label: did you mean 'width'\?"):
         placed(found(config={"width": 3}), label="{widht}")
     with pytest.raises(UserError, match="its label is empty"):
         placed(found(name="\x00"))
-
-
-def test_rejects_the_name_of_a_run_of_the_study():
     with pytest.raises(UserError, match=r"the study has a run 'one' of its own: give another, --label"):
         placed(found(), Known({"one"}, {}, {}, ()))
 
@@ -77,6 +73,8 @@ def test_seeds_are_those_of_the_config_or_the_first_free_ones():
     configs = [{}, {"seed": 3}, {"seed": 3}, {"seed": -1}]
     runs = [placing.place(found(f"csv:t#{number}", config=config)) for number, config in enumerate(configs)]
     assert [run.seed for run in runs] == [0, 3, 1, 2]
+    for seed in (math.nan, math.inf, -1, 2**40, "1", True, 0.5):
+        assert placed(found(config={"seed": seed})).seed == 0
 
 
 def test_runs_keep_their_seeds():
@@ -122,36 +120,15 @@ def test_scores_are_the_requested_ones():
     assert math.isnan(placed(run, scores=[("a/b", "val.top5")]).scores[0].value)
     with pytest.raises(UserError, match="acc names no dataset: --score DATASET/METRIC=acc"):
         names("acc")
+    for written in ("a=b", "/a=b", "a/b="):
+        with pytest.raises(UserError, match="expected DATASET/METRIC=NAME"):
+            parse_score(written)
 
 
 def test_by_default_scores_are_those_that_the_study_has():
     known = Known((), {}, {}, {"eval/top1", "loss"})
     assert {score.metric for score in placed(found(), known).scores} == {"top1", "loss"}
     assert not placed(found()).scores
-
-
-@pytest.mark.parametrize("written", ["a=b", "/a=b", "a/b="])
-def test_scores_must_have_a_dataset(written):
-    with pytest.raises(UserError, match="expected DATASET/METRIC=NAME"):
-        parse_score(written)
-
-
-def test_ignores_invalid_seeds():
-    for seed in (math.nan, math.inf, -1, 2**40, "1", True, 0.5):
-        assert placed(found(config={"seed": seed})).seed == 0
-
-
-def test_costs_out_of_range_are_unknown():
-    run = found(metrics={"a/b": Curve.of([10], [1])})
-    for effort in ("step*1e300", "step*-1"):
-        assert placed(run, scores=[("", "a/b")], examples=Effort(effort)).scores[0].examples_seen is None
-    with pytest.raises(UserError, match="has no number 'nan'"):
-        placed(run, scores=[("", "a/b")], examples=Effort("step*nan"))
-
-
-def test_origins_of_any_bytes_have_an_identity():
-    run = placed(found("csv:t.csv#\ud800\0"))
-    assert run.origin == "csv:t.csv#?" and run.fingerprint == of_origin("csv:t.csv#?")
 
 
 def test_scores_have_the_costs_of_training():
@@ -162,39 +139,37 @@ def test_scores_have_the_costs_of_training():
         },
         seconds=12.5,
     )
-    rules: dict[str, Any] = {
-        "scores": [("", "eval/*")],
-        "examples": Effort("seen"),
-        "flops": Effort("step * 1e9"),
-    }
-    scores = placed(run, **rules).scores
+    wanted = [("", "eval/*")]
+    scores = placed(run, scores=wanted, examples=Effort("seen"), flops=Effort("step * 1e9")).scores
     assert [score.examples_seen for score in scores] == [None, 600, None]
     assert [score.flops_total for score in scores] == [5e9, 1e10, 2e10]
     assert [score.seconds for score in scores] == [None, None, 12.5]
-    timed = placed(run, scores=[("", "eval/*")], seconds=Effort("step*model.width")).scores
+    timed = placed(run, scores=wanted, seconds=Effort("step*model.width")).scores
     assert [score.seconds for score in timed] == [320, 640, 1280]
 
 
-def test_rejects_unknown_costs():
+def test_rejects_unknown_costs_and_leaves_out_those_out_of_range():
+    run = found(metrics={"a/b": Curve.of([10], [1])})
+    for effort in ("step*1e300", "step*-1"):
+        assert placed(run, scores=[("", "a/b")], examples=Effort(effort)).scores[0].examples_seen is None
+    with pytest.raises(UserError, match="has no number 'nan'"):
+        placed(run, scores=[("", "a/b")], examples=Effort("step*nan"))
     with pytest.raises(UserError, match=r"one: no metric 'los': did you mean 'loss'\?"):
         placed(found(), scores=[("", "*/*")], flops=Effort("los"))
     with pytest.raises(UserError, match=r"step\*batch: its config has no number 'batch'"):
         placed(found(), examples=Effort("step*batch"))
 
 
-@pytest.mark.parametrize(
-    ("state", "ends", "reason"),
-    [
-        ("COMPLETED", RunState.COMPLETED, None),
+def test_states_and_reasons():
+    for state, ends, reason in (
+        ("COMPLETED", RunState.COMPLETED, "None"),
         ("FAILED", RunState.FAILED, "failed"),
         ("CANCELLED", RunState.CANCELLED, "stopped"),
         ("RUNNING", RunState.CANCELLED, "had not ended"),
-    ],
-)
-def test_states_and_reasons(state, ends, reason):
-    run = placed(found(state=state))
-    assert run.state is ends
-    assert run.reason is None if reason is None else reason in str(run.reason)
+    ):
+        run = placed(found(state=state))
+        assert run.state is ends
+        assert reason in str(run.reason)
 
 
 def test_drops_values_that_stores_cannot_hold():
@@ -206,3 +181,5 @@ def test_drops_values_that_stores_cannot_hold():
     assert {name: steps.tolist() for name, (steps, _) in run.metrics.items()} == {"ab": [0]}
     assert run.config["x"] == "nan" and run.config["y"] == ["inf", {"k": "v?"}]
     assert (run.note, run.tags, run.host) == ("", ("t",), "h")
+    run = placed(found("csv:t.csv#\ud800\0"))
+    assert run.origin == "csv:t.csv#?" and run.fingerprint == of_origin("csv:t.csv#?")

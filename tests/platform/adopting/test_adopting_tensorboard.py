@@ -67,9 +67,6 @@ def test_each_folder_is_a_run(logs):
     assert run.host is not None and run.host in event_file(logs / "b").name
     assert run.began is not None and run.ended is not None and run.began <= run.ended
     assert runs["b"].config == {}
-
-
-def test_a_folder_that_is_a_run_itself(logs):
     (run,) = tensorboard.read(logs / "pilot" / "a")
     assert (run.name, run.origin) == ("a", "tensorboard:a")
 
@@ -90,16 +87,15 @@ def test_scalars_as_tensors(tmp_path):
     assert run.metrics["loss"].values.tolist() == [0.5, 0.25]
 
 
-@pytest.mark.parametrize(
-    ("status", "state"), [(0, "COMPLETED"), (1, "COMPLETED"), (2, "FAILED"), (3, "RUNNING")]
-)
-def test_states_of_the_hparams_plugin(tmp_path, status, state):
-    content = HParamsPluginData(session_end_info=SessionEndInfo(status=status)).SerializeToString()
-    plugin = SummaryMetadata.PluginData(plugin_name="hparams", content=content)
-    metadata = SummaryMetadata(plugin_data=plugin)
-    write_values(tmp_path, [Summary.Value(tag="_hparams_/session_end_info", metadata=metadata)])
-    (run,) = tensorboard.read(tmp_path)
-    assert run.state == state
+def test_states_of_the_hparams_plugin(tmp_path):
+    for status, state in enumerate(("COMPLETED", "COMPLETED", "FAILED", "RUNNING")):
+        content = HParamsPluginData(session_end_info=SessionEndInfo(status=status)).SerializeToString()
+        plugin = SummaryMetadata.PluginData(plugin_name="hparams", content=content)
+        metadata = SummaryMetadata(plugin_data=plugin)
+        folder = tmp_path / str(status)
+        write_values(folder, [Summary.Value(tag="_hparams_/session_end_info", metadata=metadata)])
+        (run,) = tensorboard.read(folder)
+        assert run.state == state, status
 
 
 def test_a_restart_replaces_later_steps(tmp_path):
@@ -140,15 +136,6 @@ def test_reads_a_cut_off_file_up_to_there(logs):
     assert by_name(logs)["b"].metrics == {}
     file.write_bytes(file.read_bytes() + struct.pack("<Q", 2**60))
     with pytest.raises(UserError, match="damaged at byte"):
-        by_name(logs)
-
-
-def test_rejects_a_damaged_length(logs):
-    file = event_file(logs / "b")
-    data = bytearray(file.read_bytes())
-    data[7] = 0x7F
-    file.write_bytes(data)
-    with pytest.raises(UserError, match="damaged at byte 0"):
         by_name(logs)
 
 

@@ -148,17 +148,20 @@ def test_follows_only_the_link_that_is_named(tmp_path):
     check(run)
 
 
-def test_machine_and_commit_of_older_versions(tmp_path):
+def test_machine_and_commit_are_in_the_log_or_of_older_versions_in_a_file(log, tmp_path):
+    environment = text(12, "somewhere") + text(18, "Fast") + message(9, text(1, "url") + text(2, "c0ffee"))
+    run = log(START, message(26, environment))
+    assert (run.host, run.device, run.git_commit) == ("somewhere", "Fast", "c0ffee")
     folder = tmp_path / LOG.parent.name
     (folder / "files").mkdir(parents=True)
     (folder / LOG.name).write_bytes(WHOLE)
     metadata = folder / "files" / "wandb-metadata.json"
     metadata.write_text(json.dumps({"host": "no", "gpu": "Fast", "git": {"commit": "c0ffee"}}))
-    (run,) = wandb.read(tmp_path)
+    (run,) = wandb.read(folder)
     assert (run.host, run.device, run.git_commit) == ("somewhere", "Fast", "c0ffee")
     metadata.write_text("[" * 100_000)
     with pytest.raises(UserError, match=r"wandb-metadata\.json: not valid JSON"):
-        list(wandb.read(tmp_path))
+        list(wandb.read(folder))
 
 
 def test_states_by_exit_code(log):
@@ -202,28 +205,14 @@ def test_rejects_invalid_records(log, subtests):
             assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "data", "match"),
-    [
-        ("a.wandb", b"PK\3\4 and more", "not a log of W&B"),
-        ("a.wandb", WHOLE[:6] + b"\1", "version 1"),
-        ("b", None, "no such file or folder"),
-    ],
-)
-def test_rejects_other_files(tmp_path, name, data, match):
-    if data is not None:
-        (tmp_path / name).write_bytes(data)
-    with pytest.raises(UserError, match=match):
-        list(wandb.read(tmp_path / name))
-
-
-def test_machine_and_commit_in_the_log(log):
-    environment = text(12, "somewhere") + text(18, "Fast") + message(9, text(1, "url") + text(2, "c0ffee"))
-    run = log(START, message(26, environment))
-    assert (run.host, run.device, run.git_commit) == ("somewhere", "Fast", "c0ffee")
-
-
-# ---- the log
+def test_rejects_other_files(tmp_path):
+    path = tmp_path / "a.wandb"
+    for data, match in ((b"PK\3\4 and more", "not a log of W&B"), (WHOLE[:6] + b"\1", "version 1")):
+        path.write_bytes(data)
+        with pytest.raises(UserError, match=match):
+            list(wandb.read(path))
+    with pytest.raises(UserError, match="no such file or folder"):
+        list(wandb.read(tmp_path / "b"))
 
 
 def test_rejects_a_length_beyond_the_block(tmp_path):

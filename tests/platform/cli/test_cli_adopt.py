@@ -1,7 +1,6 @@
 """`jestlab adopt`: runs of other tools in tables and claims, next to jestlab's own runs."""
 
 import json
-import shutil
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -145,22 +144,6 @@ def test_adopts_what_other_tools_recorded(root, tmp_path):
         assert {run["change"] for run in adopted(root, kind, path, *options)["runs"]} == {"same"}
 
 
-def test_continues_after_a_damaged_run(root, tmp_path):
-    shutil.copytree(DATA / "wandb", tmp_path / "wandb")
-    [folder] = (tmp_path / "wandb").iterdir()
-    shutil.copytree(folder, tmp_path / "wandb" / "offline-run-20250101_000000-broken")
-    [log] = (tmp_path / "wandb" / "offline-run-20250101_000000-broken").glob("*.wandb")
-    content = bytearray(log.read_bytes())
-    content[40] ^= 0xFF
-    log.with_name("run-broken.wandb").write_bytes(content)
-    log.unlink()
-    done = labs.here("adopt", "wandb", tmp_path / "wandb", "--into", "old", root=root)
-    assert done.returncode == 1
-    assert "first try (wandb)/0" in done.stdout and "1 new" in done.stdout
-    [line] = done.stderr.splitlines()
-    assert "run-broken.wandb" in line and "copy the file again, or move it away" in line
-
-
 def test_reports_the_same_fault_of_many_runs_once(root, siglip):
     arguments = ("csv", siglip, "--into", "toy", "--run", "model,seed", "--examples", "seen")
     lines = labs.here("adopt", *arguments, root=root).stderr.splitlines()
@@ -205,10 +188,8 @@ def test_errors_are_one_line(root):
         ("wandb x --into old --run a", "--run: only tables have columns, csv and parquet"),
         ("mlflow x --into old --source a", "runs of mlflow have names of their own"),
         ("csv x --into a/b", "--into a/b: expected letters"),
-        ("csv x --into old", "x: no such file"),
         ("wandb x --into old", "x: no such file or folder: expected a folder wandb"),
         ("csv x --into old --score a=b", "expected DATASET/METRIC=NAME"),
-        ("excel x --into old", "'excel' is not one of"),
         ("csv x", "Missing option '--into'"),
     ):
         done = labs.here("adopt", *arguments.split(), root=root)

@@ -83,7 +83,6 @@ def tagged(root):
 def test_conditions_on_tags(tagged):
     conditions = {
         "tag = 'keep'": {"uniform", "joint"},
-        "tags = 'keep'": {"uniform", "joint"},
         "tag = 'best' and tag = 'keep'": {"uniform"},
         "tag in ('best', 'old')": {"alone", "uniform"},
         "tag like 'ke%'": {"uniform", "joint"},

@@ -102,22 +102,6 @@ def test_an_accepted_change_is_not_reported_again(root, spec, jestlab):
     assert "; code not recorded; jestlab " in jestlab("table", "ridge", "--explain", "plain", "score")
 
 
-def test_changed_data_is_reported_like_code(root, tmp_path, jestlab):
-    data = tmp_path / "study" / "data"
-    record = {"packages": ["click"], "files": ["data/"]}
-    spec = own_code.write(tmp_path / "study", record=record, seeds=1, runs={"plain": {"width": 1}})
-    data.mkdir()
-    (data / "train.csv").write_text("1\n")
-    jestlab("launch", spec, "--no-reports")
-    [(versions, inputs)] = query.select(
-        Lab.find(root).store_url, "attempts", columns=["versions", "inputs"]
-    ).rows
-    assert "click" in json.loads(versions) and list(json.loads(inputs)) == ["data"]
-    (data / "train.csv").write_text("2\n")
-    assert "was made by other data: data changed" in jestlab("plan", spec)
-    assert "DATA" in jestlab("diff", "ridge/plain/0")
-
-
 def test_status_of_an_imported_study_executes_nothing(root, tmp_path, jestlab):
     """Its config names the interpreter, and may come from anyone."""
     trap, sprung = tmp_path / "study" / "python", tmp_path / "sprung"

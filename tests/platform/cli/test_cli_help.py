@@ -64,17 +64,6 @@ def keys(checked):
     return functools.partial(checked, "keys")
 
 
-def test_tables_of_keys_fit_the_terminal(keys, monkeypatch):
-    for prefix in ("", "selection", "reports", "data.benchmark"):
-        for width in (60, 80, 140):
-            monkeypatch.setenv("COLUMNS", str(width))
-            lines = keys(prefix).splitlines()
-            assert max(map(len, lines)) <= width, prefix
-            if width >= 80:
-                assert lines[0].split() == ["KEY", "DEFAULT", "MEANING"]
-            assert prefix in " ".join(" ".join(lines).split())
-
-
 def test_a_section_lists_its_keys_with_defaults(keys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "140")
     out = keys("optimizer")

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec import load
@@ -30,22 +29,6 @@ def test_the_study_can_be_planned(jestlab, program):
     runs = plan(load("study.yaml")).runs
     assert {run.program for run in runs} == {program}
     assert len(runs) == {"train": 12, "command": 9}[program]
-
-
-@pytest.mark.parametrize("program", ["train", "command"])
-def test_each_part_of_the_study_has_a_comment(jestlab, program):
-    jestlab("init", "mine.yaml", "--program", program)
-    text = Path("mine.yaml").read_text()
-    written = yaml.safe_load(text)
-    parts = {"question", "base", "runs", "axes", "seeds", "metrics", "claims", "reports"}
-    assert written.keys() - {"program"} == parts
-    lines = text.splitlines()
-    for part in parts - {"question"}:
-        [number] = [n for n, line in enumerate(lines) if line.startswith(f"{part}:")]
-        assert lines[number - 1].startswith("# "), f"{part} has no comment"
-    assert "jestlab launch mine.yaml" in text and "jestlab table mine" in text
-    assert "STUDY" not in text and "SCRIPT" not in text
-    assert max(map(len, lines)) <= 110
 
 
 def test_nothing_is_overwritten(jestlab):

@@ -4,7 +4,6 @@ import itertools
 import json
 import shlex
 import sqlite3
-import sys
 import time
 from contextlib import closing
 from types import SimpleNamespace
@@ -15,8 +14,6 @@ import pytest
 import stores_support as stores
 import yaml
 from executor_harnesses import IMAGE
-from hypothesis import given
-from hypothesis import strategies as st
 from rich.live import Live
 from sqlalchemy import update
 
@@ -353,21 +350,6 @@ def test_each_claim_is_a_line():
     ]
 
 
-@given(
-    st.lists(st.text(st.characters(codec="ascii", exclude_categories=["C"])), min_size=1),
-    st.integers(60, 200),
-)
-def test_lines_fit_the_terminal_and_lose_nothing(statements, width):
-    rows = [claim(statement=statement) for statement in statements]
-    lines = claim_lines(rows, by_study=True, width=width)
-    assert max(map(len, lines)) <= width
-    assert sum(line.startswith("✓  filtering_ratio") for line in lines) == len(statements)
-    said = "".join("".join(lines).split())
-    assert sorted(said) == sorted(
-        "".join(f"✓filtering_ratio{statement}+8.4[+2.9,+13.8]" for statement in statements).replace(" ", "")
-    )
-
-
 @pytest.mark.usefixtures("in_process")
 def test_a_launch_ends_in_verdicts_and_links_to_the_whole_table(root, tmp_path, monkeypatch, jestlab):
     plans.blank_page(monkeypatch)
@@ -386,9 +368,3 @@ def test_a_launch_ends_in_verdicts_and_links_to_the_whole_table(root, tmp_path, 
     assert "| source" not in launched
     assert "| joint" in launched
     assert json.loads((root / "reports" / "toy" / "claims.json").read_text())["rows"][0]["source"] == ""
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    monkeypatch.setenv("COLUMNS", "60")
-    lines = jestlab("launch", spec).splitlines()
-    at = next(number for number, line in enumerate(lines) if line.startswith("\x1b") or "?  Joint" in line)
-    assert "\n".join(lines[at : at + 2]).count("0.9") == 1
-    assert all(len(line) <= 60 for line in lines[at : at + 2])

@@ -141,17 +141,12 @@ def test_refuses_to_print_parquet_on_a_terminal(lab, monkeypatch, capsys):
 def test_errors_are_one_line(lab, capsys):
     for arguments, code, message in (
         (["--where", "sed = 1"], 1, "jestlab: where: character 1: no column or config key 'sed'"),
-        (["--where", "seed ="], 1, "jestlab: where: character 7, at the end: expected"),
         (["--view", "rnus"], 1, "jestlab: no view 'rnus': did you mean 'runs'?"),
-        (["--experiment", "toi"], 1, "did you mean 'toy'?"),
         (["SELECT 1", "--where", "seed = 1"], 2, "expected either SQL, or --view"),
         (["--limit", "x"], 2, "'x' is not a valid integer"),
         (["--view", "runs", "--output", "/proc/no/file.csv"], 1, "cannot write /proc/no/file.csv"),
-        (["SELEC 1"], 1, 'query: near "SELEC": syntax error'),
         (["SELECT lable FROM v_runs"], 1, "query: no such column: lable"),
-        (["SELECT 1; DELETE FROM run"], 1, "query: You can only execute one statement at a time"),
         (["DELETE FROM run"], 1, "query: queries are read-only"),
-        (["VACUUM"], 1, "query: queries are read-only"),
         ([""], 1, "query: this SQL returns no rows"),
     ):
         with pytest.raises(SystemExit) as stopped:

@@ -9,7 +9,6 @@ import labs_support as labs
 import pytest
 import stores_support as stores
 
-from jestlab.analysis.claims.pilot import Expected, Pilot
 from jestlab.platform.lab.lab import Lab
 
 pytestmark = pytest.mark.usefixtures("in_process")
@@ -86,22 +85,6 @@ def test_a_study_can_be_registered_again_until_its_first_run(tmp_path, jestlab, 
     assert claims() == {"Joint is better": ""}
 
 
-def test_an_export_contains_the_registration_of_a_union(tmp_path, jestlab, claims):
-    for name in ("first", "second"):
-        write_study(tmp_path, name=name, claims=CLAIMS[:1]).rename(tmp_path / f"{name}.yaml")
-    union = tmp_path / "both.yaml"
-    union.write_text("name: both\nstudies: [first.yaml, second.yaml]\nresources: {retries: 0}\n")
-    assert "2 claims" in jestlab("register", union)
-    jestlab("launch", union, "--no-reports")
-    assert set(claims("both").values()) == {""}
-    archive, other = tmp_path / "both.tar.gz", tmp_path / "other"
-    jestlab("export", archive, "both")
-    imported = labs.here("import", archive, root=other)
-    assert imported.returncode == 0, imported.stderr
-    table = json.loads(labs.here("table", "claims", "both", "--json", root=other).stdout)
-    assert {(row["registered"], row["exploratory"]) for row in table["rows"]} == {(True, "")}
-
-
 PILOT: dict[str, Any] = {
     "means": {"uniform": 0.5, "joint": 0.9, "worse": 0.2, "level": 0.5},
     "claims": [
@@ -165,27 +148,6 @@ def test_a_pilot_requires_completed_runs_and_further_seeds(tmp_path, jestlab):
             jestlab("launch", write_study(tmp_path, **fixed), "--no-reports")
         refused = jestlab("register", write_study(tmp_path, **fixed | parts), "--pilot", code=1)
         assert message in refused and refused.count("\n") == 1
-
-
-def test_a_claim_after_an_undecidable_one_stays_undecided(tmp_path, launched, jestlab, rows, monkeypatch):
-    """With one claim at a time, a hopeless claim blocks those after it, and they get no seeds."""
-    monkeypatch.setattr("jestlab.analysis.claims.pilot.AT_ONCE", 1)
-    monkeypatch.setattr("jestlab.analysis.claims.verdicts.AT_ONCE", 1)
-    order = (
-        Expected("toy", "Level is level", "holds"),
-        Expected("toy", "Joint is better", "holds"),
-        Expected("toy", "Worse is better", "does not hold"),
-    )
-    monkeypatch.setattr("jestlab.platform.planning.registering.pilot", lambda store, plan: Pilot(3, order))
-    spec = write_study(tmp_path, **PILOT, seeds=UNTIL)
-    jestlab("register", spec, "--pilot")
-    printed = jestlab("launch", spec, "--no-reports")
-    level, worse, joint = rows()
-    assert level["verdict"] == joint["verdict"] == worse["verdict"] == "undecided"
-    assert level["stopped"].startswith("hopeless")
-    assert joint["stopped"] == worse["stopped"] == "claims before it cannot be decided"
-    assert joint["agree"] == joint["seeds"] == 2  # every study begins with two seeds
-    assert "0 of 3 claims decided" in printed
 
 
 def test_claims_without_a_family_are_tested_for_one_verdict_each(tmp_path, jestlab, rows):

@@ -12,7 +12,6 @@ import yaml
 
 from jestlab.platform.cli import studies
 from jestlab.platform.planning.plan import plan
-from jestlab.platform.registry import study_names
 from jestlab.platform.spec import load
 from jestlab.platform.store.annotations import Subject, add_tags
 from jestlab.platform.store.records import RunState
@@ -74,14 +73,6 @@ def test_list_shows_studies_with_questions_runs_and_tags(jestlab, tmp_path, monk
             "tags": ["mine"],
         }
     ]
-
-
-@pytest.mark.full
-def test_list_shows_all_studies_and_unions(jestlab):
-    code, out, err = jestlab("list")
-    assert (code, err) == (0, "")
-    assert len(out.splitlines()) == 1 + len(study_names())
-    assert "union of 16 studies: " in out
 
 
 def test_show_describes_a_study(jestlab, tmp_path):
@@ -165,13 +156,6 @@ def test_many_points_are_one_row_without_all(jestlab, tmp_path):
     everything = jestlab("plan", "grid.yaml", "--all")[1]
     assert len(everything.splitlines()) > 204
     assert len(json.loads(jestlab("plan", "grid.yaml", "--json")[1])["runs"]) == 204
-
-
-def test_plan_shows_points_that_share_a_run(jestlab):
-    axes = "axes=[{runs: [uniform], grid: {selection.chunks: [2, 4, 8, 16]}}]"
-    out = jestlab("plan", "quickstart", "--set", axes, "--set", "seeds=1")[1]
-    assert "uniform chunks=2 (also uniform chunks=4, uniform chunks=8 and 1 more)" in out
-    assert "3 more points of the study share them." in out
 
 
 def test_plans_a_program_without_prices(jestlab, tmp_path):

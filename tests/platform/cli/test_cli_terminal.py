@@ -20,17 +20,15 @@ from hypothesis import strategies as st
 from sqlalchemy import update
 
 import jestlab.platform.cli as cli
-from jestlab.analysis.tables.core import ESSENTIAL, Column, Table
 from jestlab.models.data.tars import TarWriter
 from jestlab.platform.cli import main, studies
 from jestlab.platform.cli.logs import Terminal
 from jestlab.platform.cli.output import rendered, table
-from jestlab.platform.cli.result_tables import blocks
 from jestlab.platform.launch.display import Lines
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import Experiment
-from jestlab.platform.terminal import STATES, columns_of, has_styles, styled, width, wrapped
+from jestlab.platform.terminal import STATES, columns_of, has_styles, width, wrapped
 
 EVIL = "\x1b]52;c;ZXZpbA==\x07\x9b2Jred\x1b[31m\u202eabc"
 CONTROLS = "\x1b\x07\x9b\u202e"
@@ -64,7 +62,6 @@ def test_names_in_a_store(evil, root, capsys, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     for words in (
         ["status"],
-        ["status", f"toy{EVIL}"],
         ["watch", f"toy{EVIL}", "--once"],
         ["query", "--view", "runs"],
         ["query", "--view", "runs", "--format", "json"],
@@ -199,19 +196,6 @@ def test_a_pipe_gets_markdown_and_a_terminal_aligned_text(colored, jestlab, monk
     assert jestlab("table", "toy", "--format", "md").startswith("| run")
 
 
-def test_the_best_is_bold_and_separate_rows_are_in_italics():
-    import pandas as pd
-
-    frame = pd.DataFrame({"row": ["a", "b", "c"], "score": [1.0, 2.0, 3.0], "apart": [False, False, True]})
-    columns = (
-        Column("run", "run", lambda row: str(row["row"]), align="left", importance=ESSENTIAL),
-        Column("score", "score", lambda row: str(row["score"]), rank=lambda row: float(row["score"])),
-    )
-    shown = rendered(blocks(Table("t", "Scores.", frame, columns, notes=("a note",))), 80, styles=True)
-    assert "\x1b[1m2.0\x1b[0m" in shown and "\x1b[1m1.0" not in shown and "\x1b[1m3.0" not in shown
-    assert "\x1b[3mc\x1b[0m" in shown and "\x1b[2m- a note\x1b[0m" in shown
-
-
 def test_a_launch_without_a_terminal_is_plain_unless_forced(monkeypatch):
     stream = io.StringIO()
     lines = Lines("toy", stream)
@@ -225,19 +209,12 @@ def test_a_launch_without_a_terminal_is_plain_unless_forced(monkeypatch):
     assert stream.getvalue().count("\x1b[31m") == 1 and "\x1b[32m" not in stream.getvalue()
 
 
-def test_styles_survive_cutting_and_joining():
-    text = "a" + styled("bcd", "bold") + "e"
-    assert str(text) == "abcde" and text.cut(2, 5).shown(True) == "\x1b[1mcd\x1b[0me"
-    assert text.shown(False) == "abcde"
-
-
 REASON = "ValueError: the loss became NaN at step 12, after a learning rate that nobody would have chosen"
 
 COMMANDS = [
     ["--help"],
     ["list"],
     ["show", "quickstart"],
-    ["show", "paper"],
     ["plan", "quickstart", "--scale", "paper", "--why"],
     ["plan", "filtering_ratio", "--all"],
     ["costs", "multi_resolution"],
@@ -245,27 +222,22 @@ COMMANDS = [
     ["status", "toy"],
     ["watch", "toy", "--once"],
     ["logs", "toy/nothing"],
-    ["cancel", "toy/uniform/7"],
     ["query"],
     ["query", "--view", "runs"],
-    ["query", "SELECT * FROM v_runs"],
     ["diff", "toy/uniform", "toy/reference"],
     ["table", "toy"],
     ["table", "speedups", "toy"],
     ["table", "comparison"],
-    ["table", "specialists"],
     ["table", "toy", "--explain", "toy/uniform", "toy/score"],
     ["published", "list"],
     ["published", "lint", "--all"],
     ["db", "check"],
     ["note", "toy", f"{REASON}; {REASON}"],
     ["tag", "toy/uniform", "keep", "best", "submitted-to-the-workshop"],
-    ["accept", "toy"],
     ["retract", "toy/uniform", REASON],
     ["gc", "--older-than", "0s"],
     ["trust", "toy", "--dry-run"],
     ["weights", "inspect", "toy/uniform"],
-    ["data", "inspect", "nowhere"],
 ]
 
 

@@ -9,22 +9,23 @@ from tests.platform.formats import recorded
 from jestlab.platform.store.store import Store
 
 
-@pytest.fixture
-def store(store_url: str) -> Iterator[Store]:
-    """The store on each kind of database."""
-    store = Store.open(store_url)
+def _recorded(url: str) -> Iterator[Store]:
+    store = Store.open(url)
     recorded.record(store)
     yield store
     store.close()
+
+
+@pytest.fixture
+def store(store_url: str) -> Iterator[Store]:
+    """The store on each kind of database."""
+    yield from _recorded(store_url)
 
 
 @pytest.fixture
 def sqlite_store(sqlite_url: str) -> Iterator[Store]:
     """The store, for tests of what is written."""
-    store = Store.open(sqlite_url)
-    recorded.record(store)
-    yield store
-    store.close()
+    yield from _recorded(sqlite_url)
 
 
 @pytest.fixture

@@ -121,11 +121,6 @@ HOSTILE = [
 """Names that lead elsewhere, are too long, or hold what a file's name should not."""
 
 
-def is_harmless(name: str) -> bool:
-    """Whether code that is broken would not write to the root of this machine, whatever it removes."""
-    return not name.strip(". ").startswith("/")
-
-
 def only(folder: Path, out: Path) -> bool:
     """Whether a folder holds nothing beside what was written, and hostile names have led nowhere."""
     return [*folder.iterdir()] == [out] and not LED_OUT.exists()

@@ -87,11 +87,10 @@ def test_times_and_commits_are_those_of_the_attempts(sqlite_store):
 
 
 def test_rejects_unknown_experiments_and_stores_without_runs(sqlite_store, tmp_path):
+    empty = Store.open(f"sqlite:///{tmp_path / 'empty.db'}")
     for ask in (results.count, lambda *where: list(results.read(*where))):
         with pytest.raises(UserError, match="no experiment 'toi' in the store: did you mean 'toy'"):
             ask(sqlite_store, ["toy", "toi"])
-    empty = Store.open(f"sqlite:///{tmp_path / 'empty.db'}")
-    for ask in (results.count, lambda *where: list(results.read(*where))):
         with pytest.raises(UserError, match="there are no runs to export: launch a study first"):
             ask(empty, [])
     empty.close()

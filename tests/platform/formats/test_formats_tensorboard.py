@@ -3,19 +3,15 @@
 import errno
 import math
 import re
-import tempfile
 from datetime import UTC
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.platform.formats import recorded
 from tests.platform.formats.recorded import HOSTILE, JOINT, LABEL, files_below, only, result
 
-from jestlab.platform.adopting import tensorboard as reader
 from jestlab.platform.errors import UserError
 from jestlab.platform.formats import kinds, results
 from jestlab.platform.formats.results import Result, Scored
@@ -121,7 +117,6 @@ def test_many_points_and_numbers_out_of_range(out):
     ("labels", "folders"),
     [
         (["a/b", "a-b", "a//b", "a\\b"], ["a-b", "a-b_", "a-b_2", "a-b_3"]),
-        (["a", "a."], ["a", "a_"]),
         (["x" * 300, "x" * 301, "λ" * 300], ["x" * 200, "x" * 200 + "_", "λ" * 100]),
         (["..", ". .", "\\", "."], ["-", "-_", "-_2", "-_3"]),
     ],
@@ -139,11 +134,6 @@ def test_labels_that_map_to_the_same_folder(out, labels, folders):
             run = runs[f"toy/{folder}/{seed}"]
             assert curves(run) == {"loss": [(0, repr(float(number))), (1, repr(float(seed)))]}
             assert text(run, "label") == labels[number]
-
-
-def test_experiments_that_map_to_the_same_folder(out):
-    runs = written(out, result(experiment="a/b"), result(experiment="a-b"), result("other", experiment="a/b"))
-    assert set(runs) == {"a-b/joint/0", "a-b_/joint/0", "a-b/other/0"}
 
 
 def test_two_runs_of_one_label_and_seed(out):
@@ -168,17 +158,6 @@ def test_hostile_names(out):
     assert sorted(text(run, "label") for run in runs.values()) == sorted(HOSTILE)
     assert all(re.fullmatch(r"[^/.][^/]*/[^/.][^/]*/0", folder) for folder in runs)
     assert only(out.parent, out)
-
-
-@given(st.sets(st.text("ab./- λ\\", max_size=6).filter(recorded.is_harmless), min_size=1, max_size=8))
-def test_no_run_is_lost_and_none_leads_out(labels):
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder, "out")
-        made = [result(label, metrics={"loss": [number]}) for number, label in enumerate(sorted(labels))]
-        kinds.write("tensorboard", made, out)
-        found = sorted(run.metrics["loss"].values[0] for run in reader.read(out))
-        assert found == list(range(len(labels)))
-        assert only(Path(folder), out)
 
 
 def test_reports_a_full_disk(out, monkeypatch):

@@ -6,17 +6,7 @@ from dataclasses import replace
 import plans_support as plans
 import pytest
 import stores_support as stores
-from archives_support import (
-    JOINT,
-    REFERENCE,
-    UNIFORM,
-    export,
-    fill,
-    head,
-    members,
-    rewrite,
-    take,
-)
+from archives_support import JOINT, REFERENCE, UNIFORM, export, fill, head, members, rewrite, take
 from click.testing import CliRunner
 from rows_support import added_after
 from sqlalchemy import insert, text
@@ -149,23 +139,18 @@ def test_a_completed_run_replaces_one_that_ended_early(filled, copy, tmp_path, s
         assert uri == f"{ours.directory}/checkpoints"
 
 
-def test_running_attempts_are_preempted_in_the_copy(lab, copy, tmp_path):
-    stores.attempt(Store.open(lab.store_url), plans.run("waiting"), RunState.RUNNING)
-    export(lab, tmp_path / "lab.tar.gz")
-    take(copy, tmp_path / "lab.tar.gz")
-    found = query.select(copy.store_url, "attempts", "label = 'waiting'", ["state", "reason"]).rows
-    assert found == [("PREEMPTED", "was running when it was exported")]
-    assert query.select(copy.store_url, "runs", "label = 'waiting'", ["state"]).rows == [("PREEMPTED",)]
-
-
-def test_a_run_that_started_over_keeps_its_earlier_attempts(lab, copy, tmp_path):
+def test_running_attempts_are_preempted_in_the_copy_and_earlier_ones_are_kept(lab, copy, tmp_path):
     store = Store.open(lab.store_url)
     assert start_over(store, [JOINT.fingerprint]) == [JOINT.fingerprint]
     stores.attempt(store, JOINT, number=3, log=f"runs/joint.again3-{JOINT.fingerprint[:8]}/log.txt")
+    stores.attempt(store, plans.run("waiting"), RunState.RUNNING)
     export(lab, tmp_path / "lab.tar.gz")
     assert take(copy, tmp_path / "lab.tar.gz").new == 4
     logs = [query.select(each.store_url, "attempts", columns=["label", "log"]).rows for each in (lab, copy)]
     assert sorted(logs[0]) == sorted(logs[1])
+    found = query.select(copy.store_url, "attempts", "label = 'waiting'", ["state", "reason"]).rows
+    assert found == [("PREEMPTED", "was running when it was exported")]
+    assert query.select(copy.store_url, "runs", "label = 'waiting'", ["state"]).rows == [("PREEMPTED",)]
 
 
 def test_the_later_import_of_a_published_cell_wins(lab, copy, tmp_path):

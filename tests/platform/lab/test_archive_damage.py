@@ -83,13 +83,7 @@ def test_accepts_extreme_values_that_a_column_can_have():
         assert decoded("experiment", "updated_at", time).isoformat() == time
 
 
-def test_rejects_rows_without_a_column():
-    row = {name: encode(value) for name, value in ROWS["attempt"][0].items() if name != "number"}
-    with pytest.raises(UserError, match="a row of attempt without number"):
-        decode(TABLES["attempt"], row)
-
-
-def test_rejects_invalid_curves():
+def test_rejects_invalid_curves_and_rows_without_a_column():
     curve = {"name": "loss", "steps": [1, 2], "values": [0.5, None]}
     assert decode_curve(curve) == ("loss", [(1, 0.5), (2, None)])
     for change, match in (
@@ -102,6 +96,9 @@ def test_rejects_invalid_curves():
     ):
         with pytest.raises(UserError, match=match):
             decode_curve(curve | change)
+    row = {name: encode(value) for name, value in ROWS["attempt"][0].items() if name != "number"}
+    with pytest.raises(UserError, match="a row of attempt without number"):
+        decode(TABLES["attempt"], row)
 
 
 # ---- archives
@@ -126,23 +123,23 @@ def without(name: str) -> Change:
     return lambda contents: contents.pop(name)
 
 
+OTHER_PROGRAMS = ("toy_programs:other", "train", "command", "nothing of ours")
+NO_PLACES = (
+    "../../evil",
+    "/tmp/evil",
+    "runs/../../evil/x",
+    "results.db",
+    "runs/evil",
+    "tables/launcher.jsonl",
+)
+NO_NAMES = ("runs/evil/.spool", "runs/.evil/x", "runs/a\\b/x", "runs/a\x1b[2J/x", "runs/" + "d/" * 100 + "x")
 OTHER_FINGERPRINT = "has another fingerprint than its program, config and needs"
 CHANGES: list[tuple[Change, str]] = [
     (head(schema="9999"), "newer than this jestlab's .*: upgrade jestlab"),
     (head(format=2), "of another format"),
     (head(schema=None), "of another format"),
     (add("jestlab.json", b"[]"), "jestlab.json is not valid JSON"),
-    (add("../../evil"), "does not belong there"),
-    (add("/tmp/evil"), "does not belong there"),
-    (add("runs/../../evil/x"), "does not belong there"),
-    (add("results.db"), "does not belong there"),
-    (add("runs/evil"), "does not belong there"),
-    (add("runs/evil/.spool"), "does not belong there"),
-    (add("runs/.evil/x"), "does not belong there"),
-    (add("runs/a\\b/x"), "does not belong there"),
-    (add("runs/a\x1b[2J/x"), "does not belong there"),
-    (add("tables/launcher.jsonl"), "does not belong there"),
-    (add("runs/" + "d/" * 100 + "x"), "does not belong there"),
+    *((add(name), "does not belong there") for name in (*NO_PLACES, *NO_NAMES)),
     (lambda contents: [add(name)(contents) for name in ("runs/a/b", "runs/a/b/c")], "another file is"),
     (add("tables/run.jsonl", b"[1]\n"), "a line of run is not a row"),
     (add("tables/run.jsonl", b"\xff\n"), "a line of run is not a row"),
@@ -155,10 +152,7 @@ CHANGES: list[tuple[Change, str]] = [
     (put("run", seed=2**70), "damaged: 1180591620717411303424 for run.seed"),
     (put("run", config='{"steps": 11}'), OTHER_FINGERPRINT),
     (put("run", config='{"steps": NaN}'), OTHER_FINGERPRINT),
-    (put("run", program="toy_programs:other"), OTHER_FINGERPRINT),
-    (put("run", program="train"), OTHER_FINGERPRINT),
-    (put("run", program="command"), OTHER_FINGERPRINT),
-    (put("run", program="nothing of ours"), OTHER_FINGERPRINT),
+    *((put("run", program=name), OTHER_FINGERPRINT) for name in OTHER_PROGRAMS),
     (put("need", role="selection.other"), OTHER_FINGERPRINT),
     (put("need", needs="0" * 64), OTHER_FINGERPRINT),
     (put("need", needs={}), "a row of need without what it belongs to"),
@@ -196,12 +190,9 @@ def test_refuses_changed_archives_completely(copy, path, archive):
         assert query.select(copy.store_url, view).rows == []
 
 
-def test_refuses_changes_without_new_checksums(copy, path):
+def test_refuses_changes_without_new_checksums_and_links_and_devices(copy, path):
     rewrite(path, put("evaluation", value=0.99), update_checksums=False)
     check_refused(copy, path, "has changed since it was written .tables/evaluation.jsonl.")
-
-
-def test_refuses_links_and_devices(copy, path):
     (first, content), *_ = members(path)
     for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE):
         with tarfile.open(path, "w:gz") as tar:
@@ -212,7 +203,7 @@ def test_refuses_links_and_devices(copy, path):
         check_refused(copy, path, "does not belong there")
 
 
-def test_refuses_truncated_archives(copy, path, archive):
+def test_refuses_truncated_archives_and_other_files(copy, path, archive, tmp_path):
     content = gzip.decompress(archive)
     for share in (0.0, 0.01, 0.5, 0.7):
         path.write_bytes(gzip.compress(content[: int(len(content) * share)]))
@@ -223,9 +214,6 @@ def test_refuses_truncated_archives(copy, path, archive):
         for member, data in files[:-1]:
             tar.addfile(member, io.BytesIO(data))
     check_refused(copy, path, "is cut short: copy it again")
-
-
-def test_refuses_other_files(copy, path, tmp_path):
     path.write_bytes(b"PK not a gzip at all" * 100)
     check_refused(copy, path, "is damaged, or not an archive of jestlab")
     with tarfile.open(path, "w:gz") as tar:

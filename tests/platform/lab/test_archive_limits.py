@@ -89,24 +89,20 @@ def test_an_archive_cannot_unpack_to_more_than_a_multiple_of_its_size(path, out)
     check_refused(zeros, out, "is cut short", Limits(small=6 << 20))
 
 
-def test_sparse_files_are_refused(path, out):
-    append_header(path, 512, bytes(512), tarfile.GNUTYPE_SPARSE)
-    check_refused(path, out, "does not belong there")
-    append_header(path, 0, **{"GNU.sparse.size": str(2**62), "GNU.sparse.map": "0,0"})
-    check_refused(path, out, "does not belong there|damaged")
-
-
-def test_long_names_and_headers_are_refused(path, out):
-    """tarfile reads a header completely into memory."""
+def test_sparse_files_long_names_and_long_headers_are_refused(path, out):
     original = path.read_bytes()
-    append_header(path, 0, path="runs/a/" + "x" * 2_000)
-    check_refused(path, out, "does not belong there")
-    path.write_bytes(original)
-    append_header(path, 0, path="runs/a/" + "x" * (1 << 20))
-    check_refused(path, out, "name or attributes are too long")
-    path.write_bytes(original)
-    append_header(path, 2**40, bytes(1 << 20), tarfile.XHDTYPE)
-    check_refused(path, out, "name or attributes are too long")
+    sparse = {"GNU.sparse.size": str(2**62), "GNU.sparse.map": "0,0"}
+    too_long = "name or attributes are too long"  # tarfile reads a header completely into memory
+    for arguments, pax, match in (
+        ((512, bytes(512), tarfile.GNUTYPE_SPARSE), {}, "does not belong there"),
+        ((0,), sparse, "does not belong there|damaged"),
+        ((0,), {"path": "runs/a/" + "x" * 2_000}, "does not belong there"),
+        ((0,), {"path": "runs/a/" + "x" * (1 << 20)}, too_long),
+        ((2**40, bytes(1 << 20), tarfile.XHDTYPE), {}, too_long),
+    ):
+        path.write_bytes(original)
+        append_header(path, *arguments, **pax)
+        check_refused(path, out, match)
 
 
 def test_many_files_are_refused(path, out):

@@ -198,12 +198,8 @@ def test_trust_shows_what_would_be_executed_and_allows_it(ours, evil):
     assert origin is not None
     assert (origin.archive, origin.trusted_at) == ("lab.tar.gz", None)
     shown = called("trust", "toy", "--dry-run", *at).output
-    for kind, name in (
-        ("figure", "scatter"),
-        ("table", "counts"),
-        ("executor", "Evil"),
-        ("config", "clipped"),
-    ):
+    named = {"figure": "scatter", "table": "counts", "executor": "Evil", "config": "clipped"}
+    for kind, name in named.items():
         assert kind in shown and f"{evil}:{name}" in shown, kind
     assert "toy_programs:loop" in shown and "planted.inner.module:call" in shown and "not trusted" in shown
     with pytest.raises(UserError, match=r"imported from lab\.tar\.gz and is not trusted.*jestlab trust toy"):
@@ -218,15 +214,12 @@ def test_trust_shows_what_would_be_executed_and_allows_it(ours, evil):
         called("trust", "toi", *at)
 
 
-def test_code_that_the_user_names_is_executed(ours, evil, tmp_path):
+def test_code_that_the_user_names_or_launches_is_executed(ours, evil, tmp_path):
     (tmp_path / "mine.py").write_text(
         "def ends(results):\n    return results.final.groupby('label').count()\n"
     )
     done = called("table", f"{tmp_path}/mine.py:ends", "toy", "--root", ours.root)
     assert "| a" in done.output and not evil.with_name("executed").exists()
-
-
-def test_launching_a_spec_of_that_name_is_trusted(ours, evil):
     store = Store.open(ours.store_url)
     store.record(Plan(load_stored("toy", store.spec("toy")), (plans.run("a"),)))
     assert origin_of(store, "toy") is None

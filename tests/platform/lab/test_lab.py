@@ -16,9 +16,6 @@ def test_options_precede_the_environment_and_the_environment_precedes_the_defaul
     assert Lab.find().store_url == f"sqlite:///{tmp_path}/mine/results.db"
     monkeypatch.setenv("JESTLAB_STORE", "sqlite:////elsewhere.db")
     assert Lab.find("here") == Lab(tmp_path / "here", "sqlite:////elsewhere.db")
-
-
-def test_rejects_folders_that_database_urls_would_misread():
     for name in ("a%20b", "what?"):
         with pytest.raises(UserError, match="rename it"):
             Lab.find(name)

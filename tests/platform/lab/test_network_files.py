@@ -26,7 +26,4 @@ def test_the_innermost_mount_determines_the_file_system(tmp_path):
         "/tmp/lab": None,
     }
     assert {path: network_file_system(Path(path), mounts) for path in expected} == expected
-
-
-def test_unknown_mounts(tmp_path):
     assert network_file_system(tmp_path, tmp_path / "none") is None

@@ -185,16 +185,13 @@ def test_commands_in_a_lab_in_a_bucket(lab, jestlab, tmp_path):
     assert doctor._bucket(lab)[0].level == doctor.Level.OK
 
 
-def test_a_lab_in_a_bucket_needs_a_store_on_a_server(monkeypatch):
+def test_a_bucket_has_one_address_everywhere_and_needs_a_store_on_a_server(monkeypatch, tmp_path):
     monkeypatch.delenv("JESTLAB_STORE", raising=False)
     for store in (None, "sqlite:////tmp/results.db"):
         with pytest.raises(
             UserError, match=r"needs its store in PostgreSQL.*a SQLite store needs a --root on"
         ):
             Lab.find(URL, store)
-
-
-def test_the_address_is_the_same_on_all_machines(monkeypatch, tmp_path):
     monkeypatch.setenv(SCRATCH, str(tmp_path))
     found = Lab.find(f"{URL}/", "postgresql://host/db")
     assert found.address == URL

@@ -22,10 +22,13 @@ def google(monkeypatch):
     server.stop()
 
 
-def test_a_url_in_the_environment_takes_precedence(google):
+def test_only_valid_references_are_requested_and_a_url_takes_precedence(google):
     environment = {"JESTLAB_STORE": "sqlite:///x.db", "JESTLAB_STORE_SECRET": REFERENCE}
     assert store_url_of(environment, google.url) == "sqlite:///x.db"
     assert store_url_of({}, google.url) is None
+    for reference in ("jestlab-store", REFERENCE + "/../../x", "projects/a/secrets/b/versions/1?x=1"):
+        with pytest.raises(UserError, match="write projects/PROJECT"):
+            fetch_secret(reference, google.url)
     assert google.requests == []
 
 
@@ -36,18 +39,12 @@ def test_a_lab_resolves_its_reference(google, monkeypatch, tmp_path):
     assert Lab.find(tmp_path).store_url == URL
 
 
-def test_a_failing_server_may_recover(google):
+def test_failed_requests_are_repeated_and_their_errors_have_one_line(google):
+    google.faults = [429, 503]
+    assert fetch_secret(REFERENCE, google.url) == URL + "\n"
     google.faults = [503] * 8
     with pytest.raises(StoreUnreachable, match="Secret Manager answers 503"):
         fetch_secret(REFERENCE, google.url)
-
-
-def test_requests_are_repeated(google):
-    google.faults = [429, 503]
-    assert fetch_secret(REFERENCE, google.url) == URL + "\n"
-
-
-def test_refusals_are_errors_in_one_line(google):
     for fault, message in (
         (403, "give the service account the role"),
         (404, "there is no such version"),
@@ -57,9 +54,6 @@ def test_refusals_are_errors_in_one_line(google):
         with pytest.raises(UserError, match=message) as raised:
             fetch_secret(REFERENCE, google.url)
         assert "\n" not in str(raised.value)
-
-
-def test_no_answer_is_an_error(google):
     google.stop()
     with pytest.raises(StoreUnreachable, match="cannot be reached: ConnectionError"):
         fetch_secret(REFERENCE, google.url)
@@ -70,10 +64,3 @@ def test_errors_do_not_show_the_answer(google, monkeypatch):
     with pytest.raises(UserError, match="holds no text") as raised:
         fetch_secret(REFERENCE, google.url)
     assert "Y29" not in str(raised.value)
-
-
-def test_only_valid_references_are_requested(google):
-    for reference in ("jestlab-store", REFERENCE + "/../../x", "projects/a/secrets/b/versions/1?x=1"):
-        with pytest.raises(UserError, match="write projects/PROJECT"):
-            fetch_secret(reference, google.url)
-    assert google.requests == []

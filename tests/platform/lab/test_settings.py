@@ -20,20 +20,14 @@ def settings(tmp_path):
     return read
 
 
-def test_the_environment_determines_the_path(tmp_path):
+def test_the_environment_determines_the_path_and_a_named_file_must_exist(tmp_path):
     assert str(path({"JESTLAB_CONFIG": "/a/b.yaml", "XDG_CONFIG_HOME": "/x"})) == "/a/b.yaml"
     assert str(path({"XDG_CONFIG_HOME": "/x"})) == "/x/jestlab/config.yaml"
     assert str(path({"XDG_CONFIG_HOME": "relative"})).endswith("/.config/jestlab/config.yaml")
     assert not str(path({})).startswith("~")
-
-
-def test_without_a_file_there_are_defaults(tmp_path):
-    assert Settings.find({"XDG_CONFIG_HOME": str(tmp_path)}) == Settings()
-
-
-def test_a_named_file_must_exist(tmp_path):
     with pytest.raises(UserError, match=r"JESTLAB_CONFIG: .*missing.yaml: no such file"):
         Settings.find({"JESTLAB_CONFIG": str(tmp_path / "missing.yaml")})
+    assert Settings.find({"XDG_CONFIG_HOME": str(tmp_path)}) == Settings()
 
 
 def test_reads_all_sections(settings):
@@ -87,8 +81,5 @@ def test_the_command_precedes_the_study_and_the_study_precedes_the_config_file()
     assert executors.choose(None, study, user) == "kubernetes"
     assert executors.choose(None, Resources(), user) == "vertex"
     assert executors.choose(None, Resources(), Settings()) == "local"
-
-
-def test_a_study_with_pods_does_not_run_on_this_machine():
     with pytest.raises(UserError, match=r"each run requires v5e-16x16, .*--on kubernetes"):
         executors.choose(None, Resources(tpu="v5e-16x16"), Settings())

@@ -63,7 +63,9 @@ FILES = {
 
 
 def test_another_machine_gets_the_snapshot(machine, tmp_path):
+    fill(tmp_path / "a", {"checkpoints/4/data": b"never kept"})
     first = begun(machine("a"), 1)
+    assert content(tmp_path / "a") == {}
     fill(tmp_path / "a", FILES)
     first.push()
     fill(tmp_path / "b", {"stale": b"x", "whole parts": b"other", "log.txt": b"here", "spool-3.jsonl": b"{}"})
@@ -76,12 +78,6 @@ def test_objects_contain_every_byte(bucket):
     for content in (b"", b"\r", b"\n", b"12\r", b"12\r\n\r", b"1\r\n--==0==\n2"):
         bucket.write("object", content)
         assert bucket.read("object") == content
-
-
-def test_a_run_without_snapshots_begins_with_an_empty_folder(machine, tmp_path):
-    fill(tmp_path / "a", {"checkpoints/4/data": b"never kept"})
-    begun(machine("a"), 1)
-    assert content(tmp_path / "a") == {}
 
 
 @pytest.mark.parametrize("written", [0, 1, 3, 4])
@@ -124,17 +120,6 @@ def test_a_revoked_attempt_changes_nothing(machine, tmp_path):
     lost.push()  # and after
     machine("c").pull()
     assert content(tmp_path / "c") == FILES | {"checkpoints/8/data": b"8" * 3_000}
-
-
-def test_a_late_push_of_a_revoked_attempt_does_not_hide_its_successor(machine, tmp_path):
-    lost = begun(machine("a"), 1)
-    second = begun(machine("b"), 2)
-    fill(tmp_path / "b", {"state": b"of the second"})
-    second.push()
-    fill(tmp_path / "a", {"state": b"of the first"})
-    lost.push()
-    machine("c").pull()
-    assert content(tmp_path / "c") == {"state": b"of the second"}
 
 
 def test_numbers_of_attempts_may_start_again(machine, tmp_path):

@@ -92,11 +92,8 @@ def test_a_commit_of_jestlab_is_said_where_results_of_one_cell_mix(store):
     found = changes(store, planned.study, planned.runs)
     assert list(found.older.values()) == [("jestlab",)]  # of two that began at once, one
     assert found.without(found.older).lines("own") == []
-    one_each = {
-        "name": "apart",
-        "runs": {"a": {"optimizer.learning_rate": 0.25}, "b": {"optimizer.learning_rate": 0.5}},
-    }
-    planned = recorded(store, one_each, {}, {"git_commit": "c1"})
+    one_each = {name: {"optimizer.learning_rate": rate} for name, rate in (("a", 0.25), ("b", 0.5))}
+    planned = recorded(store, {"name": "apart", "runs": one_each}, {}, {"git_commit": "c1"})
     assert lines(store, planned) == []
 
 

@@ -17,13 +17,8 @@ from jestlab.platform.store.records import RunState, Speed
 
 V5E = parse_slice("v5e-2x4")
 HOUR_AT_40_PERCENT = 0.4 * 197e12 * 3600
-COST = Cost(
-    image_tower=HOUR_AT_40_PERCENT,
-    text_tower=HOUR_AT_40_PERCENT / 2,
-    loss=HOUR_AT_40_PERCENT / 2,
-    scoring=HOUR_AT_40_PERCENT / 2,
-    selection=HOUR_AT_40_PERCENT / 2,
-)
+HALF = HOUR_AT_40_PERCENT / 2
+COST = Cost(image_tower=2 * HALF, text_tower=HALF, loss=HALF, scoring=HALF, selection=HALF)
 CACHED = Price(COST, examples=1)
 UNCACHED = Price(replace(COST, reference_scoring=HOUR_AT_40_PERCENT), examples=1)
 
@@ -119,12 +114,9 @@ def test_completed_runs_cost_nothing_and_resumed_runs_count_in_full():
 
 
 def test_an_unknown_estimate_is_refused_with_the_reason():
+    own = plans.run("own", price=None)
     for run, place, reason in (
-        (
-            plans.run("own", price=None),
-            "local",
-            "cost of own seed 0 is unknown, because its program .*loop has",
-        ),
+        (own, "local", "cost of own seed 0 is unknown, because its program .*loop has"),
         (plans.run("a"), "local", "how long a seed 0 takes is unknown, because no run of .*loop has"),
         (plans.run("a"), "slurm", "no run of .*loop has completed on slurm with as many chips"),
     ):

@@ -49,7 +49,6 @@ def lengths(found, name):
 
 
 def complete(store, folder, found, seconds):
-    """Record a plan, and run the runs of these names that haven't completed."""
     store.record(found)
     measure(store, folder, found.runs, seconds)
 
@@ -125,18 +124,12 @@ def test_what_needs_a_run_that_waits_waits_too(store):
 
 
 def test_what_cannot_be_solved_for_is_refused():
+    cache = {"program": "embed", "reference": "reference"}
+    as_cache = {"uniform_in_time": {"match": {"seconds": "cache"}}, "cache": cache}
+    unknown = "nothing tells how long an example of uniform_in_time takes: add a run of the same config"
     for changes, message in (
-        (
-            {"uniform": {"model.vision.depth": 1}},
-            "nothing tells how long an example of uniform_in_time takes: add a run of the same config",
-        ),
-        (
-            {
-                "uniform_in_time": {"match": {"seconds": "cache"}},
-                "cache": {"program": "embed", "reference": "reference"},
-            },
-            "both must be runs of train: uniform_in_time and cache are not",
-        ),
+        ({"uniform": {"model.vision.depth": 1}}, unknown),
+        (as_cache, "both must be runs of train: uniform_in_time and cache are not"),
         ({"third": {"match": {"flops": "uniform_in_time"}}}, "'uniform_in_time' itself matches"),
     ):
         with pytest.raises(UserError, match=message):

@@ -23,11 +23,8 @@ def reasons(now, before):
     return {by_fingerprint[f].label: why for f, why in explain(compared, finished(before.runs)).items()}
 
 
-def test_completed_runs_are_not_explained():
+def test_only_new_runs_are_explained():
     assert reasons(planned({"a": {}}), planned({"a": {}})) == {}
-
-
-def test_without_finished_runs_of_its_program_a_run_is_new():
     found = reasons(planned({"a": {}}), planned({"own": {"program": "json:dumps"}}))
     assert str(found["a"]) == "new: the store has no finished run of train"
 
@@ -43,9 +40,7 @@ def test_the_nearest_finished_run_is_compared_field_by_field_with_defaults_fille
     assert found["joint"].nearest == joint.directory
     assert found["joint"].differences == (Difference("selection.filtering_ratio", 0.8, 0.9),)
     assert str(found["joint"]) == f"new; {joint.directory} differs in selection.filtering_ratio 0.8 → 0.9"
-
-
-def test_a_field_back_at_its_default_is_listed():
+    # A field that is back at its default:
     found = reasons(planned({"a": {}}), planned({"a": {"optimizer.beta2": 0.5}}))
     assert found["a"].differences == (Difference("optimizer.beta2", 0.5, 0.95),)
 

@@ -26,11 +26,8 @@ DECLARE = "declare what the program measures, metrics: {tree/height: {goal: max}
 NO_MEAN = (
     "wiki/perplexity (min, raw), wiki/accuracy (max, percent) have no mean, since their goals or units differ"
 )
-TRAINED: dict[str, Any] = {
-    "name": "trained",
-    "runs": {"uniform": {}},
-    "base": {"evaluation": {"shots": 5}},
-}
+TRAINED: dict[str, Any] = {"name": "trained", "runs": {"uniform": {}}, "base": {"evaluation.shots": 5}}
+COMPARED = TRAINED | {"runs": {"fast": {}, "slow": {}}}
 
 
 def claiming(**claim):
@@ -100,14 +97,10 @@ def test_the_store_is_asked_only_for_names_that_nobody_declares():
 def test_what_training_evaluates_follows_from_its_benchmark():
     good = TRAINED | {"score": ["shapes/5_shot", "shapes_retrieval/i2t_r5"]}
     check(plan(Study.parse(good)))
-    assert refused(TRAINED | {"score": ["shapes/10_shot"]}).startswith(
-        "score.0: nothing declares or has recorded"
-    )
+    assert refused(TRAINED | {"score": ["shapes/10_shot"]}).startswith(f"score.0: {NOBODY}")
     assert refused(TRAINED | {"score": ["shpaes/zero_shot"]}).endswith("did you mean 'shapes/zero_shot'?")
-    assert "claims.0.measure" in refused(
-        TRAINED | {"runs": {"fast": {}, "slow": {}}} | claiming(measure="lost")
-    )
-    check(plan(Study.parse(TRAINED | {"runs": {"fast": {}, "slow": {}}} | claiming(measure="loss"))))
+    assert "claims.0.measure" in refused(COMPARED | claiming(measure="lost"))
+    check(plan(Study.parse(COMPARED | claiming(measure="loss"))))
 
 
 def test_better_needs_a_goal():
@@ -121,9 +114,8 @@ def test_better_needs_a_goal():
         },
     ):
         check(plan(Study.parse(copy.deepcopy(OWN | changes))))
-    trained = TRAINED | {"runs": {"fast": {}, "slow": {}}}
-    check(plan(Study.parse(trained | {"claims": [better]})))
-    assert refused(trained | {"claims": [better | {"measure": "temperature"}]}) == (
+    check(plan(Study.parse(COMPARED | {"claims": [better]})))
+    assert refused(COMPARED | {"claims": [better | {"measure": "temperature"}]}) == (
         "claims.0.better_than: nothing says which temperature is better: metrics: {temperature: {goal: max}} "
         "or {goal: min}; or claim that it is `above` or `below`"
     )

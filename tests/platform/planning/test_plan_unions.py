@@ -28,14 +28,10 @@ def both():
 
 
 def test_equal_runs_are_one_under_the_first_parts_name(both):
-    places = {
-        (run.label, run.seed): [alias.label for alias in run.aliases] for run in both.runs if run.aliases
-    }
-    assert places == {
-        ("first/uniform", 0): ["second/baseline"],
-        ("first/uniform", 1): ["second/baseline"],
-        ("first/reference", 0): ["second/curated"],
-        ("first/reference", 1): ["second/curated"],
+    aliases = {(run.label, run.seed): [alias.label for alias in run.aliases] for run in both.runs}
+    shared = {"first/uniform": "second/baseline", "first/reference": "second/curated"}
+    assert {place: names for place, names in aliases.items() if names} == {
+        (label, seed): [other] for label, other in shared.items() for seed in (0, 1)
     }
     assert len(both.runs) == 6 + 9 - 4
     assert both.needed == {"first/reference"}

@@ -41,15 +41,11 @@ def test_a_module_is_read_and_not_imported(tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"no module 'research_a.trainin' for 'research_a.trainin:fit'"):
         programs.get("research_a.trainin:fit")
     assert not {name for name in sys.modules if name.startswith("research_a")}
-
-
-def test_folders_without_init_files_are_packages_too(tmp_path, monkeypatch):
-    (tmp_path / "outer_b" / "inner" / "deep").mkdir(parents=True)
-    (tmp_path / "outer_b" / "inner" / "deep" / "training.py").write_text(EXPLODES + "def fit(): ...\n")
-    monkeypatch.chdir(tmp_path)
-    programs.get("outer_b.inner.deep.training:fit")
+    (tmp_path / "outer_b" / "inner").mkdir(parents=True)  # without __init__.py
+    (tmp_path / "outer_b" / "inner" / "training.py").write_text(EXPLODES + "def fit(): ...\n")
+    programs.get("outer_b.inner.training:fit")
     with pytest.raises(UserError, match="no 'fat' in"):
-        programs.get("outer_b.inner.deep.training:fat")
+        programs.get("outer_b.inner.training:fat")
 
 
 DEFINING = [
@@ -96,32 +92,24 @@ def test_a_file_counts_from_the_specs_folder(tmp_path, monkeypatch):
 
 
 def test_where_a_file_lies_and_what_it_holds_is_no_identity_but_its_name_is(tmp_path):
-    found = {}
-    for folder, file, source in [
-        ("a", "own.py", "def fit(): ..."),
-        ("b", "own.py", "def fit(): return 2"),
-        ("a", "other.py", "def fit(): ..."),
-    ]:
-        (tmp_path / folder).mkdir(exist_ok=True)
-        (tmp_path / folder / file).write_text(source + "\n")
-        [found[folder, file]] = plan(load(str(spec(tmp_path, f"{folder}/{file}:fit")))).fingerprints
-    assert found["a", "own.py"] == found["b", "own.py"] != found["a", "other.py"]
+    found = []
+    for file, source in (("a/own.py", ""), ("b/own.py", "MORE = 2\n"), ("a/other.py", "")):
+        package(tmp_path, file[0], **{file[2:-3]: source + "def fit(): ...\n"})
+        [fingerprint] = plan(load(str(spec(tmp_path, f"{file}:fit")))).fingerprints
+        found.append(fingerprint)
+    assert found[0] == found[1] != found[2]
 
 
-@pytest.mark.parametrize(
-    ("program", "source", "message"),
-    [
-        ("gone.py:fit", None, r"study.yaml:1: program: .*/gone.py: no such file"),
+def test_what_is_wrong_is_said_where_the_spec_is_read(tmp_path):
+    for program, source, message in (
+        ("gone.py:fit", "", r"study.yaml:1: program: .*/gone.py: no such file"),
         ("own.py:fti", "def fit(): ...", r"study.yaml:1: program: no 'fti' in .*own.py: did you mean 'fit'"),
         ("own.py:fit", "def fit(:", r"study.yaml:1: program: .*own.py:1: invalid syntax"),
         ("own.py", "", r"no program '.*own.py': .*path/to/file.py:callable"),
-    ],
-)
-def test_what_is_wrong_is_said_where_the_spec_is_read(tmp_path, program, source, message):
-    if source is not None:
+    ):
         (tmp_path / "own.py").write_text(source)
-    with pytest.raises(UserError, match=message):
-        _ = load(str(spec(tmp_path, program))).members
+        with pytest.raises(UserError, match=message):
+            _ = load(str(spec(tmp_path, program))).members
 
 
 def test_a_file_runs_with_its_neighbors_importable(tmp_path, monkeypatch):

@@ -80,18 +80,12 @@ def test_what_it_finds(lab, tmp_path, monkeypatch):
         "import json, os, sys;"
         "print(json.dumps([sys.argv[1:], dict(os.environ), os.getcwd(), sys.stdin.read()]))"
     )
-    words = [
-        "--lr={learning_rate}",
-        "{model.width}",
-        "{seed}",
-        "{directory}",
-        "<{resume}>",
-        "{{}}",
-        "{model}",
-    ]
+    words = ["--lr={learning_rate}", "{model.width}", "{seed}", "{directory}", "<{resume}>", "{{}}"]
     config = {"learning_rate": 1e-3, "model": {"width": 64}, "cwd": str(tmp_path / "code")}
     first = command("true")
-    run = command(*PYTHON, see, *words, "{needs.first}", needs={"first": first.fingerprint}, **config)
+    run = command(
+        *PYTHON, see, *words, "{model}", "{needs.first}", needs={"first": first.fingerprint}, **config
+    )
     store = recorded(lab, first, run)
     stores.attempt(store, first, RunState.COMPLETED)
     code, said = finished(lab, run)
@@ -139,64 +133,43 @@ def test_a_shell_reports_by_echo(lab):
     ]
 
 
-def test_a_flush_is_answered_when_all_is_in_the_store(lab):
-    script = """
-import sqlite3, sys
-from jestlab.platform import client
-run = client.run()
-run.log(1, loss=0.5)
-run.flush()
-print(sqlite3.connect(sys.argv[1]).execute("SELECT name, step, value FROM v_metrics").fetchall())
-"""
-    run = command(*PYTHON, script, str(lab.root / "results.db"))
-    recorded(lab, run)
-    code, said = finished(lab, run)
-    assert code == processes.EXIT_COMPLETED, said
-    assert "[('loss', 1, 0.5)]" in said
-
-
 def test_processes_of_the_command_report_too_whatever_they_inherited(lab):
     script = """
-import subprocess, sys
+import sqlite3, subprocess, sys
 code = '''
 import sys
 from jestlab.platform import client
 run = client.run()
 for step in range(5_000):
     run.log(step, {sys.argv[1]: step})
+run.flush()
 '''
 children = [subprocess.Popen([sys.executable, "-c", code, name]) for name in ("a", "b")]
-sys.exit(sum(child.wait() for child in children))
+failed = sum(child.wait() for child in children)
+print(sqlite3.connect(sys.argv[1]).execute("SELECT COUNT(*) FROM v_metrics").fetchall())
+sys.exit(failed)
 """
-    run = command(*PYTHON, literally(script))
+    run = command(*PYTHON, literally(script), str(lab.root / "results.db"))
     recorded(lab, run)
     code, said = finished(lab, run)
     assert code == processes.EXIT_COMPLETED, said
+    assert "[(10000,)]" in said  # a flush is answered when all is in the store
     assert metrics(lab) == {(name, step): step for name in "ab" for step in range(5_000)}
 
 
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (
-            [*PYTHON, "raise ValueError('diverged at step 3')"],
-            processes.EXIT_FAILED,
-            r"^exit code 1: .*ValueError: diverged at step 3$",
-        ),
-        (
-            [*SH, "echo out of memory; kill -SEGV $$"],
-            processes.EXIT_FAILED,
-            "^killed by SIGSEGV: out of memory$",
-        ),
+        ([*PYTHON, "raise ValueError('diverged at step 3')"], processes.EXIT_FAILED,
+         r"^exit code 1: .*ValueError: diverged at step 3$"),
+        ([*SH, "echo out of memory; kill -SEGV $$"], processes.EXIT_FAILED,
+         "^killed by SIGSEGV: out of memory$"),
         (["no-such-command"], processes.EXIT_REFUSED, r"cannot start 'no-such-command': \[Errno 2\]"),
-        (
-            [*SH, "echo loss=3 > $JESTLAB_REPORTS; sleep 600"],
-            processes.EXIT_REFUSED,
-            "message 1: 'loss=3' is not a valid message: not valid JSON: expected value",
-        ),
+        ([*SH, "echo loss=3 > $JESTLAB_REPORTS; sleep 600"], processes.EXIT_REFUSED,
+         "message 1: 'loss=3' is not a valid message: not valid JSON: expected value"),
     ],
     ids=["exception", "signal", "not found", "invalid message"],
-)
+)  # fmt: skip
 def test_how_it_fails(lab, words, code, message):
     run = command(*map(literally, words))
     store = recorded(lab, run)
@@ -217,6 +190,16 @@ def test_what_it_prints_is_the_runs_log_however_much_it_is(lab):
     assert code == processes.EXIT_FAILED
     assert said.count("x") >= 3_000_000
     assert str(reason(store, run)).endswith("x | the end")
+
+
+def stopped(lab: Lab, run: PlannedRun, group: bool = False) -> str:
+    """Stop a worker, or its whole group, once its command has begun; return what it printed."""
+    process = worker(lab, run)
+    labs.wait_until(lambda: (directory(lab, run) / "begun").exists())
+    (os.killpg if group else os.kill)(process.pid, signal.SIGTERM)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == processes.EXIT_STOPPED, said
+    return said
 
 
 SAVES_WHEN_ASKED = """
@@ -240,11 +223,7 @@ print("resumed" if run.resume else "new", "stopped at", step)
 def test_it_is_asked_to_stop_and_resumes(lab):
     run = command(*PYTHON, SAVES_WHEN_ASKED)
     store = recorded(lab, run)
-    process = worker(lab, run)
-    labs.wait_until(lambda: (directory(lab, run) / "begun").exists())
-    process.send_signal(signal.SIGTERM)
-    said = process.communicate(timeout=60)[1]
-    assert process.returncode == processes.EXIT_STOPPED, said
+    said = stopped(lab, run)
     assert (store.runs("toy")[0].state, reason(store, run)) == (RunState.PREEMPTED, "stopped by SIGTERM")
     step = json.loads((directory(lab, run) / "state.json").read_text())
     assert step >= 3
@@ -263,11 +242,7 @@ def test_sigterm_is_passed_on_once_and_any_end_is_a_stop_then(lab):
     """
     run = command(*SH, script)
     store = recorded(lab, run)
-    process = worker(lab, run)
-    labs.wait_until(lambda: (directory(lab, run) / "begun").exists())
-    os.killpg(process.pid, signal.SIGTERM)
-    process.communicate(timeout=60)
-    assert process.returncode == processes.EXIT_STOPPED
+    stopped(lab, run, group=True)
     assert (directory(lab, run) / "terms").read_text() == "term\n"
     assert store.runs("toy")[0].state == RunState.PREEMPTED
 
@@ -275,12 +250,7 @@ def test_sigterm_is_passed_on_once_and_any_end_is_a_stop_then(lab):
 def test_a_command_that_is_deaf_to_signals_reads_that_it_shall_stop(lab):
     run = command(*SH, 'trap "" TERM; touch "$JESTLAB_RUN_DIR/begun"; head -n 1 "$JESTLAB_REPLIES"')
     recorded(lab, run)
-    process = worker(lab, run)
-    labs.wait_until(lambda: (directory(lab, run) / "begun").exists())
-    process.send_signal(signal.SIGTERM)
-    said = process.communicate(timeout=60)[1]
-    assert process.returncode == processes.EXIT_STOPPED
-    assert '{"type": "stop"}' in said
+    assert '{"type": "stop"}' in stopped(lab, run)
 
 
 def test_a_child_of_the_command_has_time_to_save(lab):
@@ -294,11 +264,7 @@ def test_a_child_of_the_command_has_time_to_save(lab):
         *SH, 'python=$1; code=$2; "$python" -c "$code" "{directory}"; true', "sh", sys.executable, child
     )
     recorded(lab, run)
-    process = worker(lab, run)
-    labs.wait_until(lambda: (directory(lab, run) / "begun").exists())
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
-    assert process.returncode == processes.EXIT_STOPPED
+    stopped(lab, run)
     assert (directory(lab, run) / "saved").exists()
 
 
@@ -324,14 +290,11 @@ time.sleep(600)
     process.communicate()
     pid = int((directory(lab, run) / "pid").read_text())
     labs.wait_until(lambda: pid not in labs.processes_of(lab.root))
-    leases.end(store, run.fingerprint, attempt_id(lab), RunState.FAILED, "killed by SIGKILL", -9)
+    rows = sqlite3.connect(lab.root / "results.db")
+    [attempt_id] = rows.execute("SELECT MAX(id) FROM attempt").fetchone()
+    leases.end(store, run.fingerprint, attempt_id, RunState.FAILED, "killed by SIGKILL", -9)
     code, said = finished(lab, run)
     assert code == processes.EXIT_COMPLETED, said
-
-
-def attempt_id(lab: Lab) -> int:
-    [found] = sqlite3.connect(lab.root / "results.db").execute("SELECT MAX(id) FROM attempt").fetchone()
-    return int(found)
 
 
 def test_what_it_leaves_behind_ends_with_it(lab):

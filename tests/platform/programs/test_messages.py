@@ -34,14 +34,9 @@ class Kept:
 
 def context(recorder: Any) -> RunContext:
     return RunContext(
-        directory=Path("/lab/run"),
-        cache=Path("/lab/data"),
-        seed=0,
-        needs={},
-        recorder=recorder,
-        record_artifact=recorder.artifact,
-        stop_requested=lambda: False,
-    )
+        directory=Path("/lab/run"), cache=Path("/lab/data"), seed=0, needs={}, recorder=recorder,
+        record_artifact=recorder.artifact, stop_requested=lambda: False,
+    )  # fmt: skip
 
 
 CALLS = st.one_of(
@@ -64,14 +59,9 @@ def test_what_the_client_reports_is_what_the_run_records(calls):
     with Channel(context(kept)) as channel:
         found = channel.environment
         run = _Reporting(
-            found["JESTLAB_REPORTS"],
-            found["JESTLAB_REPLIES"],
-            seed=0,
-            directory=Path("/lab/run"),
-            resume=None,
-            config={},
-            needs={},
-        )
+            found["JESTLAB_REPORTS"], found["JESTLAB_REPLIES"], seed=0, directory=Path("/lab/run"),
+            resume=None, config={}, needs={},
+        )  # fmt: skip
         for name, *arguments in calls:
             getattr(run, name)(*arguments)
         channel.drain(whole=True)
@@ -108,21 +98,10 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=6,
 )
-KEYS = [
-    "step",
-    "metrics",
-    "scores",
-    "examples_seen",
-    "flops_total",
-    "seconds",
-    "total_steps",
-    "name",
-    "path",
-    "id",
-]
+KEYS = ["step", "metrics", "scores", "examples_seen", "flops_total", "seconds", "total_steps"]
 NEARLY = st.fixed_dictionaries(
     {"type": st.sampled_from(["log", "evaluation", "artifact", "progress", "flush"])},
-    optional=dict.fromkeys(KEYS, JSON),
+    optional=dict.fromkeys([*KEYS, "name", "path", "id"], JSON),
 )
 
 
@@ -151,16 +130,13 @@ def test_what_is_no_message_is_refused_in_one_line(line):
         (b"loss 0.5", "'loss 0.5' is not a valid message: not valid JSON: expected value at line 1 column 1"),
         (b"[" * 100_000, "is not a valid message: not valid JSON: "),
         (b'{"type": "lgo"}', "type 'lgo' is unknown: did you mean 'log'?"),
-        (b'{"type": "%s"}' % (b"a" * 5_000), " is unknown"),
         (b'{"step": 3}', "it has no type: expected log, evaluation, artifact, progress, phase, flush"),
         (log(step=1.5, metrics={}), "step: Input should be a valid integer"),
         (log(step=-1, metrics={}), "step: Input should be greater than or equal to 0"),
         (log(loss=1), "metrics: Field required"),
         (log(metrics={"a": 1}) + b" x", "not valid JSON: trailing characters"),
-        (log(metrics={"a": "b"}), "metrics.a: Input should be a valid number"),
         (log(metrics={"a": True}), "metrics.a: Input should be a valid number"),
         (log(metrics={"a\0": 1}), "String should match pattern"),
-        (log(metrics={"a\rb": 1}), ": String should match pattern"),
         (log(metrics={"a\u2028b": "c"}), ": Input should be a valid number"),
         (log(metrics={"a" * 5_000: 1}), "at most 300 characters"),
         (json.dumps({"type": "evaluation", "step": 1, "scores": {"a": 1}}).encode(), "scores.a"),
@@ -184,11 +160,8 @@ def test_a_path_that_no_disk_has_is_refused_in_a_short_line(tmp_path):
 
 
 def test_numbers_without_a_value():
-    parsed = protocol.parse(log(metrics={"a": None, "b": math.nan, "c": math.inf, "d": 3}))
-    assert isinstance(parsed, protocol.Log)
-    values = protocol.numbers(parsed.metrics)
-    assert math.isnan(values["a"]) and math.isnan(values["b"])
-    assert (values["c"], values["d"]) == (math.inf, 3.0)
+    parsed: Any = protocol.parse(log(metrics={"a": None, "b": math.nan, "c": math.inf, "d": 3}))
+    assert repr(protocol.numbers(parsed.metrics)) == "{'a': nan, 'b': nan, 'c': inf, 'd': 3.0}"
 
 
 def test_a_line_without_end_is_refused_before_it_fills_the_memory():

@@ -19,21 +19,9 @@ E = TOWERS["embedding_dim"]
 
 def planned(base=None, reports=(), **runs):
     """Plan runs besides a reference, on 1,024 examples."""
-    return plan(
-        Study.parse(
-            {
-                "name": "s",
-                "base": {
-                    "model": TOWERS,
-                    "data.train.examples": 1_024,
-                    "schedule.batch_size": 16,
-                    **(base or {}),
-                },
-                "runs": {"reference": {"initialization": 1}, **runs},
-                "reports": reports,
-            }
-        )
-    )
+    base = {"model": TOWERS, "data.train.examples": 1_024, "schedule.batch_size": 16, **(base or {})}
+    runs = {"reference": {"initialization": 1}, **runs}
+    return plan(Study.parse({"name": "s", "base": base, "runs": runs, "reports": reports}))
 
 
 def by_name(**parts):
@@ -106,10 +94,7 @@ def test_scores_are_priced_and_made_before_runs_that_read_them():
     n, k = 1_024, 32
     found = 4 * 2 * n * 128 * E + 2 * E * (n * k * 21 + n * n // k) + 2 * n * 64 * E
     assert runs["scores"].price.cost.reference_scoring == pytest.approx(found)
-
-
-def test_scores_that_nothing_reads_change_no_run():
-    """Neither its identity nor what it waits for."""
+    # Scores that nothing reads change neither a run's identity nor what it waits for.
     more = {"uniform": {}, "again": {"data": {"scores": "scores"}}}
     assert len(planned(**SCORED, **more).runs) == len(SCORED) + 2  # with the reference
 

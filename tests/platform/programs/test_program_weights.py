@@ -1,8 +1,6 @@
 """The program `weights`: planned by content, and checked again before it runs."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -105,19 +103,6 @@ def test_errors_name_the_place(place, siglip, message):
     (place / "spiece.model").unlink()
     with pytest.raises(UserError, match=r"no spiece.model or tokenizer.model beside .*give its path"):
         planned(place)
-
-
-def test_a_plan_is_quick_to_import(place, root):
-    code = (
-        "import sys; from jestlab.platform.cli import main\n"
-        f"try: main(['plan', {str(study(place))!r}, '--root', {str(root)!r}])\n"
-        "except SystemExit as end: assert end.code == 0, end\n"
-        "heavy = {'jax', 'flax', 'torch', 'pyarrow', 'sqlalchemy'} & set(sys.modules)\n"
-        "assert not heavy, heavy\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "siglip" in done.stdout
 
 
 def test_weights_that_changed_after_the_plan_are_refused(place):

@@ -27,16 +27,12 @@ def begun(monkeypatch):
         def evaluation(step, examples_seen, flops_total, scores, *, seconds=None):
             kept[step] = seconds
 
+        recorder = SimpleNamespace(evaluation=evaluation, log=lambda *_: None, progress=lambda *_: None)
         made = RunContext(
-            directory=Path(),
-            cache=Path(),
-            seed=0,
-            needs={},
-            recorder=SimpleNamespace(evaluation=evaluation, log=lambda *_: None, progress=lambda *_: None),
-            record_artifact=lambda name, path: None,
-            stop_requested=lambda: False,
+            directory=Path(), cache=Path(), seed=0, needs={}, recorder=recorder,
+            record_artifact=lambda name, path: None, stop_requested=lambda: False,
             earlier_seconds=earlier_seconds,
-        )
+        )  # fmt: skip
         return made, kept, wait
 
     return begin
@@ -66,10 +62,7 @@ def test_it_goes_on_where_an_earlier_attempt_was(begun):
         made.evaluation(7, scores={"toy/x": 1.0})
         made.evaluation(8, scores={"toy/x": 1.0})
         assert (kept[7], kept[8]) == (52.0, 52.0)
-
-
-def test_what_earlier_attempts_did_not_know_stays_unknown(begun):
-    made, kept, _ = begun({6: math.nan})
+    made, kept, _ = begun({6: math.nan})  # unknown stays unknown
     made.evaluation(7, scores={"toy/x": 1.0})
     assert math.isnan(kept[7] or 0.0)
 

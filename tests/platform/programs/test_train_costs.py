@@ -4,7 +4,7 @@ import pytest
 
 from jestlab.analysis import costs
 from jestlab.models.config import EmbedConfig, TrainConfig
-from jestlab.platform.programs.pricing import cost, forward
+from jestlab.platform.programs.pricing import cost
 from jestlab.platform.programs.pricing import price_train as price
 
 FLEXI = {"score": True, "share": 0.5}
@@ -46,14 +46,10 @@ def one(**sections):
         ({"selection": JOINT, "approximation": FLEXI}, (1.5 * (F + COARSE), 5 * COARSE, 5 * F)),
         ({"selection": JOINT, "approximation": {"share": 0.5}}, (1.5 * (F + COARSE), 5 * F, 5 * F)),
         ({"approximation": FLEXI}, (1.5 * (F + COARSE), 0, 0)),  # multi-resolution training alone
-        (
-            {"selection": JOINT, "approximation": {**FLEXI, "method": "patch_drop"}},
-            (1.5 * (F + DROPPED), 5 * DROPPED, 5 * F),
-        ),
-        (
-            {"selection": JOINT, "approximation": {**FLEXI, "patch_size": 16}},
-            (1.5 * (F + flops(patch_size=16)), 5 * flops(patch_size=16), 5 * F),
-        ),
+        ({"selection": JOINT, "approximation": {**FLEXI, "method": "patch_drop"}},
+         (1.5 * (F + DROPPED), 5 * DROPPED, 5 * F)),
+        ({"selection": JOINT, "approximation": {**FLEXI, "patch_size": 16}},
+         (1.5 * (F + flops(patch_size=16)), 5 * flops(patch_size=16), 5 * F)),
         ({"selection": {**JOINT, "criterion": "easy_reference"}, "approximation": {"score": True}},
          (3 * F, 0, 5 * F)),
         ({"selection": {**JOINT, "filtering_ratio": 0.0}}, (3 * F, 0, 0)),  # nothing to choose from
@@ -129,11 +125,3 @@ def test_an_unknown_reference_is_taken_for_the_learner_s_like():
     for reference in ({"some": "mapping"}, {"model": "of a user's program"}):
         assert price(joint, {"selection.reference": reference}) == price(joint, {})
     assert price(joint, {}).cost.reference_scoring == pytest.approx(5 * F * price(joint, {}).examples)
-
-
-def test_flops_a_variant():
-    assert forward(config(model={"variant": "B/16"}).model).total / 1e9 == pytest.approx(
-        46.82 + 11.02, abs=0.01
-    )
-    approximate = forward(config(model={"variant": "B/16"}).model, patch_size=32)
-    assert approximate.total / 1e9 == pytest.approx(11.49 + 11.02, abs=0.01)

@@ -32,10 +32,6 @@ def selecting(rule="joint", **selection: Any) -> dict[str, Any]:
     return {"selection": {"rule": rule, "chunks": 4, **selection}}
 
 
-def embedding(reference: str) -> dict[str, Any]:
-    return {"program": "embed", "reference": reference}
-
-
 def scoring(**config: Any) -> dict[str, Any]:
     return {"program": "score", "embeddings": "cache", **config}
 
@@ -52,10 +48,8 @@ NO_TOWERS = "its run makes no towers: name a run of train"
 MISTAKES = [
     # Another run that cannot serve.
     (selecting(reference="scores"), f"selection.reference: {NO_TOWERS}, weights or embed"),
-    (selecting(reference="mine"), f"selection.reference: {NO_TOWERS}, weights or embed"),
     (selecting(reference="cache") | FLIP, "augmentation: the reference's cached embeddings are of"),
-    (embedding("cache"), f"reference: {NO_TOWERS} or weights"),
-    (embedding("mine"), f"reference: {NO_TOWERS} or weights"),
+    ({"program": "embed", "reference": "cache"}, f"reference: {NO_TOWERS} or weights"),
     (scoring(embeddings="reference"), "embeddings: is no run of embed: name one"),
     (scoring(target="mine"), "target: is no run of embed: name one"),
     (filtering("cache", filter="semdedup < 0.9"), "data.scores: is no run of score: name one"),
@@ -68,7 +62,6 @@ MISTAKES = [
     (selecting("concept_diversity"), "looks at concepts: set selection.concepts to the columns of metadata"),
     (selecting("concept_diversity", concepts=["lable"]),
      "the synthetic web has no metadata column 'lable': did you mean 'label'"),
-    (selecting("concept_divers", concepts=["label"]), "did you mean 'concept_diversity'"),
     (selecting(reference="reference", until=0.01), "selection.until 0.01 of 10 steps is none: raise it"),
     (selecting(reference="reference", until=0.0), "must be greater than 0"),
     ({"loss": "distilled", "loss_options": {"wieght": 2}, **selecting(reference="reference")},
@@ -78,14 +71,12 @@ MISTAKES = [
     (filtering(None, filter="negcliploss > 0.5"), "no column 'negcliploss'"),
     (filtering("scores", repeat="soft_cup"), "'soft_cup': did you mean"),
     (scoring(soft_cap={"of": "normsim"}), "soft_cap.of: no column 'normsim'"),
-    ({"program": "score"}, "embeddings: is missing"),
     # Diagnoses.
     (diagnosing(reference=None), "criterion 'learnability' needs a reference: set reference"),
     (diagnosing(chunks=[4, 17]), "chunks 17 is above batch_size 16"),
     (diagnosing(joint_chunks=17), "joint_chunks 17 is above batch_size 16"),
     (diagnosing(matrix_size=81), "matrix_size 81 is above the largest super-batch, 80"),
     (diagnosing(filtering_ratios=[0.999]), "super-batch of 16000 is above data.train.examples 2048"),
-    (diagnosing(filtering_ratios=[1.0]), "less than 1"),
 ]  # fmt: skip
 
 

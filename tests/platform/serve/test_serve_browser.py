@@ -88,17 +88,11 @@ def test_forms_write_with_the_token(lab, runs, serving, visited):
 def test_pages_fit_and_are_accessible(lab, runs, serving, visited, width, scheme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     url = serving(lab)
-    pages = [
-        "/",
-        "/experiment/toy",
-        f"/run/{runs['joint/0']}",
-        f"/compare?run={runs['joint/0']}&run={runs['uniform/0']}",
-        "/runs?where=seed+%3D+0",
+    for path in (
+        "/", "/experiment/toy", f"/run/{runs['joint/0']}", "/runs?where=seed+%3D+0",
+        f"/compare?run={runs['joint/0']}&run={runs['uniform/0']}", "/published", "/experiment/nowhere",
         f"/sql?q={quote('SELECT state, COUNT(*) FROM v_runs GROUP BY 1')}",
-        "/published",
-        "/experiment/nowhere",
-    ]
-    for path in pages:
+    ):  # fmt: skip
         shown = visited(url + path, width, scheme)
         if path == "/experiment/toy":
             until(shown.tab, HAS_RESULTS)

@@ -21,6 +21,15 @@ from jestlab.platform.store.store import Store
 RUN = plans.run("joint", config={"steps": 3})
 
 
+def test_labs_without_experiments_and_studies_without_results(lab, client):
+    asks = client(lab)
+    assert "jestlab launch quickstart" in asks.get("/").text
+    with closing(Store.open(lab.store_url)) as store:
+        store.record(plans.plan(RUN))
+    for path in ("/experiment/toy/results", f"/run/{RUN.fingerprint}"):
+        assert asks.get(path).status == 200, path
+
+
 def test_every_page_answers(lab, runs, client, monkeypatch):
     monkeypatch.setattr(results, "_DUTY", 0)  # results are made again at once
     run, other = runs["joint/0"], runs["uniform/0"]
@@ -150,13 +159,3 @@ def test_a_store_that_is_away_is_reported_until_it_is_back(lab, client, tmp_path
     assert "tries again" in answer.text
     shutil.move(tmp_path / "away.db", path)
     assert asks.get("/").status == 200
-
-
-def test_labs_without_experiments_and_studies_without_results(lab, client):
-    asks = client(lab)
-    assert "jestlab launch quickstart" in asks.get("/").text
-    run = plans.run("joint", price=None)
-    with closing(Store.open(lab.store_url)) as store:
-        store.record(plans.plan(run))
-    for path in ("/experiment/toy/results", f"/run/{run.fingerprint}"):
-        assert asks.get(path).status == 200, path

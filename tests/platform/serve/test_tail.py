@@ -61,18 +61,14 @@ def test_returns_only_changed_runs_and_new_points(store, tmp_path):
     assert changed(tail.since(last.snapshot.cursor)) == {}
 
 
-def test_unknown_cursors_get_everything(store):
+def test_unknown_and_old_cursors_get_everything(store, tmp_path, monkeypatch):
     tail = Tail(store, "toy")
     known = tail.since("").snapshot.cursor
     for cursor in ("", "nonsense", "0.0", Tail(store, "toy").since("").snapshot.cursor):
         assert tail.since(cursor).anew, cursor
     for cursor in (known, known.replace(".", ".9")):
         assert not tail.since(cursor).anew, cursor
-
-
-def test_old_cursors_get_everything(store, tmp_path, monkeypatch):
     monkeypatch.setattr(tails, "MOST_POINTS", 5)
-    tail = Tail(store, "toy")
     attempt = plans.begun(store, RUNS[0], tmp_path)
     cursor = tail.since("").snapshot.cursor
     for step in range(1, 8):

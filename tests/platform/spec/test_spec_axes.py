@@ -69,13 +69,3 @@ def test_a_mapping_may_be_a_value_of_a_case():
     axes = {"uniform": cases({"data.train": {"kind": "folder", "path": "/d"}}, {"data.train.examples": 5})}
     study = Study.parse({"name": "s", "runs": TINY, "axes": axes})
     assert [config_of(m).data.train.kind for m in study.members] == ["folder", "shapes"]
-
-
-def test_all_written_forms_of_axes_give_the_same_study():
-    forms: list[Any] = [
-        [{"runs": ["a", "b"], "grid": {"optimizer.beta2": [0.9, 0.95]}}],
-        {("a", "b"): {"grid": {"optimizer": {"beta2": (0.9, 0.95)}}}},
-        {"a, b": {"grid": {"optimizer.beta2": [0.9, 0.95]}}},
-    ]
-    first, *others = (Study.parse({"name": "s", "runs": {"a": {}, "b": {}}, "axes": axes}) for axes in forms)
-    assert all(other == first for other in others)

@@ -54,17 +54,6 @@ def test_overrides_reach_it_through_the_base_and_by_its_name():
     assert cache["train"]["examples"] == 640
 
 
-def test_an_axis_over_the_data_gives_each_learner_its_own_embeddings():
-    axis = {"runs": ["joint", "cache"], "grid": {"data.train.noise.blank": [0.0, 0.2]}}
-    runs = planned(base={"data": DATA}, axes=[axis])
-    assert len(runs) == 5
-    for value in ("0.0", "0.2"):
-        cache, joint = runs[f"cache blank={value}"], runs[f"joint blank={value}"]
-        assert joint.needs["selection.reference"] == cache.fingerprint
-        assert cache.config["data"]["train"]["noise"]["blank"] == float(value)
-        assert cache.config["data"]["train"]["examples"] == 640
-
-
 def test_an_error_in_inherited_data_is_named_where_it_is_written():
     with pytest.raises(UserError, match=r"^base.data.filter: "):
         planned(base={"data.filter": "similarity >"})

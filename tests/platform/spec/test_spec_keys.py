@@ -154,17 +154,10 @@ def test_finds_keys_as_people_write_them():
     assert {prefix: (find(prefix)[0].path, len(find(prefix))) for prefix in expected} == expected
 
 
-@pytest.mark.parametrize(
-    ("prefix", "nearest"),
-    [
-        ("seletion", "'selection'"),
-        ("selection.rul", "'selection.rule'"),
-        ("optimizer.lerning_rate", "learning_rate'"),
-    ],
-)
-def test_unknown_keys_name_the_nearest(prefix, nearest):
-    with pytest.raises(UserError, match=rf"no key '{prefix}': did you mean .*{nearest}\?"):
-        find(prefix)
+def test_unknown_keys_name_the_nearest():
+    for prefix, nearest in (("seletion", "selection"), ("selection.rul", "selection.rule")):
+        with pytest.raises(UserError, match=rf"no key '{prefix}': did you mean '{nearest}'\?"):
+            find(prefix)
 
 
 def test_options_that_reports_share_are_listed_once():

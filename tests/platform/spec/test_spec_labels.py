@@ -11,6 +11,7 @@ from jestlab.platform.spec.overrides import apply, parse
 
 F = "selection.filtering_ratio"
 RUNS = {"uniform": {}, "joint": {"selection.rule": "joint"}}
+LABELLED = {"uniform": {"label": "IID"}, "joint": {"selection.rule": "joint", "label": "JEST"}}
 AXIS = {"runs": ["joint"], "grid": {F: [0.5, 0.9]}}
 
 
@@ -30,7 +31,6 @@ def shown(spec):
         (None, None, ["joint filtering_ratio=0.5", "joint filtering_ratio=0.9"]),
         ("JEST (ours)", None, ["JEST (ours) filtering_ratio=0.5", "JEST (ours) filtering_ratio=0.9"]),
         (None, {F: {"name": "f", 0.5: "50%", 0.9: "90%"}}, ["joint f=50%", "joint f=90%"]),
-        ("JEST", {F: {"name": "f"}}, ["JEST f=0.5", "JEST f=0.9"]),
         ("JEST", {F: {0.9: "most"}}, ["JEST filtering_ratio=0.5", "JEST filtering_ratio=most"]),
         ("JEST", {F: {"name": "", 0.5: "half"}}, ["JEST half", "JEST 0.9"]),
         ("", {F: {"name": "", 0.5: "half", 0.9: "most"}}, ["half", "most"]),
@@ -43,15 +43,13 @@ def test_display_names_combine_the_label_and_the_texts_of_values(label, labels, 
 
 
 def test_labels_do_not_change_fingerprints():
-    labelled = {"uniform": {"label": "IID"}, "joint": {"selection.rule": "joint", "label": "JEST"}}
-    plain, renamed = (plan(each, where="nowhere") for each in (study(), study(labelled, {F: {"name": "f"}})))
+    plain, renamed = (plan(each, where="nowhere") for each in (study(), study(LABELLED, {F: {"name": "f"}})))
     assert [run.fingerprint for run in plain.runs] == [run.fingerprint for run in renamed.runs]
     assert [run.label for run in plain.runs] == [run.label for run in renamed.runs]
 
 
 def test_labels_survive_printing():
-    labelled = {"uniform": {"label": "IID"}, "joint": {"selection.rule": "joint", "label": "JEST"}}
-    once = study(labelled, {F: {"name": "f", 0.5: "50%"}})
+    once = study(LABELLED, {F: {"name": "f", 0.5: "50%"}})
     again = Study.parse(once.to_dict())
     assert again == once
     assert again.to_dict()["axes"][0]["labels"] == {F: {"name": "f", "0.5": "50%"}}
@@ -110,12 +108,11 @@ def test_rejects_invalid_and_ambiguous_labels(check_errors):
 
 
 def test_reports_and_claims_take_both_names():
-    runs = {"uniform": {"label": "IID"}, "joint": {"selection.rule": "joint", "label": "JEST"}}
     claims = [{"statement": "more", "of": "JEST f=0.5", "above": "IID"}]
     reports = [{"table": {"baseline": "IID"}}, {"curves": {"runs": ["JEST", "uniform"]}}]
-    assert study(runs, {F: {"name": "f"}}, claims=claims, reports=reports).members
+    assert study(LABELLED, {F: {"name": "f"}}, claims=claims, reports=reports).members
     with pytest.raises(SpecError, match="no run 'IDI': did you mean 'IID'"):
-        study(runs, reports=[{"table": {"baseline": "IDI"}}]).members  # noqa: B018
+        study(LABELLED, reports=[{"table": {"baseline": "IDI"}}]).members  # noqa: B018
 
 
 def test_overrides_change_labels_and_drop_those_of_removed_values():

@@ -34,10 +34,7 @@ def test_the_matching_run_costs_the_same_to_half_a_step():
     assert abs(flexi.price.total - jest.price.total) <= a_step / 2
     assert flexi.price.examples == flexi.config["schedule"]["examples_seen"] > 1.5 * 64_000
     assert (flexi.match, jest.match) == ("flops: jest", None)
-
-
-def test_a_matched_run_equals_the_run_with_the_same_examples_written_out():
-    [flexi] = named(planned(RUNS), "flexi")
+    # It is the same run as one with these examples written out.
     by_hand = FLEXI | {"schedule.examples_seen": flexi.config["schedule"]["examples_seen"]}
     assert named(planned(RUNS | {"flexi": by_hand}), "flexi")[0].fingerprint == flexi.fingerprint
 
@@ -60,11 +57,6 @@ def test_a_match_means_the_run_at_the_same_point_and_is_not_a_dependency():
         assert list(run.needs) == ["selection.reference"]
     assert len({run.price.examples for run in named(whole.runs, "flexi")}) == 2
     assert whole.needed == {"reference"}
-
-
-def test_a_run_may_be_written_before_the_run_it_matches():
-    runs = planned({"flexi": RUNS["flexi"], "jest": JOINT, "reference": {}})
-    assert [run.name for run in runs] == ["reference", "jest", "flexi"]
 
 
 def test_the_papers_quarter_cost_gives_the_papers_budgets():

@@ -48,17 +48,15 @@ def test_accepts_a_dependency_on_that_run_with_another_role(tmp_path):
         loaded(tmp_path, written(pretrain={}, tune={"teacher": {"name": "pretrain"}}))
 
 
-@pytest.mark.parametrize(
-    "runs",
-    [
+def test_accepts_other_texts(tmp_path):
+    several: list[dict[str, Any]] = [
         {"adam": {"optimizer": "adam"}, "adam_wide": {"optimizer": "adam", "width": 64}, "sgd": {}},
         {"pretrain": {"mode": "pretrain"}, "tune": {"mode": "tune"}},
         {"true": {}, "other": {"command": "true"}},
         {"a": {"init": "b c"}, "b": {}},
-    ],
-)
-def test_accepts_other_texts(tmp_path, runs):
-    assert loaded(tmp_path, written(**runs)).members
+    ]
+    for runs in several:
+        assert loaded(tmp_path, written(**runs)).members, runs
 
 
 def test_on_an_axis_and_by_an_override(tmp_path):

@@ -17,16 +17,16 @@ def written(folder: Path, file: str = "own.yaml", **parts) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize(
-    ("name", "what"),
-    [
-        ("summary", r"a table \(`jestlab table summary`\)"),
-        ("comparison", r"a table \(`jestlab table comparison`\)"),
-        ("launch", r"a verb \(`jestlab launch`\)"),
-        ("pareto", "a kind of report"),
-    ],
-)
-def test_names_of_tables_commands_and_reports_are_reserved(tmp_path, name, what):
+RESERVED = {
+    "summary": r"a table \(`jestlab table summary`\)",
+    "launch": r"a verb \(`jestlab launch`\)",
+    "pareto": "a kind of report",
+}
+
+
+@pytest.mark.parametrize("name", RESERVED)
+def test_names_of_tables_commands_and_reports_are_reserved(tmp_path, name):
+    what = RESERVED[name]
     message = rf"name: '{name}' is the name of {what}: give the study another one, such as my_{name}$"
     with pytest.raises(UserError, match=message):
         load(written(tmp_path, name=name))

@@ -34,22 +34,19 @@ def configs(study):
 
 def test_overrides_change_base_and_runs():
     study = changed(
-        "base.optimizer.beta2=0.5", "runs.reference.optimizer.beta2=0.25", "base.schedule={batch_size: 32}"
+        "base.optimizer.beta2=0.6",
+        "base.optimizer.beta2=0.5",
+        "runs.reference.optimizer.beta2=0.25",
+        "base.schedule={batch_size: 32}",
     )
     beta2 = {label: config.optimizer.beta2 for label, config in configs(study).items()}
     assert (beta2["reference"], beta2["vit"]) == (0.25, 0.5)
     assert {config.schedule.batch_size for config in configs(study).values()} == {32}
 
 
-def test_the_last_override_wins():
-    study = changed("base.optimizer.beta2=0.5", "base.optimizer.beta2=0.6")
-    assert configs(study)["vit"].optimizer.beta2 == 0.6
-
-
 def test_a_run_whose_name_has_dots_is_found():
-    study = changed("runs.vit.b.optimizer.beta2=0.1", "runs.vit.optimizer.beta2=0.2")
-    assert configs(study)["vit.b"].optimizer.beta2 == 0.1
-    assert configs(study)["vit"].optimizer.beta2 == 0.2
+    found = configs(changed("runs.vit.b.optimizer.beta2=0.1", "runs.vit.optimizer.beta2=0.2"))
+    assert (found["vit.b"].optimizer.beta2, found["vit"].optimizer.beta2) == (0.1, 0.2)
 
 
 @pytest.mark.parametrize("kind_first", [True, False])
@@ -107,8 +104,6 @@ base=3
 => base: must be a mapping, not 3
 base.optimizer.beta2=2
 => base.optimizer.beta2: must be less than 1, not 2
-base.optimizer.beta2=x
-=> base.optimizer.beta2: must be a number, not 'x' (a string)
 runs.joint.needs.a=b
 => runs.joint.needs.a: needs has no parts: set it as a whole, --set runs.joint.needs=…
 seeds.0=1
@@ -131,20 +126,14 @@ resources.x=1
 => resources.x: unknown key
 base.optimizer.beta2
 => invalid override 'base.optimizer.beta2': expected path=value
-=3
-=> invalid override '=3'
 base..x=3
 => invalid override
 seeds=
 => seeds: has no value: write null for none, '' for an empty string
 base.data.filter=similarity >
 => base.data.filter: filter 'similarity >': character 13, at the end: expected a key
-base.data.filter=simlarity > 0
-=> base.data.filter: no column 'simlarity': did you mean 'similarity'?
 base.data.filter=[a
 => base.data.filter: '[a': line 1: not valid YAML: 
-base.data.filter=!!python/name:os.system x
-=> base.data.filter: '!!python/name:os.system x': line 1: the tag !!python/name:os.system is not allowed
 """
 
 

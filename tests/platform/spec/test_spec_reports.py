@@ -4,8 +4,7 @@ import pytest
 
 from jestlab.analysis.figures import Sheet
 from jestlab.platform.errors import SpecError
-from jestlab.platform.spec import Study, load, table
-from jestlab.platform.spec.reports import TableReport
+from jestlab.platform.spec import Study, table
 
 RUNS: dict[str, dict[str, str]] = {"uniform": {}, "joint": {}}
 
@@ -49,39 +48,20 @@ def test_table_options_make_its_shape():
         "columns": ["scores", "delta"], "rows": "joint", "digits": {"scores": 2, "coco/i2t_r1": 1},
         "sort": "-score", "caption": "Mine.", "label": "tab:mine", "notes": False, "width": "3.25in",
     }  # fmt: skip
-    shape = study(table(**options)).reports[0].shape
+    once = study(table(**options))
+    assert Study.parse(once.to_dict()) == once
+    shape = once.reports[0].shape
     assert {name: getattr(shape, name) for name in options} == options | {
         "columns": ("scores", "delta"), "rows": ("joint",),
     }  # fmt: skip
     assert study(table()).reports[0].shape == type(shape)()
-
-
-def test_table_options_survive_printing():
-    once = study(table(columns=["score"], digits=1, rows=["joint"]))
-    assert Study.parse(once.to_dict()) == once
-
-
-def test_runs_is_an_old_name_of_rows():
+    # `runs` is an old name of `rows`, which may be published results.
     assert study(table(runs=["joint"])) == study(table(rows=["joint"]))
-
-
-def test_tables_in_yaml(tmp_path):
-    path = tmp_path / "mine.yaml"
-    path.write_text(
-        "runs: {uniform: {}, joint: {label: JEST}}\n"
-        "reports: [table: {rows: [JEST, uniform], columns: [score], digits: {score: 2}, width: column}]\n"
-    )
-    [found] = load(str(path)).reports
-    assert isinstance(found, TableReport) and found.shape.digits == {"score": 2}
-
-
-def test_rows_may_be_published_results():
     assert study(table(name="comparison", rows=["SigLIP B", "joint"])).members
 
 
 ERRORS = [
     ({"curves": {"figure": {"width": 3.25}}}, "0.figure.width: must be a length with its unit"),
-    ({"pareto": {"figure": {"widht": "3in"}}}, "0.figure.widht: unknown key: did you mean 'width'"),
     ({"pareto": {"figure": {"legend": "left"}}}, "0.figure.legend: must be direct, inside"),
     ({"table": {"figure": {"width": "3in"}}}, "0.figure: table has no such option"),
     ({"curves": {"metric": "loss", "smooth": "wide"}}, "0.smooth: must be a number of recorded"),
@@ -97,19 +77,11 @@ ERRORS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("parts", "message"),
-    [
-        ({"figure": {"height": "tall"}}, "figure.height: must be a length with its unit"),
-        ({"figure": "wide"}, "figure: must be a mapping"),
-    ],
-)
-def test_rejects_invalid_figure_options_of_a_study(parts, message):
-    with pytest.raises(SpecError, match=f"^{message}"):
-        study(**parts)
-
-
-def test_rejects_invalid_options_of_reports(subtests):
+def test_rejects_invalid_options_of_studies_and_reports(subtests):
+    with pytest.raises(SpecError, match=r"^figure.height: must be a length with its unit"):
+        study(figure={"height": "tall"})
+    with pytest.raises(SpecError, match=r"^figure: must be a mapping"):
+        study(figure="wide")
     for report, message in ERRORS:
         with subtests.test(message):
             with pytest.raises(SpecError) as error:

@@ -13,13 +13,10 @@ def resources(**given):
     return Study.parse({"name": "s", "runs": {"a": {}}, "resources": given}).resources
 
 
-def test_a_study_without_resources_has_defaults_that_its_yaml_leaves_out():
+def test_resources_survive_being_printed_and_read_without_their_defaults():
     study = Study.parse({"name": "s", "runs": {"a": {}}})
     assert (study.resources.on, study.resources.tpu, study.resources.retries) == (None, None, 2)
     assert "resources" not in study.to_dict()
-
-
-def test_resources_survive_being_printed_and_read():
     said = {"on": "kubernetes", "tpu": "v5e-16x16", "spot": True, "retries": 0, "image": IMAGE}
     study = Study.parse({"name": "s", "runs": {"a": {}}, "resources": said})
     assert study.to_dict()["resources"] == said

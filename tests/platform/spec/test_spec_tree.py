@@ -66,13 +66,10 @@ def test_merging_a_tree_with_itself_or_nothing_changes_nothing(tree):
     assert merge(tree, tree) == merge(tree, {}) == merge({}, tree) == tree
 
 
-def test_a_mapping_of_another_kind_replaces_the_one_beneath():
+def test_a_mapping_of_another_kind_replaces_and_one_of_the_same_kind_merges():
     beneath = {"data": {"train": {"kind": "shapes", "examples": 10}, "filter": "x > 1"}}
     merged = merge(beneath, plain({"data.train": {"kind": "folder", "path": "/d"}}))
     assert merged == {"data": {"train": {"kind": "folder", "path": "/d"}, "filter": "x > 1"}}
-
-
-def test_a_mapping_of_the_same_kind_merges():
     merged = merge({"o": {"kind": "adam", "rate": 1}}, {"o": {"kind": "adam", "beta": 2}})
     assert merged == {"o": {"kind": "adam", "rate": 1, "beta": 2}}
 

@@ -54,13 +54,9 @@ def laughs(levels):
 REJECTED = [
     ("a: 1\nb: {c: 2,\n  c: 3}", "line 3: duplicate key 'c'"),
     ("a: &x {b: 1, b: 2}\nc: *x", "duplicate key 'b'"),
-    (
-        "a: !!python/object/apply:os.system [echo]",
-        "line 1: the tag !!python/object/apply:os.system is not al",
-    ),
+    ("a: !!python/object/apply:os.system [echo]", "line 1: the tag !!python/object/apply:os.system is"),
     ("a: !!binary aGk=", "the tag !!binary is not allowed"),
     ("a: !mine x", "the tag !mine is not allowed"),
-    ("a: !!timestamp 2024-01-01", "is not allowed"),
     ("a: &a [1, *a]", "line 1: contains itself through an alias"),
     ("? [a, b]\n: 1", "line 1: a key must be a string"),
     ("a: [1\nb: 2", "line 2: not valid YAML"),

@@ -15,17 +15,14 @@ DOCUMENTED = [
     ("v5e-2x2", 4, 1, "ct5lp-hightpu-4t"),
     ("v5e-2x4", 8, 1, "ct5lp-hightpu-8t"),
     ("v5e-4x4", 16, 4, "ct5lp-hightpu-4t"),
-    ("v5e-8x8", 64, 16, "ct5lp-hightpu-4t"),
     ("v5e-16x16", 256, 64, "ct5lp-hightpu-4t"),
     ("v6e-1x1", 1, 1, "ct6e-standard-1t"),
     ("v6e-2x4", 8, 1, "ct6e-standard-8t"),
     ("v6e-16x16", 256, 64, "ct6e-standard-4t"),
     ("v5p-2x2x1", 4, 1, "ct5p-hightpu-4t"),
-    ("v5p-2x4x4", 32, 8, "ct5p-hightpu-4t"),
     ("v5p-4x4x8", 128, 32, "ct5p-hightpu-4t"),
     ("v5p-16x16x24", 6144, 1536, "ct5p-hightpu-4t"),
     ("v4-2x2x4", 16, 4, "ct4p-hightpu-4t"),
-    ("v4-8x16x16", 2048, 512, "ct4p-hightpu-4t"),
     ("v4-12x16x16", 3072, 768, "ct4p-hightpu-4t"),
 ]
 
@@ -55,18 +52,14 @@ def test_unknown_slices_name_the_nearest(subtests):
             parse_slice(name)
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
+def test_the_error_lists_what_exists():
+    for name, listed in (
         ("v5e-512", "v5e has 1x1, 2x2, 2x4, 4x4, 4x8, 8x8, 8x16, 16x16"),
         ("v5p-16x16x28", "A ≤ B ≤ C, all multiples of 4, up to 6,144 chips"),
         ("tensor", "the types are v4, v5e, v5p, v6e, written as in v5e-16x16"),
-    ],
-)
-def test_the_error_lists_what_exists(given, said):
-    with pytest.raises(ValueError, match=r"there is no TPU slice") as error:
-        parse_slice(given)
-    assert said in str(error.value)
+    ):
+        with pytest.raises(ValueError, match=f"there is no TPU slice.*{listed}"):
+            parse_slice(name)
 
 
 @given(st.text(max_size=30) | st.from_regex(r"v(4|5e|5p|6e)-[0-9]{1,3}(x[0-9]{1,3}){0,3}", fullmatch=True))

@@ -76,23 +76,20 @@ def test_adopts_all_parts_of_a_run(store):
         ("adopted", "/data/t.csv", "far", "8 × TPU", "abc")
     ]
     assert not rows(store, "goodput", "run")
+    with store.reading() as connection:
+        assert connection.exec_driver_sql("SELECT failures FROM run").scalars().all() == [0]
     subject = Subject(fingerprint=FINGERPRINT)
     assert list(tags(store, subject)) == ["a-tag-with-more"]
     assert [(note.text, note.author) for note in notes(store, subject)] == [("Two\nlines.", "Ada")]
 
 
-def test_adopting_a_run_again_changes_nothing(store):
+def test_adopting_a_run_again_replaces_what_has_changed(store):
     take(store, adopted())
     add_note(store, Subject(fingerprint=FINGERPRINT), "Mine.", "Bea")
     views = ("runs", "attempts", "metrics", "evaluations", "notes")
     before = [rows(store, view, "*") for view in views]
     assert take(store, adopted()) == "same"
     assert [rows(store, view, "*") for view in views] == before
-
-
-def test_replaces_a_changed_run(store):
-    take(store, adopted())
-    add_note(store, Subject(fingerprint=FINGERPRINT), "Mine.", "Bea")
     shorter = adopted(metrics={"other": (np.array([1]), np.array([7.0]))}, scores=[], tags=["b"], note="New.")
     assert take(store, shorter) == "changed"
     assert rows(store, "metrics", "name step value") == [("other", 1, 7)]
@@ -130,7 +127,7 @@ def test_the_spec_of_a_study_lists_its_adopted_runs(store):
     }  # fmt: skip
 
 
-def test_adopted_runs_stay_after_the_runs_of_the_plan(store):
+def test_adopted_runs_stay_after_the_runs_of_the_plan_and_keep_their_names(store):
     plan = plans.plan(plans.run("joint"), plans.run("uniform", config={"steps": 2}))
     store.record(plan)
     spec = store.spec("toy")
@@ -141,17 +138,12 @@ def test_adopted_runs_stay_after_the_runs_of_the_plan(store):
     assert rows(store, "runs", "run position") == [("joint", 0), ("uniform", 1), ("third", 2), ("old", 3)]
     assert len(store.members("toy")) == 3
     store.record(plans.plan(plan.runs[0]))
+    with pytest.raises(UserError, match="'old' is the name of an adopted run"):
+        store.record(plans.plan(plans.run("old")))
     assert [run for (run,) in rows(store, "runs", "run")] == ["joint", "old"]
 
 
-def test_a_plan_cannot_use_the_name_of_an_adopted_run(store):
-    take(store, adopted(), "toy")
-    with pytest.raises(UserError, match="'old' is the name of an adopted run"):
-        store.record(plans.plan(plans.run("old")))
-    assert [run for (run,) in rows(store, "runs", "run")] == ["old"]
-
-
-def test_known_names_seeds_and_scores_of_a_study(store):
+def test_known_names_seeds_and_scores_of_a_study_that_is_no_union(store):
     assert known(store, "toy") == known(store, "none")
     store.record(plans.plan(plans.run("joint", point={"a": 1})))
     take(store, adopted(), "toy")
@@ -162,9 +154,6 @@ def test_known_names_seeds_and_scores_of_a_study(store):
     assert found.places == {("old (csv)", 0): FINGERPRINT}
     assert found.seeds == {FINGERPRINT: 0, other: 4}
     assert set(found.evaluations) == {"val/top1"}
-
-
-def test_unions_adopt_no_runs(store):
     part = {"name": "part", "runs": {"any": {}}}
     store.record(plans.plan(plans.run("part/joint"), name="all", runs=None, studies={"part": part}))
     with pytest.raises(UserError, match="all is a union: adopt into one of its studies"):

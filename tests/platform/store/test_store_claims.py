@@ -54,13 +54,17 @@ def test_all_launchers_of_an_executor_share_its_slots(store):
 
 
 @pytest.mark.both_databases
-def test_each_machine_has_its_own_slots(store):
-    local = [terms(store, f"{machine}:7:0", "local") for machine in ("one", "two")]
+@pytest.mark.parametrize("are_launched", [False, True])
+def test_each_machine_has_its_own_slots(store, are_launched):
+    """An underscore in a machine's name isn't a wildcard of SQL."""
     rows = [{key: log} for key, log in LOGS.items()]
-    for mine, log, count in zip((*local, local[0]), rows, (1, 1, 0), strict=False):
-        machine = "one" if mine is local[0] else "two"
+    for machine, log, count in zip(("nx1", "n_1", "nx1"), rows, (1, 1, 0), strict=False):
+        mine = terms(store, f"{machine}:7:0", "local")
         found = claims.claim_all(store, log, mine, Limits(slots=1, machine=machine))
         assert len(found.claims) == count
+        if are_launched:
+            handles = {claim.attempt_id: f"{machine}:8:0:log.txt" for claim in found.claims.values()}
+            claims.launched(store, handles)
 
 
 @pytest.mark.both_databases

@@ -112,11 +112,8 @@ def test_waits_for_a_server_are_limited(postgres):
             parameters = raw.info.get_parameters()
         assert settings == {name: values[number] for name, values in limits.items()}
         assert parameters["connect_timeout"] == "10"
-        assert [parameters[f"keepalives_{name}"] for name in ("idle", "interval", "count")] == [
-            "30",
-            "10",
-            "3",
-        ]
+        keepalives = [parameters[f"keepalives_{name}"] for name in ("idle", "interval", "count")]
+        assert keepalives == ["30", "10", "3"]
         assert parameters["tcp_user_timeout"] == "30000"
 
 

@@ -133,6 +133,10 @@ def test_records_only_the_configured_parts(tmp_path, monkeypatch):
     assert (nothing.git_patch, nothing.environment) == (None, {})
     assert nothing.git_commit == everything.git_commit
     assert provenance.collect(code, ("environment",)).environment == everything.environment
+    assert "(1 file, without secrets)" in provenance.announcement(code, ["changes"], own_code=False)
+    (code / "other.py").touch()
+    git(code, "add", "other.py")
+    assert "(2 files, without secrets)" in provenance.announcement(code, ["changes"], own_code=False)
 
 
 def test_the_first_launch_announces_what_is_recorded_and_the_config_file_turns_it_off(
@@ -236,7 +240,7 @@ def test_passwords_in_urls_are_not_recorded(scheme, password, quoted):
         assert "server" in kept["JESTLAB_STORE"] or text in "server"
 
 
-def test_records_relevant_variables():
+def test_records_relevant_variables_as_text():
     kept = (
         "JAX_PLATFORMS", "XLA_FLAGS", "TPU_WORKER_ID", "LIBTPU_INIT_ARGS", "CUDA_VISIBLE_DEVICES",
         "OMP_NUM_THREADS", "PYTHONHASHSEED", "JESTLAB_ROOT",
@@ -244,20 +248,14 @@ def test_records_relevant_variables():
     others = ("JESTLAB_API_KEY", "WANDB_API_KEY", "HOME", "PGPASSWORD", "MYJAX_FLAGS")
     variables = {name: f"the value of {name}" for name in (*kept, *others)}
     assert provenance.kept_variables(variables) == {name: variables[name] for name in kept}
-
-
-def test_other_values_are_unchanged():
     flags = "--xla_force_host_platform_device_count=8 --xla_cpu_use_thunk_runtime=false"
     assert provenance.kept_variables({"XLA_FLAGS": flags})["XLA_FLAGS"] == flags
     url = "sqlite:////data/lab@home/results.db"
     assert provenance.kept_variables({"PYTHONPATH": "/a:/b@c"})["PYTHONPATH"] == "/a:/b@c"
     assert "results.db" in provenance.kept_variables({"JESTLAB_STORE": url})["JESTLAB_STORE"]
-
-
-def test_any_bytes_become_text_that_databases_accept():
-    kept = provenance.kept_variables({"JAX_A": os.fsdecode(b"\xff\xfe!"), "JAX_B": "x" * 100_000})
-    assert kept["JAX_A"].encode() == b"??!"
-    assert len(kept["JAX_B"]) < 5_000
+    found = provenance.kept_variables({"JAX_A": os.fsdecode(b"\xff\xfe!"), "JAX_B": "x" * 100_000})
+    assert found["JAX_A"].encode() == b"??!"
+    assert len(found["JAX_B"]) < 5_000
 
 
 def test_the_password_of_the_store_is_secret():

@@ -51,6 +51,10 @@ def test_only_the_attempts_of_the_old_results_stay(store):
     assert reference.directory == next_folder(REFERENCE.directory, 2) != REFERENCE.directory
     third = next_folder(reference.directory, 3)
     assert third == f"runs/reference.again3-{REFERENCE.fingerprint[:8]}"
+    without_attempts = plans.run("fresh", config={"steps": 40})
+    store.record(plans.plan(without_attempts, name="new"))
+    start_over(store, [without_attempts.fingerprint])
+    assert store.runs("new")[0].directory == next_folder(without_attempts.directory, 1)
 
 
 def test_a_run_with_a_live_attempt_does_not_start_over(store):

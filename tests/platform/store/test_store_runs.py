@@ -93,7 +93,8 @@ def test_the_last_launch_determines_members_user_and_host(store, monkeypatch):
     store.record(plans.plan(*runs))
     monkeypatch.setattr(getpass, "getuser", lambda: "ada")
     monkeypatch.setattr(socket, "gethostname", lambda: "tower")
-    store.record(plans.plan(runs[2], runs[0]))
+    store.record(plans.plan(runs[2], runs[0], runs={"z": {}, "a": {}}))
+    assert list(store.spec("toy")["runs"]) == ["z", "a"]
     assert [run.fingerprint for run in store.runs("toy")] == [runs[2].fingerprint, runs[0].fingerprint]
     [experiment] = store.experiments()
     assert experiment.counts == {RunState.PENDING: 2}
@@ -101,27 +102,17 @@ def test_the_last_launch_determines_members_user_and_host(store, monkeypatch):
     assert (experiment["owner"], experiment["host"]) == ("ada", "tower")
 
 
-def test_recording_is_all_or_nothing(store):
+def test_recording_is_all_or_nothing_and_unknown_names_are_errors(store):
     broken = plans.run("joint", needs={"reference": "no such run"})
     with pytest.raises(KeyError):
         store.record(plans.plan(plans.run("uniform"), broken))
     assert store.experiments() == []
     assert view(store, "v_runs") == []
-
-
-def test_unknown_experiments_and_runs_are_errors(store):
     store.record(plans.reference_and_two())
     with pytest.raises(UserError, match="did you mean 'toy'"):
         store.runs("toi")
     with pytest.raises(UserError, match="no run abc"):
         store.run("abc")
-
-
-def test_reads_states_of_more_runs_than_sql_takes_parameters(store):
-    run = plans.run("a")
-    store.record(plans.plan(run))
-    asked = [str(number) for number in range(40_000)]
-    assert store.states([*asked, run.fingerprint]) == {run.fingerprint: RunState.PENDING}
 
 
 def test_legal_moves():
@@ -140,7 +131,7 @@ def test_legal_moves():
                 assert error.value.current == current
 
 
-def test_illegal_moves_change_nothing(store):
+def test_illegal_moves_change_nothing_and_many_states_are_read(store):
     run = plans.run("a")
     store.record(plans.plan(run))
     plans.move(store, run, RunState.FAILED, "because")
@@ -148,6 +139,9 @@ def test_illegal_moves_change_nothing(store):
         plans.move(store, run, RunState.COMPLETED, "no")
     assert store.states([run.fingerprint]) == {run.fingerprint: RunState.FAILED}
     assert store.reasons([run.fingerprint]) == {run.fingerprint: "because"}
+    asked = [str(number) for number in range(40_000)]
+    # More than SQL takes parameters.
+    assert store.states([*asked, run.fingerprint]) == {run.fingerprint: RunState.FAILED}
 
 
 def test_views_of_scores_and_costs(store):

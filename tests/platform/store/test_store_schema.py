@@ -69,12 +69,6 @@ def test_refuses_the_database_of_another_application(database_url):
     engine.dispose()
 
 
-def test_refuses_other_files(url, tmp_path):
-    (tmp_path / "results.db").write_text("this is not a database, but long enough to look like one" * 50)
-    with pytest.raises(UserError, match="file is not a database"):
-        Store.open(url)
-
-
 def test_refuses_urls_of_other_databases():
     for url in (
         "sqlite://",
@@ -93,11 +87,14 @@ def test_refuses_urls_of_other_databases():
         assert "secret" not in str(error.value)
 
 
-def test_reading_creates_nothing(url, tmp_path):
+def test_reading_creates_nothing_and_refuses_other_files(url, tmp_path):
     assert Store.open_readonly(url) is None
     with pytest.raises(UserError, match="launch a study first"):
         Store.open(url, create=False)
     assert list(tmp_path.iterdir()) == []
+    (tmp_path / "results.db").write_text("this is not a database, but long enough to look like one" * 50)
+    with pytest.raises(UserError, match="file is not a database"):
+        Store.open(url)
 
 
 def test_a_store_in_a_folder_with_awkward_characters(tmp_path):

@@ -38,14 +38,6 @@ def kept(store: Store) -> dict[tuple[int, int], float | None]:
         return {(name, step): value for name, step, value in found}
 
 
-@pytest.mark.both_databases
-def test_points_are_inserted_and_updated(store):
-    put(store)
-    put(store, (1, 1, 0.5), (2, 1, None), (1, 2**40, math.inf))
-    put(store, (1, 1, -math.inf), (2, 2, 5e-324))
-    assert kept(store) == {(1, 1): -math.inf, (2, 1): None, (1, 2**40): math.inf, (2, 2): 5e-324}
-
-
 def put_scores(store: Store, *rows: dict[str, object]) -> None:
     keys, changed = ("run_id", "dataset", "metric", "step"), ("value", "attempt_id")
     with store.writing() as connection:
@@ -53,7 +45,11 @@ def put_scores(store: Store, *rows: dict[str, object]) -> None:
 
 
 @pytest.mark.both_databases
-def test_texts_are_stored_unchanged(store):
+def test_points_are_inserted_and_updated_and_texts_are_unchanged(store):
+    put(store)
+    put(store, (1, 1, 0.5), (2, 1, None), (1, 2**40, math.inf))
+    put(store, (1, 1, -math.inf), (2, 2, 5e-324))
+    assert kept(store) == {(1, 1): -math.inf, (2, 1): None, (1, 2**40): math.inf, (2, 2): 5e-324}
     texts = ["", "a'b\"c", "{1,2}", "λ, NULL", "\\N", "null", "100%"]
     score = {"metric": "m", "step": 1, "value": 0.1, "examples_seen": 2**40, "flops_total": 1e21}
     put_scores(store, *({"dataset": text, **score, "attempt_id": 1} for text in texts))

@@ -32,15 +32,12 @@ def answers(tmp_path_factory, postgres_server) -> Callable[[str], list[list[dict
     return ask
 
 
-def test_views_have_the_same_rows(answers):
+def test_views_have_the_same_rows_and_v_latest_the_last_points(answers):
     for name in VIEWS:
         on_sqlite, on_postgresql = answers(f"SELECT * FROM {name}")
         on_postgresql = [{key: _as_on_sqlite(value) for key, value in row.items()} for row in on_postgresql]
         assert on_sqlite, name
         assert sorted(on_postgresql, key=repr) == sorted(on_sqlite, key=repr)
-
-
-def test_v_latest_has_the_last_point_of_each_curve(answers):
     curves, latest = (
         answers(f"SELECT label, seed, name, step, value FROM {v}") for v in ("v_metrics", "v_latest")
     )
