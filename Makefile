@@ -6,7 +6,9 @@ UV := $(VENV)/uv/bin/uv
 STAMP := $(VENV)/.installed
 ORACLES := $(VENV)/.oracles
 # pytest keeps its rewritten asserts as bytecode, even where the environment disables bytecode.
-PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal
+# Three test processes keep two cores busy, because each waits now and then for processes that it has started.
+WORKERS ?= 3
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 # Everything: all marks, 100 examples for each property, every Monte Carlo trial, random order.
 ALL := -m "" --hypothesis-profile full
 ARGS ?=
@@ -22,7 +24,7 @@ demo: install  ## train a reference, JEST and its rivals; print the table, write
 docs: install  ## build the documentation from docs/ into site/, which opens from disk: site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 
-test: install  ## the default test suite: minutes on two cores; ARGS="-k pareto" selects
+test: install  ## the default test suite: minutes on two cores; ARGS="-k pareto" selects; WORKERS=8 for more cores
 	$(PYTEST) -p no:randomly $(ARGS)
 
 test-all: install  ## the default suite plus clusters, the container, Monte Carlo, all docs, other processors
@@ -31,7 +33,7 @@ test-all: install  ## the default suite plus clusters, the container, Monte Carl
 
 coverage: install  ## run the default test suite, report line and branch coverage, also of the processes it starts
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -n 2 --dist worksteal -p no:randomly $(ARGS)
+	$(BIN)/coverage run -m pytest -n $(WORKERS) --dist worksteal -p no:randomly $(ARGS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
