@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import plans_support as plans
 
-from jestlab.platform import programs
+from jestlab.platform import programs, worker
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import failures, logs, processes
 from jestlab.platform.launch.controller import Outcome, launch
@@ -22,7 +23,7 @@ from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executor import Executor, ExecutorError, Job, JobState, JobStatus, LaunchedJob
 from jestlab.platform.launch.options import Options
 from jestlab.platform.planning.plan import Plan
-from jestlab.platform.programs.context import Interrupted, Need, RunContext
+from jestlab.platform.programs.context import Interrupted, RunContext
 from jestlab.platform.store.attempt import Attempt, AttemptLost
 from jestlab.platform.store.store import Store
 
@@ -266,23 +267,19 @@ class _Thread(threading.Thread):
                 store, fingerprint, number, directory=directory, provenance=plans.HERE, handle=self._handle
             )
             attempt.catch_up()
-            context = _Context(
-                directory=directory,
-                cache=lab.data,
-                seed=run.seed,
-                needs={
-                    role: Need(need.fingerprint, need.program, lab.root / need.directory, need.config)
-                    for role, need in run.needs.items()
-                },
-                recorder=attempt,
-                record_artifact=functools.partial(attempt.artifact, root=lab.root),
-                stop_requested=lambda: not self._ignores and bool(self._asked or attempt.stop_requested()),
-            )
-            context.look = functools.partial(self._look, attempt)
+            stop = worker.Stop()
+            stop.asked = lambda: None if self._ignores else self._asked or attempt.stop_requested()
+            artifact = functools.partial(attempt.artifact, root=lab.root)
+            context = worker._context(lab, run, attempt, artifact, stop)
+
+            def progress(step: int, total_steps: int) -> None:
+                RunContext.progress(context, step, total_steps)
+                self._look(attempt, step)
+
+            program = programs.get(run.program).entry
             try:
-                return self._run(
-                    attempt, lambda: programs.get(run.program).entry(run.config, context), lab.root
-                )
+                with mock.patch.object(context, "progress", progress):
+                    return self._run(attempt, lambda: program(run.config, context), lab.root)
             finally:
                 attempt._ended = True  # also where the job was killed: nothing more is written
                 attempt._wake.set()
@@ -326,16 +323,6 @@ class _Thread(threading.Thread):
             raise _Killed
         if self._killed.is_set():
             raise _Killed
-
-
-class _Context(RunContext):
-    """The context of a program in a thread."""
-
-    look: Callable[[int], None]
-
-    def progress(self, step: int, total_steps: int) -> None:
-        super().progress(step, total_steps)
-        self.look(step)
 
 
 def _status(code: int) -> JobStatus:
