@@ -19,7 +19,7 @@ import shlex
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -117,10 +117,7 @@ class Reader:
     """Somebody who does what pages say, in a folder of their own, with jestlab's environment activated."""
 
     def __init__(
-        self,
-        folder: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture[str],
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         """Go to the folder."""
         self.folder = folder
@@ -134,7 +131,7 @@ class Reader:
         monkeypatch.setenv("JESTLAB_POLL_SECONDS", "0.2")
         monkeypatch.setenv("JESTLAB_BACKOFF_SECONDS", "0.1")
 
-    def write(self, found: Iterator[Block] | Sequence[Block]) -> None:
+    def write(self, found: Sequence[Block]) -> None:
         """Write the files among blocks."""
         for block in found:
             if block.file is not None:
@@ -145,8 +142,10 @@ class Reader:
     def do(self, block: Block) -> None:
         """Do what a block says."""
         if block.file is not None:
-            if block.language == "yaml":
-                self.read(block.file)
+            if block.language == "yaml" and block.file.startswith("~"):
+                Settings.find({"JESTLAB_CONFIG": str(self.folder / block.file)})
+            elif block.language == "yaml":
+                load(block.file)
         elif block.language == "sh":
             for line in commands(block.text):
                 self.run(line)
@@ -167,13 +166,6 @@ class Reader:
             compile(block.text, f"block in line {block.line}", "exec")
         else:
             self.do(block)
-
-    def read(self, file: str) -> None:
-        """Check a YAML file: settings, or a spec."""
-        if file.startswith("~"):
-            Settings.find({"JESTLAB_CONFIG": str(self.folder / file)})
-        else:
-            load(file)
 
     def part(self, block: Block) -> None:
         """Check a part of a spec."""
@@ -251,10 +243,3 @@ def parse(line: str) -> None:
             assert found is not None
             context = found.make_context(name, rest, parent=context)
             rest = [*context._protected_args, *context.args]
-
-
-def unlisted(page: str, found: Sequence[Block], listed: Mapping[tuple[str, str], str]) -> Iterator[str]:
-    """Yield the blocks that are neither run nor listed as ones that cannot be."""
-    for block in found:
-        if not block.is_run and block.language != "text" and (page, block.first) not in listed:
-            yield f"{page}:{block.line}: {block.language} {block.title}: {block.first}"

@@ -1,6 +1,6 @@
 """Simulated studies: how often verdicts are wrong, and how many seeds they take.
 
-    python -m tests.simulation --json
+    python -m tests.simulation                # prints all figures as JSON
     python -m tests.simulation --figure docs/pictures/until_decided.png
 
 Each study has a family of claims, each with differences of its own of up to 24 seeds, which are looked at
@@ -36,19 +36,11 @@ FIRST, LAST = 3, 24
 """Seeds at which studies begin and end."""
 
 
-def _skewed(generator: np.random.Generator, shape: tuple[int, ...]) -> Floats:
-    return generator.exponential(size=shape) - math.log(2)
-
-
-def _skewed_down(generator: np.random.Generator, shape: tuple[int, ...]) -> Floats:
-    return -_skewed(generator, shape)
-
-
 DRAWS: dict[str, Draw] = {
     "normal": lambda generator, shape: generator.normal(size=shape),
     "heavy-tailed (t of 2)": lambda generator, shape: generator.standard_t(2, size=shape),
-    "skewed (exponential)": _skewed,
-    "skewed to below": _skewed_down,
+    "skewed (exponential)": lambda generator, shape: generator.exponential(size=shape) - math.log(2),
+    "skewed to below": lambda generator, shape: math.log(2) - generator.exponential(size=shape),
 }
 """Distributions of differences, of median 0."""
 
@@ -139,25 +131,23 @@ def after_a_pilot(
 
 def peeking(values: Floats, error: float) -> Outcome:
     """Judge studies by Student's t after every seed from the third on, each claim by itself."""
+    return _by_student(values, error, FIRST)
+
+
+def one_look(values: Floats, error: float) -> Outcome:
+    """Judge studies by Student's t with all seeds at once, each claim by itself."""
+    return _by_student(values, error, values.shape[2])
+
+
+def _by_student(values: Floats, error: float, first: int) -> Outcome:
     from scipy.stats import t as student
 
     n = np.arange(1, values.shape[2] + 1)
     mean = np.cumsum(values, axis=2) / n
     squares = np.cumsum(values**2, axis=2) - n * mean**2
     half = student.ppf(1 - error / 2, np.maximum(n - 1, 1)) * np.sqrt(squares / np.maximum(n - 1, 1) / n)
-    look = n >= FIRST
+    look = n >= first
     return _outcome((mean > half) & look, (mean < -half) & look)
-
-
-def one_look(values: Floats, error: float) -> Outcome:
-    """Judge studies by Student's t with all seeds at once, each claim by itself."""
-    from scipy.stats import t as student
-
-    n = values.shape[2]
-    mean, std = values.mean(axis=2), values.std(axis=2, ddof=1)
-    half = student.ppf(1 - error / 2, n - 1) * std / math.sqrt(n)
-    last = np.arange(1, n + 1) == n
-    return _outcome((mean > half)[:, :, None] & last, (mean < -half)[:, :, None] & last)
 
 
 def _outcome(holds: npt.NDArray[np.bool_], fails: npt.NDArray[np.bool_]) -> Outcome:
@@ -237,10 +227,9 @@ def table(studies: int) -> list[Row]:
                 add(name, claims, judge.__name__, 0.0, found)
     for effect in EFFECTS:
         for claims in FAMILIES:
-            found = simulated(normal, until_decided, studies=studies // claims, claims=claims, effect=effect)
-            add("normal", claims, "until_decided", effect, found)
-            found = simulated(normal, piloted, studies=studies // claims, claims=claims, effect=effect)
-            add("normal", claims, "piloted", effect, found)
+            for judge in (until_decided, piloted):
+                found = simulated(normal, judge, studies=studies // claims, claims=claims, effect=effect)
+                add("normal", claims, judge.__name__, effect, found)
         for seeds in FIXED:
             found = simulated(normal, one_look, studies=studies, claims=1, effect=effect, seeds=seeds)
             add("normal", 1, f"one look at {seeds}", effect, found)
@@ -268,9 +257,20 @@ def figure(rows: list[Row], path: Path) -> None:
         1, 3, figsize=(12, 4.2), layout="constrained", width_ratios=(1.4, 1, 1)
     )
     _draw_errors(errors, rows)
-    _draw_power(power, rows)
-    _draw_seeds(seeds, rows)
+    for n, dash in zip(FIXED, (":", "--", "-."), strict=True):
+        shares = _line(rows, f"one look at {n}", 1, "right")
+        power.plot(EFFECTS, shares, dash, color=_GREY, label=f"Student's t, {n} seeds, 1 claim")
+    _draw_by_effect(power, rows, "right")
+    power.set(ylabel="claims that are said to hold (%)", title="Power")
+    _draw_by_effect(seeds, rows, "seeds")
+    seeds.set(ylabel="seeds of a claim, mean", title="Seeds, at most 24", ylim=(0, LAST + 1))
+    for axes, columns in ((errors, 2), (power, 2), (seeds, 1)):
+        axes.legend(fontsize=8, ncols=columns, loc="upper center", bbox_to_anchor=(0.5, -0.17), frameon=False)
     plot.savefig(path, dpi=110)
+
+
+def _counted(claims: int) -> str:
+    return f"{claims} claim{'s' if claims > 1 else ''}"
 
 
 def _draw_errors(axes: Axes, rows: list[Row]) -> None:
@@ -280,54 +280,33 @@ def _draw_errors(axes: Axes, rows: list[Row]) -> None:
     for place, (how, colour, name, claims) in enumerate(bars):
         shares = [100 * _row(rows, draw=draw, claims=claims, how=how, effect=0.0)["wrong"] for draw in DRAWS]
         at = np.arange(len(DRAWS)) + 0.17 * place - 0.34
-        label = f"{name}, {claims} claim{'s' if claims > 1 else ''}"
+        label = f"{name}, {_counted(claims)}"
         axes.bar(at, shares, 0.16, color=colour, alpha=0.5 if claims == 1 else 1.0, label=label)
     axes.axhline(5, color="black", lw=1, ls="--")
     axes.set_xticks(range(len(DRAWS)), [name.replace(" (", "\n(") for name in DRAWS], fontsize=8)
     axes.set(ylabel="studies with a wrong “holds” (%)", title="Error: no difference, a look after every seed")
-    axes.legend(fontsize=8, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.17), frameon=False)
 
 
-def _draw_power(axes: Axes, rows: list[Row]) -> None:
-    for seeds, dash in zip(FIXED, (":", "--", "-."), strict=True):
-        shares = [100 * share for share in _line(rows, f"one look at {seeds}", 1, "right")]
-        axes.plot(EFFECTS, shares, dash, color=_GREY, label=f"Student's t, {seeds} seeds, 1 claim")
+def _draw_by_effect(axes: Axes, rows: list[Row], key: str) -> None:
+    """Draw an outcome of until decided, and after a pilot, against the difference."""
     for claims, style in _STYLES.items():
-        shares = [100 * share for share in _line(rows, "until_decided", claims, "right")]
-        axes.plot(EFFECTS, shares, label=_until(claims), **style)
-    axes.plot(EFFECTS, [100 * share for share in _line(rows, "piloted", 55, "right")], **_PILOTED)
-    axes.set(
-        xlabel="difference (standard deviations)", ylabel="claims that are said to hold (%)", title="Power"
+        axes.plot(EFFECTS, _line(rows, "until_decided", claims, key), **style)
+    axes.plot(
+        EFFECTS, _line(rows, "piloted", 55, key), color=_GREEN, marker="^", label="after a pilot, 55 claims"
     )
-    axes.legend(fontsize=8, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.17), frameon=False)
-
-
-def _draw_seeds(axes: Axes, rows: list[Row]) -> None:
-    for claims, style in _STYLES.items():
-        axes.plot(EFFECTS, _line(rows, "until_decided", claims, "seeds"), label=_until(claims), **style)
-    axes.plot(EFFECTS, _line(rows, "piloted", 55, "seeds"), **_PILOTED)
-    axes.set(
-        xlabel="difference (standard deviations)", ylabel="seeds of a claim, mean", title="Seeds, at most 24"
-    )
-    axes.set_ylim(0, LAST + 1)
-    axes.legend(fontsize=8, ncols=1, loc="upper center", bbox_to_anchor=(0.5, -0.17), frameon=False)
+    axes.set_xlabel("difference (standard deviations)")
 
 
 _STYLES: dict[int, dict[str, Any]] = {
-    claims: {"color": _BLUE, "marker": marker, "alpha": alpha}
+    claims: {"color": _BLUE, "marker": marker, "alpha": alpha, "label": f"until decided, {_counted(claims)}"}
     for claims, marker, alpha in zip(FAMILIES, "osD", (0.4, 0.7, 1.0), strict=True)
 }
 
 
-_PILOTED: dict[str, Any] = {"color": _GREEN, "marker": "^", "label": "after a pilot, 55 claims"}
-
-
-def _until(claims: int) -> str:
-    return f"until decided, {claims} claim{'s' if claims > 1 else ''}"
-
-
 def _line(rows: list[Row], how: str, claims: int, key: str) -> list[float]:
-    return [_row(rows, draw="normal", claims=claims, how=how, effect=effect)[key] for effect in EFFECTS]
+    """Return an outcome for each effect; shares in percent."""
+    found = [_row(rows, draw="normal", claims=claims, how=how, effect=effect)[key] for effect in EFFECTS]
+    return found if key == "seeds" else [100 * share for share in found]
 
 
 def _row(rows: list[Row], **wanted: Any) -> Row:
@@ -338,19 +317,10 @@ def main() -> None:
     """Simulate, and print or draw."""
     parser = argparse.ArgumentParser(description="Simulate studies with peeking after every seed.")
     parser.add_argument("--studies", type=int, default=20_000)
-    parser.add_argument("--json", action="store_true", help="print all rows as JSON")
     parser.add_argument("--figure", type=Path, help="draw the figure of the documentation")
     options = parser.parse_args()
     rows = table(options.studies)
-    if options.json:
-        print(json.dumps(rows, indent=1))
-    else:
-        for row in rows:
-            print(
-                "  ".join(
-                    f"{value:.4f}" if isinstance(value, float) else f"{value}" for value in row.values()
-                )
-            )
+    print(json.dumps(rows, indent=1))
     if options.figure:
         figure(rows, options.figure)
 

@@ -17,10 +17,8 @@ from jestlab.platform.cli import VERBS, cli
 ROOT = Path(__file__).parents[1]
 LOADED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src"}
 """Tag → the attribute that names what a browser loads."""
-RULES = {
-    "runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"],
-    "preload": False,
-}  # from disk, it is refused
+# Preloading is refused from disk.
+RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"], "preload": False}
 PAGES = [
     path.relative_to(ROOT / "docs").with_suffix(".html").as_posix() for path in (ROOT / "docs").glob("*.md")
 ]

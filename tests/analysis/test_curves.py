@@ -87,6 +87,17 @@ def test_speedups_are_paired_by_seed(results):
     assert list(table.loc["uniform", "examples_to_match"]) == [4 * 64, 4 * 64]
 
 
+def test_the_speedup_of_a_run_that_takes_no_time(read_runs, stored_run):
+    """It is 1 if the baseline takes none either, and otherwise infinite."""
+    for seconds, factor in ((1.0, math.inf), (0.0, 1.0)):
+        results = read_runs(
+            stored_run("uniform", [0.1], seconds_per_step=seconds),
+            stored_run("joint", [0.1], seconds_per_step=0.0),
+        )
+        table = curves.speedups(curves.score_curves(results), "uniform").set_index("label")
+        assert table.loc["joint", "fewer_seconds"] == factor
+
+
 def test_unfinished_runs_have_no_speedup(read_runs, stored_run):
     results = read_runs(
         stored_run("uniform", [0.1, 0.2], seed=0),
@@ -108,6 +119,8 @@ def test_mean_curves(results):
     assert list(uniform["final"]) == [False, False, False, True]
     std = curves.mean_curves(table, "examples_seen", "std").query("label == 'uniform'")
     assert std["high"].iloc[-1] - std["mean"].iloc[-1] == pytest.approx(np.std([0.4, 0.5], ddof=1))
+    single = curves.mean_curves(table[table["seed"] == 0], "examples_seen", "std")
+    assert single["low"].equals(single["mean"]) and single["high"].equals(single["mean"])
 
 
 def test_mean_curves_exclude_runs_that_died_early(read_runs, stored_run):

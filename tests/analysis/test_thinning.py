@@ -18,6 +18,7 @@ def test_keeps_first_last_lowest_and_highest_of_two_columns():
     assert thinned(np.arange(10, 22), y, 2).tolist() == [0, 1, 3, 5, 6, 8, 10, 11]
     assert thinned(np.arange(4), np.arange(4.0), 1).tolist() == [0, 1, 2, 3]  # all of a few points
     assert thinned(np.array([3] * 9), np.arange(9.0), 2).tolist() == [0, 8]
+    assert thinned(np.arange(9), np.arange(9.0), 2).tolist() == [0, 3, 4, 8]  # the last is in the second
 
 
 @given(curves, st.integers(1, 8))

@@ -83,18 +83,19 @@ def cpu_seconds() -> float:
     return sum(sum(resource.getrusage(kind)[:2]) for kind in kinds)
 
 
-def ours(folder: Path, tokenizer: Tokenizer) -> Iterator[Any]:
+def ours(
+    folder: Path,
+    tokenizer: Tokenizer,
+    size: int = SIZE,
+    length: int = LENGTH,
+    batch_size: int = BATCH,
+    threads: int = THREADS,
+) -> Iterator[Any]:
     """Our pipeline with two threads."""
     yield from training_batches(
-        folder,
-        filter=None,
-        tokenizer=tokenizer,
-        image_size=SIZE,
-        text_length=LENGTH,
-        batch_size=BATCH,
-        seed=0,
-        threads=THREADS,
-    )
+        folder, filter=None, tokenizer=tokenizer, image_size=size, text_length=length,
+        batch_size=batch_size, seed=0, threads=threads,
+    )  # fmt: skip
 
 
 def webdatasets(folder: Path, tokenizer: Tokenizer) -> Iterator[Any]:
@@ -148,15 +149,7 @@ def compared(folder: Path, rounds: int, batches: int) -> Iterator[Row]:
 def small(folder: Path, rounds: int) -> Row:
     """What the quickstart trains on: super-batches of 320 at 16 px, one thread."""
     web = ensure_web(ShapesWeb(examples=8_192), 0, folder)
-    batches = training_batches(
-        web,
-        filter=None,
-        tokenizer=ensure_tokenizer(web, 256),
-        image_size=16,
-        text_length=12,
-        batch_size=320,
-        seed=0,
-    )
+    batches = ours(web, ensure_tokenizer(web, 256), size=16, length=12, batch_size=320, threads=1)
     rates = [rate(batches, 40, 320) for _ in range(rounds)]
     return row("the quickstart's batches, 1 thread", "examples/s", "≥ 8,000", rates)
 

@@ -13,17 +13,16 @@ import math
 import os
 import shutil
 import signal
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
 from urllib.request import urlopen
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -31,6 +30,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.benchmarks.bench_serve import METRICS, served, store
 from tests.benchmarks.large_store import NAME, fingerprint
 from tests.benchmarks.support import parse_options, print_table
+from tests.cluster.ports import free_port
+from tests.waiting import wait_until
 
 STEPS = 100
 ROUNDS = 5
@@ -53,19 +54,14 @@ def ours(folder: Path, runs: int) -> Iterator[dict[str, str]]:
     """Serve jestlab's pages; yields the addresses of both, and a name in the list."""
     store(folder, runs, STEPS)
     with served(folder) as url:
-        yield {
-            "list": f"{url}/experiment/{NAME}",
-            "run": f"{url}/run/{fingerprint(runs)}",
-            "name": "uniform",
-        }
+        page, run = f"{url}/experiment/{NAME}", f"{url}/run/{fingerprint(runs)}"
+        yield {"list": page, "run": run, "name": "uniform"}
 
 
 @contextmanager
 def theirs(tool: str, python: Path, folder: Path, runs: int) -> Iterator[dict[str, str]]:
     """Record runs with another tool, and serve its pages."""
-    binary, quiet = python.parent, subprocess.DEVNULL
-    with closing(socket.create_server(("127.0.0.1", 0))) as free:
-        port = int(free.getsockname()[1])
+    binary, quiet, port = python.parent, subprocess.DEVNULL, free_port()
     if tool == "aim":
         subprocess.run([binary / "aim", "init", "--repo", folder], check=True, stdout=quiet, stderr=quiet)
     made: list[str | Path] = [python, PEERS / f"{tool}_ui.py", folder, *map(str, (runs, len(METRICS), STEPS))]
@@ -81,32 +77,28 @@ def theirs(tool: str, python: Path, folder: Path, runs: int) -> Iterator[dict[st
     )
     try:
         url = f"http://127.0.0.1:{port}"
-        _wait(url)
+        wait_until(lambda: _answers(url), 120.0)
         yield {"list": url + paths["list"], "run": url + paths["run"], "name": f"run-{runs - 1}"}
     finally:
         os.killpg(server.pid, signal.SIGTERM)
         server.wait()
 
 
-def _wait(url: str) -> None:
-    for _ in range(240):
-        try:
-            urlopen(url, timeout=5).close()
-            return
-        except (URLError, OSError):
-            time.sleep(0.5)
-    raise SystemExit(f"{url} does not answer")
+def _answers(url: str) -> bool:
+    try:
+        urlopen(url, timeout=5).close()
+    except OSError:
+        return False
+    return True
 
 
 def measured(browser: Any, pages: dict[str, str]) -> dict[str, float]:
     """Median seconds until each page is there; the server's first answer isn't counted."""
     found = {}
     for what, shown in SHOWN.items():
-        first = _seconds_until(browser, pages[what], shown, pages["name"])
-        looks = [first]
-        if math.isfinite(first):
-            looks = [_seconds_until(browser, pages[what], shown, pages["name"]) for _ in range(ROUNDS)]
-        found[what] = statistics.median(looks)
+        look = partial(_seconds_until, browser, pages[what], shown, pages["name"])
+        first = look()
+        found[what] = statistics.median(look() for _ in range(ROUNDS)) if math.isfinite(first) else first
     return found
 
 

@@ -36,19 +36,13 @@ def towers(width: int, depth: int, image_size: int, patch_size: int) -> dict[str
 
 
 SHAPES: dict[str, dict[str, Any]] = {
-    "width 32, 16 px, b = 64, f = 0.8": {
-        "model": towers(32, 1, 16, 4),
-        "schedule": {"batch_size": 64},
-    },
+    "width 32, 16 px, b = 64, f = 0.8": {"model": towers(32, 1, 16, 4), "schedule": {"batch_size": 64}},
     "width 96, 32 px, b = 128, f = 0.5": {
         "model": towers(96, 3, 32, 8),
         "schedule": {"batch_size": 128},
         "selection": {"filtering_ratio": 0.5},
     },
-    "width 192, 32 px, b = 64, f = 0.8": {
-        "model": towers(192, 4, 32, 4),
-        "schedule": {"batch_size": 64},
-    },
+    "width 192, 32 px, b = 64, f = 0.8": {"model": towers(192, 4, 32, 4), "schedule": {"batch_size": 64}},
 }
 
 

@@ -110,15 +110,9 @@ def config_of(name: str, steps: int, megabytes: int) -> dict[str, Any]:
 
 
 def _train(train: Any, config: Any, directory: Path, folder: Path, reference: Any) -> Marks:
-    marks = Marks()
-    train(
-        config,
-        directory=directory,
-        data_cache=folder / "data",
-        flops_per_example=1.0,
-        tracker=marks,
-        reference=reference,
-    )
+    marks, cache = Marks(), folder / "data"
+    about: dict[str, Any] = {"flops_per_example": 1.0, "tracker": marks, "reference": reference}
+    train(config, directory=directory, data_cache=cache, **about)
     return marks
 
 
@@ -142,11 +136,11 @@ def measure(folder: Path, steps: int, rounds: int) -> dict[str, dict[str, float]
         if server.start(job).wait() != 0:
             raise SystemExit(log.read_text()[-2_000:])
 
-    fresh([str(folder), str(folder / "out.json"), str(steps), "256"])  # compiles, makes and decodes the data
+    out = folder / "out.json"
+    fresh([str(folder), str(out), str(steps), "256"])  # compiles, makes and decodes the data
     for _ in range(rounds):
         for way, start in (("fresh process", fresh), ("forked", forked)):
             for megabytes in (0, 256):
-                out = folder / "out.json"
                 start([str(folder), str(out), str(steps), str(megabytes)])
                 name = f"{way}, images {'decoded before' if megabytes else 'decoded each time'}"
                 found.setdefault(name, []).append(json.loads(out.read_text()))

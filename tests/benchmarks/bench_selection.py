@@ -21,6 +21,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -32,8 +33,7 @@ from tests.benchmarks.support import interleave, parse_options, print_table, sec
 from tests.models.support.dense import jointly_sample_batch
 
 from jestlab.models.selection import select
-from jestlab.models.selection.sampling import gumbel
-from jestlab.models.selection.scores import Rows, over_rows, score_matrix
+from jestlab.models.selection.scores import Rows, over_rows
 from jestlab.models.selection.select import chunk_sizes
 from jestlab.models.two_towers import Embeddings
 
@@ -70,37 +70,10 @@ def jestlab(super_batch: int, loss: str = "sigmoid") -> Callable[..., object]:
     )
 
 
-def dense(super_batch: int, loss: str = "sigmoid") -> Callable[..., object]:
-    """Algorithm 1 as it should have been printed."""
-    return jax.jit(
-        lambda key, learner, reference: jointly_sample_batch(
-            key, learner, reference, batch_size=sub_batch(super_batch), loss=loss, chunks=CHUNKS
-        )[0]
-    )
-
-
-def rows(super_batch: int) -> Callable[..., object]:
-    """The matrix, and running sums over its rows and columns."""
-
-    @jax.jit
-    def run(key: jax.Array, learner: Embeddings, reference: Embeddings) -> jax.Array:
-        matrix = score_matrix("learnability", learner, reference)
-        conditional = jnp.diagonal(matrix)
-        is_sampled = jnp.zeros(super_batch, bool)
-        inds = []
-        for round_key, size in zip(
-            jax.random.split(key, CHUNKS), chunk_sizes(sub_batch(super_batch), CHUNKS), strict=True
-        ):
-            relative = 100.0 * (conditional - conditional.max(where=~is_sampled, initial=-jnp.inf))
-            noise = gumbel(round_key, super_batch)
-            new = jax.lax.top_k(jnp.where(is_sampled, -jnp.inf, relative + noise), size)[1]
-            is_sampled = is_sampled.at[new].set(True)
-            conditional = conditional + matrix[new].sum(axis=0) + matrix[:, new].sum(axis=1)
-            inds.append(new)
-        indices: jax.Array = jnp.concatenate(inds)
-        return indices
-
-    return run
+def dense(super_batch: int, loss: str = "sigmoid", running: bool = False) -> Callable[..., object]:
+    """Algorithm 1 as it should have been printed; `running`: with running sums over rows and columns."""
+    options: dict[str, Any] = {"batch_size": sub_batch(super_batch), "chunks": CHUNKS, "running": running}
+    return jax.jit(functools.partial(jointly_sample_batch, loss=loss, **options))
 
 
 def matmuls(super_batch: int) -> Callable[..., object]:
@@ -138,7 +111,7 @@ def matmuls(super_batch: int) -> Callable[..., object]:
 
 CONTENDERS: dict[str, Callable[[int], Callable[..., object]]] = {
     "dense": dense,
-    "rows": rows,
+    "rows": functools.partial(dense, running=True),
     "jestlab": jestlab,
     "matmuls": matmuls,
     "dense, softmax": functools.partial(dense, loss="softmax"),
@@ -162,10 +135,7 @@ def measured(super_batch: int, width: int, names: list[str]) -> dict[str, dict[s
 
     calls = {name: functools.partial(seconds, function) for name, function in functions.items()}
     return {
-        name: {
-            "seconds": statistics.median(times),
-            "temporaries_mb": temporaries(functions[name], found),
-        }
+        name: {"seconds": statistics.median(times), "temporaries_mb": temporaries(functions[name], found)}
         for name, times in interleave(calls, ROUNDS[super_batch]).items()
     }
 

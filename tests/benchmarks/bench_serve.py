@@ -177,10 +177,7 @@ def main() -> None:
         made = time.perf_counter() - start
         gigabytes = (Path(name) / "results.db").stat().st_size / 1e9
         with served(Path(name)) as address, training(url, options.steps):
-            figures = [
-                *pages(address, fingerprint(options.runs), options.ticks),
-                longest_task(address),
-            ]
+            figures = [*pages(address, fingerprint(options.runs), options.ticks), longest_task(address)]
     about = f"{options.runs:,} runs × {len(METRICS)} metrics × {options.steps:,} steps, "
     about += f"{gigabytes:.1f} GB, made in {made:.0f} s"
     rows = [

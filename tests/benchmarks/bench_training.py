@@ -201,11 +201,7 @@ def measure(
 ) -> list[tuple[str, ...]]:
     """Rows of the table for one shape: medians, and ratios of the same round."""
     workers = {name: start(name, shape, device, pages) for name in implementations}
-
-    def step_seconds(worker: Peer) -> float:
-        return float(worker.ask())
-
-    calls = {name: functools.partial(step_seconds, worker) for name, worker in workers.items()}
+    calls = {name: lambda worker=worker: float(worker.ask()) for name, worker in workers.items()}
     seconds = interleave(calls, rounds)
     for worker in workers.values():
         worker.close()
@@ -258,15 +254,8 @@ def main() -> None:
         for shape in shapes
         for row in measure(shape, device, implementations, options.pages, options.rounds)
     ]
-    columns = (
-        "shape",
-        "step of",
-        "ms",
-        "examples/s",
-        "share of matmul peak",
-        "speed, of eager",
-        "of compiled",
-    )
+    columns = ["shape", "step of", "ms", "examples/s", "share of matmul peak"]
+    columns += ["speed, of eager", "of compiled"]
     print_table(f"medians of {options.rounds} rounds", columns, rows)
 
 

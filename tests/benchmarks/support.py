@@ -71,12 +71,9 @@ class Peer:
     """A process that answers each line it reads with a line."""
 
     def __init__(self, line: Sequence[str | Path], environment: Mapping[str, str] | None = None) -> None:
+        variables = {**os.environ, **(environment or {})}
         self._process = subprocess.Popen(
-            line,
-            env={**os.environ, **(environment or {})},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+            line, env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self._line = line
         self.greeting = self._answer()

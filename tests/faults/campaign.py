@@ -29,7 +29,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,10 +64,7 @@ TRAINED: dict[str, Any] = {
     "name": "harmed",
     "base": {
         "model": TOWERS,
-        "data": {
-            "train": {"examples": 512, "image_size": 16, "shard_size": 256},
-            "benchmark": BENCHMARK,
-        },
+        "data": {"train": {"examples": 512, "image_size": 16, "shard_size": 256}, "benchmark": BENCHMARK},
         "schedule": {"batch_size": 16, "examples_seen": 16 * 600},
         "evaluation": {"points": 3, "shots": 2, "shot_seeds": 1},
         "runtime": {"log_every_steps": 2, "checkpoint_every_steps": 20},
@@ -91,6 +88,8 @@ LOG = "log.txt"
 
 FORK_SERVER = "jestlab.platform.launch.executors.forkserver"
 
+Results = dict[tuple[Any, ...], Any]
+"""Run, seed, name, and step → a metric, a score, or the run's state."""
 
 BAD = ("wrong", "left_over", "at_once", "recreated", "unfinished", "misjudged")
 """Counts of `Harm` that have to be 0."""
@@ -148,7 +147,7 @@ def rows(url: str, *queries: str) -> list[tuple[Any, ...]]:
     return found
 
 
-def results(url: str) -> dict[tuple[Any, ...], Any]:
+def results(url: str) -> Results:
     """Every metric and score of a store. Rates depend on the machine, and are left out."""
     found = rows(
         url,
@@ -220,9 +219,7 @@ class Trial:
 
     def _signal_worker(self, number: signal.Signals) -> bool:
         workers = self.workers()
-        if not workers:
-            return False
-        return _kill(self._chance.choice(workers), number)
+        return bool(workers) and _kill(self._chance.choice(workers), number)
 
     def worker_killed(self) -> bool:
         return self._signal_worker(signal.SIGKILL)
@@ -238,34 +235,23 @@ class Trial:
         threading.Timer(self._chance.uniform(8.0, 16.0), lambda: _kill(pid, signal.SIGCONT)).start()
         return True
 
-    def launcher_killed(self) -> bool:
+    def _signal_launcher(self, number: signal.Signals) -> bool:
         if not self._launchers:
             return False
         launcher = self._chance.choice(self._launchers)
-        launcher.kill()
-        launcher.wait()
-        self.launch()
-        return True
-
-    def launcher_stopped(self) -> bool:
-        if not self._launchers:
-            return False
-        launcher = self._chance.choice(self._launchers)
-        launcher.terminate()
+        launcher.send_signal(number)
         launcher.wait(60)
         self.launch()
         return True
 
+    def launcher_killed(self) -> bool:
+        return self._signal_launcher(signal.SIGKILL)
+
+    def launcher_stopped(self) -> bool:
+        return self._signal_launcher(signal.SIGTERM)
+
     def both_killed(self) -> bool:
-        workers = self.workers()
-        if not workers or not self._launchers:
-            return False
-        launcher = self._chance.choice(self._launchers)
-        launcher.kill()
-        _kill(self._chance.choice(workers), signal.SIGKILL)
-        launcher.wait()
-        self.launch()
-        return True
+        return bool(self._launchers) and self.worker_killed() and self.launcher_killed()
 
     def cancelled(self) -> bool:
         """Cancel the study as a user does, wait until nothing runs, and launch it again."""
@@ -311,9 +297,13 @@ class Trial:
 
     # ---- copies
 
+    def _has_file(self) -> bool:
+        """Whether the store is a file that has been created."""
+        return self._server is None and (self.root / "results.db").exists()
+
     def copy_launched(self) -> bool:
         """Copy the lab, and cancel and launch the copy: it must not touch the original's runs."""
-        if self._server is not None or not (self.root / "results.db").exists():
+        if not self._has_file():
             return False
         before = {pid: psutil.Process(pid).create_time() for pid in self.workers()}
         copy = self.root.with_name(f"copy{self._copies}")
@@ -343,18 +333,16 @@ class Trial:
         return True
 
     def database_restarted(self) -> bool:
-        if self._server is None:
-            return False
-        self._server.stop(self._chance.choice(["fast", "immediate"]))
-        time.sleep(self._chance.uniform(0.2, 6.0))
-        self._server.start()
-        return True
+        return self._end_server(lambda server: server.stop(self._chance.choice(["fast", "immediate"])))
 
     def server_killed(self) -> bool:
         """Kill the whole server; it recovers when it is started again."""
+        return self._end_server(PostgresServer.kill)
+
+    def _end_server(self, end: Callable[[PostgresServer], None]) -> bool:
         if self._server is None:
             return False
-        self._server.kill()
+        end(self._server)
         time.sleep(self._chance.uniform(0.2, 6.0))
         self._server.start()
         return True
@@ -395,7 +383,7 @@ class Trial:
 
     def _have_begun(self) -> bool:
         """Whether every live launcher is in the store, which is a file."""
-        if self._server is not None or not (self.root / "results.db").exists():
+        if not self._has_file():
             return False
         with closing(sqlite3.connect(self.root / "results.db", timeout=30)) as connection:
             try:
@@ -406,7 +394,7 @@ class Trial:
         return all(launcher.poll() is None and launcher.pid in entered for launcher in self._launchers)
 
     def database_locked(self, seconds: float | None = None) -> bool:
-        if self._server is not None or not (self.root / "results.db").exists():
+        if not self._has_file():
             return False
         other = sqlite3.connect(self.root / "results.db", isolation_level=None, timeout=30)
         try:
@@ -457,8 +445,8 @@ class Trial:
 
     # ---- all of it
 
-    def run(self, kinds: list[str], faults: int) -> Harm:
-        """Inject so many faults while the study runs, then complete it."""
+    def run(self, kinds: Sequence[str], faults: int, expected: Results | None = None) -> Harm:
+        """Inject so many faults while the study runs, complete it, and compare its results."""
         began = time.monotonic()
         self.launch()
         injected = 0
@@ -482,6 +470,8 @@ class Trial:
             time.sleep(0.2)
         self._end()
         self.harm.seconds = time.monotonic() - began
+        if expected is not None:
+            self.compare(expected)
         return self.harm
 
     def _end(self) -> None:
@@ -497,7 +487,7 @@ class Trial:
             _kill(pid, signal.SIGKILL)
         self._log.close()
 
-    def compare(self, expected: dict[tuple[Any, ...], Any]) -> None:
+    def compare(self, expected: Results) -> None:
         """Count what differs from an undisturbed lab."""
         found = results(self.url)
         self.harm.points += len(expected)
@@ -509,10 +499,8 @@ class Trial:
         self.harm.at_once += self._overlapping() + len(list(self.root.glob("runs/*/overlap.txt")))
 
     def _overlapping(self) -> int:
-        attempts = rows(
-            self.url, "SELECT run_id, number, claimed_at, ended_at FROM attempt ORDER BY run_id, number"
-        )
-        pairs = itertools.pairwise(attempts)
+        query = "SELECT run_id, number, claimed_at, ended_at FROM attempt ORDER BY run_id, number"
+        pairs = itertools.pairwise(rows(self.url, query))
         return sum(a[0] == b[0] and (a[3] is None or b[2] < a[3]) for a, b in pairs)
 
 
@@ -543,7 +531,7 @@ def disk(folder: Path, megabytes: int) -> Iterator[None]:
             subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-def undisturbed(study: dict[str, Any]) -> dict[tuple[Any, ...], Any]:
+def undisturbed(study: dict[str, Any]) -> Results:
     """The results of a lab where nothing goes wrong."""
     with tempfile.TemporaryDirectory() as folder:
         trial = Trial(Path(folder), study, random.Random(0), None)
@@ -613,7 +601,7 @@ def main() -> int:
     arguments.add_argument("--scenes", type=int, nargs="*", help="numbers in SCENES; by default all of them")
     options = arguments.parse_args()
     scenes = SCENES if options.scenes is None else [SCENES[number] for number in options.scenes]
-    expected: dict[int, dict[tuple[Any, ...], Any]] = {}
+    expected: dict[int, Results] = {}
 
     def run(number: int, folder: Path, chance: random.Random) -> Harm:
         name, study, on_server, kinds, faults, megabytes = scenes[number % len(scenes)]
@@ -622,16 +610,11 @@ def main() -> int:
             expected[id(study)] = undisturbed(study)
         with disk(folder / "lab", megabytes) if megabytes else nullcontext():
             trial = Trial(folder, study, chance, server if on_server else None)
-            harm = trial.run(kinds, min(faults, options.faults))
-            trial.compare(expected[id(study)])
-        return harm
+            return trial.run(kinds, min(faults, options.faults), expected[id(study)])
 
-    server = PostgresServer()
-    server.start()
-    try:
+    with closing(PostgresServer()) as server:
+        server.start()
         return run_trials(options, run)
-    finally:
-        server.close()
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@ import random
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -52,11 +54,8 @@ class ClusterTrial(Trial):
         self._cluster = cluster
         self._namespace = Namespace(cluster, store=self.url)
         self._spec.write_text(yaml.safe_dump(TOY | {"resources": RESOURCES | {"on": "kubernetes"}}))
-        where = {
-            "namespace": self._namespace.name,
-            "store_secret": "jestlab-store/url",
-            "root": str(self.root),
-        }
+        where = {"namespace": self._namespace.name, "root": str(self.root)}
+        where |= {"store_secret": "jestlab-store/url"}
         config = folder / "config.yaml"
         config.write_text(yaml.safe_dump({"image": IMAGE, "kubernetes": where}))
         kubeconfig = self._namespace.kubeconfig(folder / "kubeconfig")
@@ -70,65 +69,60 @@ class ClusterTrial(Trial):
 
     # ---- faults
 
-    def _pod(self) -> Object | None:
-        """Choose one that runs and isn't terminating."""
+    def _harm_pod(self, harm: Callable[[Object], object]) -> bool:
+        """Harm a pod that runs and isn't terminating, if there is one."""
         running = [
             pod
             for pod in self._namespace.pods()
             if pod["status"].get("phase") == "Running" and not pod["metadata"].get("deletionTimestamp")
         ]
-        return self._chance.choice(running) if running else None
-
-    def pod_evicted(self) -> bool:
-        if (pod := self._pod()) is None:
+        if not running:
             return False
         try:
-            self._namespace.evict(pod["metadata"]["name"])
+            harm(self._chance.choice(running))
         except ApiError:  # it has gone meanwhile
             return False
         return True
 
+    def pod_evicted(self) -> bool:
+        return self._harm_pod(lambda pod: self._namespace.evict(pod["metadata"]["name"]))
+
     def jobset_deleted(self) -> bool:
-        if (pod := self._pod()) is None:
-            return False
-        try:
-            self._namespace.remove_jobset(pod["metadata"]["labels"]["jobset.sigs.k8s.io/jobset-name"])
-        except ApiError:
-            return False
-        return True
+        label = "jobset.sigs.k8s.io/jobset-name"
+        return self._harm_pod(lambda pod: self._namespace.remove_jobset(pod["metadata"]["labels"][label]))
 
     def node_shut_down(self) -> bool:
         """Shut a node down, with or without some seconds for pods to save."""
-        if (pod := self._pod()) is None:
-            return False
-        self._cluster.ask("shut_down_node", pod["spec"]["nodeName"], self._chance.choice([0.0, 5.0]))
-        return True
+        seconds = self._chance.choice([0.0, 5.0])
+        return self._harm_pod(
+            lambda pod: self._cluster.ask("shut_down_node", pod["spec"]["nodeName"], seconds)
+        )
 
     def node_cut_off(self) -> bool:
         """Power a node off; some seconds later the cloud has replaced it."""
-        if (pod := self._pod()) is None:
-            return False
-        node = pod["spec"]["nodeName"]
-        self._cluster.ask("kill_node", node)
-        time.sleep(self._chance.uniform(1.0, 12.0))
-        self._cluster.ask("remove_node", node)
-        self._cluster.ask("restore_nodes")
+
+        def cut_off(pod: Object) -> None:
+            node = pod["spec"]["nodeName"]
+            self._cluster.ask("kill_node", node)
+            time.sleep(self._chance.uniform(1.0, 12.0))
+            self._cluster.ask("remove_node", node)
+            self._cluster.ask("restore_nodes")
+
+        return self._harm_pod(cut_off)
+
+    def _stop_api(self, least: float, most: float) -> bool:
+        """Stop the API server for a number of seconds."""
+        self._cluster.ask("kill_api")
+        time.sleep(self._chance.uniform(least, most))
+        self._cluster.ask("start_api")
         return True
 
     def api_killed(self) -> bool:
-        self._cluster.ask("kill_api")
-        time.sleep(self._chance.uniform(1.0, 8.0))
-        self._cluster.ask("start_api")
-        return True
+        return self._stop_api(1.0, 8.0)
 
     def api_away(self) -> bool:
         """Stop the API server for longer than leases last; once in a trial, since it takes long."""
-        if self.harm.injected["api_away"]:
-            return False
-        self._cluster.ask("kill_api")
-        time.sleep(self._chance.uniform(60.0, 75.0))
-        self._cluster.ask("start_api")
-        return True
+        return not self.harm.injected["api_away"] and self._stop_api(60.0, 75.0)
 
     # ---- the end
 
@@ -164,19 +158,12 @@ def main() -> int:
     def run(number: int, folder: Path, chance: random.Random) -> Harm:
         trial = ClusterTrial(folder, chance, server, cluster)
         kinds = KINDS + ["api_killed"] * (number % 3 == 2) + ["api_away"] * (number % 6 == 5)
-        harm = trial.run(options.kinds or kinds, min(FAULTS_A_TRIAL, options.faults))
-        trial.compare(expected)
-        return harm
+        return trial.run(options.kinds or kinds, min(FAULTS_A_TRIAL, options.faults), expected)
 
-    server = PostgresServer()
-    server.start()
-    with tempfile.TemporaryDirectory() as place:
-        cluster = SharedCluster(Path(place), programs)
-        try:
+    with tempfile.TemporaryDirectory() as place, closing(PostgresServer()) as server:
+        server.start()
+        with closing(SharedCluster(Path(place), programs)) as cluster:
             return run_trials(options, run)
-        finally:
-            cluster.close()
-            server.close()
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parent))
@@ -27,7 +26,7 @@ import labs_support as labs
 import psutil
 import slurm_support
 import yaml
-from campaign import RESOURCES, TOY, Harm, Trial, parser, rows, run_trials, undisturbed
+from campaign import RESOURCES, TOY, Harm, Results, Trial, parser, rows, run_trials, undisturbed
 
 KINDS = (
     *("preempted", "preempted", "job_cancelled", "worker_killed", "node_killed", "node_drained"),
@@ -35,12 +34,8 @@ KINDS = (
 )
 FAULTS_A_TRIAL = 10
 _HIGH = (
-    "--partition=high",
-    "--exclusive",
-    "--chdir=/tmp",
-    "--output=/dev/null",
-    "--job-name=other",
-    "--no-requeue",
+    *("--partition=high", "--exclusive", "--chdir=/tmp"),
+    *("--output=/dev/null", "--job-name=other", "--no-requeue"),
 )
 
 
@@ -134,7 +129,7 @@ class SlurmTrial(Trial):
             self._cluster.reset()
         super()._end()
 
-    def compare(self, expected: dict[tuple[Any, ...], Any]) -> None:
+    def compare(self, expected: Results) -> None:
         """Count what differs, and attempts that are recorded as failed without a fault."""
         super().compare(expected)
         reasons = [str(row[0]) for row in rows(self.url, "SELECT reason FROM attempt WHERE state = 'FAILED'")]
@@ -163,9 +158,7 @@ def main() -> int:
 
     def run(_: int, folder: Path, chance: random.Random) -> Harm:
         trial = SlurmTrial(folder, chance, cluster)
-        harm = trial.run(list(KINDS), min(FAULTS_A_TRIAL, options.faults))
-        trial.compare(expected)
-        return harm
+        return trial.run(KINDS, min(FAULTS_A_TRIAL, options.faults), expected)
 
     with tempfile.TemporaryDirectory() as place:
         cluster = slurm_support.SlurmCluster(Path(place) / "cluster", kill_seconds=5)

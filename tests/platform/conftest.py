@@ -18,6 +18,7 @@ sys.path.insert(0, str(SUPPORT))  # toy programs and helpers; workers get it by 
 
 import bucket_support  # noqa: E402
 import labs_support as labs  # noqa: E402
+import plans_support as plans  # noqa: E402
 import stores_support as stores  # noqa: E402
 from bucket_support import BucketServer  # noqa: E402
 from executor_harnesses import ready  # noqa: E402
@@ -58,6 +59,11 @@ def quiet() -> Iterator[None]:
         if thread.name == "store-writer" and target is not None:
             target.__self__._ended = True
             target.__self__._wake.set()
+
+
+@pytest.fixture
+def blank_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    plans.blank_page(monkeypatch)
 
 
 @pytest.fixture(scope="session")

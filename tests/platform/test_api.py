@@ -177,19 +177,11 @@ def test_a_wrong_option_is_refused_before_anything_is_written(study, root, optio
     assert not root.exists()
 
 
-def test_a_launch_works_below_a_running_loop_and_in_a_thread(tmp_path, root):
-    """As in the kernel of a notebook, whose cells run inside an event loop; as from `asyncio.to_thread`."""
-
-    def launch(name):
-        spec = labs.write_study(tmp_path, name=name, runs={name: {"steps": len(name)}})
-        return api.load(spec, root=root).launch(progress=False, reports=False)
-
-    async def cell():
-        return launch("cell")
-
-    assert asyncio.run(cell()).ok
+def test_a_launch_works_in_a_thread(spec, root):
+    """As from `asyncio.to_thread`."""
+    study = api.load(spec, overrides={"seeds": 1}, root=root)
     with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(launch, "thread").result().ok
+        assert pool.submit(study.launch, progress=False, reports=False).result().ok
 
 
 @pytest.fixture
@@ -208,6 +200,7 @@ def handlers():
 
 @pytest.mark.parametrize("below_a_loop", [False, True])
 def test_ctrl_c_stops_the_runs_at_a_checkpoint(tmp_path, root, handlers, below_a_loop):
+    """Also below a running event loop, as in the kernel of a notebook."""
     hurry = tmp_path / "hurry"
     spec = labs.write_study(
         tmp_path,

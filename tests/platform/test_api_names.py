@@ -3,6 +3,7 @@
 import inspect
 import subprocess
 import sys
+from importlib.metadata import version
 from operator import attrgetter
 from typing import Any
 
@@ -62,6 +63,7 @@ def test_the_public_names_and_their_signatures():
     assert {place: signature(function) for place, function in functions.items()} == SIGNATURES
     assert all(map(inspect.getdoc, functions.values()))
     assert "from jestlab import api" in (api.__doc__ or "")
+    assert api.__version__ == version("jestlab")
 
 
 def test_nothing_public_is_left_out_here():
@@ -72,12 +74,6 @@ def test_nothing_public_is_left_out_here():
         properties = {each for each, value in public.items() if isinstance(value, property)}
         assert properties <= set(attributes), name
     assert methods == {place for place in SIGNATURES if "." in place}
-
-
-def test_the_version_is_the_distributions():
-    from importlib.metadata import version
-
-    assert api.__version__ == version("jestlab")
 
 
 def test_importing_it_loads_nothing_heavy():

@@ -2,7 +2,6 @@
 
 import re
 import tomllib
-from importlib import metadata
 from pathlib import Path
 
 import labs_support as labs
@@ -33,14 +32,7 @@ def test_each_client_is_an_extra_and_not_required():
 def test_a_launch_without_a_client_is_refused(tmp_path, root, monkeypatch, executor):
     (tmp_path / "config.yaml").write_text(SETTINGS)
     monkeypatch.setenv("JESTLAB_CONFIG", str(tmp_path / "config.yaml"))
-    find, missing = metadata.distribution, dependencies.CLIENTS[executor][-1]
-
-    def distribution(name: str) -> metadata.Distribution:
-        if name == missing:
-            raise metadata.PackageNotFoundError(name)
-        return find(name)
-
-    monkeypatch.setattr(metadata, "distribution", distribution)
+    labs.hide_packages(monkeypatch, dependencies.CLIENTS[executor][-1])
     spec = labs.write_study(tmp_path)
     asked = ["--on", executor, "--set", "resources.tpu=v5e-2x2"]
     said = labs.here("launch", spec, *asked, root=root)

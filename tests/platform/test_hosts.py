@@ -7,13 +7,12 @@ import plans_support as plans
 import pytest
 from tests.cluster.ports import free_port
 from tests.models.conftest import TINY
-from workers_support import Worker
+from workers_support import Worker, recorded
 
 from jestlab.models.config import TrainConfig
 from jestlab.platform import programs
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import processes
-from jestlab.platform.store.store import Store
 
 
 def host(lab, run, number, port):
@@ -35,9 +34,7 @@ def test_two_hosts_make_one_attempt(root):
     lab = Lab.find(root)
     config = TrainConfig.model_validate(TINY).model_dump(mode="json")
     run = plans.run("uniform", "train", config)
-    store = Store.open(lab.store_url)
-    store.record(plans.plan(run))
-    plans.claimed(store, run)
+    plans.claimed(recorded(lab, run), run)
     port = free_port()
     hosts = [host(lab, run, number, port) for number in (0, 1)]
     for process in hosts:
@@ -56,7 +53,7 @@ def test_two_hosts_make_one_attempt(root):
 def test_a_process_that_assists_writes_nothing(root):
     lab = Lab.find(root)
     run = plans.run("run", "toy_programs:loop", {"seed": 0, "steps": 3})
-    Store.open(lab.store_url).record(plans.plan(run))
+    recorded(lab, run)
     assistant = host(lab, run, 1, 1)
     _, said = assistant.communicate(timeout=120)
     assert assistant.returncode == processes.EXIT_COMPLETED, said

@@ -43,11 +43,6 @@ def lab(tmp_path: Path) -> Lab:
     return lab
 
 
-@pytest.fixture
-def blank_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    plans.blank_page(monkeypatch)
-
-
 def complete(store: Store) -> None:
     for i, run in enumerate(store.runs("toy")):
         attempt = plans.begun(store, run)

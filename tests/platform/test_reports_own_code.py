@@ -51,8 +51,7 @@ def spec(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def lab(tmp_path: Path, spec: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
-    plans.blank_page(monkeypatch)
+def lab(tmp_path: Path, spec: Path, blank_page: None) -> Lab:
     lab = stores.empty_lab(tmp_path / "lab")
     store = Store.open(lab.store_url)
     runs = (plans.run("a"), plans.run("b", config={"x": 1}))

@@ -9,7 +9,7 @@ import stores_support as stores
 from postgres_support import PASSWORD
 from sqlalchemy import text
 
-from jestlab.analysis import connection, frames, query
+from jestlab.analysis import connection, frames
 from jestlab.analysis.report import build
 from jestlab.analysis.report.contents import gather
 from jestlab.platform.store.store import Store
@@ -69,22 +69,6 @@ def test_one_moment_is_read(postgres, monkeypatch):
     assert len(after.scores) == len(before.scores) > 0
     assert len(after.costs) == len(before.costs) > 0
     store.close()
-
-
-def test_nothing_can_be_written(urls):
-    for sql in (
-        "DELETE FROM metric",
-        "COMMIT",
-        "COMMIT; DELETE FROM metric",
-        "SELECT 1; COMMIT; DELETE FROM metric",
-        "SET TRANSACTION READ WRITE",
-        "SELECT nextval('run_id_seq')",
-        "SELECT set_config('transaction_read_only', 'off', false)",
-        "WITH gone AS (DELETE FROM metric RETURNING 1) SELECT * FROM gone",
-    ):
-        with pytest.raises(ValueError, match=r"query|cannot read"):
-            query.ask(urls[1], sql)
-    assert len(frames.metrics(urls[1], "study", ["loss"])) == 24
 
 
 def test_a_server_that_cannot_be_read_is_one_line_without_a_password(postgres_server, postgres):

@@ -10,7 +10,7 @@ import labs_support as labs
 import plans_support as plans
 import psutil
 import pytest
-from workers_support import Worker
+from workers_support import Worker, finished, recorded, worker
 
 from jestlab.analysis.costs.goodput import CAUSES, AttemptTime, divide, of_run
 from jestlab.platform.lab.lab import Lab
@@ -28,30 +28,10 @@ def lab(root: Path) -> Lab:
     return Lab.find(root)
 
 
-def recorded(lab: Lab, *runs: PlannedRun) -> Store:
-    store = Store.open(lab.store_url)
-    store.record(plans.plan(*runs))
-    return store
-
-
 def toy(
     name: str = "run", program: str = "loop", needs: dict[str, str] | None = None, **config
 ) -> PlannedRun:
     return plans.run(name, f"toy_programs:{program}", {"seed": 0, **config}, needs=needs or {})
-
-
-def worker(lab: Lab, run: PlannedRun, attempt: int | None = None) -> Worker:
-    """A worker with an attempt of its own, or with a certain one."""
-    if attempt is None:
-        attempt = plans.claimed(Store.open(lab.store_url), run)
-    return Worker("--root", lab.root, "--run", run.fingerprint, "--attempt", attempt)
-
-
-def finished(lab: Lab, run: PlannedRun, attempt: int | None = None) -> tuple[int | None, str]:
-    """Exit code and standard error of a worker run to its end."""
-    process = worker(lab, run, attempt)
-    said = process.communicate(timeout=60)[1]
-    return process.returncode, said
 
 
 def lease_of(store: Store, run: PlannedRun) -> int:

@@ -1,6 +1,7 @@
 """Evidence of differences: by one look with Student's t, and by the sign test after every seed."""
 
 import math
+import statistics
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from jestlab.analysis.claims.evidence import any_look, decide, one_look
 from jestlab.analysis.claims.looks import Forecast
+from jestlab.analysis.claims.power import needed
 
 SIDES = ("above", "below", "near")
 FLIPPED = {"above": "below", "below": "above", "near": "near"}
@@ -35,6 +37,7 @@ def test_negated_differences_reverse_the_evidence(differences, side, near, error
         other = judge([-value for value in differences], FLIPPED[side], near, error)
         assert (one.verdict, one.seeds, one.agree) == (other.verdict, other.seeds, other.agree)
         assert one.chance == pytest.approx(other.chance)
+        assert one.forecast == other.forecast
         assert (one.low, one.high) == pytest.approx((-other.high, -other.low), nan_ok=True)
 
 
@@ -74,6 +77,18 @@ def test_one_of_55_claims_needs_eleven_seeds_that_agree():
     assert (found.low, found.high) == (1.0, 2.0)
     behind = any_look([-1.0] * 11, "above", 0.0, 0.05 / 55, 24)
     assert (behind.verdict, behind.agree) == ("does not hold", 0)
+
+
+def test_the_seeds_that_are_missing_depend_on_the_distance_to_the_nearest_bound():
+    differences = [-0.5, 0.0, 0.5, 1.0, 1.5]
+    std = statistics.stdev(differences)
+    for side, within, margin in (
+        ("above", 0.25, 0.75), ("below", 0.25, 0.25), ("near", 0.75, 0.25), ("near", 0.25, 0.25),
+    ):  # fmt: skip
+        for sign in (1, -1):
+            side_of = side if sign == 1 else FLIPPED[side]
+            found = one_look([sign * value for value in differences], side_of, within, 0.01)
+            assert found.forecast == needed(margin, std, 5, 0.01), (side, within, sign)
 
 
 def test_a_difference_of_zero_agrees_with_neither_side():

@@ -41,6 +41,7 @@ def test_rejects_invalid_values_and_names_the_place():
     cases: list[tuple[Callable[[Any], object], Any, str]] = [
         (Family.parse, 0.05, r"family: must be \{error: 0.05\} or none, not 0.05"),
         (Family.parse, "holm", "family: must be"),
+        (Family.parse, {"error": 0}, "family.error: must be between"),
         (Family.parse, {"error": 0.5}, r"family.error: must be between 0 and 0.5, not 0.5"),
         (Family.parse, {"error": True}, "family.error: must be between"),
         (Family.parse, {"error": float("nan")}, "family.error: must be between"),

@@ -1,6 +1,7 @@
 """What was registered of a study, compared with what it is now."""
 
 import copy
+import hashlib
 import json
 from typing import Any
 
@@ -86,3 +87,8 @@ def test_a_union_registers_its_parts():
 def test_the_digest_depends_on_the_content_alone(items):
     assert digest_of(content(dict(items))) == digest_of(json.loads(json.dumps(content())))
     assert digest_of(content(changed(("seeds", "at_most"), 40))) != digest_of(content())
+
+
+def test_the_digest_is_the_sha256_of_compact_json_in_utf_8():
+    written = '{"question":"größer?","seeds":3}'
+    assert digest_of({"seeds": 3, "question": "größer?"}) == hashlib.sha256(written.encode()).hexdigest()

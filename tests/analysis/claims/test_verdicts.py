@@ -84,6 +84,8 @@ def test_only_seeds_of_both_sides_count(found, label, data):
     states = {(label, seed): "FAILED" if seed % 2 else "CANCELLED" for seed in gone}
     one = judged(found, states, of="a", above="b")
     assert (one.seeds, one.planned) == (len(left), count)
+    decided = one.verdict in ("holds", "does not hold")
+    assert one.said.endswith(f", by {len(left)} of {count} seeds") == (decided and bool(gone))
     if len(left) > 1:
         kept = {name: [values[seed] for seed in left] for name, values in found.items()}
         assert one.verdict == judged(kept, of="a", above="b").verdict
@@ -273,7 +275,7 @@ def test_a_run_may_be_compared_with_itself_by_another_measure(new_store, stored_
     assert more.difference == much.difference == pytest.approx(-0.55)
     assert more.claim.unit == "learnability"
     assert str(more.claim) == "a (learnability/joint) above a (learnability/gibbs)"
-    assert not more.metric.in_percent
+    assert more.metric.goal is None and not more.metric.in_percent
     assert sorted(more.parts["difference"]) == pytest.approx([-3.6, -2.5, 2.0, 3.0])
     assert more.parts.groupby("seed")["difference"].sum().to_dict() == pytest.approx({0: -0.5, 1: -0.6})
     assert (more.verdict, much.verdict) == ("undecided", "undecided")  # of two seeds: t = 12.7 wide

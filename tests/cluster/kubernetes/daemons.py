@@ -153,11 +153,8 @@ class Daemons:
 
     def _controller_options(self) -> list[str]:
         return [
+            *self._serving(self._controllers),
             f"--kubeconfig={self.kubeconfig}",
-            f"--authentication-kubeconfig={self.kubeconfig}",
-            f"--authorization-kubeconfig={self.kubeconfig}",
-            "--bind-address=127.0.0.1",
-            f"--secure-port={self._controllers}",
             "--leader-elect=false",
             f"--controllers={','.join(f'{name}-controller' for name in _CONTROLLERS)}",
             f"--service-account-private-key-file={self._accounts}",
@@ -181,13 +178,12 @@ class Daemons:
             "podMaxBackoffSeconds": 2,
             "podInitialBackoffSeconds": 1,
         }
-        return [
-            f"--config={self.write('scheduler.yaml', config)}",
-            f"--authentication-kubeconfig={self.kubeconfig}",
-            f"--authorization-kubeconfig={self.kubeconfig}",
-            "--bind-address=127.0.0.1",
-            f"--secure-port={self._scheduler}",
-        ]
+        return [*self._serving(self._scheduler), f"--config={self.write('scheduler.yaml', config)}"]
+
+    def _serving(self, port: int) -> list[str]:
+        """Return the options of where a daemon listens, and who decides what clients may do."""
+        checks = [f"--{what}-kubeconfig={self.kubeconfig}" for what in ("authentication", "authorization")]
+        return [*checks, "--bind-address=127.0.0.1", f"--secure-port={port}"]
 
     def _jobset_options(self) -> list[str]:
         certificates = self.folder / "webhook"

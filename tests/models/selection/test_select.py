@@ -60,6 +60,13 @@ def test_draws_from_a_larger_super_batch_block_by_block(monkeypatch):
     assert_drawn(jax.random.key(0), learner, reference, found.indices, sizes=[34, 33, 33], loss="softmax")
 
 
+def test_a_block_has_at_least_one_row(monkeypatch):
+    monkeypatch.setattr(scoring, "BLOCK_LOGITS", 4)
+    rows = [(jnp.arange(3.0)[:, None], jnp.ones((3, 1)))]
+    doubled = scoring.over_rows(lambda block: 2 * block[0][0][:, 0], rows, chunk_size=5)
+    assert doubled.tolist() == [0, 2, 4]
+
+
 @pytest.mark.parametrize("loss", LOSSES)
 def test_scores_are_those_of_algorithm_1(monkeypatch, loss):
     """To 2e-6 of the largest loss, chunk after chunk, in blocks that overlap."""

@@ -1,6 +1,6 @@
-"""Algorithm 1 with all pairs in one matrix, for reading and as a baseline of benchmarks.
+"""Algorithm 1 with all pairs in one matrix: readable, and the baseline of a benchmark.
 
-Readable, not scalable: it needs a matrix of B² scores and work of N B². How it departs from the print is
+It doesn't scale: it needs a matrix of B² scores and work of N B². How it departs from the print is
 described in `jestlab.models.selection.select`.
 
 Letters: B super-batch, b sub-batch, N chunks, S scores [B, B], C the chosen.
@@ -16,38 +16,38 @@ from jestlab.models.two_towers import Embeddings
 
 
 def jointly_sample_batch(
-    key: jax.Array,
-    learner: Embeddings,
-    reference: Embeddings,
-    *,
-    batch_size: int,
-    loss: str = "sigmoid",
-    chunks: int = 16,
-    gain: float = 100.0,
-) -> tuple[jax.Array, jax.Array]:
-    """Algorithm 1; with one chunk, independent selection. Arguments are those of `select`.
+    key: jax.Array, learner: Embeddings, reference: Embeddings, *, batch_size: int, loss: str = "sigmoid",
+    chunks: int = 16, gain: float = 100.0, running: bool = False,
+) -> jax.Array:  # fmt: skip
+    """Algorithm 1; with one chunk, independent selection. Arguments are those of `select`, and:
+
+    Args:
+        running: Add only the new chunk's rows and columns to running sums, instead of summing over the
+            whole matrix in each round.
 
     Returns:
-        int32 [b], indices, chunk by chunk, each ascending; float32 [N, B], the conditional scores that
-        each chunk was drawn by.
+        int32 [b], indices, chunk by chunk, each ascending.
     """
-    super_batch = learner.image.shape[0]
-    is_sampled = jnp.zeros(super_batch, bool)
-    inds, scores = [], []
+    is_sampled = jnp.zeros(learner.image.shape[0], bool)
+    inds = []
     if loss == "sigmoid":
         matrix = score_matrix("learnability", learner, reference)
+        conditional = jnp.diagonal(matrix)
+    else:
+        conditional = softmax_scores(learner, reference, is_sampled)
     for round_key, size in zip(jax.random.split(key, chunks), chunk_sizes(batch_size, chunks), strict=True):
-        if loss == "sigmoid":
-            conditional = conditional_scores(matrix, is_sampled)
-        else:
-            conditional = softmax_scores(learner, reference, is_sampled)
         relative = gain * (conditional - conditional.max(where=~is_sampled, initial=-jnp.inf))
-        perturbed = jnp.where(is_sampled, -jnp.inf, relative + gumbel(round_key, super_batch))
+        perturbed = jnp.where(is_sampled, -jnp.inf, relative + gumbel(round_key, len(is_sampled)))
         _, new_inds = jax.lax.top_k(perturbed, size)
         is_sampled = is_sampled.at[new_inds].set(True)
         inds.append(jnp.sort(new_inds))
-        scores.append(conditional)
-    return jnp.concatenate(inds).astype(jnp.int32), jnp.stack(scores)
+        if loss != "sigmoid":
+            conditional = softmax_scores(learner, reference, is_sampled)
+        elif running:
+            conditional = conditional + matrix[new_inds].sum(axis=0) + matrix[:, new_inds].sum(axis=1)
+        else:
+            conditional = conditional_scores(matrix, is_sampled)
+    return jnp.concatenate(inds).astype(jnp.int32)
 
 
 def conditional_scores(matrix: jax.Array, is_sampled: jax.Array) -> jax.Array:

@@ -1,19 +1,14 @@
 """Processes with several devices each, alone or several that compute together."""
 
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
+from tests.cluster.ports import free_port
+
 SCRIPT = Path(__file__).with_name("steps_on_devices.py")
 ROOT = SCRIPT.parents[3]
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def with_devices(count):
@@ -35,13 +30,9 @@ def start(processes, devices, *arguments):
                 "JAX_NUM_PROCESSES": str(processes),
                 "JAX_PROCESS_ID": str(number),
             }
-        started.append(
-            subprocess.Popen(
-                [sys.executable, SCRIPT, *map(str, arguments)],
-                env=environment,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
+        command = [sys.executable, str(SCRIPT), *map(str, arguments)]
+        process = subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
+        started.append(process)
     return started

@@ -19,6 +19,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import pytest
 from jax._src import compiler, distributed
 from jax.experimental.multihost_utils import process_allgather
 from tests.models import conftest
@@ -101,6 +102,16 @@ def batch_of(config: TrainConfig, step: int) -> dict[str, np.ndarray]:
     if config.selection.concepts:
         batch["concepts"] = np.sort(rng.integers(-1, 9, (B, 3), np.int32), axis=1)[:, ::-1].copy()
     return batch
+
+
+def assert_metrics_like(found, expected):
+    """Assert the same metrics of a step, except for rounding, and the same selection."""
+    assert found.keys() == expected.keys()
+    assert found.get("selected") == expected.get("selected")
+    for metric in found.keys() - {"selected"}:
+        # A score is a difference of two losses, and as exact as they are, however near to zero it comes.
+        smallest = expected["loss"] * 1e-5 if metric.startswith("score") else 0.0
+        assert found[metric] == pytest.approx(expected[metric], rel=2e-5, abs=smallest, nan_ok=True), metric
 
 
 def initialized(model: TwoTowers, seed: int = 0) -> Any:

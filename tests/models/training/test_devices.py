@@ -9,7 +9,7 @@ import json
 import numpy as np
 import pytest
 from tests.models.support.processes import start
-from tests.models.support.steps_on_devices import CONFIGS, prepare
+from tests.models.support.steps_on_devices import CONFIGS, assert_metrics_like, prepare
 
 from jestlab.models.training import batches
 
@@ -31,15 +31,6 @@ def results_of(processes, devices, what, folder, *data):
     found = json.loads((folder / "out.json").read_text())
     assert found["devices"] == processes * devices
     return found["results"]
-
-
-def assert_metrics_like(found, expected):
-    """The same metrics, except for rounding; the same selection."""
-    assert found.keys() == expected.keys()
-    for metric, value in expected.items():
-        # A score is a difference of two losses, and as exact as they are, however near to zero it comes.
-        smallest = expected["loss"] * 1e-5 if metric.startswith("score") else 0.0
-        assert found[metric] == pytest.approx(value, rel=2e-5, abs=smallest, nan_ok=True), metric
 
 
 def assert_messages_wait(pairs, count):

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from tests.models.conftest import TINY
 from tests.models.support import own_code
 from tests.models.support.parameters import random_parameters
-from tests.models.support.steps_on_devices import JOINT, SMALLEST, batch_of, start_of, steps
+from tests.models.support.steps_on_devices import (
+    JOINT,
+    SMALLEST,
+    assert_metrics_like,
+    batch_of,
+    start_of,
+    steps,
+)
 
 from jestlab.models.config import TrainConfig
 from jestlab.models.devices import Devices
@@ -63,12 +70,7 @@ def assert_like(found, expected):
     steps in its direction.
     """
     for ours, theirs in zip(found, expected, strict=True):
-        assert ours.keys() == theirs.keys()
-        assert ours.get("selected") == theirs.get("selected")
-        for name in ours.keys() - {"selected"}:
-            # A score is a difference of two losses, and as exact as they are, however near to zero it comes.
-            smallest = theirs["loss"] * 1e-5 if name.startswith("score") else 0.0
-            assert ours[name] == pytest.approx(theirs[name], rel=2e-5, abs=smallest, nan_ok=True), name
+        assert_metrics_like(ours, theirs)
 
 
 @pytest.fixture(scope="module")

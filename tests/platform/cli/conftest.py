@@ -1,14 +1,24 @@
 """The command line in this process."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.platform.cli.in_process import InProcess
+import stores_support as stores
+from in_process import AtOnce
 
 from jestlab.platform.cli import main
 from jestlab.platform.launch import executors
 from jestlab.platform.programs import command
+from jestlab.platform.store.store import Store
+
+
+@pytest.fixture
+def store(root: Path) -> Iterator[Store]:
+    """The store of a new lab."""
+    with closing(Store.open(stores.empty_lab(root).store_url)) as store:
+        yield store
 
 
 @pytest.fixture
@@ -59,6 +69,6 @@ def checked(in_folder: Callable[..., tuple[int, str, str]]) -> Callable[..., str
 @pytest.fixture
 def in_process(forking: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Launches compute their runs in this process."""
-    monkeypatch.setattr(executors, "Local", InProcess)
+    monkeypatch.setattr(executors, "Local", AtOnce)
     # It would wait for the children of this process, which aren't adopted orphans.
     monkeypatch.setattr(command, "reap_orphans", lambda but: None)

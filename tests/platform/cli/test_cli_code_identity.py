@@ -7,18 +7,12 @@ from pathlib import Path
 import labs_support as labs
 import own_code
 import pytest
-import stores_support as stores
 from rows_support import added_after
 
 from jestlab.analysis import query
 from jestlab.platform.lab.lab import Lab
 
-pytestmark = pytest.mark.usefixtures("in_process")
-
-
-@pytest.fixture(autouse=True)
-def lab(root: Path) -> Lab:
-    return stores.empty_lab(root)
+pytestmark = pytest.mark.usefixtures("in_process", "store")
 
 
 @pytest.fixture

@@ -1,8 +1,7 @@
 """Costs in plans, in refusals of launches, in the status of experiments, and in `jestlab costs`."""
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -71,12 +70,6 @@ def jestlab(in_folder: Call, tmp_path: Path) -> Call:
     (tmp_path / "local.yaml").write_text(LOCAL)
     (tmp_path / "ledger.yaml").write_text(LEDGER)
     return in_folder
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with closing(Store.open(stores.empty_lab(tmp_path / "lab").store_url)) as store:
-        yield store
 
 
 def write_settings(folder: Path, text: str) -> None:

@@ -193,7 +193,7 @@ def test_finds_changed_tables(lab, sound):
     found = findings(lab)
     assert {kind for kind, _ in found} <= {"schema", "views"}
     differences = " ".join(what for kind, what in found if kind == "schema")
-    assert "note" in differences and "dollars" in differences
+    assert "add_table note" in differences and "remove_column cost dollars" in differences
 
 
 @pytest.mark.both_databases

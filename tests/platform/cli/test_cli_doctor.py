@@ -6,9 +6,9 @@ import sqlite3
 import time
 from contextlib import closing
 from datetime import timedelta
-from importlib import metadata
 from unittest.mock import patch
 
+import labs_support as labs
 import plans_support as plans
 import pytest
 import stores_support as stores
@@ -67,18 +67,15 @@ def test_a_lab_is_ok_and_nothing_is_written(lab):
     assert "sesame" not in str(found)  # of the database's password
 
 
-def test_prints_text_and_json(tmp_path):
+def test_prints_text_and_json_and_fails_with_a_problem(tmp_path):
     words = ["doctor", "--no-jax", "--root", str(tmp_path / "lab")]
     printed = CliRunner().invoke(cli, [*words, "--json"])
     assert printed.exit_code == 0
     checks = {finding["check"] for finding in json.loads(printed.output)}
     assert checks >= {"python", "packages", "store", "disk"}
     assert all(line.startswith("ok ") for line in CliRunner().invoke(cli, words).output.splitlines())
-
-
-def test_a_problem_sets_the_exit_code(tmp_path):
     write_settings(tmp_path, "on: local\nkubernets: {}\n")
-    printed = CliRunner().invoke(cli, ["doctor", "--no-jax", "--root", str(tmp_path / "lab")])
+    printed = CliRunner().invoke(cli, words)
     assert printed.exit_code == 1
     broken = [line for line in printed.output.splitlines() if line.startswith("broken")]
     [line] = [line for line in broken if "config file" in line]
@@ -163,7 +160,7 @@ def test_missing_and_old_packages(monkeypatch):
 
 def test_packages_for_launches_are_optional(monkeypatch):
     """As in the container."""
-    _hide(monkeypatch, "xmanager", "pandas")
+    labs.hide_packages(monkeypatch, "xmanager", "pandas")
     found = {finding.check: finding for finding in [*doctor._packages(), *doctor._xmanager()]}
     assert found.keys() == {"packages"}
     assert found["packages"].level == "warning"
@@ -172,22 +169,10 @@ def test_packages_for_launches_are_optional(monkeypatch):
 
 @pytest.mark.parametrize("executor", ["kubernetes", "vertex"])
 def test_a_configured_executor_without_its_client(tmp_path, monkeypatch, executor):
-    _hide(monkeypatch, "kubernetes", "google-cloud-aiplatform")
+    labs.hide_packages(monkeypatch, "kubernetes", "google-cloud-aiplatform")
     lab = Lab.find(tmp_path / "lab")
     assert examined(lab)[executor].found == "not configured"
     write_settings(tmp_path, f"on: {executor}\n")
     found = examined(lab)[executor]
     assert (found.level, found.found) == ("broken", f"{executor} needs its client")
     assert found.remedy == f"pip install 'jestlab[{executor}]'"
-
-
-def _hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
-    """Make packages look as if they were not installed."""
-    find = metadata.distribution
-
-    def distribution(name: str) -> metadata.Distribution:
-        if name in packages:
-            raise metadata.PackageNotFoundError(name)
-        return find(name)
-
-    monkeypatch.setattr(metadata, "distribution", distribution)

@@ -84,6 +84,11 @@ def test_a_key_has_choices_and_an_example(keys):
         "identity part of a run's identity",
         "example base: {selection.rule: independent}",
     }
+    [key] = json.loads(keys("selection.rule", "--json"))
+    assert key["choices"] == ["uniform", "independent", "joint", "greedy", "gibbs"]
+    assert (key["path"], key["default"], key["where"]) == ("selection.rule", "uniform", ["train"])
+    assert key["identity"] is True
+    assert len(json.loads(keys("--json"))) > 200
     assert "not part of a run's identity" in keys("runtime.microbatches")
     assert keys("selection.ruel", code=1) == (
         "jestlab: no key 'selection.ruel': did you mean 'selection.rule'?\n"
@@ -94,11 +99,3 @@ def test_a_key_with_a_different_meaning_per_program_is_listed_twice(keys):
     out = keys("loss")
     assert out.count("used by") == 2
     assert "The loss that scores" in out and "The contrastive loss that is trained with" in out
-
-
-def test_json_has_every_field(keys):
-    [key] = json.loads(keys("selection.rule", "--json"))
-    assert key["choices"] == ["uniform", "independent", "joint", "greedy", "gibbs"]
-    assert (key["path"], key["default"], key["where"]) == ("selection.rule", "uniform", ["train"])
-    assert key["identity"] is True
-    assert len(json.loads(keys("--json"))) > 200

@@ -98,10 +98,3 @@ def test_the_script_resumes_after_a_stop(jestlab, tmp_path):
     assert evaluations(parts, tmp_path, "", {"type": "stop"}) == {}
     assert (parts / "state.npz").exists()
     assert evaluations(parts, tmp_path, str(parts)) == at_once
-
-
-def test_the_script_prints_without_jestlab(jestlab, tmp_path):
-    jestlab("init", "--program", "command")
-    command = [sys.executable, "train_study.py"]
-    out = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
-    assert "test/accuracy" in out and "step 200" in out

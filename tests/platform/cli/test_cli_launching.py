@@ -5,7 +5,6 @@ import json
 import shlex
 import sqlite3
 import time
-from contextlib import closing
 from types import SimpleNamespace
 
 import labs_support as labs
@@ -48,12 +47,6 @@ def at_each_sleep(monkeypatch, module, *actions):
     following = itertools.chain(actions, itertools.repeat(lambda: None))
     fake = SimpleNamespace(sleep=lambda _: next(following)(), monotonic=time.monotonic)
     monkeypatch.setattr(module, "time", fake)
-
-
-@pytest.fixture
-def store(root):
-    with closing(Store.open(stores.empty_lab(root).store_url)) as store:
-        yield store
 
 
 def test_renders_manifests_and_nothing_else(root, tmp_path, monkeypatch):

@@ -129,20 +129,14 @@ def test_json_writes_infinity_and_bytes_as_text(lab):
     ]
 
 
-def test_refuses_to_print_parquet_on_a_terminal(lab, monkeypatch, capsys):
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    with pytest.raises(SystemExit) as stopped:
-        main(["query", "--view", "runs", "--format", "parquet", "--root", str(lab.root)])
-    assert stopped.value.code == 2
-    assert "cannot print parquet to a terminal: give --output FILE" in capsys.readouterr().err
-
-
 @plans.ON_SQLITE
-def test_errors_are_one_line(lab, capsys):
+def test_errors_are_one_line(lab, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     for arguments, code, message in (
         (["--where", "sed = 1"], 1, "jestlab: where: character 1: no column or config key 'sed'"),
         (["--view", "rnus"], 1, "jestlab: no view 'rnus': did you mean 'runs'?"),
         (["SELECT 1", "--where", "seed = 1"], 2, "expected either SQL, or --view"),
+        (["--view", "runs", "--format", "parquet"], 2, "cannot print parquet to a terminal: give --output"),
         (["--limit", "x"], 2, "'x' is not a valid integer"),
         (["--view", "runs", "--output", "/proc/no/file.csv"], 1, "cannot write /proc/no/file.csv"),
         (["SELECT lable FROM v_runs"], 1, "query: no such column: lable"),

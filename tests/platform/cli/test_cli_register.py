@@ -7,21 +7,13 @@ from typing import Any
 
 import labs_support as labs
 import pytest
-import stores_support as stores
 
-from jestlab.platform.lab.lab import Lab
-
-pytestmark = pytest.mark.usefixtures("in_process")
+pytestmark = pytest.mark.usefixtures("in_process", "store")
 
 CLAIMS = [
     {"statement": "Joint is better", "of": "joint", "above": "uniform"},
     {"statement": "Other is better", "of": "other", "above": "uniform"},
 ]
-
-
-@pytest.fixture(autouse=True)
-def lab(root: Path) -> Lab:
-    return stores.empty_lab(root)
 
 
 def write_study(folder: Path, means: dict[str, float] | None = None, **parts: Any) -> Path:

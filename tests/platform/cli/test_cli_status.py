@@ -1,7 +1,6 @@
 """`jestlab status`, `jestlab watch`, `jestlab logs`, and `jestlab costs --goodput`."""
 
 import json
-from contextlib import closing
 from datetime import timedelta
 from typing import Any
 
@@ -14,14 +13,6 @@ from jestlab.platform.launch import processes
 from jestlab.platform.store import leases, tables
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.spool import Batch, Points
-from jestlab.platform.store.store import Store
-
-
-@pytest.fixture
-def store(root):
-    with closing(Store.open(stores.empty_lab(root).store_url)) as store:
-        yield store
-
 
 RUNS = [plans.run("uniform", seed=0), plans.run("uniform", seed=1), plans.run("joint", point={"ratio": 0.8})]
 

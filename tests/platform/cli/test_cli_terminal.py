@@ -39,15 +39,13 @@ def is_harmless(text):
 
 
 @pytest.fixture
-def evil(root):
-    """A lab with an experiment and a run with control characters in their names."""
-    store = Store.open(stores.empty_lab(root).store_url)
+def evil(store):
+    """An experiment and a run with control characters in their names."""
     run = plans.run(f"=run {EVIL}", point={"ratio": EVIL})
     store.record(plans.plan(run))
     stores.attempt(store, run, RunState.FAILED, scores={"toy/score": 0.5}, loss=(1.0,), reason=EVIL)
     with store.writing() as connection:
         connection.execute(update(Experiment).values(name=f"toy{EVIL}"))
-    store.close_whole()
     return run
 
 
@@ -160,15 +158,13 @@ GREEN = "\x1b[32mgreen\x1b[0m"
 
 
 @pytest.fixture
-def colored(root):
-    """A lab with runs in several states, one of which has colors in its label and reason."""
-    store = Store.open(stores.empty_lab(root).store_url)
+def colored(store):
+    """Runs in several states, one of which has colors in its label and reason."""
     runs = [plans.run("done"), plans.run("other", config={"steps": 9}), plans.run("bad", point={"x": GREEN})]
     store.record(plans.plan(*runs))
     stores.attempt(store, runs[0], scores={"toy/score": 0.5})
     stores.attempt(store, runs[1], scores={"toy/score": 0.75})
     stores.attempt(store, runs[2], RunState.FAILED, reason=GREEN)
-    store.close_whole()
 
 
 def test_states_have_colors_and_data_has_none(colored, jestlab, monkeypatch):
@@ -269,14 +265,12 @@ def call(folder, monkeypatch, capsys):
     monkeypatch.setattr(studies, "study_names", lambda: ["quickstart", "filtering_ratio"])
 
     def call(words, columns=None, terminal=False):
-        with monkeypatch.context() as patch, pytest.raises(SystemExit):
+        with monkeypatch.context() as patch:
             if columns is not None:
                 patch.setenv("COLUMNS", str(columns))
             patch.setenv("TERM", "xterm")
             patch.setattr("sys.stdout.isatty", lambda: terminal)
-            main(words)
-        captured = capsys.readouterr()
-        return captured.out + captured.err
+            return printed(capsys, *words)
 
     return call
 

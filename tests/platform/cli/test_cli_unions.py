@@ -63,11 +63,6 @@ def jestlab(jestlab, monkeypatch):
     return jestlab
 
 
-@pytest.fixture
-def blank_page(monkeypatch):
-    plans.blank_page(monkeypatch)
-
-
 def page(root, name):
     return root / "reports" / name / "report.html"
 

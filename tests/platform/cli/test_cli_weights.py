@@ -1,50 +1,26 @@
 """`jestlab weights`: inspect, import, and export."""
 
-import functools
 import json
-from pathlib import Path
 
 import labs_support as labs
 import numpy as np
 import plans_support as plans
 import pytest
 import stores_support as stores
+from weights_support import TOWERS, make_tensors, save, tokenizer
 
-from jestlab.models.config import TextTower, TwoTowers, VisionTower
-from jestlab.models.data.tokenizer import train_tokenizer
+from jestlab.models.config import TwoTowers
 from jestlab.models.weights import open_weights
 from jestlab.models.weights.layout import parameter_shapes, unflatten
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec.load import load
 from jestlab.platform.store.store import Store
 
-TOWERS = TwoTowers(
-    vision=VisionTower(image_size=16, patch_size=8, width=16, depth=2, heads=2),
-    text=TextTower(vocabulary_size=64, length=8, width=16, depth=1, heads=2),
-    embedding_dim=16,
-)
-
-
-def make_tensors(towers: TwoTowers, seed: int) -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    tensors = {name: rng.normal(size=s).astype(np.float32) for name, s in parameter_shapes(towers).items()}
-    return tensors | {"t": np.log(np.array([100.0], np.float32)), "b": np.array([-12.5], np.float32)}
-
-
-def save(path: Path, seed: int = 0) -> None:
-    np.savez(path, allow_pickle=False, **make_tensors(TOWERS, seed))
-
-
-@functools.cache
-def tokenizer() -> bytes:
-    return train_tokenizer(["a red circle", "a blue square"], 64).model
-
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    save(tmp_path / "siglip.npz")
-    (tmp_path / "spiece.model").write_bytes(tokenizer())
+    save(tmp_path)
     return tmp_path
 
 
@@ -97,7 +73,7 @@ def test_conversions_keep_the_content(place, root):
 
 def test_replaces_nothing_without_force(place, root):
     assert weights("import", "siglip.npz", "own", root=root).returncode == 0
-    save(place / "siglip.npz", seed=1)
+    save(place, seed=1)
     again = weights("import", "siglip.npz", "own", root=root)
     assert again.returncode == 1
     assert again.stderr == "jestlab: own: already exists: choose another name, or replace it with --force\n"

@@ -6,13 +6,11 @@ from dataclasses import replace
 import plans_support as plans
 import pytest
 import stores_support as stores
-from archives_support import JOINT, REFERENCE, UNIFORM, export, fill, head, members, rewrite, take
-from click.testing import CliRunner
+from archives_support import JOINT, REFERENCE, UNIFORM, called, export, fill, head, members, rewrite, take
 from rows_support import added_after
 from sqlalchemy import insert, text
 
 from jestlab.analysis import frames, published, query, tables
-from jestlab.platform.cli import cli
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab import merging
 from jestlab.platform.lab.lab import Lab
@@ -200,9 +198,6 @@ def test_a_crash_during_an_import_leaves_no_rows(archive, copy, tmp_path, monkey
 
 
 def test_commands(filled, tmp_path):
-    def called(*arguments):
-        return CliRunner().invoke(cli, [*map(str, arguments)], catch_exceptions=False, standalone_mode=False)
-
     path = tmp_path / "out" / "lab.tar.zst"
     written = json.loads(called("export", path, "toy", "--root", filled.root, "--json").output)
     assert (written["experiments"], written["runs"]) == (["toy"], 3)

@@ -10,7 +10,7 @@ from pathlib import Path
 import plans_support as plans
 import pytest
 import stores_support as stores
-from archives_support import export, members, put, rewrite, take
+from archives_support import JOINT, REFERENCE, UNIFORM, called, export, members, put, rewrite, take
 from click.testing import CliRunner
 from sqlalchemy import select
 
@@ -31,8 +31,6 @@ from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import Attempt, Experiment, Run, now
 from jestlab.platform.store.trust import executed, origin_of, refuse_untrusted, trust
-
-REFERENCE, JOINT, UNIFORM = plans.reference_and_two().runs
 
 
 def study(lab: Lab, *runs, state=RunState.COMPLETED, **columns):
@@ -59,10 +57,6 @@ def ours(copy):
 def exported(lab, path):
     export(lab, path)
     return path
-
-
-def called(*arguments):
-    return CliRunner().invoke(cli, [*map(str, arguments)], catch_exceptions=False, standalone_mode=False)
 
 
 # ---- fingerprints

@@ -18,7 +18,6 @@ from workers_support import Worker
 
 from jestlab.models.config import TrainConfig
 from jestlab.platform import programs
-from jestlab.platform.cli import main
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab import doctor
 from jestlab.platform.lab.lab import SCRATCH, Lab
@@ -155,22 +154,14 @@ def test_hosts_without_a_common_disk_resume(lab, tmp_path):
     assert store.runs("toy")[0].step == 60
 
 
-@pytest.fixture
-def jestlab(lab, tmp_path, monkeypatch, capsys):
-    """Call a command in the lab in this process, and return what it printed."""
+def jestlab(*words, code=0):
+    done = labs.here(*words, "--root", URL)
+    assert done.returncode == code, done.stderr
+    return done.stderr if code else done.stdout
+
+
+def test_commands_in_a_lab_in_a_bucket(lab, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-
-    def call(*arguments, code=0):
-        with pytest.raises(SystemExit) as stopped:
-            main([*map(str, arguments), "--root", URL])
-        captured = capsys.readouterr()
-        assert stopped.value.code == code, captured.err
-        return captured.out if code == 0 else captured.err
-
-    return call
-
-
-def test_commands_in_a_lab_in_a_bucket(lab, jestlab, tmp_path):
     spec = labs.write_study(tmp_path, runs={"joint": {}}, base={"steps": 12}, reports=[{"kind": "table"}])
     jestlab("launch", spec)
     assert (tmp_path / "lab-reports/toy/table.md").exists()

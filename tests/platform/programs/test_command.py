@@ -14,7 +14,7 @@ import plans_support as plans
 import pytest
 import stores_support as stores
 import yaml
-from workers_support import Worker
+from workers_support import finished, recorded, worker
 
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import processes
@@ -40,23 +40,6 @@ def command(*words: str, needs: dict[str, str] | None = None, **config: Any) -> 
 def literally(script: str) -> str:
     """A script as a word of a command, its braces no placeholders."""
     return script.replace("{", "{{").replace("}", "}}")
-
-
-def recorded(lab: Lab, *runs: PlannedRun) -> Store:
-    store = Store.open(lab.store_url)
-    store.record(plans.plan(*runs))
-    return store
-
-
-def worker(lab: Lab, run: PlannedRun) -> Worker:
-    number = plans.claimed(Store.open(lab.store_url), run)
-    return Worker("--root", lab.root, "--run", run.fingerprint, "--attempt", number)
-
-
-def finished(lab: Lab, run: PlannedRun) -> tuple[int | None, str]:
-    process = worker(lab, run)
-    said = process.communicate(timeout=60)[1]
-    return process.returncode, said
 
 
 def reason(store: Store, run: PlannedRun) -> str | None:

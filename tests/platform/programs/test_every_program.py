@@ -20,17 +20,17 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from tiny_support import TOWERS
+from weights_support import save
 from workers_support import ForkingLocal
 
 from jestlab.analysis import frames, tables
 from jestlab.analysis.figures.learnability import learnability
 from jestlab.models.config import TwoTowers, WeightsConfig
 from jestlab.models.data.embeddings import EmbeddingCache
-from jestlab.models.data.tokenizer import train_tokenizer
 from jestlab.models.scoring.columns import load as load_columns
 from jestlab.models.training.checkpoints import load_parameters
 from jestlab.models.weights import open_weights
-from jestlab.models.weights.layout import flatten, parameter_shapes
+from jestlab.models.weights.layout import flatten
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import executors
 
@@ -85,17 +85,7 @@ class Launched(NamedTuple):
 @pytest.fixture(scope="module")
 def launched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launched]:
     folder = tmp_path_factory.mktemp("every")
-    rng = np.random.default_rng(0)
-    shapes = parameter_shapes(
-        TwoTowers.model_validate(TOWERS | {"text": TOWERS["text"] | {"vocabulary_size": 64}})
-    )
-    np.savez(
-        folder / "siglip.npz",
-        allow_pickle=False,
-        **{f"params/{name}": rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()},
-    )
-    captions = ["a red circle", "a blue square", "a photo of a dog"]
-    (folder / "spiece.model").write_bytes(train_tokenizer(captions, 64).model)
+    save(folder, TwoTowers.model_validate(TOWERS | {"text": TOWERS["text"] | {"vocabulary_size": 64}}))
     shutil.copy(OWN, folder / "own.py")
     spec, root = folder / "every.yaml", folder / "lab"
     spec.write_text(yaml.safe_dump(STUDY))

@@ -8,34 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from weights_support import TOWERS, save
 
-from jestlab.models.config import TextTower, TwoTowers, VisionTower, WeightsConfig
+from jestlab.models.config import WeightsConfig
 from jestlab.models.data.tokenizer import Tokenizer, train_tokenizer
 from jestlab.models.weights import open_weights, write
-from jestlab.models.weights.layout import parameter_shapes
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.plan import Plan, plan
 from jestlab.platform.spec.load import load
-
-TOWERS = TwoTowers(
-    vision=VisionTower(image_size=16, patch_size=8, width=16, depth=1, heads=2, mlp_dim=32),
-    text=TextTower(vocabulary_size=64, length=8, width=16, depth=1, heads=2, mlp_dim=32),
-    embedding_dim=16,
-)
-CAPTIONS = ["a red circle", "a blue square", "a photo of a dog"]
-
-
-def save(path: Path, seed: int = 0, **changes: np.ndarray) -> None:
-    rng = np.random.default_rng(seed)
-    tensors = {name: rng.normal(size=s).astype(np.float32) for name, s in parameter_shapes(TOWERS).items()}
-    np.savez(path, allow_pickle=False, **{"params/" + name: x for name, x in (tensors | changes).items()})
 
 
 @pytest.fixture
 def place(tmp_path):
     """A folder with a checkpoint, its tokenizer, and a study that names it."""
-    save(tmp_path / "siglip.npz")
-    (tmp_path / "spiece.model").write_bytes(train_tokenizer(CAPTIONS, 64).model)
+    save(tmp_path)
     return tmp_path
 
 
@@ -77,9 +63,9 @@ def test_content_identifies_and_place_and_format_do_not(place):
     assert fingerprint(path="own") == fingerprint(path="hf") == first
     assert fingerprint(tokenizer="elsewhere.model") == first
     assert fingerprint(seed=3) == first
-    (place / "elsewhere.model").write_bytes(train_tokenizer([*CAPTIONS, "cats"], 64).model)
+    (place / "elsewhere.model").write_bytes(train_tokenizer(["a red circle", "two cats"], 64).model)
     others = {fingerprint(tokenizer="elsewhere.model"), fingerprint(compute_dtype="bfloat16")}
-    save(place / "siglip.npz", seed=1)
+    save(place, seed=1)
     others.add(fingerprint())
     assert len(others - {first}) == 3
 
@@ -110,7 +96,7 @@ def test_weights_that_changed_after_the_plan_are_refused(place):
 
     [run] = planned(place).runs
     before = (place / "siglip.npz").stat()
-    save(place / "siglip.npz", b=np.full(1, 5, np.float32))
+    save(place, b=np.full(1, 5, np.float32))
     os.utime(place / "siglip.npz", ns=(before.st_atime_ns, before.st_mtime_ns))  # as a kept hash would miss
     context: Any = SimpleNamespace(directory=place / "run", progress=lambda step, total: None)
     with pytest.raises(UserError, match=r"siglip\.npz has changed"):

@@ -35,7 +35,6 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """The body."""
         return self.body.decode()
 
 
@@ -46,7 +45,6 @@ class Client:
         self._app = app
 
     def get(self, path: str, **headers: str) -> Answer:
-        """Request a page."""
         return self.request("GET", path, b"", headers)
 
     def post(self, path: str, form: dict[str, str] | bytes, **headers: str) -> Answer:

@@ -12,9 +12,11 @@ from typing import Any
 
 import plans_support as plans
 import stores_support as stores
+from click.testing import CliRunner, Result
 from sqlalchemy import insert, text
 
 from jestlab.analysis import published
+from jestlab.platform.cli import cli
 from jestlab.platform.lab import exporting, merging
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store import tables
@@ -35,6 +37,11 @@ def export(lab: Lab, path: Path, *experiments: str, checkpoints: bool = False) -
 
 def take(lab: Lab, path: Path, replace: bool = False) -> merging.Merged:
     return merging.merge(lab, Store.open(lab.store_url), path, replace)
+
+
+def called(*words: object) -> Result:
+    """Call a command, and let its errors through."""
+    return CliRunner().invoke(cli, [*map(str, words)], catch_exceptions=False, standalone_mode=False)
 
 
 def fill(lab: Lab) -> None:

@@ -1,4 +1,4 @@
-"""Executors without processes: jobs that run as threads of the test, and jobs that only have a state."""
+"""Executors without processes: jobs run at once, or as threads of the test, or only have a state."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -24,7 +25,10 @@ from jestlab.platform.launch.executor import Executor, ExecutorError, Job, JobSt
 from jestlab.platform.launch.options import Options
 from jestlab.platform.planning.plan import Plan
 from jestlab.platform.programs.context import Interrupted, RunContext
+from jestlab.platform.spec.resources import Resources
+from jestlab.platform.store import code_texts, provenance
 from jestlab.platform.store.attempt import Attempt, AttemptLost
+from jestlab.platform.store.records import RunRecord
 from jestlab.platform.store.store import Store
 
 _SECONDS = 60.0
@@ -107,6 +111,58 @@ class Scripted(Executor):
 
     def halt(self) -> None:
         self.halted = True
+
+
+class AtOnce(Executor):
+    """Computes each attempt, from its start to its end, in the call that launches it."""
+
+    name = "local"
+    here = True
+    parallel = 2
+
+    def __init__(
+        self, lab: Lab, resources: Resources | None = None, on_exit: Callable[[], None] = lambda: None
+    ) -> None:
+        self._lab = lab
+        self._on_exit = on_exit
+        self._codes: dict[LaunchedJob, int] = {}
+        self._store: Store | None = None  # one for all attempts: each compiles its SQL again
+
+    def launch(self, job: Job) -> LaunchedJob:
+        job.log.parent.mkdir(parents=True, exist_ok=True)
+        handle = processes.own_handle(str(job.log.relative_to(self._lab.root)))
+        launched = LaunchedJob(handle, job.marks)
+        self._store = self._store or Store.open(self._lab.store_url, create=False)
+        self._codes[launched] = self._attempt(self._store, job, handle)
+        self._on_exit()
+        return launched
+
+    def close(self) -> None:
+        if self._store is not None:
+            self._store.close()
+
+    def statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
+        gone = JobStatus(JobState.GONE)
+        return {job: _status(self._codes[job]) if job in self._codes else gone for job in jobs}
+
+    def stop(self, job: LaunchedJob, *, now: bool) -> None:
+        """Do nothing: its jobs have ended."""
+
+    def logs(self, job: LaunchedJob) -> Iterator[bytes]:
+        yield self._lab.inside(job.handle.split(":", 3)[3]).read_bytes()
+
+    def _attempt(self, store: Store, job: Job, handle: str) -> int:
+        run = store.run(job.marks.fingerprint)
+        recorded, wanted = plans.HERE, provenance.Wanted()
+        if run.program == "command":  # the sources of toy programs are the whole repository
+            wanted = replace(worker._wanted(store, run), interpreter=None)
+            recorded = provenance.collect(Path(__file__).parent, [], wanted)
+        attempt = _begin(self._lab, store, run, job.marks.attempt, handle, recorded)
+        if wanted.sources is not None:
+            code_texts.keep(store, wanted.sources.files.values(), provenance.cleaner())
+        with job.log.open("a") as log:
+            log.write(f"--- attempt {attempt.number}\n")
+        return _compute(self._lab, run, attempt, job.log, worker.Stop())
 
 
 class Machine:
@@ -261,47 +317,19 @@ class _Thread(threading.Thread):
 
     def _work(self, lab: Lab, store: Store, fingerprint: str, number: int) -> JobStatus:
         run = store.run(fingerprint)
-        directory = lab.make_folder(run.directory)
         try:
-            attempt = Attempt.begin(
-                store, fingerprint, number, directory=directory, provenance=plans.HERE, handle=self._handle
-            )
-            attempt.catch_up()
+            attempt = _begin(lab, store, run, number, self._handle)
             stop = worker.Stop()
             stop.asked = lambda: None if self._ignores else self._asked or attempt.stop_requested()
-            artifact = functools.partial(attempt.artifact, root=lab.root)
-            context = worker._context(lab, run, attempt, artifact, stop)
-
-            def progress(step: int, total_steps: int) -> None:
-                RunContext.progress(context, step, total_steps)
-                self._look(attempt, step)
-
-            program = programs.get(run.program).entry
             try:
-                with mock.patch.object(context, "progress", progress):
-                    return self._run(attempt, lambda: program(run.config, context), lab.root)
+                look = functools.partial(self._look, attempt)
+                return _status(_compute(lab, run, attempt, self.job.log, stop, look))
             finally:
                 attempt._ended = True  # also where the job was killed: nothing more is written
                 attempt._wake.set()
                 attempt._ticker.join()
         except AttemptLost:
             return _status(processes.EXIT_BUSY)
-
-    def _run(self, attempt: Attempt, program: Callable[[], object], root: Path) -> JobStatus:
-        """Run the program, and store how it ended."""
-        try:
-            program()
-        except Interrupted:
-            attempt.interrupt(self._asked or "stopped by its user")
-            return _status(processes.EXIT_STOPPED)
-        except Exception as error:
-            with self.job.log.open("a") as log:
-                traceback.print_exc(file=log)
-            code = processes.EXIT_REFUSED if failures.recurs(error, root) else processes.EXIT_FAILED
-            attempt.fail(logs.one_line(f"{type(error).__name__}: {error}"), code)
-            return _status(code)
-        attempt.complete()
-        return _status(processes.EXIT_COMPLETED)
 
     def _look(self, attempt: Attempt, step: int) -> None:
         """Do the harm that is planned for a step; raise if the job was killed."""
@@ -323,6 +351,58 @@ class _Thread(threading.Thread):
             raise _Killed
         if self._killed.is_set():
             raise _Killed
+
+
+def _begin(
+    lab: Lab,
+    store: Store,
+    run: RunRecord,
+    number: int,
+    handle: str,
+    recorded: provenance.Provenance = plans.HERE,
+) -> Attempt:
+    """Begin an attempt, as a worker does."""
+    folder = lab.make_folder(run.directory)
+    attempt = Attempt.begin(
+        store, run.fingerprint, number, directory=folder, provenance=recorded, handle=handle
+    )
+    attempt.catch_up()
+    return attempt
+
+
+def _compute(
+    lab: Lab,
+    run: RunRecord,
+    attempt: Attempt,
+    log: Path,
+    stop: worker.Stop,
+    look: Callable[[int], object] = lambda step: None,
+) -> int:
+    """Run a program, store how it ended, and return the exit code, as a worker does.
+
+    `look` is called with each step that the program reports.
+    """
+    artifact = functools.partial(attempt.artifact, root=lab.root)
+    context = worker._context(lab, run, attempt, artifact, stop)
+
+    def progress(step: int, total_steps: int) -> None:
+        RunContext.progress(context, step, total_steps)
+        look(step)
+
+    try:
+        with mock.patch.object(context, "progress", progress):
+            programs.get(run.program).entry(run.config, context)
+    except Interrupted:
+        attempt.interrupt(stop.reason or "")
+        return processes.EXIT_STOPPED
+    except Exception as error:
+        with log.open("a") as file:
+            traceback.print_exc(file=file)
+        code = processes.EXIT_REFUSED if failures.recurs(error, lab.root) else processes.EXIT_FAILED
+        attempt.fail(logs.one_line(f"{type(error).__name__}: {error}"), code)
+        return code
+    attempt.complete()
+    return processes.EXIT_COMPLETED
 
 
 def _status(code: int) -> JobStatus:

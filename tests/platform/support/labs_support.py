@@ -11,9 +11,11 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from forks_support import COMMAND, Process, fork, forks_of, python_path
 from tests.waiting import wait_until as wait_until
@@ -52,13 +54,6 @@ def write_study(folder: Path, **parts: Any) -> Path:
     path = folder / "toy.yaml"
     path.write_text(yaml.safe_dump(study | parts))
     return path
-
-
-def jestlab(*arguments: object, root: Path, **options: Any) -> subprocess.CompletedProcess[str]:
-    command = [*JESTLAB, *map(str, arguments), "--root", str(root)]
-    return subprocess.run(
-        command, env={**os.environ, **variables(root)}, capture_output=True, text=True, timeout=120, **options
-    )
 
 
 def here(*arguments: object, root: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -193,3 +188,15 @@ def starts(root: Path, run: str) -> list[tuple[int, int]]:
         for line in path.read_text().splitlines()
     ]
     return [(int(pid), int(step)) for pid, step in map(str.split, lines)]
+
+
+def hide_packages(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
+    """Make packages look as if they were not installed."""
+    find = metadata.distribution
+
+    def distribution(name: str) -> metadata.Distribution:
+        if name in packages:
+            raise metadata.PackageNotFoundError(name)
+        return find(name)
+
+    monkeypatch.setattr(metadata, "distribution", distribution)

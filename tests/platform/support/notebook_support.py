@@ -67,17 +67,13 @@ def client(notebook: Any, folder: Path, *, allow_errors: bool = False) -> Iterat
             os.environ.update(before)
 
 
-def executed(notebook: Any, folder: Path, *, allow_errors: bool = False) -> Any:
-    """Return a copy of a notebook, executed in a folder.
-
-    Raises:
-        CellExecutionError: A cell has raised an exception, and that is not allowed.
-    """
+def executed(notebook: Any, folder: Path) -> Any:
+    """Return a copy of a notebook, executed in a folder."""
     notebook = copy.deepcopy(notebook)
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
-    with client(notebook, folder, allow_errors=allow_errors) as its_client:
+    with client(notebook, folder) as its_client:
         its_client.execute()
     return notebook
 

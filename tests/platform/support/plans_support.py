@@ -1,8 +1,6 @@
 """Plans made by hand, for tests of what comes after the plan."""
 
-import io
 import sys
-import tarfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from tiny_support import BENCHMARK, TOWERS
 
 from jestlab.analysis.costs import Cost
 from jestlab.analysis.files import write_whole
+from jestlab.models.data.tars import TarWriter
 from jestlab.models.extensions.references import without_folder
 from jestlab.models.training.phases import Spent
 from jestlab.platform.planning.identity import fingerprint
@@ -141,12 +140,10 @@ def blank_page(monkeypatch: pytest.MonkeyPatch) -> None:
 def write_shard(folder: Path, *captions: str) -> str:
     """Write a folder with one shard of pairs, whose images can't be decoded; its path."""
     folder.mkdir()
-    with tarfile.open(folder / "00000.tar", "w") as tar:
+    with TarWriter(folder / "00000.tar") as tar:
         for number, caption in enumerate(captions):
-            for extension, content in (("jpg", b"image"), ("txt", caption.encode())):
-                member = tarfile.TarInfo(f"{number:03}.{extension}")
-                member.size = len(content)
-                tar.addfile(member, io.BytesIO(content))
+            tar.add(f"{number:03}.jpg", b"image")
+            tar.add(f"{number:03}.txt", caption.encode())
     return str(folder)
 
 

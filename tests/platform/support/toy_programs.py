@@ -69,12 +69,6 @@ def draw(config: dict[str, Any], context: RunContext) -> None:
     context.evaluation(1, 64, 1e6, {"toy/score": config["mean"] + noise})
 
 
-def flood(config: dict[str, Any], context: RunContext) -> None:
-    for _ in range(config["megabytes"]):
-        sys.stdout.write("x" * 1_000_000)
-    sys.stdout.flush()
-
-
 def vanish(config: dict[str, Any], context: RunContext) -> None:
     print("about to vanish", flush=True)
     os._exit(config["code"])

@@ -1,4 +1,4 @@
-"""Workers without a launcher, forked from one process that has imported them: they start at once."""
+"""Workers without a launcher, forked from one process that has imported them, so that they start at once."""
 
 import os
 import subprocess
@@ -6,10 +6,14 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import plans_support as plans
 from forks_support import Process, fork
 
+from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.executor import Job
 from jestlab.platform.launch.executors.local import Forked, Local
+from jestlab.platform.planning.plan import PlannedRun
+from jestlab.platform.store.store import Store
 
 
 class ForkingLocal(Local):
@@ -47,3 +51,24 @@ class Worker(Process):
     def communicate(self, timeout: float = 60.0) -> tuple[None, str]:
         self.wait(timeout)
         return None, self._log.read_text()
+
+
+def recorded(lab: Lab, *runs: PlannedRun) -> Store:
+    """Record runs as the experiment `toy`, and return the store."""
+    store = Store.open(lab.store_url)
+    store.record(plans.plan(*runs))
+    return store
+
+
+def worker(lab: Lab, run: PlannedRun, attempt: int | None = None) -> Worker:
+    """Start a worker for an attempt; without one, for a new attempt."""
+    if attempt is None:
+        attempt = plans.claimed(Store.open(lab.store_url), run)
+    return Worker("--root", lab.root, "--run", run.fingerprint, "--attempt", attempt)
+
+
+def finished(lab: Lab, run: PlannedRun, attempt: int | None = None) -> tuple[int | None, str]:
+    """Run a worker to its end, and return its exit code and output."""
+    process = worker(lab, run, attempt)
+    output = process.communicate()[1]
+    return process.returncode, output

@@ -1,6 +1,7 @@
 """Custom executors: by reference, with options, checked by the contract that ours pass."""
 
 import json
+import os
 from pathlib import Path
 
 import labs_support as labs
@@ -161,7 +162,8 @@ def test_a_study_is_launched_by_it_and_its_logs_are_found(study, root, unrecorde
     launched = labs.here("launch", study, "--no-reports", root=root)
     assert launched.returncode == 0, launched.stdout + launched.stderr
     logs = labs.here("logs", "niced/a", root=root)
-    assert "niceness 7" in logs.stdout, logs.stdout + logs.stderr
+    niceness = min(os.nice(0) + 7, 19)  # these tests may themselves run under `nice`
+    assert f"niceness {niceness}" in logs.stdout, logs.stdout + logs.stderr
     query = "SELECT DISTINCT executor, state FROM v_attempts"
     assert json.loads(labs.here("query", query, "--json", root=root).stdout) == [
         {"executor": f"{study.parent}/own_executors.py:Wrapped", "state": "COMPLETED"}
