@@ -85,7 +85,7 @@ def test_what_is_read_counts_by_its_content(tmp_path):
         ([{"image": PIXELS, "caption": 3}], "example 0 has a caption that is a int, not a str"),
         ([{"image": "a.jpg", "caption": "x"}], "example 0 has an image that is a str: must be bytes"),
         ([{"image": PIXELS[..., :1], "caption": "x"}], r"uint8 \[4, 4, 1\]: must be uint8 \[h, w, 3\]"),
-        ([{"image": PIXELS[None], "caption": "x"}], r"uint8 \[1, 4, 4, 3\]: must be uint8 \[h, w, 3\]"),
+        ([{"image": PIXELS[..., None], "caption": "x"}], r"uint8 \[4, 4, 3, 1\]: must be uint8 \[h, w, 3\]"),
         ([{"image": PIXELS, "caption": "x", "n": [1]}], "texts, numbers or true and false, not a list"),
         (
             [{"image": PIXELS, "caption": "x", "n": n} for n in (1, "a")],
