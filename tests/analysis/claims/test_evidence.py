@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jestlab.analysis.claims.evidence import any_look, decide, one_look
+from jestlab.analysis.claims.evidence import Side, any_look, decide, one_look
 from jestlab.analysis.claims.looks import Forecast
 from jestlab.analysis.claims.power import needed
 
@@ -82,13 +82,15 @@ def test_one_of_55_claims_needs_eleven_seeds_that_agree():
 def test_the_seeds_that_are_missing_depend_on_the_distance_to_the_nearest_bound():
     differences = [-0.5, 0.0, 0.5, 1.0, 1.5]
     std = statistics.stdev(differences)
-    for side, within, margin in (
+    cases: tuple[tuple[Side, float, float], ...] = (
         ("above", 0.25, 0.75), ("below", 0.25, 0.25), ("near", 0.75, 0.25), ("near", 0.25, 0.25),
-    ):  # fmt: skip
-        for sign in (1, -1):
-            side_of = side if sign == 1 else FLIPPED[side]
-            found = one_look([sign * value for value in differences], side_of, within, 0.01)
-            assert found.forecast == needed(margin, std, 5, 0.01), (side, within, sign)
+        ("above", -0.75, 0.25), ("below", -0.75, 1.25),
+    )  # fmt: skip
+    for side, within, margin in cases:
+        expected = needed(margin, std, 5, 0.01)
+        assert one_look(differences, side, within, 0.01).forecast == expected, (side, within)
+    negated = [-value for value in differences]
+    assert one_look(negated, "near", 0.75, 0.01).forecast == needed(0.25, std, 5, 0.01)
 
 
 def test_a_difference_of_zero_agrees_with_neither_side():
