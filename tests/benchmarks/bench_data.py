@@ -91,11 +91,17 @@ def ours(
     batch_size: int = BATCH,
     threads: int = THREADS,
 ) -> Iterator[Any]:
-    """Our pipeline with two threads."""
+    """Our pipeline, by default with two threads."""
     yield from training_batches(
-        folder, filter=None, tokenizer=tokenizer, image_size=size, text_length=length,
-        batch_size=batch_size, seed=0, threads=threads,
-    )  # fmt: skip
+        folder,
+        filter=None,
+        tokenizer=tokenizer,
+        image_size=size,
+        text_length=length,
+        batch_size=batch_size,
+        seed=0,
+        threads=threads,
+    )
 
 
 def webdatasets(folder: Path, tokenizer: Tokenizer) -> Iterator[Any]:

@@ -110,9 +110,15 @@ def config_of(name: str, steps: int, megabytes: int) -> dict[str, Any]:
 
 
 def _train(train: Any, config: Any, directory: Path, folder: Path, reference: Any) -> Marks:
-    marks, cache = Marks(), folder / "data"
-    about: dict[str, Any] = {"flops_per_example": 1.0, "tracker": marks, "reference": reference}
-    train(config, directory=directory, data_cache=cache, **about)
+    marks = Marks()
+    train(
+        config,
+        directory=directory,
+        data_cache=folder / "data",
+        flops_per_example=1.0,
+        tracker=marks,
+        reference=reference,
+    )
     return marks
 
 

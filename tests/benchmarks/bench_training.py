@@ -254,8 +254,15 @@ def main() -> None:
         for shape in shapes
         for row in measure(shape, device, implementations, options.pages, options.rounds)
     ]
-    columns = ["shape", "step of", "ms", "examples/s", "share of matmul peak"]
-    columns += ["speed, of eager", "of compiled"]
+    columns = (
+        "shape",
+        "step of",
+        "ms",
+        "examples/s",
+        "share of matmul peak",
+        "speed, of eager",
+        "of compiled",
+    )
     print_table(f"medians of {options.rounds} rounds", columns, rows)
 
 

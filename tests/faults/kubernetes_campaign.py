@@ -54,8 +54,11 @@ class ClusterTrial(Trial):
         self._cluster = cluster
         self._namespace = Namespace(cluster, store=self.url)
         self._spec.write_text(yaml.safe_dump(TOY | {"resources": RESOURCES | {"on": "kubernetes"}}))
-        where = {"namespace": self._namespace.name, "root": str(self.root)}
-        where |= {"store_secret": "jestlab-store/url"}
+        where = {
+            "namespace": self._namespace.name,
+            "store_secret": "jestlab-store/url",
+            "root": str(self.root),
+        }
         config = folder / "config.yaml"
         config.write_text(yaml.safe_dump({"image": IMAGE, "kubernetes": where}))
         kubeconfig = self._namespace.kubeconfig(folder / "kubeconfig")

@@ -34,8 +34,12 @@ KINDS = (
 )
 FAULTS_A_TRIAL = 10
 _HIGH = (
-    *("--partition=high", "--exclusive", "--chdir=/tmp"),
-    *("--output=/dev/null", "--job-name=other", "--no-requeue"),
+    "--partition=high",
+    "--exclusive",
+    "--chdir=/tmp",
+    "--output=/dev/null",
+    "--job-name=other",
+    "--no-requeue",
 )
 
 

@@ -16,9 +16,16 @@ from jestlab.models.two_towers import Embeddings
 
 
 def jointly_sample_batch(
-    key: jax.Array, learner: Embeddings, reference: Embeddings, *, batch_size: int, loss: str = "sigmoid",
-    chunks: int = 16, gain: float = 100.0, running: bool = False,
-) -> jax.Array:  # fmt: skip
+    key: jax.Array,
+    learner: Embeddings,
+    reference: Embeddings,
+    *,
+    batch_size: int,
+    loss: str = "sigmoid",
+    chunks: int = 16,
+    gain: float = 100.0,
+    running: bool = False,
+) -> jax.Array:
     """Algorithm 1; with one chunk, independent selection. Arguments are those of `select`, and:
 
     Args:

@@ -162,7 +162,7 @@ def test_a_study_is_launched_by_it_and_its_logs_are_found(study, root, unrecorde
     launched = labs.here("launch", study, "--no-reports", root=root)
     assert launched.returncode == 0, launched.stdout + launched.stderr
     logs = labs.here("logs", "niced/a", root=root)
-    niceness = min(os.nice(0) + 7, 19)  # these tests may themselves run under `nice`
+    niceness = min(os.nice(0) + 7, 19)  # tests may run under `nice`
     assert f"niceness {niceness}" in logs.stdout, logs.stdout + logs.stderr
     query = "SELECT DISTINCT executor, state FROM v_attempts"
     assert json.loads(labs.here("query", query, "--json", root=root).stdout) == [
