@@ -89,8 +89,8 @@ class Block:
 
     @property
     def first(self) -> str:
-        """Its first line."""
-        return self.text.partition("\n")[0]
+        """Its first line, without the comment at its end."""
+        return self.text.partition("\n")[0].partition("   #")[0]
 
     @property
     def file(self) -> str | None:

@@ -20,47 +20,43 @@ from jestlab.platform.cli import VERBS
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = ["../README.md", *sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))]
 
+_INSTALLS = "installs, and changes the reader's shell"
+_DATABASE = "needs a PostgreSQL server"
+_DOCKER = "needs docker and a registry"
 _SERVES = "goes on until it is stopped: tests of the server start and stop it"
 
-NOT_RUN: dict[tuple[str, str], str] = {
-    (
-        "../README.md",
-        "make demo   # installs into .venv, then launches quickstart: 15 runs, 2 minutes on two cores",
-    ): "installs, and changes the reader's shell",
-    ("clusters.md", "createdb results"): "needs a PostgreSQL server",
-    ("clusters.md", "export JESTLAB_STORE=postgresql://lab@server/results"): "needs a PostgreSQL server",
-    ("clusters.md", "jestlab db backup before.db"): "needs a PostgreSQL server",
-    ("clusters.md", "CREATE ROLE reader LOGIN PASSWORD 'choose one';"): "needs a PostgreSQL server",
-    (
-        "clusters.md",
-        "jestlab table quickstart --store postgresql://reader@server/results",
-    ): "needs a PostgreSQL server",
-    (
-        "clusters.md",
-        "docker build --build-arg ACCELERATOR=tpu --tag europe-docker.pkg.dev/lab/jestlab .",
-    ): "needs docker and a registry",
-    ("clusters.md", "docker build --secret id=machine,src=index.env \\"): "needs docker",
-    ("clusters.md", "jestlab launch pod.yaml"): "needs a Kubernetes cluster",
-    ("clusters.md", "jestlab launch quickstart --on slurm"): "needs a cluster with Slurm",
-    ("clusters.md", "pip install 'jestlab[gcs]'"): "needs a bucket",
-    ("serve.md", "jestlab serve"): _SERVES,
-    ("serve.md", "jestlab serve --write"): _SERVES,
-    (
-        "serve.md",
-        "jestlab serve --lab ~/labs/mine --lab /data/labs/theirs=postgresql://reader@server/results",
-    ): _SERVES,
-    ("tutorial.md", "make install"): "installs, and changes the reader's shell",
-    ("methods.md", "jestlab launch frontier"): "takes 20 minutes",
-    ("paper.md", "jestlab launch filtering_ratio"): "takes minutes",
-    ("paper.md", "jestlab launch paper"): "takes an hour and a half",
-    ("deciding.md", "jestlab launch filtering_ratio --decide"): "takes a quarter of an hour",
-    ("icons.md", "jestlab data fetch icons"): "downloads 41 MB, and trains for half an hour",
-    (
-        "icons.md",
-        "jestlab show-batch 'icons/joint filtering_ratio=0.9/0' --step 60",
-    ): "needs the launch before",
+NOT_RUN = {
+    "../README.md": {"make demo": _INSTALLS},
+    "clusters.md": {
+        "createdb results": _DATABASE,
+        "export JESTLAB_STORE=postgresql://lab@server/results": _DATABASE,
+        "jestlab db backup before.db": _DATABASE,
+        "CREATE ROLE reader LOGIN PASSWORD 'choose one';": _DATABASE,
+        "jestlab table quickstart --store postgresql://reader@server/results": _DATABASE,
+        "docker build --build-arg ACCELERATOR=tpu --tag europe-docker.pkg.dev/lab/jestlab .": _DOCKER,
+        "docker build --secret id=machine,src=index.env \\": _DOCKER,
+        "jestlab launch pod.yaml": "needs a Kubernetes cluster",
+        "jestlab launch quickstart --on slurm": "needs a cluster with Slurm",
+        "pip install 'jestlab[gcs]'": "needs a bucket",
+    },
+    "serve.md": {
+        "jestlab serve": _SERVES,
+        "jestlab serve --write": _SERVES,
+        "jestlab serve --lab ~/labs/mine --lab /data/labs/theirs=postgresql://reader@server/results": _SERVES,
+    },
+    "tutorial.md": {"make install": _INSTALLS},
+    "methods.md": {"jestlab launch frontier": "takes 20 minutes"},
+    "paper.md": {
+        "jestlab launch filtering_ratio": "takes minutes",
+        "jestlab launch paper": "takes an hour and a half",
+    },
+    "deciding.md": {"jestlab launch filtering_ratio --decide": "takes a quarter of an hour"},
+    "icons.md": {
+        "jestlab data fetch icons": "downloads 41 MB, and trains for half an hour",
+        "jestlab show-batch 'icons/joint filtering_ratio=0.9/0' --step 60": "needs the launch before",
+    },
 }
-"""Page, first line of a block of code in it → why it is not run here."""
+"""Page → first line of a block of code in it → why it is not run here."""
 
 WITH_TORCH = ("../README.md", "programs.md")
 """Pages that run PyTorch."""
@@ -74,6 +70,12 @@ DEFAULT = ("../README.md", "index.md", "concepts.md", "spec.md")
 
 BLOCKS = {page: blocks((DOCS / page).read_text(encoding="utf-8")) for page in PAGES}
 """Page → its blocks of code."""
+
+
+def marks(page):
+    """Return the marks of a page."""
+    full = [] if page in DEFAULT else [pytest.mark.full]
+    return [*full, pytest.mark.oracle] if page in WITH_TORCH else full
 
 
 @pytest.fixture
@@ -90,15 +92,11 @@ def test_commands_parse_and_specs_load(page, reader, monkeypatch):
         if block.is_run:
             reader.check(block)
         else:
-            assert block.language == "text" or (page, block.first) in NOT_RUN, f"not listed: {block}"
+            assert block.language == "text" or block.first in NOT_RUN.get(page, ()), f"not listed: {block}"
 
 
-@pytest.mark.parametrize(
-    "page", [pytest.param(page, marks=[] if page in DEFAULT else [pytest.mark.full]) for page in PAGES]
-)
+@pytest.mark.parametrize("page", [pytest.param(page, marks=marks(page)) for page in PAGES])
 def test_examples_run(page, reader, monkeypatch):
-    if page in WITH_TORCH:
-        pytest.importorskip("torch", reason="torch is not installed")
     if page == "../README.md":
         monkeypatch.setitem(SHRUNK, "quickstart", (*SHRUNK["quickstart"], ONE_FEWER))
     reader.write(BLOCKS[page])
@@ -109,8 +107,8 @@ def test_examples_run(page, reader, monkeypatch):
 
 def test_blocks_that_are_not_run_exist():
     """`NOT_RUN` lists no block that was changed or removed since."""
-    found = {(page, block.first) for page in PAGES for block in BLOCKS[page] if not block.is_run}
-    assert NOT_RUN.keys() - found == set()
+    for page, listed in NOT_RUN.items():
+        assert listed.keys() - {block.first for block in BLOCKS[page] if not block.is_run} == set(), page
 
 
 def test_every_verb_is_shown():
@@ -126,9 +124,9 @@ def test_the_readme_is_a_screen_and_a_half():
 
 
 @pytest.mark.full
+@pytest.mark.oracle
 def test_the_pytorch_script_resumes_from_its_checkpoint_after_a_kill(tmp_path, monkeypatch, capsys):
     """Killed with its worker, it is resumed by the same launch, and ends as if nothing had happened."""
-    pytest.importorskip("torch", reason="torch is not installed")
     reader = Reader(tmp_path, monkeypatch, capsys)
     reader.write(BLOCKS["programs.md"])
     study = yaml.safe_load((tmp_path / "cnn.yaml").read_text(encoding="utf-8"))

@@ -64,12 +64,6 @@ def test_the_standard_librarys_platform_is_not_shadowed():
 LINT = [sys.executable, "-c", "from importlinter.cli import lint_imports_command as c; c()", "--no-cache"]
 
 
-def test_import_contracts_hold():
-    done = subprocess.run(LINT, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "0 broken" in done.stdout
-
-
 CROSSINGS = {
     "models": "import jestlab.platform.errors",
     "analysis": "import jestlab.models.config",

@@ -1,8 +1,6 @@
 """The public names of the Python API and their signatures, which scripts and notebooks rely on."""
 
 import inspect
-import subprocess
-import sys
 from importlib.metadata import version
 from operator import attrgetter
 from typing import Any
@@ -74,13 +72,3 @@ def test_nothing_public_is_left_out_here():
         properties = {each for each, value in public.items() if isinstance(value, property)}
         assert properties <= set(attributes), name
     assert methods == {place for place in SIGNATURES if "." in place}
-
-
-def test_importing_it_loads_nothing_heavy():
-    code = (
-        "import sys; from jestlab import api; "
-        "print([m for m in ('numpy', 'pandas', 'matplotlib', 'jax', 'sqlalchemy', 'pydantic', 'click', "
-        "'IPython', 'xmanager') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

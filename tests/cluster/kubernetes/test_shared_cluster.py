@@ -54,21 +54,3 @@ def test_nothing_is_left_when_a_process_is_killed(tmp_path, who):
     finally:
         user.kill()
         user.communicate()
-
-
-def test_where_it_is_missing_the_reason_names_the_remedy(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert binaries.folder() is None
-    assert "make cluster" in binaries.MISSING
-
-
-def test_without_go_the_build_says_so_in_one_line(tmp_path):
-    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
-    if subprocess.run(["which", "go"], env=environment, capture_output=True).returncode == 0:
-        pytest.skip("Go is where it cannot be hidden")
-    said = subprocess.run(
-        [Path(binaries.__file__).with_name("build.sh")],
-        env=environment, capture_output=True, text=True, check=True, timeout=60,
-    )  # fmt: skip
-    assert said.stdout.startswith("make cluster: there is no Go, so tests of Kubernetes will skip")
-    assert said.stdout.count("\n") == 1

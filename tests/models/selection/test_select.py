@@ -98,7 +98,7 @@ def test_scores_are_those_of_algorithm_1(monkeypatch, loss):
     [
         ("joint", "sigmoid", "learnability"),
         pytest.param("gibbs", "softmax", "learnability", marks=pytest.mark.full),
-        (own_code.halves, "softmax", own_code.clipped),
+        pytest.param(own_code.halves, "softmax", own_code.clipped, marks=pytest.mark.full),
     ],
     ids=["joint", "gibbs", "own"],
 )

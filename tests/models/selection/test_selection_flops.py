@@ -44,7 +44,7 @@ def unrolled(monkeypatch):
     ("rule", "b", "settings"),
     [
         ("joint", 8, {"chunks": 3}),  # 3 + 3 + 2; nothing is conditioned on the last chunk
-        ("joint", 8, {"chunks": 3, "trace": True}),
+        pytest.param("joint", 8, {"chunks": 3, "trace": True}, marks=pytest.mark.full),
         ("gibbs", 3, {"sweeps": 1}),
         pytest.param("joint", 8, {"chunks": 3, "loss": "softmax"}, marks=pytest.mark.full),
         pytest.param("joint", 8, {"chunks": 3, "criterion": "hard_learner"}, marks=pytest.mark.full),

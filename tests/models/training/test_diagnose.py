@@ -206,6 +206,7 @@ def test_a_run_that_is_stopped_between_super_batches_logs_nothing(run):
     assert tracker.metrics == {}
 
 
+@pytest.mark.full
 def test_the_learner_alone_by_softmax(run, runs):
     """No reference is read, and a loss that isn't a sum over pairs has no matrix of them."""
     broken = Reference(runs["learner"][1] / "nowhere", None)

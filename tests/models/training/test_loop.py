@@ -1,8 +1,6 @@
 """The training loop on real shards: it resumes exactly, selects by a reference, and stops when asked."""
 
 import copy
-import subprocess
-import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -287,7 +285,7 @@ def test_a_run_that_selects_only_early_reads_uniformly_afterwards(lab, small, se
     assert flops == {s: 16 * (10.0 * min(s, 6) + 3.0 * max(0, s - 6)) for s in (2, 4, 6, 8, 10, 12)}
 
 
-@pytest.mark.parametrize("stop_after", [pytest.param(4, marks=pytest.mark.full), 6, 8])
+@pytest.mark.parametrize("stop_after", [6, pytest.param(8, marks=pytest.mark.full)])
 def test_a_run_that_selects_only_early_resumes_exactly(lab, small, selecting_early, stop_after):
     name = f"early-stopped-{stop_after}"
     done, first = lab(name, early(small), tracker=Recorder(stop_after))
@@ -368,14 +366,3 @@ def test_runs_share_the_programs_of_everything_that_does_not_change_them(tiny, p
     assert other["learn"] == selects["learn"] and other["choose"] != selects["choose"]
     assert programs_of(joint(tree, loss="distilled")).keys() == {"step"}
     assert programs_of(config(tree, loss=f"{own_code.MODULE}:decoupled"))["learn"][1]
-
-
-@pytest.mark.oracle
-def test_tensorboard_events_do_not_import_pytorch_which_can_be_imported_later():
-    code = (
-        "import importlib.util, sys, jestlab.models.training.events\n"
-        "assert 'torch' not in sys.modules\n"
-        "assert importlib.util.find_spec('torch') is not None"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr

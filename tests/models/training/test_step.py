@@ -191,13 +191,6 @@ def test_rejects_configs_that_no_step_can_follow(one):
         start_of(config({**TOWERS, "vision": vision}))
 
 
-def test_custom_towers_train(steps_of):
-    history, parameters = steps_of(selecting())
-    assert parameters["img"]["Layer_0"]["Dense_0"]["kernel"].shape == (16 * 16 * 3, 24)
-    assert history[-1]["loss"] != history[0]["loss"]
-    assert np.isfinite(history[-1]["loss"])
-
-
 def test_custom_code_that_does_the_same_as_the_built_in_code_computes_the_same(steps_of):
     rule = {"rule": f"{HERE}:by_chunks", "rule_options": {"chunks": JOINT["chunks"]}}
     own = selecting(loss=f"{HERE}:sigmoid", selection=JOINT | rule | {"criterion": f"{HERE}:learnability"})

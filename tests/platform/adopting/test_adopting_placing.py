@@ -79,6 +79,7 @@ def test_seeds_are_those_of_the_config_or_the_first_free_ones():
 
 def test_runs_keep_their_seeds():
     its, other = of_origin("wandb:lab/jest/a"), of_origin("b")
+    assert its.startswith("71d3b1312cbeb82c")  # as in stores of earlier versions
     known = Known((), {("one (wandb)", 0): other, ("one (wandb)", 7): its}, {its: 7, other: 0}, ())
     assert placed(found(), known).seed == 7
     assert placed(found(config={"seed": 0}), known).seed == 7  # 0 is another's

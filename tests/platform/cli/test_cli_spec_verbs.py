@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 
 import plans_support as plans
 import pytest
@@ -176,16 +174,3 @@ def test_errors_are_one_line_and_nothing_is_written(jestlab, tmp_path):
         assert (code, out, err.count("\n")) == (1, "", 1)
         assert message in err
     assert list(tmp_path.iterdir()) == []
-
-
-def test_imports_nothing_heavy_without_a_store(tmp_path):
-    code = (
-        "import sys, json; from jestlab.platform.cli import cli; "
-        "[cli.main([verb, 'quickstart'], standalone_mode=False) for verb in ('show', 'plan')]; "
-        "print(json.dumps([m for m in sys.modules if '.' not in m]))"
-    )
-    # In an empty folder: plans read data in the working directory.
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
-    heavy = {"jax", "flax", "pandas", "matplotlib", "alembic", "xmanager", "grain", "sqlalchemy", "numpy"}
-    assert not (heavy | {"rich"}) & set(json.loads(done.stdout.splitlines()[-1]))

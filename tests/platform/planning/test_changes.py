@@ -10,7 +10,7 @@ import stores_support as stores
 from sqlalchemy import update
 
 from jestlab.platform.digests import digest_of
-from jestlab.platform.planning.changes import changes, changes_of
+from jestlab.platform.planning.changes import changed_since, changes, changes_of
 from jestlab.platform.planning.plan import Plan, plan
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.store.acceptances import accept, acceptances
@@ -83,6 +83,8 @@ def test_data_are_compared_with_what_is_there_now(store, tmp_path):
     assert lines(store, planned) == []
     (tmp_path / "x.csv").write_text("2")
     assert lines(store, planned) == ["2 of 2 runs were made by other data: x.csv changed"]
+    since = changed_since(store, planned.runs[0].fingerprint)
+    assert since.data.keys() == {"x.csv"} and not since.code
 
 
 def test_a_commit_of_jestlab_is_said_where_results_of_one_cell_mix(store):

@@ -70,12 +70,13 @@ def measure(store, folder, runs, seconds):
 
 
 def test_it_waits_for_what_nobody_has_measured(store):
-    found = planned(store, study())
+    spec = study(RUNS | {"longer": {"schedule.examples_seen": 2 * LENGTH}})
+    found = planned(store, spec)
     assert [(its.label, its.seed, its.match, its.awaits) for its in found.waiting] == [
         ("uniform_in_time", seed, "seconds: joint", ("joint", "uniform")) for seed in (0, 1)
     ]
-    assert {run.name for run in found.runs} == {"reference", "uniform", "joint"}
-    assert plan(study()).waiting == found.waiting  # without a store, too
+    assert {run.name for run in found.runs} == {"reference", "uniform", "joint", "longer"}
+    assert plan(spec).waiting == found.waiting  # without a store, too
     with pytest.raises(UserError, match="max-chip-hours cannot be checked: how long uniform_in_time trains"):
         refuse_above(found, 1e9, "local")
 

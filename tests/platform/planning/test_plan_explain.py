@@ -40,6 +40,10 @@ def test_the_nearest_finished_run_is_compared_field_by_field_with_defaults_fille
     assert found["joint"].nearest == joint.directory
     assert found["joint"].differences == (Difference("selection.filtering_ratio", 0.8, 0.9),)
     assert str(found["joint"]) == f"new; {joint.directory} differs in selection.filtering_ratio 0.8 → 0.9"
+    # One run differs in a value; the other has all of them, and three fields more.
+    before = planned({"more": {"a": 1, "x": 1, "y": 1, "z": 1}, "less": {"a": 2}}, program="json:dumps")
+    found = reasons(planned({"now": {"a": 1}}, program="json:dumps"), before)
+    assert [one.path for one in found["now"].differences] == ["a"]
     # A field that is back at its default:
     found = reasons(planned({"a": {}}), planned({"a": {"optimizer.beta2": 0.5}}))
     assert found["a"].differences == (Difference("optimizer.beta2", 0.5, 0.95),)

@@ -187,8 +187,11 @@ def test_a_plan_says_what_fits():
          "8 runs at a time need about 32 GB of the 16 GB here: launch with --parallel 4"),
         ([(0.1, 0.2, 0, 0.6)], Room(16 * GB, "here", 1, 0.5 * GB),
          "a needs about 0.9 GB of the 0.5 GB of resources.memory_gb: raise that above 0.9 GB"),
+        ([(1, 9, 0, 1)], Room(16 * GB, "here", 1, 8 * GB),
+         "a needs about 11 GB of the 8.0 GB of resources.memory_gb: raise that, set a higher "
+         "runtime.microbatches, or lower schedule.batch_size"),
     ],
-    ids=["activations", "parameters", "examples", "too many at a time", "limit of the study"],
+    ids=["activations", "parameters", "examples", "too many at a time", "limit of the study", "either"],
 )  # fmt: skip
 def test_a_plan_says_what_will_not_fit_and_what_to_do(amounts, room, advice):
     first, second = said(amounts, room)

@@ -146,8 +146,8 @@ axes: [{runs: [a], grid: {optimizer.beta2: [0.9]}}]
 runs: {a: {selection: {rule: joint, reference: a}}}
 => 1: runs.a.selection.reference: dependencies form a cycle: a → a
 runs: {r: {}, a: {selection: {rule: joint, reference: r}}}
-axes: [{runs: [r], grid: {schedule.examples_seen: [1, 2]}}]
-=> 1: runs.a.selection.reference: 'r' is 2 runs ('r examples_seen=1', 'r examples_seen=2'): put this run on
+axes: [{runs: [r], grid: {optimizer.beta2: [0.1, 0.2, 0.3]}}]
+=> 1: runs.a.selection.reference: 'r' is 3 runs ('r beta2=0.1', 'r beta2=0.2', 'r beta2=0.3'): put this run
 runs: {r: {}, a: {selection: {rule: joint, reference: r}}}
 axes:
 - {runs: [r], grid: {optimizer.beta2: [0.9]}}

@@ -73,6 +73,7 @@ def test_types_and_places_of_keys_are_in_words():
 def test_only_what_the_plan_fills_in_has_no_example():
     without = {key.path for key in config_keys() if not key.example}
     assert {path for path in without if not path.endswith("digest")} == {"code"}
+    assert find("selection.reference")[0].example.endswith(": reference}")  # by its type
 
 
 def test_examples_of_config_keys_are_valid_where_they_are_used(subtests):

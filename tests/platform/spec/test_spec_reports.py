@@ -4,7 +4,7 @@ import pytest
 
 from jestlab.analysis.figures import Sheet
 from jestlab.platform.errors import SpecError
-from jestlab.platform.spec import Study, table
+from jestlab.platform.spec import Study, own_reports, table
 
 RUNS: dict[str, dict[str, str]] = {"uniform": {}, "joint": {}}
 
@@ -27,6 +27,15 @@ def test_a_study_has_figure_options_for_all_reports():
     assert found.figure.sheet == Sheet(width=8 / 2.54, caption="")
     assert found.to_dict()["figure"] == {"width": "8cm", "caption": "none"}
     assert "figure" not in study("curves").to_dict()
+
+
+def test_code_of_ones_own_is_named_by_stored_specs():
+    reports = [
+        {"kind": "table", "name": "summary"}, {"kind": "curves"},
+        {"kind": "own.py:draw"}, {"kind": "table", "name": "own.py:rows", "options": {"top": 3}},
+    ]  # fmt: skip
+    named = [("figure", "own.py:draw", {}), ("table", "own.py:rows", {"top": 3})]
+    assert list(own_reports.named_in({"reports": reports})) == named
 
 
 def test_parts_without_figure_options_have_those_of_their_union():

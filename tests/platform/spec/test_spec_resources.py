@@ -17,6 +17,7 @@ def test_resources_survive_being_printed_and_read_without_their_defaults():
     study = Study.parse({"name": "s", "runs": {"a": {}}})
     assert (study.resources.on, study.resources.tpu, study.resources.retries) == (None, None, 2)
     assert "resources" not in study.to_dict()
+    assert str(resources(on="slurm", gpus=2).machines) == "2 GPUs"
     said = {"on": "kubernetes", "tpu": "v5e-16x16", "spot": True, "retries": 0, "image": IMAGE}
     study = Study.parse({"name": "s", "runs": {"a": {}}, "resources": said})
     assert study.to_dict()["resources"] == said

@@ -65,15 +65,3 @@ def test_errors_are_printed_in_one_line(folder, root, option, message):
     assert message in " ".join(done.stderr.split())  # long lines are wrapped
     assert "Traceback" not in done.stderr
     assert not root.exists()
-
-
-def test_loading_specs_imports_no_heavy_packages(folder, root):
-    """Not even with `xmanager_main`, unless `xmanager launch` executes the file."""
-    code = (
-        "import sys; from jestlab.platform.spec import load; load('quickstart'); load('study.py')\n"
-        "heavy = {'jax', 'flax', 'sqlalchemy', 'pandas', 'matplotlib', 'xmanager', 'absl.app'}\n"
-        "print(sorted(heavy & set(sys.modules)))"
-    )
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"

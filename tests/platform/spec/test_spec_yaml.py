@@ -103,3 +103,5 @@ def test_a_dump_is_in_block_style_with_short_lists_inline():
     text = dump({"runs": {"a": {"selection": {"rule": "joint"}}}, "seeds": [0, 1]})
     assert text == "runs:\n  a:\n    selection: {rule: joint}\nseeds: [0, 1]\n"
     assert yaml.safe_load(text)["seeds"] == [0, 1]
+    twice = {"x": 1}
+    assert dump({"a": twice, "b": twice}) == "a: {x: 1}\nb: {x: 1}\n"  # no anchors

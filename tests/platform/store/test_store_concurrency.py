@@ -10,7 +10,7 @@ from forks_support import SUPPORT
 from jestlab.platform.store.store import Store
 
 PROCESSES = 3
-RUNS = [plans.run("a", config={"x": x}) for x in range(15)]
+RUNS = [plans.run("a", config={"x": x}) for x in range(6)]
 
 # Forks, because the imports take longer than the subject. They start when the pipe is closed.
 CODE = f"""

@@ -11,7 +11,7 @@ from postgres_support import PostgresServer
 from sqlalchemy.exc import DBAPIError
 
 from jestlab.analysis import query
-from jestlab.platform.errors import StoreUnreachable, UserError
+from jestlab.platform.errors import UserError
 from jestlab.platform.store import engine as engines
 from jestlab.platform.store.store import Store
 
@@ -172,21 +172,6 @@ def test_no_earlier_statement_helps_to_write(on_postgresql, setting):
             with pytest.raises((UserError, DBAPIError), match=_REFUSALS), reader.reading() as connection:
                 connection.exec_driver_sql(sql).fetchall()
     assert rows.everything(store.engine) == before
-
-
-def test_a_role_with_only_select_can_read(on_postgresql, postgres_server):
-    database = on_postgresql[2].rpartition("/")[2]
-    postgres_server.execute("DROP ROLE IF EXISTS guest")
-    postgres_server.execute("CREATE ROLE guest LOGIN PASSWORD 'guest'")
-    postgres_server.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO guest", database)
-    url = postgres_server.url(database, role="guest", password="guest")
-    reader = Store.open_readonly(url)
-    assert reader is not None
-    with closing(reader), closing(Store.open(url)) as writer:
-        assert len(reader.runs("toy")) == 3
-        with pytest.raises(UserError, match="permission denied for table") as error:
-            writer.record(plans.reference_and_two())
-        assert not isinstance(error.value, StoreUnreachable)
 
 
 @pytest.mark.both_databases

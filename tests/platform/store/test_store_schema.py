@@ -1,7 +1,5 @@
 """Opening a store: what is created and what is refused."""
 
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -120,14 +118,3 @@ def test_takes_every_spelling_of_postgresql(postgresql_url):
         assert reader is not None
         with closing(reader):
             assert reader.experiments() == []
-
-
-def test_opening_a_store_imports_nothing_superfluous(sqlite_url):
-    """Commands that read results, and workers that start, don't wait for these imports."""
-    superfluous = {"alembic", "jax", "pandas", "pydantic"}
-    code = (
-        f"import sys; from jestlab.platform.store.store import Store; Store.open({sqlite_url!r}); "
-        f"print(sorted({superfluous!r} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"

@@ -29,6 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "session": os.getsid(0),
         "group": os.getpgrp(),
         "files": sorted(int(entry.name) for entry in Path("/proc/self/fd").iterdir() if entry.exists()),
+        "is_one_log": os.fstat(1) == os.fstat(2),
         "stdin": str(Path("/proc/self/fd/0").readlink()),
         "random": [random.random(), float(numpy_random.rand()), str(uuid.uuid4())],  # noqa: NPY002
         "on_interrupt": signal.getsignal(signal.SIGINT) is signal.default_int_handler,

@@ -72,7 +72,7 @@ def test_forks_are_fresh_processes(harness, tmp_path, ignoring_sigint):
         assert seen["session"] == seen["group"] == pid_of(started)
         assert seen["files"][:3] == [0, 1, 2]
         assert len(seen["files"]) <= 3  # nothing of the server's, of other jobs or of the launcher
-        assert seen["stdin"] == "/dev/null"
+        assert seen["stdin"] == "/dev/null" and seen["is_one_log"]
         assert seen["on_interrupt"]
         assert seen["log_handlers"] == 0
         assert started.handle.endswith(f":{job.log.name}")

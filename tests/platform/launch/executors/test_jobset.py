@@ -94,6 +94,13 @@ def test_one_host_alone_looks_for_no_others_and_shares_its_node_pool():
     assert "alpha.jobset.sigs.k8s.io/exclusive-topology" in manifest("v5e-4x4")["metadata"]["annotations"]
 
 
+def test_variables_but_for_the_stores_url_are_handed_on():
+    names = {"A": "1", "JESTLAB_STORE": "sqlite:///x", "Z": "2"}
+    environment = pod(manifest(environment=names))["containers"][0]["env"]
+    assert {each["name"] for each in environment if "value" in each} >= {"A", "Z"}
+    assert "sqlite:///x" not in repr(environment)
+
+
 def test_optional_parts_are_left_out():
     found = manifest(settings=KubernetesSettings(store_secret="s/k", root="/lab"))
     assert "volumes" not in pod(found)
