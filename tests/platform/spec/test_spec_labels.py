@@ -62,10 +62,10 @@ def test_labels_in_yaml_and_python(tmp_path):
         "runs:\n"
         "  uniform: {label: IID}\n"
         "  joint: {label: JEST, selection: {rule: joint, reference: uniform}}\n"
-        f"axes: [{{runs: [joint], grid: {{{F}: [0.5, 9e-1]}}, labels: {{{F}: {{name: f, .5: 50%, .9: 90}}}}}}]\n"
+        f"axes: [{{runs: [joint], grid: {{{F}: [0.5, 9e-1]}}, labels: {{{F}: {{name: f, .5: 5, 0.9: 90}}}}}}]\n"
         "reports: [table: {baseline: IID}]\n"
     )
-    assert shown(load(path.as_posix())) == ["IID", "JEST f=50%", "JEST f=90"]
+    assert shown(load(path.as_posix())) == ["IID", "JEST f=5", "JEST f=90"]
     axis = grid({F: (0.5, 0.9)}, labels={F: {"name": "f", 0.5: "50%"}})
     assert shown(study(axes={"joint": axis}))[1:] == ["joint f=50%", "joint f=0.9"]
     axis = cases({F: 0.5}, {F: 0.9}, labels={F: {0.9: "most"}})
