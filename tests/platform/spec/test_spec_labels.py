@@ -62,7 +62,7 @@ def test_labels_in_yaml_and_python(tmp_path):
         "runs:\n"
         "  uniform: {label: IID}\n"
         "  joint: {label: JEST, selection: {rule: joint, reference: uniform}}\n"
-        f"axes: [{{runs: [joint], grid: {{{F}: [0.5, 9e-1]}}, labels: {{{F}: {{name: f, .5: 5, 0.9: 90}}}}}}]\n"
+        f"axes: [{{runs: [joint], grid: {{{F}: [.5, 9e-1]}}, labels: {{{F}: {{name: f, .5: 5, .9: 90}}}}}}]\n"
         "reports: [table: {baseline: IID}]\n"
     )
     assert shown(load(path.as_posix())) == ["IID", "JEST f=5", "JEST f=90"]
