@@ -39,8 +39,6 @@ OWN = (
 def test_is_not_imported(code, not_imported, tmp_path, sqlite_url):
     (tmp_path / "own.py").write_text(OWN)
     code = code.replace("{url}", sqlite_url)
-    done = subprocess.run(
-        [sys.executable, "-c", f"{code}\nimport sys\nprint('\\n', *sys.modules)"],
-        cwd=tmp_path, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    command = [sys.executable, "-c", f"{code}\nimport sys\nprint('\\n', *sys.modules)"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert not not_imported & set(done.stdout.splitlines()[-1].split())

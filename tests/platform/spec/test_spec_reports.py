@@ -30,10 +30,8 @@ def test_a_study_has_figure_options_for_all_reports():
 
 
 def test_code_of_ones_own_is_named_by_stored_specs():
-    reports = [
-        {"kind": "table", "name": "summary"}, {"kind": "curves"},
-        {"kind": "own.py:draw"}, {"kind": "table", "name": "own.py:rows", "options": {"top": 3}},
-    ]  # fmt: skip
+    own = {"kind": "table", "name": "own.py:rows", "options": {"top": 3}}
+    reports = [{"kind": "table", "name": "summary"}, {"kind": "curves"}, {"kind": "own.py:draw"}, own]
     named = [("figure", "own.py:draw", {}), ("table", "own.py:rows", {"top": 3})]
     assert list(own_reports.named_in({"reports": reports})) == named
 

