@@ -60,18 +60,12 @@ def test_the_build_backend_is_the_locked_one():
     assert pins("requirements.lock")[name] == {version}
 
 
-def test_what_a_tpu_needs_besides_is_nothing_that_is_locked_already():
-    assert set(pins("requirements-tpu.lock")) == {"libtpu"}
-    assert len(pins("requirements-tpu.lock")["libtpu"]) == len(pins("requirements.lock")["jax"])
-
-
-def test_what_a_gpu_needs_besides_is_jaxs_plugin_and_nvidias_libraries():
-    found = pins("requirements-cuda.lock")
-    assert {name for name in found if not name.startswith("nvidia-")} == {
-        "jax-cuda12-pjrt",
-        "jax-cuda12-plugin",
-    }
-    assert found["jax-cuda12-plugin"] == found["jax-cuda12-pjrt"] == pins("requirements.lock")["jax"]
+def test_accelerators_need_libtpu_or_jaxs_plugin_and_nvidias_libraries_and_nothing_that_is_locked_already():
+    jax, tpu, gpu = (pins(f"requirements{kind}.lock") for kind in ("", "-tpu", "-cuda"))
+    assert set(tpu) == {"libtpu"} and len(tpu["libtpu"]) == len(jax["jax"])
+    plugins = {"jax-cuda12-pjrt", "jax-cuda12-plugin"}
+    assert {name for name in gpu if not name.startswith("nvidia-")} == plugins
+    assert all(gpu[name] == jax["jax"] for name in plugins)
 
 
 def test_the_container_holds_the_versions_that_tests_run_with():

@@ -168,4 +168,5 @@ def test_a_broken_kubeconfig_or_an_unknown_context_is_an_error_of_one_line(tmp_p
         executor.launch(job())
     assert "\n" not in str(raised.value)
     one = LaunchedJob("other/default/x", MARKS)
-    assert executor.statuses([one])[one].state == JobState.UNKNOWN
+    found = executor.statuses([one])[one]
+    assert found.state == JobState.UNKNOWN and "no access to a cluster" in found.reason

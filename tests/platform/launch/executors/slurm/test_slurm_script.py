@@ -5,10 +5,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from executor_harnesses import MARKS, job
 from pydantic import ValidationError
 
+from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
-from jestlab.platform.launch.executors import slurm_script
+from jestlab.platform.launch.executor import ExecutorError, LaunchedJob
+from jestlab.platform.launch.executors import slurm, slurm_script
+from jestlab.platform.launch.executors.slurm_files import batch_of
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.spec.slurm import Slurm
 
@@ -46,6 +50,15 @@ def test_what_is_not_said_is_left_to_the_site():
     assert "--array=0-299" in options(300)
     assert "--gres=gpu:a100:2" in options(1, Resources(gpus=2), gres="gpu:a100")
     assert "--reservation=x" in options(options=("--reservation=x",))
+
+
+def test_jobs_are_rendered_and_their_logs_found_without_slurm(tmp_path):
+    executor, batch = slurm.Slurm(Lab.find(tmp_path), Resources()), batch_of([MARKS])
+    assert executor.render(job())["arguments"][:2] == ["-m", job().module]
+    for number, said in ((0, "no log: .*No such file"), (1, "no log: the job 4 is another attempt's")):
+        with pytest.raises(ExecutorError, match=said) as raised:
+            next(executor.logs(LaunchedJob(f"c:4:{batch}.{number}:nothing.txt", MARKS)))
+        assert raised.type is ExecutorError  # it would be in vain to try again
 
 
 def test_times():
