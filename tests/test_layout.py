@@ -61,9 +61,6 @@ def test_the_standard_librarys_platform_is_not_shadowed():
     assert out.stdout.strip() == "Linux" or sys.platform != "linux"
 
 
-LINT = [sys.executable, "-c", "from importlinter.cli import lint_imports_command as c; c()", "--no-cache"]
-
-
 CROSSINGS = {
     "models": "import jestlab.platform.errors",
     "analysis": "import jestlab.models.config",
@@ -78,8 +75,9 @@ def test_contracts_report_forbidden_imports(tmp_path):
         shutil.copytree(ROOT / portion, tmp_path / portion, ignore=shutil.ignore_patterns("__pycache__"))
         (tmp_path / portion / "jestlab" / portion / "trespasser.py").write_text(line + "\n")
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    lint = "from importlinter.cli import lint_imports_command as c; c()"
     done = subprocess.run(
-        LINT,
+        [sys.executable, "-c", lint, "--no-cache"],
         cwd=tmp_path,
         env={"PYTHONPATH": ":".join(str(tmp_path / name) for name in PORTIONS), "PATH": "/usr/bin:/bin"},
         capture_output=True,

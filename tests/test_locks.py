@@ -60,7 +60,7 @@ def test_the_build_backend_is_the_locked_one():
     assert pins("requirements.lock")[name] == {version}
 
 
-def test_accelerators_need_libtpu_or_jaxs_plugin_and_nvidias_libraries_and_nothing_that_is_locked_already():
+def test_locks_of_accelerators_add_only_libtpu_or_cuda_in_the_version_of_jax():
     jax, tpu, gpu = (pins(f"requirements{kind}.lock") for kind in ("", "-tpu", "-cuda"))
     assert set(tpu) == {"libtpu"} and len(tpu["libtpu"]) == len(jax["jax"])
     plugins = {"jax-cuda12-pjrt", "jax-cuda12-plugin"}

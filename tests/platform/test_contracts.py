@@ -168,6 +168,6 @@ def test_bad_figures_and_tables_are_refused(check, made, message):
         getattr(testing, f"check_{check}")(made)
 
 
-def test_names_that_do_not_exist():
+def test_an_unknown_check_is_an_attribute_error():
     with pytest.raises(AttributeError, match="has no attribute 'check_figures'"):
         testing.check_figures  # noqa: B018
