@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jestlab.analysis import costs
@@ -114,6 +114,8 @@ def test_runs_share_the_cost_of_their_reference():
 
 
 @given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 10**6))
+@example(100, 20, 70)  # two of each cost the same
+@example(100, 70, 70)
 def test_break_even_is_the_fewest_runs_that_cost_less_together(reference, run, baseline):
     n = costs.break_even_runs(reference, run, baseline)
     if n is None:
@@ -121,12 +123,6 @@ def test_break_even_is_the_fewest_runs_that_cost_less_together(reference, run, b
         return
     assert reference + n * run < n * baseline
     assert n == 1 or reference + (n - 1) * run >= (n - 1) * baseline
-
-
-def test_break_even_by_hand():
-    assert costs.break_even_runs(100, run=20, baseline=70) == 3  # two of each cost the same
-    assert costs.break_even_runs(0, run=20, baseline=70) == 1
-    assert costs.break_even_runs(100, run=70, baseline=70) is None
 
 
 def test_dropped_patches_are_only_embedded():

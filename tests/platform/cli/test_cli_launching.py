@@ -19,11 +19,11 @@ from sqlalchemy import update
 from jestlab.platform.cli import logs, status
 from jestlab.platform.cli.outcome import claims_table
 from jestlab.platform.cli.output import rendered
-from jestlab.platform.errors import StoreUnreachable
+from jestlab.platform.errors import StoreUnreachable, UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import processes
 from jestlab.platform.launch.liveness import Silence
-from jestlab.platform.launch.wakeup import Wakeup
+from jestlab.platform.launch.wakeup import Intervals, Wakeup
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec import load
 from jestlab.platform.store import claims, leases, tables
@@ -236,6 +236,13 @@ def test_silence_is_measured_by_the_local_clock_and_a_wakeup_needs_no_waiter():
     now[0] = 50.0
     silence.clear()
     assert silence.seconds("a", "second") == 0
+
+
+@pytest.mark.parametrize("value", ["-0.5", "inf", "nan", "soon"])
+def test_an_interval_is_a_number_of_seconds(monkeypatch, value):
+    monkeypatch.setenv("JESTLAB_POLL_SECONDS", value)
+    with pytest.raises(UserError, match=f"JESTLAB_POLL_SECONDS '{value}': expected a number of seconds"):
+        Intervals.from_environment()
 
 
 OWN = {"a": {}, "b": {"steps": 5}}

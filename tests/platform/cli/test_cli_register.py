@@ -59,7 +59,7 @@ def test_reports_changes_before_the_launch_and_marks_them_in_the_table(tmp_path,
     jestlab("register", write_study(tmp_path))
     spec = write_study(tmp_path, claims=[CLAIMS[0] | {"within": 0.01}, CLAIMS[1]])
     changed = "changed since, and exploratory: toy: Joint is better: within nothing → 0.01"
-    assert changed in jestlab("plan", spec)
+    assert f"{changed}\n" in jestlab("plan", spec)
     assert changed in jestlab("launch", spec, "--no-reports")
     assert claims() == {"Joint is better": "within nothing → 0.01", "Other is better": ""}
     jestlab("launch", write_study(tmp_path, seeds=3), "--no-reports")

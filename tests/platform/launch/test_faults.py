@@ -274,5 +274,6 @@ def test_two_launchers_at_once_train_nothing_twice(root, tmp_path, undisturbed):
     with labs.started("launch", spec, root=root) as first, labs.started("launch", spec, root=root) as second:
         said = first.communicate()[0] + second.communicate()[0]
         assert (first.returncode, second.returncode) == (0, 0), said
+    assert "in the lab at" not in said  # both are in one lab
     assert results(root) == undisturbed
     assert {run: len(labs.starts(root, run)) for run in RUNS} == dict.fromkeys(RUNS, 1), said

@@ -88,8 +88,9 @@ def test_data_are_compared_with_what_is_there_now(store, tmp_path):
 
 
 def test_a_commit_of_jestlab_is_said_where_results_of_one_cell_mix(store):
-    written = {"name": "own", "runs": {"a": {}}, "seeds": 2}
-    planned = recorded(store, written, {"git_commit": "c0"}, {"git_commit": "c0", "git_patch": "diff"})
+    written = {"name": "own", "runs": {"failed": {"optimizer.learning_rate": 1}, "a": {}}, "seeds": 2}
+    failed, made = {"state": RunState.FAILED}, {"git_commit": "c0"}
+    planned = recorded(store, written, failed, made, failed, made | {"git_patch": "diff"})
     assert lines(store, planned) == ["results mix 2 commits of jestlab: a"]
     found = changes(store, planned.study, planned.runs)
     assert list(found.older.values()) == [("jestlab",)]  # of two that began at once, one
