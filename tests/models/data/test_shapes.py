@@ -218,7 +218,7 @@ def test_a_pixel_does_not_depend_on_its_place_in_a_batch():
         assert np.array_equal(render(scenes.take(one), jitter.take(one), 32)[0], together[i])
 
 
-def test_object_lies_in_its_quadrant():
+def test_an_object_is_where_its_position_and_jitter_put_it():
     jitter = Jitter.draw(np.random.default_rng(1), SCENES)
     lit = render(ALL, jitter, 32).max(axis=-1) > 150
     weight = lit / lit.sum(axis=(1, 2), keepdims=True)

@@ -23,8 +23,6 @@ from jestlab.models.selection.scores import BLOCKS, scores_by, terms
 from jestlab.models.selection.select import chunk_sizes
 from jestlab.models.two_towers import Embeddings
 
-LOSSES = ("sigmoid", "softmax")
-
 
 def models(super_batch, width=32, seed=0):
     """Learner and reference, of different widths."""
@@ -67,7 +65,7 @@ def test_a_block_has_at_least_one_row(monkeypatch):
     assert doubled.tolist() == [0, 2, 4]
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", ["sigmoid", "softmax"])
 def test_scores_are_those_of_algorithm_1(monkeypatch, loss):
     """To 2e-6 of the largest loss, chunk after chunk, in blocks that overlap."""
     monkeypatch.setattr(scoring, "BLOCK_LOGITS", 16 * 100)

@@ -31,11 +31,10 @@ from jestlab.platform.store.tables import Experiment
 from jestlab.platform.terminal import STATES, columns_of, has_styles, width, wrapped
 
 EVIL = "\x1b]52;c;ZXZpbA==\x07\x9b2Jred\x1b[31m\u202eabc"
-CONTROLS = "\x1b\x07\x9b\u202e"
 
 
 def is_harmless(text):
-    return not set(text) & set(CONTROLS)
+    return not set(text) & set("\x1b\x07\x9b\u202e")
 
 
 @pytest.fixture

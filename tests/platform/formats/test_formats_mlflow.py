@@ -81,8 +81,13 @@ def test_a_study_is_read_back_whole(sqlite_store, out):
     assert (waiting.state, waiting.began, waiting.ended) == ("RUNNING", None, None)
     assert tags(waiting)["jestlab.state"] == "PENDING"
     assert only(out.parent, out)
-    again = written(out / "again", *stored.values())
-    assert {run.origin for run in again.values()} == {run.origin for run in runs.values()}
+
+
+def test_the_same_run_has_the_same_id_at_every_export(sqlite_store, out):
+    for name in ("first", "second"):
+        kinds.write("mlflow", results.read(sqlite_store, []), out / name)
+    first, second = ({run.origin for run in reader.read(out / name)} for name in ("first", "second"))
+    assert first == second and len(first) == 6
 
 
 def test_missing_and_long_values(out):
