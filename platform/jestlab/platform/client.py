@@ -29,7 +29,9 @@ once: lines up to 4,096 bytes stay whole. A line that is none of these fails the
 Answers are lines of JSON, too, read from the path in JESTLAB_REPLIES, by one process: {"type": "flushed",
 "id": 7}, and {"type": "stop"} when the run is asked to stop, just before SIGTERM. A writer that is faster
 than the store waits; what was written before the command ends is never lost. The same step again replaces
-a value.
+a value. A further attempt replaces what earlier attempts reported after the step from which it goes on: that
+of its first progress, else the step before its first values, or 0 if the next values come at twice that step
+or later.
 """
 
 from __future__ import annotations

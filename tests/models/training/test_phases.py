@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jestlab.models.training import phases
-from jestlab.models.training.phases import PHASES, PhaseClock, Spent, count_compilation
+from jestlab.models.training.phases import PHASES, PhaseClock, ResumePoint, Spent, count_compilation
 
 
 class Time:
@@ -98,7 +98,7 @@ def test_compilation_in_other_threads_is_not_counted(moment):
 def test_time_is_startup_until_the_first_step_unless_that_was_trained(moment):
     without_steps, trained = PhaseClock(), PhaseClock()
     moment.now += 10
-    trained.reports(100, since=99, trained=True)
+    trained.reports(100, is_value=True, trained=True)
     assert seconds(trained.spent()) == {"training": 10}
     assert seconds(without_steps.spent()) == {"startup": 10}
     without_steps.wind_down()  # a program that reports no step has no start-up
@@ -177,3 +177,28 @@ def test_compilation_by_jax_is_counted():
     assert compiled > before
     outer(x).block_until_ready()
     assert clock.spent().compilation_seconds == compiled  # once
+
+
+@pytest.mark.parametrize(
+    ("values", "resumed"),
+    [
+        ([100, 200], 0),  # every 100 steps
+        ([600, 700], 599),
+        ([6, 7, 20], 5),
+        ([100], 99),  # unknown so far
+        ([0, 100, 100, 200], 0),  # at step 0: what holds for the whole run
+        ([], None),
+    ],
+)
+def test_the_first_steps_with_values_tell_where_an_attempt_goes_on(values, resumed):
+    point = ResumePoint()
+    for step in values:
+        point.reports(step, is_value=True)
+    assert point.step == resumed
+
+
+def test_progress_tells_where_an_attempt_goes_on():
+    point = ResumePoint()
+    for step, is_value in ((30, False), (40, True), (90, True)):
+        point.reports(step, is_value)
+    assert point.step == 30

@@ -16,6 +16,7 @@ import stores_support as stores
 import yaml
 from workers_support import finished, recorded, worker
 
+from jestlab.analysis import frames
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import processes
 from jestlab.platform.planning.plan import PlannedRun
@@ -214,6 +215,35 @@ def test_it_is_asked_to_stop_and_resumes(lab):
     code, said = finished(lab, run)
     assert (code, f"resumed stopped at {step + 5}" in said) == (processes.EXIT_COMPLETED, True), said
     assert metrics(lab) == {("loss", n): n for n in range(1, step + 6)}
+
+
+STARTS_OVER = """
+import sys
+from jestlab.platform import client
+run = client.run()
+is_first = not (run.directory / "log.csv").exists()
+(run.directory / "log.csv").touch()
+for step in range(100, 1_100 if is_first else 600, 100):
+    loss = 5 + step / 100 if is_first else 100 / step
+    run.log(step, loss=loss)
+    run.evaluation(step, examples_seen=step // 10, flops_total=step, scores={"toy/loss": loss})
+sys.exit(is_first)
+"""
+
+
+def test_a_retry_that_starts_over_replaces_what_the_failed_attempt_reported(lab):
+    run = command(*PYTHON, literally(STARTS_OVER))
+    recorded(lab, run)
+    assert finished(lab, run)[0] == processes.EXIT_FAILED
+    code, said = finished(lab, run)
+    assert (code, metrics(lab)) == (
+        processes.EXIT_COMPLETED,
+        {("loss", step): 100 / step for step in range(100, 600, 100)},
+    )
+    assert "jestlab: replaces" in said
+    results = frames.read(lab.store_url, "toy")
+    [final] = results.scores[results.scores["final"]].to_dict("records")
+    assert (final["toy/loss"], final["examples_seen"], final["flops_total"]) == (0.2, 50, 500)
 
 
 def test_sigterm_is_passed_on_once_and_any_end_is_a_stop_then(lab):

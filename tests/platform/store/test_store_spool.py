@@ -13,6 +13,7 @@ _BATCHES = st.builds(
     Batch,
     points=st.lists(st.tuples(st.integers(0, 2**40), st.text(), _NUMBERS), max_size=4),
     progress=st.none() | st.tuples(st.integers(0, 9), st.integers(0, 9)),
+    replaced=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 2**63 - 1)), max_size=2),
     end=st.none() | st.tuples(st.sampled_from(["COMPLETED", "FAILED"]), st.none() | st.text(), st.integers()),
 )
 

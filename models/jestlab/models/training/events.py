@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -44,10 +45,14 @@ class EventWriter:
                 hidden.
             write: Whether this process writes events at all.
         """
-        # Hide events after the checkpoint's step. The step itself was written, and is not written again.
-        purge_step = first_step + 1 if first_step else None
         self._writer = SummaryWriter(
-            str(directory), purge_step=purge_step, flush_secs=10, write_to_disk=write
+            str(directory),
+            # Hide events after the checkpoint's step. The step itself was written, and is not written again.
+            purge_step=first_step + 1,
+            flush_secs=10,
+            # Else the file's name is the second and the host, and a quick retry would write over it.
+            filename_suffix=f".{os.getpid()}",
+            write_to_disk=write,
         )
         if first_step == 0:
             values = {

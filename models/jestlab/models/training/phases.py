@@ -61,6 +61,40 @@ class Spent:
         return sum(getattr(self, f"{name}_seconds") or 0.0 for name in PHASES)
 
 
+class ResumePoint:
+    """How many steps were done when an attempt went on, inferred from the steps that it reports.
+
+    A first report of progress gives it. If values come first, at step s, it is s − 1, or 0 if the next
+    step with values is at least 2s: values come at regular steps, so an attempt with values at 100 and 200
+    started over, and one with values at 600 and 700 resumed. Values at step 0 hold for the whole run and are
+    ignored.
+
+    Attributes:
+        step: Steps done; None before any report.
+    """
+
+    def __init__(self) -> None:
+        self.step: int | None = None
+        self._first_value: int | None = None  # until the next step with values is known
+
+    def reports(self, step: int, is_value: bool) -> None:
+        """Take note of a report.
+
+        Args:
+            step: Steps done.
+            is_value: Whether it is of values at this step; else of progress.
+        """
+        if is_value and step < 1:
+            return
+        if self.step is None:
+            self.step = step - 1 if is_value else step
+            self._first_value = step if is_value else None
+        elif self._first_value is not None and step != self._first_value:
+            if step >= 2 * self._first_value:
+                self.step = 0
+            self._first_value = None
+
+
 class PhaseClock:
     """Divides the time since a process began among phases; each moment is in exactly one of them.
 
@@ -78,7 +112,7 @@ class PhaseClock:
         self._phases: list[Phase] = ["startup"]  # each within the one before it
         self._since = time.perf_counter()
         self._compiled: list[tuple[float, float]] = []  # begin and end, disjoint, ascending
-        self._resumed: int | None = None
+        self._resumed = ResumePoint()
         self._reached: int | None = None
         self._saved: tuple[int, float] | None = None
         self._saving: dict[int, float] = {}  # steps → seconds of training and evaluation until then
@@ -86,22 +120,27 @@ class PhaseClock:
         self._thread = threading.get_ident()
         self._lock = threading.Lock()
 
-    def reports(self, step: int, since: int | None = None, trained: bool = False) -> None:
+    @property
+    def resumed_step(self) -> int | None:
+        """Steps that were done when the attempt went on; None before it reported any."""
+        return 0 if self._resumed.step is None and self._reached is not None else self._resumed.step
+
+    def reports(self, step: int, is_value: bool = False, trained: bool = False) -> None:
         """Take note that so many steps are done: the first report ends start-up.
 
         Args:
             step: Steps done.
-            since: Steps that were done before, where this is the first report; None for `step`.
+            is_value: Whether values at this step are reported; else progress.
             trained: Whether the time before a first report was mostly training, not start-up.
         """
         step = int(step)
         if not 0 <= step < _NO_STEP:  # whoever records it says so
             return
         with self._lock:
-            if self._resumed is None:
-                self._resumed = step if since is None else max(0, int(since))
+            if self._reached is None:
                 self._advance()
                 self._begin_training(trained)
+            self._resumed.reports(step, is_value)
             self._reached = step
 
     @contextlib.contextmanager
@@ -172,7 +211,7 @@ class PhaseClock:
         """Take note that the program has ended."""
         with self._lock:
             self._advance()
-            if self._resumed is None:  # it reported no step: nobody knows how long it took to start
+            if self._reached is None:  # it reported no step: nobody knows how long it took to start
                 self._begin_training(trained=True)
             self._phases, self._ended = ["winddown"], True
 
@@ -189,7 +228,7 @@ class PhaseClock:
                 evaluation_seconds=at["evaluation"],
                 checkpoint_seconds=at["checkpoint"],
                 winddown_seconds=at["winddown"] if self._ended else None,
-                resumed_step=self._resumed,
+                resumed_step=self.resumed_step,
                 reached_step=self._reached,
                 saved_step=saved_step,
                 saved_seconds=saved_seconds,

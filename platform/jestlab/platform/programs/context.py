@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
@@ -103,14 +102,12 @@ class RunContext:
         self._earlier_seconds = earlier_seconds or {}
         self.clock = clock or PhaseClock()
         self._began = time.perf_counter()
-        self._first_step: int | None = None  # that this attempt reports
         self._check_evaluation: Callable[[Collection[str]], None] | None = check_evaluation
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Record metrics at a step; the same step again replaces them. Written within a second, in bulk."""
-        self._reported(step)
-        if step > 0:
-            self.clock.reports(step, since=step - 1)
+        if step > 0:  # 0 is what holds for the whole run
+            self.clock.reports(step, is_value=True)
         self._recorder.log(step, metrics)
 
     def evaluation(
@@ -138,21 +135,16 @@ class RunContext:
         if self._check_evaluation is not None:
             check, self._check_evaluation = self._check_evaluation, None
             check(tuple(scores or ()))
-        self._reported(step)
-        self.clock.reports(step, since=step - 1, trained=step > 0)
+        self.clock.reports(step, is_value=True, trained=step > 0)
         if seconds is None:
             seconds = self._earlier + time.perf_counter() - self._began
         self._recorder.evaluation(step, examples_seen, flops_total, scores or {}, seconds=seconds)
 
-    def _reported(self, step: int) -> None:
-        """Note where this attempt goes on: at the first step that it reports."""
-        if self._first_step is None and step > 0:  # 0 is what holds for the whole run
-            self._first_step = step
-
-    @functools.cached_property
+    @property
     def _earlier(self) -> float:
         """Seconds of earlier attempts until their last evaluation before where this one went on."""
-        before = [step for step in self._earlier_seconds if step < (self._first_step or 0)]
+        resumed = self.clock.resumed_step or 0
+        before = [step for step in self._earlier_seconds if step <= resumed]
         return self._earlier_seconds[max(before)] if before else 0.0
 
     def artifact(self, name: str, path: Path) -> None:
@@ -161,7 +153,6 @@ class RunContext:
 
     def progress(self, step: int, total_steps: int) -> None:
         """Report how far the run is."""
-        self._reported(step + 1)
         self.clock.reports(step)
         self._recorder.progress(step, total_steps)
 

@@ -13,15 +13,15 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import Connection, bindparam, func, select, update
 
-from jestlab.models.training.phases import Spent
+from jestlab.models.training.phases import ResumePoint, Spent
 from jestlab.platform.errors import StoreError, StoreUnreachable
 from jestlab.platform.store.engine import database_message
 from jestlab.platform.store.leases import finish, move
 from jestlab.platform.store.provenance import Provenance, device
 from jestlab.platform.store.records import RunState
-from jestlab.platform.store.spool import Batch, Points, Spool, as_name, as_number, as_step
+from jestlab.platform.store.spool import LAST_STEP, Batch, Points, Spool, as_name, as_number, as_step
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import Attempt as AttemptRow
 from jestlab.platform.store.tables import Run, now, to_json
@@ -64,6 +64,9 @@ class ValueRefused(ValueError):
 class Attempt:
     """One worker's attempt at a run. Points are buffered and written in bulk; the last write of a step wins.
 
+    An attempt replaces what earlier attempts recorded after the step from which it goes on: all of it if it
+    starts over. See `ResumePoint`. What holds for the whole run, at step 0, is only written over.
+
     A background thread writes the buffer every second. While the store cannot be reached, points go to a file
     in the run's folder and are replayed later, each once. A value that the database refuses is left out; the
     program hears of it at its next call, and the run fails. All methods may be called from any thread.
@@ -95,6 +98,7 @@ class Attempt:
         self._disk_lasts = disk_lasts
         self._spooled = False
         self._buffer = Batch()
+        self._resumed = ResumePoint()
         self._buffering = threading.Lock()  # held for moments only: the program never waits for the store
         self._writing = threading.Lock()
         self._heard_at = time.monotonic()
@@ -309,9 +313,22 @@ class Attempt:
         if self._refused and batch.end is None:
             raise self._refused
         with self._buffering:
+            batch.replaced = self._newly_replaced(batch)
             self._buffer.add(batch)
             if len(self._buffer) >= FLUSH_POINTS:
                 self._wake.set()
+
+    def _newly_replaced(self, batch: Batch) -> list[tuple[int, int]]:
+        """Return the steps of earlier attempts that this one replaces, as far as a report newly tells."""
+        before = self._resumed.step
+        for step in {point[0] for point in batch.points} | {score["step"] for score in batch.scores}:
+            self._resumed.reports(step, is_value=True)
+        if batch.progress is not None:
+            self._resumed.reports(batch.progress[0], is_value=False)
+        after = self._resumed.step
+        if after == before or after is None or self.number == 1:
+            return []
+        return [(after + 1, LAST_STEP if before is None else before)]
 
     def _write(self, keep: bool) -> bool:
         """Write the buffer and the heartbeat in one transaction; return whether the store has it now.
@@ -370,13 +387,21 @@ class Attempt:
             with self._store.reading() as connection:
                 self._told = self._is_told(connection, batches[-1].end[0])
             batches = [] if self._told else batches
+        until = LAST_STEP if own else self._replaced_since(spool.attempt_id)
         for batch in batches:
             if not own and batch.end is not None:
                 completed = batch.end[0] == RunState.COMPLETED
                 batch.end = None  # this attempt decides how the run ends
-            self._commit(batch, spool.attempt_id)
+            self._commit(batch if own else batch.until(until), spool.attempt_id)
         spool.clear()
         return completed
+
+    def _replaced_since(self, attempt_id: int) -> int:
+        """Return the last step at which what an attempt recorded still counts, next to later attempts."""
+        between = (AttemptRow.run_id == self._run_id, AttemptRow.id > attempt_id, AttemptRow.id < self._id)
+        with self._store.reading() as connection:
+            step = connection.scalar(select(func.min(AttemptRow.resumed_step)).where(*between))
+        return LAST_STEP if step is None else int(step)
 
     def _commit(self, batch: Batch, attempt_id: int) -> None:
         """Write a batch in one transaction; if the database refuses a value of it, all but that value."""
@@ -406,11 +431,14 @@ class Attempt:
                 connection.execute(
                     update(AttemptRow).where(AttemptRow.id == attempt_id).values(**batch.spent)
                 )
-            self._points.write(connection, batch, attempt_id, late=not own)
+            removed = self._points.write(connection, batch, attempt_id, late=not own)
             if batch.end is not None:
                 self._write_end(connection, batch.end, stop_reason)
         self._stop_reason = stop_reason
         self._told = batch.end is not None
+        if removed:
+            first = min(first for first, _ in batch.replaced)
+            _say(f"replaces {removed:,} values that earlier attempts reported from step {first:,} on")
 
     def _is_told(self, connection: Connection, state: str) -> bool:
         """Whether the store has this attempt's end."""

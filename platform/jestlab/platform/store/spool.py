@@ -11,18 +11,21 @@ import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, delete, select, update
 
 from jestlab.platform.digests import size_and_digest
 from jestlab.platform.store.points import write_points
-from jestlab.platform.store.tables import Artifact, Evaluation, MetricName, Run, insert, now, upsert
+from jestlab.platform.store.tables import Artifact, Evaluation, Metric, MetricName, Run, insert, now, upsert
 
 PREFIX = "spool-"
 """Of the names of its files."""
+
+LAST_STEP = 2**63 - 1
+"""The greatest that every database takes."""
 
 
 @dataclass
@@ -36,6 +39,8 @@ class Batch:
         progress: Step and total steps; the last one counts.
         end: State, reason and exit code, once the program has ended.
         spent: Where the attempt's time went until now, by columns of `attempt`; alone it is nothing to keep.
+        replaced: Ranges of steps, first and last, in which the records of earlier attempts are removed before
+            these are written.
     """
 
     points: list[tuple[int, str, float | None]] = field(default_factory=list)
@@ -44,6 +49,7 @@ class Batch:
     progress: tuple[int, int] | None = None
     end: tuple[str, str | None, int] | None = None
     spent: dict[str, float | int | None] | None = None
+    replaced: list[tuple[int, int]] = field(default_factory=list)
 
     @classmethod
     def of_scores(
@@ -93,7 +99,9 @@ class Batch:
         return whole
 
     def __bool__(self) -> bool:
-        return bool(self.points or self.scores or self.artifacts or self.progress or self.end)
+        return bool(
+            self.points or self.scores or self.artifacts or self.progress or self.end or self.replaced
+        )
 
     def __len__(self) -> int:
         return len(self.points) + len(self.scores) + len(self.artifacts)
@@ -111,7 +119,8 @@ class Batch:
 
     def parts(self) -> list[Batch]:
         """Smaller batches that say the same, one after another; none if there is only one thing to say."""
-        things = [Batch(points=[point]) for point in self.points]
+        things = [Batch(replaced=self.replaced)] if self.replaced else []
+        things += [Batch(points=[point]) for point in self.points]
         things += [Batch(scores=[score]) for score in self.scores]
         things += [Batch(artifacts=[artifact]) for artifact in self.artifacts]
         middle = (len(things) + 1) // 2
@@ -128,6 +137,16 @@ class Batch:
         self.progress = later.progress or self.progress
         self.end = later.end or self.end
         self.spent = later.spent or self.spent
+        self.replaced += later.replaced
+
+    def until(self, step: int) -> Batch:
+        """Return what it holds of steps up to this one; a later attempt has replaced the rest."""
+        return replace(
+            self,
+            points=[point for point in self.points if point[0] <= step],
+            scores=[score for score in self.scores if score["step"] <= step],
+            replaced=[(first, min(last, step)) for first, last in self.replaced],
+        )
 
 
 class Spool:
@@ -187,8 +206,8 @@ class Spool:
 def as_step(value: int) -> int:
     """Return a step, or a count, that every database takes; ValueError for others."""
     number = int(value)
-    if not 0 <= number < 2**63:
-        raise ValueError(f"invalid step {value}: must be in [0, {2**63 - 1}]")
+    if not 0 <= number <= LAST_STEP:
+        raise ValueError(f"invalid step {value}: must be in [0, {LAST_STEP}]")
     return number
 
 
@@ -213,7 +232,8 @@ def _batch(kept: dict[str, Any]) -> Batch:
         kept["artifacts"],
         tuple(kept["progress"]) if kept["progress"] else None,
         tuple(kept["end"]) if kept["end"] else None,
-        kept.get("spent"),  # older spools have none
+        kept.get("spent"),  # older spools have neither
+        [(int(first), int(last)) for first, last in kept.get("replaced", ())],
     )
 
 
@@ -230,8 +250,8 @@ class Points:
         self._run_id = run_id
         self._names: dict[str, int] = {}
 
-    def write(self, connection: Connection, batch: Batch, attempt_id: int, *, late: bool) -> None:
-        """Write a batch, except its end, inside a write transaction.
+    def write(self, connection: Connection, batch: Batch, attempt_id: int, *, late: bool) -> int:
+        """Write a batch, except its end, inside a write transaction; return how many rows it removed.
 
         Args:
             connection: In a write transaction.
@@ -240,6 +260,11 @@ class Points:
             late: Whether a later attempt may have written since.
         """
         whose = {"run_id": self._run_id, "attempt_id": attempt_id}
+        removed = sum(
+            self._remove(connection, table, *steps)
+            for table in (Metric, Evaluation)
+            for steps in batch.replaced
+        )
         if batch.points:
             names = self._ids(connection, {name for _, name, _ in batch.points})
             points = [(names[name], step, value) for step, name, value in batch.points]
@@ -253,6 +278,11 @@ class Points:
             step, total_steps = batch.progress
             reported = {"step": step, "total_steps": total_steps, "updated_at": now()}
             connection.execute(update(Run).where(Run.id == self._run_id).values(**reported))
+        return removed
+
+    def _remove(self, connection: Connection, table: Any, first: int, last: int) -> int:
+        rows = delete(table).where(table.run_id == self._run_id, table.step.between(first, last))
+        return connection.execute(rows).rowcount
 
     def _ids(self, connection: Connection, wanted: set[str]) -> dict[str, int]:
         if not (new := wanted - self._names.keys()):

@@ -378,7 +378,8 @@ VIEWS: dict[str, View] = {
             "attempt.handle": "the executor's name of the job; of an adopted run, where it was read from",
             "attempt.chips": "number of accelerator chips that it occupies",
             "attempt.lease_seconds": "seconds without a heartbeat after which the worker counts as lost",
-            "attempt.first_step": "step of the run when the attempt was claimed; 0: it started over",
+            "CASE WHEN attempt.resumed_step = 0 THEN 0 ELSE attempt.first_step END AS first_step": "step of "
+            "the run when the attempt was claimed; 0: it started over",
             "attempt.claimed_at": "time at which a launcher claimed the run, UTC",
             "attempt.started_at": "time at which the worker started, UTC",
             "attempt.heartbeat_at": "time of the last heartbeat, UTC",
