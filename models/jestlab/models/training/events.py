@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -51,7 +50,7 @@ class EventWriter:
             purge_step=first_step + 1,
             flush_secs=10,
             # Else the file's name is the second and the host, and a quick retry would write over it.
-            filename_suffix=f".{os.getpid()}",
+            filename_suffix=f".{len(list(directory.glob('*tfevents*'))):03}",
             write_to_disk=write,
         )
         if first_step == 0:
