@@ -75,12 +75,31 @@ def test_figures_and_pages_use_the_known_effort(timed):
 
 def test_a_claim_at_equal_time(timed):
     (claim,) = read(timed.url, ["study"])
-    # The fastest run of all ends at 3 s: slow is at 1.5 steps there, its other seed at 3 / 2.2 steps.
+    # The faster run of a seed ends after 3 steps: slow is at 1.5 steps there.
     assert claim.parts.loc[claim.parts["seed"] == 0, "difference"].sum() == pytest.approx(30.0 - 55.0)
     of_seed_1 = claim.parts.loc[claim.parts["seed"] == 1]
-    quick = 50.0 + (31.5 - 50.0) * (3.0 / 1.1 - 2)
-    slow = 60.0 + (50.0 - 60.0) * (3.0 / 2.2 - 1)
-    assert of_seed_1["difference"].sum() == pytest.approx(quick - slow)
+    assert of_seed_1["difference"].sum() == pytest.approx(31.5 - 55.0)
+
+
+def test_a_faster_seed_changes_no_earlier_difference(new_store, stored_run):
+    """Else a study that is judged after every seed would be judged anew by other numbers."""
+    claim = {"statement": "quick is better in the same time", "of": "quick", "better_than": "slow"}
+    spec = SPEC | {"claims": [claim | {"measure": "score_at_seconds"}]}
+
+    def differences(*seconds):
+        runs = (
+            stored_run(
+                label, [60.0, 50.0, end], seed=seed, seconds_per_step=factor * each, counts=False,
+                metrics=["wiki/perplexity"],
+            )
+            for label, factor, end in (("slow", 2.0, 45.0), ("quick", 1.0, 40.0))
+            for seed, each in enumerate(seconds)
+        )  # fmt: skip
+        [judged] = read(new_store().add(*runs, spec=spec).url, ["study"])
+        return judged.parts.groupby("seed")["difference"].sum().to_dict()
+
+    before = differences(1.0, 1.1)
+    assert differences(1.0, 1.1, 0.2) == pytest.approx(before | {2: -15.0})
 
 
 def test_shows_all_known_efforts(new_store, stored_run):

@@ -123,9 +123,9 @@ class Claim:
             of a score). Null for not at all.
         measure: What is compared, where a side does not say otherwise: "score" (mean of the final
             evaluations), "score_at_flops" (where the learning curves are at the least FLOPs that any of the
-            runs ends at), "score_at_seconds" (at the least seconds of training), "score_after_0.5" (where a
-            run has seen half of its examples, or another share), the name of one evaluation, the name of
-            a training metric (its last value), or "loss_spikes" (how many).
+            runs of that seed ends at), "score_at_seconds" (at the least seconds of training),
+            "score_after_0.5" (where a run has seen half of its examples, or another share), the name of one
+            evaluation, the name of a training metric (its last value), or "loss_spikes" (how many).
         source: Where it is claimed, such as a figure of a paper.
         unless: The likely reason where it does not hold.
     """

@@ -117,7 +117,7 @@ class Measures:
 
         Args:
             measure: "score": the mean of the headline metrics at the end, what tables call score;
-                "score_at_flops": the same, interpolated where the cheapest of these runs ends;
+                "score_at_flops": the same, interpolated where the cheapest of these runs of a seed ends;
                 "score_at_seconds": where the fastest of them ends;
                 "score_after_0.5": the same where a run has seen that share of its examples; the name of an
                 evaluation: its final value; "loss_spikes": how many the loss has; else the name of a training
@@ -170,10 +170,15 @@ class Measures:
         return _by_place(self.curves[self.curves["final"]], name)
 
     def _at_least(self, effort: Effort, places: Collection[Place]) -> dict[Place, float]:
-        """Scores at the least of the efforts that these runs end at."""
+        """Scores at the least effort that these runs end at, seed by seed.
+
+        A further seed doesn't change the scores of earlier ones, as tests after every seed require.
+        """
         runs = {place: points for place, points in self._completed(effort) if place in places}
-        least = min((float(points[effort].iloc[-1]) for points in runs.values()), default=math.nan)
-        return {place: _score_at(points, effort, least) for place, points in runs.items()}
+        least: dict[int, float] = {}
+        for (_, seed), points in runs.items():
+            least[seed] = min(float(points[effort].iloc[-1]), least.get(seed, math.inf))
+        return {place: _score_at(points, effort, least[place[1]]) for place, points in runs.items()}
 
     def _after(self, share: float) -> dict[Place, float]:
         """Scores when that share of a run's examples have been seen."""
