@@ -70,9 +70,43 @@ def until_decided(values: Floats, error: float) -> Outcome:
         error: Of each family.
     """
     allowed = np.array(most_against(error / values.shape[1], LAST)[1 : values.shape[2] + 1])
-    n = np.arange(1, values.shape[2] + 1)
-    against = np.cumsum(values <= 0, axis=2)
-    return _outcome(against <= allowed, n - against <= allowed)
+    against, behind = (np.cumsum(~(sign * values > 0), axis=2) for sign in (1, -1))  # NaN is against both
+    return _outcome(against <= allowed, behind <= allowed)
+
+
+def once(values: Floats, error: float) -> Outcome:
+    """Judge studies by one look at all seeds, as a study with a fixed number of seeds is."""
+    from scipy.stats import binom
+    from scipy.stats import t as student
+
+    n, level = values.shape[2], error / values.shape[1] / 2
+    allowed = binom.ppf(level, n, 0.5) - (binom.cdf(binom.ppf(level, n, 0.5), n, 0.5) > level)
+    finite = np.isfinite(values).all(axis=2)
+    known = np.where(finite[:, :, None], values, 0.0)
+    half = student.ppf(1 - level, n - 1) * known.std(axis=2, ddof=1) / math.sqrt(n)
+    holds, fails = (
+        np.where(finite, sign * known.mean(axis=2) > half, (~(sign * values > 0)).sum(axis=2) <= allowed)
+        for sign in (1, -1)
+    )
+    return _outcome(holds[:, :, None], fails[:, :, None])
+
+
+def losing(draw: Draw, share: float, value: float, *, the_worst: bool = False) -> Draw:
+    """Differences of two sides that are alike, but that one of them loses a share of its runs.
+
+    Args:
+        draw: Distribution of the runs of each side.
+        share: Of the runs that are lost.
+        value: What such a difference counts as: an infinity where the run diverged, NaN where it failed.
+        the_worst: Whether the runs are lost that would have had the lowest values; any of them if not.
+    """
+
+    def lost(generator: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+        of, other = (draw(generator, shape) for _ in range(2))
+        by = of if the_worst else generator.uniform(size=shape)
+        return np.where(by < np.quantile(by, share), value, of - other)
+
+    return lost
 
 
 def piloted(values: Floats, error: float, at_once: int = AT_ONCE) -> Outcome:
@@ -105,7 +139,7 @@ def after_a_pilot(
     order = np.argsort(-np.abs(mean) / pilot.std(axis=2, ddof=1), axis=1)
     sides = np.take_along_axis(np.sign(mean), order, axis=1)
     against = np.cumsum(
-        np.take_along_axis(values, order[:, :, None], axis=1) * sides[:, :, None] <= 0, axis=2
+        ~(np.take_along_axis(values, order[:, :, None], axis=1) * sides[:, :, None] > 0), axis=2
     )
     claims, never = values.shape[1:]
     at_once = min(at_once, claims)

@@ -37,6 +37,9 @@ _EVALUATED = """
 _SCORES = """
     SELECT {columns}
     FROM v_evaluations WHERE experiment = :experiment AND dataset = :dataset AND metric = :metric"""
+# NaN is kept as NULL: pandas writes it like a score that isn't there at all.
+_NOT_A_NUMBER = """
+    SELECT DISTINCT run_id, step FROM v_evaluations WHERE experiment = :experiment AND value IS NULL"""
 _PLACE = ("run_id", "step")
 _EFFORTS = ("examples_seen", "flops_total", "seconds", "chip_hours")
 
@@ -75,7 +78,8 @@ class Frames:
         scores: One row a run and step where it was evaluated, in the order of the runs: fingerprint, label,
             seed, step, examples_seen, flops_total (learner, scoring and selection until then), seconds
             and chip_hours (of training until then), NaN where unknown, final (bool: the last step of a
-            completed run), and a column for each name of `evaluated`, NaN where there is no such score.
+            completed run), diverged (bool: a score that was recorded there isn't finite), and a column for
+            each name of `evaluated`, NaN where there is no such score.
         costs: One row a run, FLOPs planned for the whole of it: label, seed, image_tower_flops and
             text_tower_flops (NaN in results of older code), learner_flops, scoring_flops,
             selection_flops, reference_scoring_flops, total_flops (learner, scoring and selection),
@@ -359,6 +363,8 @@ def _scores(connection: Connection, experiment: str) -> pd.DataFrame:
         def read(columns: Sequence[str], dataset: str = dataset, metric: str = metric) -> pd.DataFrame:
             sql = _SCORES.format(columns=", ".join(columns))
             rows = frame(connection, sql, experiment=experiment, dataset=dataset, metric=metric)
+            # A column of NULLs alone says nothing of its type.
+            rows = rows.astype({column: float for column in columns if column not in _PLACE})
             rows = rows.rename(columns={"value": f"{dataset}/{metric}"})
             return rows.drop_duplicates(list(_PLACE))  # a run may stand under several labels
 
@@ -377,7 +383,12 @@ def _scores(connection: Connection, experiment: str) -> pd.DataFrame:
                 there = scores.pop(f"{effort}_there")
                 scores[effort] = scores[effort].where(scores[effort] >= there, there.fillna(scores[effort]))
     scores = scores.assign(**{effort: math.nan for effort in _EFFORTS if effort not in efforts})
-    return scores.astype({name: float for name in scores.columns if name not in _PLACE})
+    scores = scores.astype({name: float for name in scores.columns if name not in _PLACE})
+    unknown = frame(connection, _NOT_A_NUMBER, experiment=experiment).itertuples(index=False, name=None)
+    names = [name for name in scores.columns if "/" in name]
+    places = scores[list(_PLACE)].itertuples(index=False, name=None)
+    is_unknown = pd.Series(map(set(unknown).__contains__, places), index=scores.index, dtype=bool)
+    return scores.assign(diverged=is_unknown | scores[names].isin([math.inf, -math.inf]).any(axis=1))
 
 
 def _of_runs(scores: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:

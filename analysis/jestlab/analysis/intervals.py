@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from statistics import median
+from collections.abc import Iterable, Sequence
+from statistics import fmean, median, stdev
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -34,6 +34,24 @@ class Reach(NamedTuple):
     most: float
     low: float
     high: float
+
+
+# Sums of values above the first would overflow: values are multiplied by the second, which is exact.
+_HUGE, _SCALE = 1e300, 2.0**-64
+
+
+def moments(values: Sequence[float]) -> tuple[float, float]:
+    """Compute mean and sample standard deviation (n − 1).
+
+    Args:
+        values: At least one. The deviation is NaN of one, and both are infinite or NaN if a value is, or if
+            they are too large for a number.
+    """
+    if not all(map(math.isfinite, values)):
+        return sum(values) / len(values), math.nan
+    scale = _SCALE if max(map(abs, values)) > _HUGE else 1.0
+    scaled = [scale * value for value in values]
+    return fmean(scaled) / scale, stdev(scaled) / scale if len(values) > 1 else math.nan
 
 
 def half_widths(

@@ -77,7 +77,7 @@ def test_an_undecided_claim_reports_how_many_seeds_would_decide_it():
 
 
 def test_a_verdict_without_all_seeds_gives_their_number():
-    one = judged({"a": [1.0] * 3, "b": [0.0] * 3}, {("a", 1): "FAILED"}, of="a", above="b")
+    one = judged({"a": [1.0] * 3, "b": [0.0] * 3}, {("a", 1): "PENDING"}, of="a", above="b")
     assert one.said == "holds, by 2 of 3 seeds"
 
 
@@ -86,7 +86,7 @@ def test_only_seeds_of_both_sides_count(found, label, data):
     count = len(found["a"])
     gone = data.draw(st.sets(st.integers(0, count - 1)))
     left = [seed for seed in range(count) if seed not in gone]
-    states = {(label, seed): "FAILED" if seed % 2 else "CANCELLED" for seed in gone}
+    states = {(label, seed): "RUNNING" if seed % 2 else "PREEMPTED" for seed in gone}
     one = judged(found, states, of="a", above="b")
     assert (one.seeds, one.planned) == (len(left), count)
     if len(left) > 1:

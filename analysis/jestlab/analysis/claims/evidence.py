@@ -4,17 +4,21 @@ A study with a fixed number of seeds is judged by Student's t, of the mean. That
 one look: who adds seeds because the first did not tell is wrong more often. A study that goes on until its
 claims are decided is judged after every seed by the sign test of `looks`, of the median, which takes neither.
 With a pilot, it is asked only whether the verdict is the one that the pilot had.
+
+A difference is infinite where a run of one side diverged, and has no mean: then one look takes the sign test
+of all seeds, too. It is NaN where nothing is known of a side, as of a run that failed: such a seed counts
+against "holds" and against "does not hold".
 """
 
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Literal, get_args
 
-from ..intervals import half_widths, tail
+from ..intervals import half_widths, moments, tail
 from . import looks
 from .power import Needed, needed
 
@@ -80,10 +84,10 @@ def decide(
 
 
 def one_look(values: Sequence[float], side: Side, within: float, error: float) -> Evidence:
-    """Judge by Student's t, of the mean of the differences.
+    """Judge by Student's t, of the mean of the differences; by the sign test where one isn't finite.
 
     Args:
-        values: Differences, one a seed.
+        values: Differences, one a seed; see the module.
         side: Where the claim says that they lie.
         within: How far on the wrong side is as good, or how near is near.
         error: Probability with which the verdict may be wrong. Each bound has half of it, so that a claim
@@ -93,7 +97,12 @@ def one_look(values: Sequence[float], side: Side, within: float, error: float) -
     agree = sum(_agrees(value, side, within) for value in values)
     if n < 2:
         return Evidence("undecided", n, math.nan, math.nan, 1.0, agree)
-    mean, std = statistics.fmean(values), statistics.stdev(values)
+    mean, std = moments(values)
+    if not math.isfinite(std):
+        most = max((k for k in range(n) if looks.tail(n, k) <= error / 2), default=-1)
+        bounds = looks.bounds(values, most)
+        verdict = decide(side, *bounds, within)
+        return _looked(values, side, within, verdict, bounds, lambda against: 2 * looks.tail(n, against[-1]))
     half = float(half_widths([std], [n], 1 - error)[0])
     low, high = mean - half, mean + half
     verdict = decide(side, low, high, within)
@@ -128,14 +137,18 @@ def any_look(
         at_most: Number of seeds at which the study ends.
         only: The verdict that is tested, "holds" or "does not hold"; both unless it is said.
     """
+
+    def ever(against: Sequence[int]) -> float:
+        return looks.chance(against, at_most)
+
     for n in range(1, min(len(values), at_most) + 1):
         low, high = looks.interval(values[:n], error, at_most)
         outer = looks.interval(values[:n], error / 2, at_most) if side == "near" else None
         verdict = decide(side, low, high, within, outer)
         if verdict == only or (only is None and verdict != "undecided"):
-            return _looked(values[:n], side, within, verdict, (low, high), at_most, only)
+            return _looked(values[:n], side, within, verdict, (low, high), ever, 2.0, only)
     bounds = looks.interval(values, error, at_most)
-    found = _looked(values, side, within, "undecided", bounds, at_most, only)
+    found = _looked(values, side, within, "undecided", bounds, ever, 2.0, only)
     return replace(found, forecast=_forecast(values, side, within, error, at_most, only))
 
 
@@ -145,30 +158,38 @@ def _looked(
     within: float,
     verdict: Verdict,
     bounds: tuple[float, float],
-    at_most: int,
-    only: Verdict | None,
+    chance: Callable[[Sequence[int]], float],
+    outer: float = 1.0,
+    only: Verdict | None = None,
 ) -> Evidence:
-    """Collect what the differences say, once it is clear what they decide."""
+    """Collect what the differences say by their signs, once it is clear what they decide.
 
-    def ever(disagrees: Callable[[float], bool]) -> float:
-        against, counts = 0, []
-        for value in values:
-            against += disagrees(value)
-            counts.append(against)
-        return looks.chance(counts, at_most)
+    Args:
+        values: Differences, of which NaN disagrees with everything.
+        side: Where the claim says that they lie.
+        within: How far on the wrong side is as good, or how near is near.
+        verdict: What they decide.
+        bounds: Of their median.
+        chance: Number of differences that disagree, after each → chance of the evidence.
+        outer: As of `_chances`.
+        only: The verdict that is tested; None for both.
+    """
+
+    def against(agrees: Callable[[float], bool]) -> float:
+        return chance(list(accumulate(int(not agrees(value)) for value in values)))
 
     holds, fails = _chances(
         side,
         within,
-        lambda threshold: ever(lambda value: value <= threshold),
-        lambda threshold: ever(lambda value: value >= threshold),
-        lambda threshold: ever(lambda value: value < threshold),
-        lambda threshold: ever(lambda value: value > threshold),
-        outer=2.0,
+        lambda threshold: against(lambda value: value > threshold),
+        lambda threshold: against(lambda value: value < threshold),
+        lambda threshold: against(lambda value: value >= threshold),
+        lambda threshold: against(lambda value: value <= threshold),
+        outer,
     )
-    chance = {"holds": holds, "does not hold": fails}.get(only or "", min(holds, fails))
+    likely = {"holds": holds, "does not hold": fails}.get(only or "", min(holds, fails))
     agree = sum(_agrees(value, side, within) for value in values)
-    return Evidence(verdict, len(values), *bounds, min(1.0, chance), agree)
+    return Evidence(verdict, len(values), *bounds, min(1.0, likely), agree)
 
 
 def _chances(
@@ -216,12 +237,12 @@ def _forecast(
     """Predict how the sign test of a claim goes on: of a "near" by the side that is harder to exclude."""
     n, one_side = len(values), only is not None
     if side != "near":
-        against = n - sum(_agrees(value, side, within) for value in values)
-        if only == "does not hold":
-            against = n - against
+        fails = only == "does not hold"
+        against = n - sum(_agrees(-v, side, -within) if fails else _agrees(v, side, within) for v in values)
         return looks.forecast(n, against, error, at_most, one_side=one_side)
     above, below = (sum(sign * value > within for value in values) for sign in (1, -1))
-    near = looks.forecast(n, max(above, below), error, at_most, one_side=one_side)
+    lost = sum(map(math.isnan, values))
+    near = looks.forecast(n, max(above, below) + lost, error, at_most, one_side=one_side)
     far = looks.forecast(n, n - max(above, below), error / 2, at_most, one_side=one_side)
     if only is not None:
         return near if only == "holds" else far

@@ -104,10 +104,32 @@ def interval(values: Sequence[float], level: float, last: int) -> tuple[float, f
     allowed = most_against(level, last)
     low, high = -math.inf, math.inf
     for n in range(1, min(len(values), last) + 1):
-        if (k := allowed[n]) >= 0:
-            ordered = sorted(values[:n])
-            low, high = max(low, ordered[k]), min(high, ordered[-1 - k])
+        one = bounds(values[:n], allowed[n])
+        low, high = max(low, one[0]), min(high, one[1])
     return low, high
+
+
+def bounds(values: Sequence[float], against: int) -> tuple[float, float]:
+    """Bounds of the median by order statistics.
+
+    Args:
+        values: One a seed; NaN of one that counts against each side.
+        against: How many may lie beyond each bound; −1 where nothing can be said yet.
+
+    Returns:
+        Lower and upper bound; infinite where nothing can be said yet.
+    """
+    if against < 0:
+        return -math.inf, math.inf
+    low, high = (sorted(end if math.isnan(v) else v for v in values) for end in (-math.inf, math.inf))
+    return low[against], high[-1 - against]
+
+
+def tail(n: int, against: int) -> float:
+    """Probability that at most so many of n fair seeds disagree."""
+    from scipy.special import bdtr
+
+    return float(bdtr(against, n, 0.5))
 
 
 class Forecast(NamedTuple):

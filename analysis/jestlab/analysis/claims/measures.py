@@ -125,8 +125,8 @@ class Measures:
             places: Completed runs, by label and seed.
 
         Returns:
-            Those that have a finite value. Nothing is extrapolated: a curve that begins above the FLOPs at
-            which runs are compared has none there.
+            Those that have a value: NaN for a run that diverged, else finite. Nothing is extrapolated: a
+            curve that begins above the FLOPs at which runs are compared has none there.
         """
         if measure in _AT:
             found = self._at_least(_AT[measure], places)
@@ -136,7 +136,17 @@ class Measures:
             found = self._final(measure)
         else:
             found = self._of_training(measure)
-        return {place: found[place] for place in places if math.isfinite(found.get(place, math.nan))}
+        found = {place: value for place, value in found.items() if math.isfinite(value)}
+        found |= dict.fromkeys(self._diverged(measure), math.nan)
+        return {place: found[place] for place in places if place in found}
+
+    def _diverged(self, measure: str) -> set[Place]:
+        """Runs of which the last value that was recorded isn't finite."""
+        if is_score(measure) or (self.frames is not None and measure in self.frames.evaluated):
+            ends, flags = self._final(SCORE if is_score(measure) else measure), self._final("diverged")
+            return {place for place, value in ends.items() if flags[place] and not math.isfinite(value)}
+        last = self._last(_LOSS if measure == SPIKES else measure)
+        return {place for place, value in last.items() if not math.isfinite(value)}
 
     def lacking(self, measure: str, label: str) -> str:
         """Say why completed runs of a label have no value."""
@@ -198,10 +208,13 @@ class Measures:
     def _of_training(self, measure: str) -> dict[Place, float]:
         """Values of a training metric, or the number of its spikes."""
         if measure != SPIKES:
-            last = self.logged[self.logged["name"] == measure].groupby(["label", "seed"], sort=False).tail(1)
-            return _by_place(last, "value")
+            return self._last(measure)
         loss = self.logged[self.logged["name"] == _LOSS].dropna(subset=["value"])
         return {place: spike_count(points["value"]) for place, points in _runs(loss)}
+
+    def _last(self, name: str) -> dict[Place, float]:
+        """The last value of a training metric of each run."""
+        return _by_place(self.logged[self.logged["name"] == name].groupby(["label", "seed"]).tail(1), "value")
 
 
 def _score_at(points: pd.DataFrame, effort: str, value: float) -> float:

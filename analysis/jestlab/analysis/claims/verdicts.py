@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..connection import connect, frame
 from ..frames import unknown_experiment
-from ..intervals import half_widths
+from ..intervals import half_widths, moments
+from ..lost import DIVERGED, LOST, in_words
 from ..metrics import Metric, Metrics, lacks_goal
 from ..names import names_in
 from ..soundness import retractions
@@ -118,6 +118,7 @@ class Judged:
         registered: What was registered before the first run; None if nothing was.
         exploratory: What of the claim is not as it was registered; empty if all is.
         other_code: Whether it is judged by other code than there was when it was registered.
+        lost: In how many seeds which runs diverged or failed: "joint diverged in 2 of 5 seeds".
     """
 
     experiment: str
@@ -141,6 +142,7 @@ class Judged:
     registered: Registration | None = None
     exploratory: str = ""
     other_code: bool = False
+    lost: str = ""
 
     @property
     def said(self) -> str:
@@ -164,14 +166,16 @@ class Judged:
         if self.verdict == "holds":
             return ""
         if self.seeds < 2:
-            return self.gap
+            return self.gap or self.lost
         against = self.verdict == "does not hold" or not self.leans_towards
-        return "; ".join(part for part in (self._leaning, self.claim.unless if against else "") if part)
+        return "; ".join(filter(None, (self.lost, self._leaning, self.claim.unless if against else "")))
 
     @property
     def leans_towards(self) -> bool:
-        """Whether the mean by itself lies where the claim says."""
+        """Whether the mean by itself lies where the claim says, or without one most seeds do."""
         claim, difference = self.claim, self.difference
+        if math.isnan(difference):
+            return 2 * self.evidence.agree > self.seeds
         where = place(claim.comparison, self.metric)
         if where == "near":
             return abs(difference) <= claim.tolerance
@@ -223,7 +227,7 @@ class Judged:
     @property
     def _lacks(self) -> bool:
         """Whether seeds are missing that were planned for its sake."""
-        return bool(self.gap) and self.judging.until is None
+        return self.seeds < self.planned and self.judging.until is None
 
     @property
     def _leaning(self) -> str:
@@ -335,25 +339,32 @@ def judge(
     labels = list(dict.fromkeys(label for _, label in weights))
     planned = set() if unknown else set.intersection(*(study.seeds[label] for label in labels))
     completed = {seed for seed in planned if all(study.completed(label, seed) for label in labels)}
+    # What was stopped resumes with the next launch: the looks of a sequence wait for it.
+    over = {"COMPLETED", *LOST} - ({"CANCELLED"} if judging.until is not None else set())
+    ended = {seed for seed in planned if all(study.runs[label, seed].state in over for label in labels)}
     wrong = dict.fromkeys(filter(None, (study.runs[label, s].retracted for label in labels for s in planned)))
     if wrong:
-        completed = set()
+        completed = ended = set()
     values = {
         measure: measures.values(
             measure, {(label, seed) for by, label in weights if by == measure for seed in completed}
         )
         for measure in dict.fromkeys(measure for measure, _ in weights)
     }
-    known = sorted(
-        seed for seed in completed if all((label, seed) in values[measure] for measure, label in weights)
+    # Where only some seeds lack a value there is a reason for it, too.
+    measured = completed and all(
+        any((label, seed) in values[by] for seed in completed) for by, label in weights
     )
+    known = sorted(ended) if measured else []
     if judging.until is not None:
         known = _without_gap(known, judging.pilot)
-    of, other = claim.measures
-    by_seed = [
-        study.side(claim.of, seed, values[of]) - study.side(claim.other, seed, values[other])
-        for seed in known
-    ]
+    places = [(label, seed) for label in labels for seed in known]
+    outcomes = {
+        measure: {place: _outcome(measures.metric(measure), found.get(place)) for place in places}
+        for measure, found in values.items()
+    }
+    of, other = (outcomes.get(measure, {}) for measure in claim.measures)
+    by_seed = [study.side(claim.of, seed, of) - study.side(claim.other, seed, other) for seed in known]
     metric, unclear = _meaning(claim, measures)
     found = judging.of(by_seed, place(claim.comparison, metric), claim.tolerance)
     if unclear:
@@ -368,9 +379,9 @@ def judge(
             "label": label,
             "seed": seed,
             "fingerprint": study.runs[label, seed].fingerprint,
-            "value": values[measure][label, seed],
+            "value": values[measure].get((label, seed), math.nan),
             "weight": weight,
-            "difference": weight * values[measure][label, seed],
+            "difference": weight * outcomes[measure][label, seed],
         }
         for (measure, label), weight in weights.items()
         for seed in known
@@ -396,7 +407,40 @@ def judge(
         parts=pd.DataFrame(parts, columns=_PARTS),
         labels=tuple(labels),
         shown=study.names.shown,
+        lost=_lost(
+            study, labels, known, values.values(), len(planned) if judging.until is None else len(known)
+        ),
     )
+
+
+def _lost(
+    study: _Runs,
+    labels: Iterable[str],
+    known: Sequence[int],
+    values: Iterable[Mapping[Place, float]],
+    of: int,
+) -> str:
+    """Say in how many of so many seeds which runs diverged or failed."""
+    diverged = {place for each in values for place, value in each.items() if not math.isfinite(value)}
+    fates = {
+        label: in_words(
+            (
+                LOST.get(study.runs[label, seed].state, DIVERGED * ((label, seed) in diverged))
+                for seed in known
+            ),
+            of,
+        )
+        for label in labels
+    }
+    named = [f"{study.names.shown[label]} {fate}" for label, fate in fates.items() if fate]
+    return "; ".join(named[:_MOST_NAMED]) + " …" * (len(named) > _MOST_NAMED)
+
+
+def _outcome(metric: Metric, value: float | None) -> float:
+    """What a run counts as: NaN without a value, and the worst of its metric if it diverged."""
+    if value is None:
+        return math.nan
+    return value if math.isfinite(value) else -math.inf * metric.sign
 
 
 def _without_gap(known: Sequence[int], first: int) -> list[int]:
@@ -508,7 +552,7 @@ def _piloted(question: _Question, pilot: Pilot) -> Judging:
 
 class _Run(NamedTuple):
     fingerprint: str
-    completed: bool
+    state: str
     retracted: str | None = None
 
 
@@ -523,11 +567,11 @@ class _Runs:
         reasons = rows["retracted"] if "retracted" in rows else [None] * len(rows)
         for _, label, seed, fingerprint, state, reason in zip(*columns, reasons, strict=True):
             wrong = reason if isinstance(reason, str) else None
-            self.runs[label, int(seed)] = _Run(str(fingerprint), state == "COMPLETED", wrong)
+            self.runs[label, int(seed)] = _Run(str(fingerprint), str(state), wrong)
             self.seeds.setdefault(label, set()).add(int(seed))
 
     def completed(self, label: str, seed: int) -> bool:
-        return self.runs[label, seed].completed
+        return self.runs[label, seed].state == "COMPLETED"
 
     def weights(self, claim: Claim) -> tuple[dict[tuple[str, str], float], list[str]]:
         """Compute the weight of each (measure, label) in the difference, and list unknown names of runs."""
@@ -543,10 +587,12 @@ class _Runs:
         return weights, unknown
 
     def side(self, side: Side, seed: int, values: Mapping[Place, float]) -> float:
-        """Compute the value of a side for one seed."""
+        """Compute the value of a side for one seed; infinite or NaN if one of its runs has no finite one."""
         of, minus = (
             [values[label, seed] for label in self._labels(names)] for names in (side.of, side.minus)
         )
+        if minus and not all(map(math.isfinite, (*of, *minus))):
+            return math.nan  # the difference of a run that diverged is neither good nor bad
         return sum(of) / len(of) - (sum(minus) / len(minus) if minus else 0.0)
 
     def _labels(self, names: Iterable[str]) -> list[str]:
@@ -562,10 +608,8 @@ def _interval(by_seed: Sequence[float]) -> tuple[float, float, float]:
     """Compute the mean and both ends of its confidence interval."""
     if not by_seed:
         return math.nan, math.nan, math.nan
-    mean = statistics.fmean(by_seed)
-    if len(by_seed) == 1:
-        return mean, math.nan, math.nan
-    half = float(half_widths([statistics.stdev(by_seed)], [len(by_seed)])[0])
+    mean, std = moments(by_seed)
+    half = float(half_widths([std], [len(by_seed)])[0])
     return mean, mean - half, mean + half
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MARKS: dict[Verdict, str] = {"holds": "✓", "does not hold": "✗", "undecided": "?", "not run": "○"}
 """Verdict → its sign in pages and terminals."""
 
-_SEEDS = "seeds in which all runs of both sides have completed, of those planned"
+_SEEDS = "seeds in which all runs of both sides have ended, of those planned"
 _AGREE = "seeds in which the difference lies where the claim says"
 _CHANCE = "chance with which any claim of the family would show evidence so strong for the wrong side"
 
@@ -102,7 +102,7 @@ def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) ->
                 data=("reason",),
             ),
         ),
-        notes=(*_rules(judged), *_gaps(judged)),
+        notes=(*_rules(judged), *_lost(judged), *_gaps(judged)),
         parts=_parts(judged),
     )
 
@@ -282,6 +282,16 @@ def _parts(judged: Sequence[Judged]) -> pd.DataFrame:
     found = [each.parts.assign(row=name) for name, each in zip(names(judged), judged, strict=True)]
     filled = [parts for parts in found if len(parts)]
     return pd.concat(filled, ignore_index=True) if filled else found[0]
+
+
+def _lost(judged: Sequence[Judged]) -> list[str]:
+    """Notes on seeds that diverged or failed."""
+    notes = [f"{name}: {each.lost}" for name, each in zip(names(judged), judged, strict=True) if each.lost]
+    rule = (
+        "a run that diverged counts as the worst outcome of its side; one that failed or has no value counts "
+        "against both verdicts; with such seeds, one look is judged by the sign test of the median, too"
+    )
+    return [rule, *notes] if notes else []
 
 
 def _gaps(judged: Sequence[Judged]) -> list[str]:

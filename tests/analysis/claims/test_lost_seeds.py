@@ -1,0 +1,194 @@
+"""Seeds that diverged or failed count against the side that lost them, in one look and in sequences."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.simulation import DRAWS, LAST, losing, once, simulated, slack, until_decided
+
+from jestlab.analysis.claims.evidence import any_look, one_look
+from jestlab.analysis.claims.verdicts import read
+from jestlab.analysis.intervals import moments
+from jestlab.analysis.tables import table
+
+INF, NAN = math.inf, math.nan
+CLAIM = {"statement": "A learns more", "of": "a", "better_than": "b"}
+LOSS = {"metrics": {"loss": {"goal": "min"}}}
+
+
+def claimed(new_store, stored_run, a, b, seeds=None, **claim):
+    """The verdict on a claim that a is better than b, whose final scores are given; a state stands for a run
+    that ended in it."""
+
+    def run(name, seed, value):
+        ended = isinstance(value, str)
+        scores, state = ([0.1, 0.2], value) if ended else ([0.1, value], "COMPLETED")
+        return stored_run(name, scores, seed=seed, state=state)
+
+    runs = [
+        run(name, seed, value) for name, values in (("a", a), ("b", b)) for seed, value in enumerate(values)
+    ]
+    spec = {"claims": [CLAIM | claim]} | ({"seeds": seeds} if seeds else {})
+    (found,) = read(new_store().add(*runs, spec=spec).url, ["study"])
+    return found
+
+
+BETTER, WORSE = [0.50, 0.51, 0.52, 0.50, 0.51], [0.30, 0.31, 0.30, 0.32, 0.31]
+
+
+@pytest.mark.parametrize("lost", [INF, -INF, None, "FAILED", "SKIPPED", "CANCELLED"])
+def test_a_better_run_that_is_lost_in_two_seeds_decides_nothing_in_its_favor(new_store, stored_run, lost):
+    """By the three seeds that are left, Student's t would be sure."""
+    assert (
+        one_look([a - b for a, b in zip(BETTER[:3], WORSE[:3], strict=True)], "above", 0, 0.05).verdict
+        == "holds"
+    )
+    found = claimed(new_store, stored_run, [*BETTER[:3], lost, lost], WORSE)
+    verb = {"FAILED": "failed", "SKIPPED": "was skipped", "CANCELLED": "was stopped"}.get(lost, "diverged")
+    assert (found.verdict, found.seeds, found.evidence.agree) == ("undecided", 5, 3)
+    assert found.lost == f"a {verb} in 2 of 5 seeds"
+    assert found.reason.startswith(f"a {verb} in 2 of 5 seeds; leans")
+
+
+def test_a_loss_that_is_not_a_number_is_the_worst_one(new_store, stored_run):
+    runs = [
+        stored_run(name, [0.1], seed=seed, logged={"loss": [3.0, value]})
+        for name, values in (("a", [0.2, 0.2, 0.2, None, INF]), ("b", [0.5, 0.5, 0.6, 0.5, 0.5]))
+        for seed, value in enumerate(values)
+    ]
+    claims = [
+        CLAIM | {"measure": "loss"},
+        CLAIM | {"measure": "loss", "statement": "B learns more", "of": "b", "better_than": "a"},
+    ]
+    one, other = read(new_store().add(*runs, spec=LOSS | {"claims": claims}).url, ["study"])
+    assert (one.verdict, one.evidence.agree) == ("undecided", 3)
+    assert (other.verdict, other.evidence.agree) == ("undecided", 2)
+    assert one.lost == other.lost == "a diverged in 2 of 5 seeds"
+
+
+def test_many_seeds_that_diverge_decide_against_their_side(new_store, stored_run):
+    found = claimed(new_store, stored_run, [None] * 8, [0.1] * 8)
+    assert (found.verdict, found.difference) == ("does not hold", -INF)
+    found = claimed(new_store, stored_run, [0.1] * 8, [None] * 8)
+    assert found.verdict == "holds"
+    assert found.lost == "b diverged in 8 of 8 seeds"
+    both = claimed(new_store, stored_run, [None] * 8, [None] * 8)
+    assert (both.verdict, both.evidence.agree) == ("undecided", 0)
+
+
+def test_runs_that_failed_decide_nothing(new_store, stored_run):
+    """Too little memory for one side says nothing about the other."""
+    most = ["FAILED"] * 7 + [0.1]
+    for a, b in ((most, [0.2] * 8), ([0.2] * 8, most)):
+        found = claimed(new_store, stored_run, a, b)
+        assert (found.verdict, found.seeds) == ("undecided", 8)
+        assert "failed in 7 of 8 seeds" in found.lost
+
+
+def test_a_sequence_counts_lost_seeds_and_goes_on(new_store, stored_run):
+    until = {"until": "decided", "at_most": 24}
+    found = claimed(new_store, stored_run, [0.5, None, "FAILED", 0.5, 0.5, 0.5], [0.3] * 6, seeds=until)
+    assert (found.verdict, found.seeds, found.evidence.agree) == ("undecided", 6, 4)
+    assert found.lost == "a diverged in 1 of 6, failed in 1 of 6 seeds"
+    assert found.is_open
+    held = claimed(new_store, stored_run, [None, *[0.5] * 11], [0.3] * 12, seeds=until)
+    assert (held.verdict, held.lost) == ("holds", f"a diverged in 1 of {held.seeds} seeds")
+    stopped = claimed(new_store, stored_run, [0.5, "CANCELLED", 0.5], [0.3] * 3, seeds=until)
+    assert (stopped.seeds, stopped.lost) == (1, "")  # it resumes with the next launch
+
+
+def test_a_side_that_is_a_difference_is_unknown_where_a_run_of_it_diverged(new_store, stored_run):
+    side = {"of": "a", "minus": "b"}
+    for claim in ({"above": "b"}, {"below": "b"}):
+        spec = {"statement": "so", "of": side} | claim
+        runs = [
+            stored_run(n, [v], seed=s)
+            for n, vs in (("a", [0.5] * 8), ("b", [None] * 8))
+            for s, v in enumerate(vs)
+        ]
+        (found,) = read(new_store().add(*runs, spec={"claims": [spec]}).url, ["study"])
+        assert (found.verdict, found.evidence.agree) == ("undecided", 0)
+
+
+def test_spikes_of_a_loss_that_diverged_are_not_few(new_store, stored_run):
+    calm = [1.0 + 0.01 * (step % 3) for step in range(60)]
+    runs = [
+        stored_run(name, [0.1], seed=seed, logged={"loss": loss})
+        for name, loss in (("a", [*calm, None]), ("b", [*calm[:30], 9.0, *calm[30:]]))
+        for seed in range(5)
+    ]
+    spec = {"claims": [CLAIM | {"measure": "loss_spikes"}]}
+    (found,) = read(new_store().add(*runs, spec=spec).url, ["study"])
+    assert (found.evidence.agree, found.lost) == (0, "a diverged in 5 of 5 seeds")
+
+
+def test_the_table_says_what_was_lost(new_store, stored_run):
+    store = new_store().add(
+        *(stored_run("a", [value], seed=seed) for seed, value in enumerate([*BETTER[:3], None, INF])),
+        *(stored_run("b", [value], seed=seed) for seed, value in enumerate(WORSE)),
+        spec={"claims": [CLAIM]},
+    )
+    made = table(store.url, "claims", ["study"])
+    assert "a diverged in 2 of 5 seeds" in made.markdown()
+    (row,) = json.loads(made.json())["rows"]
+    assert (row["verdict"], row["agree"], row["seeds"]) == ("undecided", 3, 5)
+
+
+numbers = st.one_of(st.integers(-8, 8).map(float), st.sampled_from([INF, -INF, NAN]))
+
+
+@given(st.lists(numbers, min_size=2, max_size=12), st.data(), st.sampled_from(["above", "below"]))
+def test_a_lost_seed_never_makes_a_claim_hold(values, data, side):
+    """It is the worst difference for the claim, or none."""
+    if all(map(math.isfinite, values)):
+        values[0] = NAN  # judged by signs, like what it is compared with
+    at = data.draw(st.integers(0, len(values) - 1))
+    for lost in (NAN, -INF if side == "above" else INF):
+        others = [*values[:at], lost, *values[at + 1 :]]
+        for look in (one_look, lambda *args: any_look(*args, LAST)):
+            before, after = (look(each, side, 0.0, 0.05) for each in (values, others))
+            assert not (after.verdict == "holds" and before.verdict != "holds")
+
+
+@given(st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=1, max_size=30))
+def test_moments_of_any_values_are_numbers(values):
+    mean, std = moments(values)
+    if all(map(math.isfinite, values)):
+        assert (
+            min(values) <= mean <= max(values)
+            or math.isclose(mean, max(values))
+            or math.isclose(mean, min(values))
+        )
+        assert std >= 0 or len(values) == 1
+
+
+@pytest.mark.parametrize("look", [once, until_decided])
+def test_few_studies_are_wrong_where_one_side_loses_its_worst_runs(look):
+    found = simulated(
+        losing(DRAWS["normal"], 0.3, -INF, the_worst=True), look, studies=300, claims=1, seeds=8
+    )
+    assert found.right <= 0.05 + slack(300)
+
+
+@pytest.mark.parametrize("value", [-INF, INF, NAN])
+def test_the_simulation_judges_like_the_product(value):
+    values = losing(DRAWS["normal"], 0.1, value)(np.random.default_rng(5), (40, 1, 12)) + 0.8
+    whole, found = once(values, 0.05), [one_look(list(each), "above", 0.0, 0.05) for (each,) in values]
+    assert whole.right == np.mean([each.verdict == "holds" for each in found]) > 0.1
+    assert whole.decided == np.mean([each.verdict != "undecided" for each in found])
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", DRAWS)
+@pytest.mark.parametrize("look", [once, until_decided])
+@pytest.mark.parametrize("value", [-INF, NAN])
+@pytest.mark.parametrize("the_worst", [False, True])
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.5])
+@pytest.mark.parametrize("seeds", [5, 12])
+def test_the_error_is_kept_however_seeds_are_lost(name, look, value, the_worst, share, seeds):
+    draw = losing(DRAWS[name], share, value, the_worst=the_worst)
+    found = simulated(draw, look, studies=10_000, claims=1, seeds=seeds)
+    assert found.right <= 0.05 + slack(10_000)
