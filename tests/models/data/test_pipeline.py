@@ -98,6 +98,38 @@ def test_batches_larger_than_the_data(web, tokenizer):
     assert np.bincount(batch["index"]).min() == 2
 
 
+@pytest.mark.parametrize("metadata", ["parquet", "json"])
+@pytest.mark.parametrize("copies", [None, 40])
+def test_more_examples_to_compare_than_are_left_to_read_are_refused(own_web, tokenizer, metadata, copies):
+    """Whatever leaves few: a filter over either form of metadata, or a column of how often each is read."""
+    kept = len(select(own_web, "noise == 'vague'"))
+    for path in own_web.glob("*.parquet") if metadata == "json" else ():
+        path.unlink()
+    options = {"filter": "noise == 'vague'", "batch_size": kept}
+    if copies is not None:
+        counts = np.zeros(700)
+        counts[select(own_web, "noise == 'vague'")] = copies
+        options |= {"filter": None, "repeat": "n", "columns": {"n": counts}}
+    assert len(take(batches(own_web, tokenizer, together=kept, **options), 1)) == 1
+    message = rf"a batch of {kept + 1} examples is larger than what is left to read of .*: {kept} different"
+    with pytest.raises(ValueError, match=message):
+        batches(own_web, tokenizer, together=kept + 1, **options)
+    with pytest.raises(ValueError, match=r"a batch of 701 .*: 700 different"):
+        batches(own_web, tokenizer, together=701)
+
+
+def test_images_that_cannot_be_decoded_are_no_examples_to_compare(tmp_path, tokenizer):
+    image = encode_jpeg(np.zeros((8, 8, 3), np.uint8))
+    with TarWriter(tmp_path / "0.tar") as tar:
+        for key in range(10):
+            tar.add(f"{key}.jpg", image if key < 6 else b"no image")
+            tar.add(f"{key}.txt", b"black")
+    options = {"damaged_share": 1.0, "decoded_bytes": 10**6}
+    assert batches(tmp_path, tokenizer, together=6, **options)
+    with pytest.raises(ValueError, match=r"a batch of 7 .*: 6 different"):
+        batches(tmp_path, tokenizer, together=7, **options)
+
+
 def test_batches_do_not_depend_on_the_number_of_threads(web, tokenizer):
     one, other = (take(batches(web, tokenizer, threads=count), 6) for count in (1, 3))
     assert_same(one, other)

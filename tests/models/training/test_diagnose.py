@@ -93,6 +93,11 @@ def measured(run):
     return tracker
 
 
+def test_a_super_batch_larger_than_what_a_filter_leaves_is_refused(run, tiny):
+    with pytest.raises(ValueError, match=f"a batch of {B} examples is larger than what is left to read of"):
+        run(data=tiny["data"] | {"filter": "noise == 'vague'"})
+
+
 @pytest.fixture(scope="module")
 def candidates(web):
     """The super-batch: its order of examples is none that a seed of training has."""

@@ -109,6 +109,14 @@ def test_a_run_logs_evaluates_and_saves_what_its_config_says(lab, small, uniform
     assert done and not again.metrics  # a finished run trains no further
 
 
+def test_a_batch_larger_than_what_a_filter_leaves_is_refused_before_the_first_step(lab, small):
+    seen = Recorder()
+    few = config(small, data={"filter": "key in ('000000001', '000000007')"})
+    with pytest.raises(ValueError, match="a batch of 16 examples is larger than what is left to read of"):
+        lab("few", few, tracker=seen)
+    assert not seen.steps
+
+
 def test_without_keep_best_evaluations_save_nothing_and_score_the_same(lab, small, uniform):
     runtime = {"keep_best": False, "keep_checkpoints": 5, "checkpoint_every_steps": 5}
     done, seen = lab("without-the-best", config(small, runtime=runtime))

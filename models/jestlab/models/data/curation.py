@@ -23,6 +23,7 @@ from jestlab.models.data.metadata import (
     parquet_of,
     read_table,
     rows_of,
+    without_metadata,
 )
 from jestlab.models.data.shards import ShardIndex, ShardSource
 
@@ -172,6 +173,27 @@ def recaptions(folder: Path, expression: str) -> Recaptions:
         return Recaptions(numbers, ends, text)
 
     return open_derived(folder, f"recaptions-{state.hexdigest()[:16]}", build, load)
+
+
+def check(
+    index: ShardIndex, damaged_share: float, filter: str | None, repeat: str | None, columns: Columns | None
+) -> None:
+    """Check and log what is left out because it is damaged, or lacks the metadata that choose examples.
+
+    Args:
+        index: Of the folder.
+        damaged_share: See `ShardIndex.check`.
+        filter: See `select`.
+        repeat: See `repeated`; None: every example is read once.
+        columns: See `select`.
+
+    Raises:
+        ValueError: It is more than `damaged_share` allows.
+    """
+    names = [] if filter is None else Filter.parse(filter).columns
+    names += [] if repeat is None else [repeat]
+    reads_metadata = any(name not in (columns or {}) for name in names)
+    index.check(damaged_share, without_metadata(ShardSource(index.folder, index)) if reads_metadata else 0)
 
 
 def choose(

@@ -115,17 +115,36 @@ def rows_of(index: ShardIndex, shard: int, table: pa.Table) -> npt.NDArray[np.in
 
     # A key as metadata hold it is without folders within the tar.
     names = [key.rpartition("/")[2] for key in index.keys(shard)]
+    known = table["key"].combine_chunks()
+    if pa.types.is_dictionary(known.type):
+        known = known.dictionary_decode()
+    if pa.types.is_floating(known.type) or pa.types.is_decimal(known.type):
+        known = known.cast(pa.int64(), safe=False)
+    if pa.types.is_integer(known.type):  # without the leading zeros of a name
+        names = [name.lstrip("0") or "0" for name in names]
     if len(set(names)) < len(names):
         raise ValueError(
-            f"{index.folder / index.tars[shard]}: two examples in different folders of the tar share a name, "
-            "so that metadata do not tell them apart"
+            f"{index.folder / index.tars[shard]}: two examples share the name by which metadata tell them "
+            "apart, which has neither folders nor, where keys are numbers, leading zeros"
         )
     keys = pa.array(names, pa.string())
-    known = table["key"].combine_chunks().cast(pa.string())
+    known = known.cast(pa.string())
     rows: npt.NDArray[np.int64] = (
         pc.fill_null(pc.index_in(keys, value_set=known), -1).to_numpy().astype(np.int64)
     )
     return rows
+
+
+def without_metadata(source: ShardSource) -> int:
+    """Count the examples that have no row in the parquet beside their tar or, where there is none, no `.json`."""
+    index = source.index
+
+    def missing(shard: int) -> int:
+        if not parquet_of(index, shard).exists():
+            return int((index.meta[index.examples(shard), 1] == 0).sum())
+        return int((rows_of(index, shard, read_table(source, shard, [])) < 0).sum())
+
+    return sum(by_shard(missing, index, "looked for metadata in"))
 
 
 def read_table(source: ShardSource, shard: int, columns: Sequence[str]) -> pa.Table:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from jestlab.models.data.augmentation import Augmenter
-from jestlab.models.data.curation import Columns, Recaptions, choose, repeated
+from jestlab.models.data.curation import Columns, Recaptions, check, choose, repeated
 from jestlab.models.data.images import DecodedImages, Pixels, ensure_decoded, read_images
 from jestlab.models.data.shards import ShardIndex, ShardSource
 from jestlab.models.data.tokenizer import Tokenizer
@@ -143,6 +143,7 @@ def training_batches(
     image_size: int,
     text_length: int,
     batch_size: int,
+    together: int = 1,
     seed: int,
     flip: float = 0.0,
     crop: float = 1.0,
@@ -175,6 +176,7 @@ def training_batches(
         image_size: Side in pixels.
         text_length: L, tokens.
         batch_size: B, of the batch that all processes load together.
+        together: Number of examples that are compared with each other, which have to be different ones.
         seed: Of the order and of what is done to the images; independent of all other random draws.
         flip: See `Augmenter`, as `crop`.
         reference_tokenizer: Tokenizer and length of a reference model that reads other tokens.
@@ -195,12 +197,13 @@ def training_batches(
         more than `damaged_share` are damaged.
 
     Raises:
-        ValueError: A bad filter, one that nothing satisfies, or too many damaged examples in the index.
+        ValueError: A bad filter, one that leaves fewer than `together` examples, or too many damaged examples
+            in the index.
     """
     import grain
 
     index = ShardIndex.load(folder)
-    index.check(damaged_share)
+    check(index, damaged_share, filter, repeat, columns)
     chosen, captions = choose(index, filter, recaption, columns)
     if repeat is not None:
         chosen = repeated(index, chosen, repeat, columns)
@@ -208,11 +211,19 @@ def training_batches(
     if reference_tokenizer is not None:
         tokenizers["reference_text"] = reference_tokenizer
     source = ShardSource(folder, index)
+    decoded = ensure_decoded(source, image_size, decoded_bytes)
+    left = np.arange(len(index)) if chosen is None else np.unique(chosen)
+    different = len(left) if decoded is None else int(decoded.whole[left].sum())
+    if different < together:
+        raise ValueError(
+            f"a batch of {together:,} examples is larger than what is left to read of {folder}: "
+            f"{different:,} different examples: lower the batch size, or train on more data"
+        )
     rows_here = np.arange(batch_size)[rows or slice(None)]
     changes = flip > 0.0 or crop < 1.0
     first = _Load(
         source=source,
-        decoded=ensure_decoded(source, image_size, decoded_bytes),
+        decoded=decoded,
         chosen=chosen,
         texts=_Texts(source, captions, tokenizers),
         lookups=lookups or {},

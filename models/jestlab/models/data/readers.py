@@ -18,7 +18,7 @@ from typing import Any
 
 from jestlab.models import extensions
 from jestlab.models.config import OwnReader
-from jestlab.models.data.files import file_sha256
+from jestlab.models.data.files import file_sha256, shard_files
 
 Reader = Callable[..., Iterable[Mapping[str, Any]]]
 
@@ -33,12 +33,9 @@ def path_digest(path: Path) -> str:
         return file_sha256(path)
     if not path.is_dir():
         raise FileNotFoundError(f"{path}: no such file or folder")
-    files = (file for file in sorted(path.rglob("*")) if file.is_file())
     state = hashlib.sha256()
-    for file in files:
-        name = file.relative_to(path)
-        if not any(part.startswith(".") for part in name.parts):
-            state.update(f"{file_sha256(file)}  {name.as_posix()}\n".encode())
+    for name, _ in shard_files(path, ("",)):
+        state.update(f"{file_sha256(path / name)}  {name.as_posix()}\n".encode())
     return state.hexdigest()
 
 

@@ -11,6 +11,7 @@ import shutil
 import threading
 import time
 from collections import Counter, OrderedDict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,11 +20,18 @@ import numpy as np
 import numpy.typing as npt
 
 from jestlab.models.data.files import map_array, open_derived, shard_files
-from jestlab.models.data.tars import Fault, scan
+from jestlab.models.data.tars import FILE, Fault, scan
 
-_FORMAT = 3  # of the index files; another number is another name
+_FORMAT = 4  # of the index files; another number is another name
 _IMAGES = ("jpg", "jpeg", "png", "webp")
 _KNOWN = {*_IMAGES, "txt", "json"}
+_COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
+_PACKED = "compressed shard (decompress it)"
+_DOTTED = (
+    "dot in the name (names are split at their first dot, as in webdataset; split at the last one, these are "
+    "pairs: rename them, such as a_b.jpg for a.b.jpg)"
+)
+_USED, _DAMAGED, _OTHER = "of examples", "damaged", "other file"  # beside what a member is in its tar
 _OPEN_FILES = 128
 _PLACES = 3  # of damaged examples that are named
 _LONGEST_TEXT = 1 << 20  # bytes of a caption, or of metadata
@@ -47,6 +55,8 @@ class ShardIndex:
     header was read from; so the examples and their order are known before training. Images that cannot be
     decoded are found later, when they are decoded.
 
+    Every member of a tar is part of an example, is part of what is damaged, or is counted as unused.
+
     Attributes:
         folder: The folder of tars.
         tars: Paths of the tars within it, sorted, s of them; folders within it count too.
@@ -57,6 +67,8 @@ class ShardIndex:
         meta: int64[n, 2], the same of the JSON metadata; (0, 0) where there is none.
         damaged: How many examples, members or tars were left out, by reason.
         damaged_places: Where the first few were.
+        unread: How many tars were left out whole, because they are compressed or no tars.
+        members: How many members of the tars are in an example, are damaged, or were not used, by kind.
     """
 
     folder: Path
@@ -68,6 +80,8 @@ class ShardIndex:
     meta: Ints
     damaged: dict[str, int]
     damaged_places: tuple[str, ...]
+    unread: int
+    members: dict[str, int]
     _keys: npt.NDArray[np.uint8]
     _key_ends: Ints
 
@@ -102,29 +116,42 @@ class ShardIndex:
         """Return one line on what was left out, and where first; None if nothing was."""
         if not self.damaged:
             return None
-        reasons = ", ".join(f"{count:,} × {reason}" for reason, count in self.damaged.items())
         more = ", …" if sum(self.damaged.values()) > len(self.damaged_places) else ""
-        return f"{reasons} (first at {', '.join(self.damaged_places)}{more})"
+        return f"{_in_words(self.damaged)} (first at {', '.join(self.damaged_places)}{more})"
 
-    def check(self, damaged_share: float) -> None:
-        """Log what was left out as damaged, and raise if it is too much.
+    def unused(self) -> str | None:
+        """Return one line on the members that are no part of an example or of damage; None if all are."""
+        kinds = self.members.keys() - {_USED, _DAMAGED}
+        return _in_words({kind: self.members[kind] for kind in sorted(kinds)}) or None
+
+    def check(self, damaged_share: float, without_metadata: int = 0) -> None:
+        """Log what was left out, and raise if too much of it is damaged.
+
+        A tar that was left out whole counts as many examples as the others hold on average.
 
         Args:
             damaged_share: Largest share of all examples that may be damaged, in whole examples, rounded up:
                 one of 50 may at a share of 0.01, none at 0.
+            without_metadata: How many examples lack the metadata by which the run chooses examples.
 
         Raises:
             ValueError: More is.
         """
-        damaged = sum(self.damaged.values())
-        if damaged > math.ceil(damaged_share * (len(self) + damaged)):
+        in_a_tar = len(self) // int(np.count_nonzero(np.diff(self.starts)))
+        damaged = sum(self.damaged.values()) + self.unread * in_a_tar
+        examples, damaged = len(self) + damaged, damaged + without_metadata
+        reasons = [damage] if (damage := self.damage()) else []
+        reasons += [f"{without_metadata:,} × no metadata"] if without_metadata else []
+        if damaged > math.ceil(damaged_share * examples):
             raise ValueError(
-                f"{self.folder}: {damaged / (len(self) + damaged):.2%} of its examples are damaged, above "
-                f"runtime.damaged_share {damaged_share:.2%}: {self.damage()}: fetch these shards "
-                "again, or raise runtime.damaged_share"
+                f"{self.folder}: {damaged / examples:.2%} of its examples are damaged, above "
+                f"runtime.damaged_share {damaged_share:.2%}: {', '.join(reasons)}: fetch or repair these "
+                "shards, or raise runtime.damaged_share"
             )
-        if damaged:
-            _LOG.warning("%s: left out as damaged: %s", self.folder, self.damage())
+        if reasons:
+            _LOG.warning("%s: left out as damaged: %s", self.folder, ", ".join(reasons))
+        if unused := self.unused():
+            _LOG.info("%s: members of other kinds, not read: %s", self.folder, unused)
 
     @classmethod
     def load(cls, folder: Path) -> ShardIndex:
@@ -141,18 +168,22 @@ class ShardIndex:
         """
         if not folder.is_dir():
             raise FileNotFoundError(f"{folder}: no such folder of shards")
-        found = shard_files(folder, (".tar",))
-        if not found:
+        found = shard_files(folder, (".tar", *_COMPRESSED))
+        names = [path.as_posix() for path, _ in found]
+        tars = tuple(name for name in names if name.lower().endswith(".tar"))
+        # Not those that are there decompressed, too.
+        compressed = sorted({*names} - {*tars} - {f"{tar}{end}" for tar in tars for end in (".gz", ".zst")})
+        if not tars:
             raise FileNotFoundError(
                 f"{folder}: holds no .tar shards (img2dataset writes them with output_format=webdataset)"
+                + (f": decompress {compressed[0]}" if compressed else "")
             )
-        tars = tuple(path.as_posix() for path, _ in found)
         stats = np.array([(stat.st_size, stat.st_mtime_ns) for _, stat in found], np.int64)
-        signature = hashlib.sha256(repr(tars).encode() + stats.tobytes()).hexdigest()
+        signature = hashlib.sha256(repr(tuple(names)).encode() + stats.tobytes()).hexdigest()
         name = f"index-{_FORMAT}-{signature[:16]}"
 
         def build(partial: Path) -> None:
-            _build(folder, tars, partial)
+            _build(folder, tars, compressed, partial)
             for stale in partial.parent.glob("index-*"):
                 shutil.rmtree(stale, ignore_errors=True)
 
@@ -177,6 +208,8 @@ class ShardIndex:
             meta=spans[:, 2],
             damaged={str(reason): int(count) for reason, count in summary["damaged"].items()},
             damaged_places=tuple(map(str, summary["damaged_places"])),
+            unread=int(summary["unread"]),
+            members={str(kind): int(count) for kind, count in summary["members"].items()},
             _keys=map_array(kept / _KEYS, np.uint8, (bytes_of_keys,)),
             _key_ends=map_array(kept / _KEY_ENDS, np.int64, (n,)),
         )
@@ -185,11 +218,16 @@ class ShardIndex:
 _SUMMARY, _SPANS, _KEYS, _KEY_ENDS = "index.json", "spans.int64", "keys.bytes", "key_ends.int64"
 
 
-def _build(folder: Path, tars: tuple[str, ...], kept: Path) -> None:
+def _in_words(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} × {what}" for what, count in counts.items())
+
+
+def _build(folder: Path, tars: tuple[str, ...], compressed: Sequence[str], kept: Path) -> None:
     """Scan the tars one by one, and write their index as it grows."""
-    starts, key_bytes = [0], 0
-    damaged: Counter[str] = Counter()
-    places: list[str] = []
+    starts, key_bytes, unread = [0], 0, len(compressed)
+    members: Counter[str] = Counter()
+    damaged = Counter({_PACKED: len(compressed)} if compressed else {})
+    places = list(compressed[:_PLACES])
     next_log = time.monotonic() + _LOG_SECONDS
     with (
         (kept / _SPANS).open("wb") as spans_file,
@@ -197,7 +235,9 @@ def _build(folder: Path, tars: tuple[str, ...], kept: Path) -> None:
         (kept / _KEY_ENDS).open("wb") as ends_file,
     ):
         for number, name in enumerate(tars):
-            examples, faults = _examples(folder / name)
+            examples, faults, uses = _examples(folder / name)
+            members.update(uses)
+            unread += bool(faults) and not uses
             keys = [example.key.encode(errors="surrogateescape") for example in examples]
             spans = [(*example.image, *example.text, *example.meta) for example in examples]
             spans_file.write(np.array(spans, np.int64).tobytes())
@@ -213,13 +253,15 @@ def _build(folder: Path, tars: tuple[str, ...], kept: Path) -> None:
                 done = f"{number + 1:,} of {len(tars):,} shards, {starts[-1]:,} examples"
                 _LOG.info("%s: indexed %s", folder, done)
     if not starts[-1]:
-        why = ", ".join(f"{count:,} × {reason}" for reason, count in damaged.items()) or "no image files"
+        why = _in_words(damaged) or "no image files"
         raise ValueError(f"{folder}: no complete example in {len(tars)} tar shards: {why}")
     summary = {
         "starts": starts,
         "key_bytes": key_bytes,
         "damaged": dict(damaged.most_common()),
         "damaged_places": places,
+        "unread": unread,
+        "members": members,
     }
     (kept / _SUMMARY).write_text(json.dumps(summary))
 
@@ -236,36 +278,67 @@ class _Example(NamedTuple):
     meta: Span
 
 
-def _examples(path: Path) -> tuple[list[_Example], list[tuple[str, str]]]:
-    """Return the complete examples of a tar, and reason and place of each damage.
+def _examples(path: Path) -> tuple[list[_Example], list[tuple[str, str]], Counter[str]]:
+    """Return a tar's complete examples, reason and place of each damage, and what its members are used for.
 
-    A key ends at the first dot of a name.
+    A key ends at the first dot of a name, as in webdataset. If what follows it is no kind that is read here,
+    and ends like one, as in `a.b.jpg`, the name is split at its last dot. Such files are of another kind if
+    there is an example `a`, and damage if there is none, or if they would be a pair.
     """
     groups: dict[str, dict[str, Span]] = {}
+    repeated: dict[str, Counter[str]] = {}
     examples: list[_Example] = []
     damaged: list[tuple[str, str]] = []
+    uses: Counter[str] = Counter()
     for member in scan(path):
         if isinstance(member, Fault):
             damaged.append((member.reason, f"byte {member.offset}"))
             continue
         head, _, base = member.name.rpartition("/")
-        stem, _, extension = base.partition(".")
+        stem, _, kind = base.partition(".")
+        if kind.lower() not in _KNOWN:
+            stem, _, kind = base.rpartition(".")
+        kind, span = kind.lower(), (member.offset, member.size)
+        if member.kind != FILE:
+            uses[member.kind] += 1
         # Nothing is extracted, so such a path is harmless, but no honest tool writes it.
-        if member.name.startswith("/") or ".." in head.split("/"):
+        elif member.name.startswith("/") or ".." in head.split("/"):
             damaged.append(("path outside the shard", repr(member.name)))
-        elif stem and extension.lower() in _KNOWN:
-            key = f"{head}/{stem}" if head else stem
-            groups.setdefault(key, {})[extension.lower()] = (member.offset, member.size)
+            uses[_DAMAGED] += 1
+        elif not stem or stem.startswith(".") or kind not in _KNOWN:
+            uses[_OTHER] += 1
+        elif groups.setdefault(key := f"{head}/{stem}" if head else stem, {}).setdefault(kind, span) != span:
+            repeated.setdefault(key, Counter())[kind] += 1
+            uses[_DAMAGED] += 1
+    for key, kinds in repeated.items():
+        damaged += [("repeated name", f"example {key!r}")] * max(kinds.values())
     in_table = path.with_suffix(".parquet").exists()  # which then serves in the place of the JSON files
     with path.open("rb") as file:
         for key, files in groups.items():
-            image = next((files[extension] for extension in _IMAGES if extension in files), None)
-            text, meta = files.get("txt"), files.get("json", (0, 0))
-            if reason := _reason(file.fileno(), image, text, (0, 0) if in_table else meta):
+            image, text, meta = _parts(files)
+            head, slash, stem = key.rpartition("/")
+            owner = groups.get(head + slash + stem.partition(".")[0], {}) if "." in stem else None
+            reason = _reason(file.fileno(), image, text, (0, 0) if in_table else meta)
+            if owner is not None and image and text:
+                reason = _DOTTED
+            elif owner is not None and all(_parts(owner)[:2]):
+                reason = None
+            if reason:
                 damaged.append((reason, f"example {key!r}"))
+                uses[_DAMAGED] += len(files)
             elif image and text:
                 examples.append(_Example(key, image, text, meta))
-    return examples, damaged
+                uses[_USED] += 2 + ("json" in files)
+                uses[_OTHER] += len(files) - 2 - ("json" in files)
+            else:
+                uses[_OTHER] += len(files)
+    return examples, damaged, +uses
+
+
+def _parts(files: Mapping[str, Span]) -> tuple[Span | None, Span | None, Span]:
+    """Return an example's image, caption and metadata; the metadata are (0, 0) where there are none."""
+    image = next((files[kind] for kind in _IMAGES if kind in files), None)
+    return image, files.get("txt"), files.get("json", (0, 0))
 
 
 def _reason(descriptor: int, image: Span | None, text: Span | None, meta: Span) -> str | None:

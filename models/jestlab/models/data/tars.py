@@ -20,14 +20,16 @@ _CHUNK = 2**20  # a whole number of blocks
 
 CUT_SHORT = "shard cut short"
 UNREADABLE = "unreadable tar header"
+FILE, FOLDER, SPECIAL = "file", "folder", "link or special file"
 
 
 class Member(NamedTuple):
-    """A file in a tar: its name, and the position and size of its content."""
+    """A member of a tar: its name, the position and size of its content, and its kind."""
 
     name: str
     offset: int
     size: int
+    kind: str = FILE
 
 
 class TarWriter:
@@ -79,20 +81,19 @@ class Fault(NamedTuple):
 
 
 def scan(path: Path) -> Iterator[Member | Fault]:
-    """Yield the regular files of an uncompressed tar, in order, and the places where it is damaged.
+    """Yield the members of an uncompressed tar, in order, and the places where it is damaged.
 
     Plain, GNU and PAX headers are read here; `tarfile` would take ten times as long, and would take a damaged
     header in the middle of an archive for its end. After such a header the scan goes on at the next good one.
+    An archive without the block of zeros that ends it was cut between two members.
 
     Yields:
-        Name, offset and size of each file; `CUT_SHORT` or `UNREADABLE` with its offset for each fault.
+        Each member; `CUT_SHORT` or `UNREADABLE` with its offset for each fault.
     """
     with path.open("rb") as file:
         descriptor = file.fileno()
         length = os.fstat(descriptor).st_size
         position, overrides = 0, _Overrides()
-        if not length:
-            yield Fault(CUT_SHORT, 0)
         while position < length:
             block = os.pread(descriptor, BLOCK, position)
             if len(block) < BLOCK:
@@ -106,6 +107,8 @@ def scan(path: Path) -> Iterator[Member | Fault]:
                     return
                 yield Fault(UNREADABLE, position)
                 position, overrides = _next_header(file, position + BLOCK, length), _Overrides()
+                if position == length:
+                    return
                 continue
             size = header.size if overrides.size is None else overrides.size
             start = position + BLOCK
@@ -119,13 +122,13 @@ def scan(path: Path) -> Iterator[Member | Fault]:
                 ):
                     yield Fault(UNREADABLE, start - BLOCK)
                 continue
-            if header.kind in _REGULAR and not overrides.sparse:
-                name = header.name if overrides.name is None else overrides.name
-                if not name.endswith("/"):  # how the oldest tars write a folder
-                    yield Member(name, start, size)
+            name = header.name if overrides.name is None else overrides.name
+            is_file = header.kind in _REGULAR and not overrides.sparse
+            # The oldest tars write a folder as a file with a slash at the end of its name.
+            is_folder = header.kind == b"5" or (is_file and name.endswith("/"))
+            yield Member(name, start, size, FOLDER if is_folder else FILE if is_file else SPECIAL)
             overrides = _Overrides()
-        if position > length:  # in the padding of the last file
-            yield Fault(CUT_SHORT, length)
+        yield Fault(CUT_SHORT, length)
 
 
 def members(path: Path) -> Iterator[Member]:
@@ -137,7 +140,8 @@ def members(path: Path) -> Iterator[Member]:
     for found in scan(path):
         if isinstance(found, Fault):
             raise ValueError(f"{path}: {found.reason} at byte {found.offset}: fetch the shard again")
-        yield found
+        if found.kind == FILE:
+            yield found
 
 
 class _Header(NamedTuple):

@@ -226,6 +226,7 @@ def _super_batches(
         image_size=towers.vision.image_size,
         text_length=towers.text.length,
         batch_size=_ROWS,
+        together=config.super_batch_size(),
         seed=config.seed + _ORDER,
         reference_tokenizer=scorer.tokenizer,
         lookups=scorer.lookups,

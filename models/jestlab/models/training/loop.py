@@ -105,6 +105,7 @@ def train(
         image_size=config.model.vision.image_size,
         text_length=config.model.text.length,
         batch_size=config.super_batch_size,
+        together=config.super_batch_size,
         seed=config.seed,
         flip=config.augmentation.flip,
         crop=config.augmentation.crop,
