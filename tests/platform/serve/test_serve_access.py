@@ -52,6 +52,18 @@ def test_addresses_other_than_loopback_need_the_token_for_reading(client, record
     assert asks.get("/", cookie=cookie.partition(";")[0]).status == 200
 
 
+def test_a_proxy_on_this_machine_needs_the_token_for_reading(client, recorded):
+    named = client(recorded, names=("lab.example.org",))
+    for host in ("lab.example.org", "127.0.0.1:8270", "localhost"):  # a proxy may pass on either name
+        assert named.get("/sql?q=SELECT+1", host=host).status == 401, host
+        assert named.get("/", host=host, authorization=BEARER).status == 200, host
+    unnamed = client(recorded, names=("localhost",))
+    assert unnamed.get("/").status == 200
+    for header in ("x_forwarded_for", "x_forwarded_host", "forwarded", "via", "x_real_ip"):
+        assert unnamed.get("/", **{header: "10.0.0.9"}).status == 401, header
+        assert unnamed.get("/", **{header: "10.0.0.9"}, authorization=BEARER).status == 200, header
+
+
 def test_writes_nothing_without_the_option(client, recorded):
     asks = client(recorded)
     assert asks.get("/", host="evil.example").status == 421  # DNS rebinding
@@ -91,6 +103,14 @@ def test_other_pages_may_link_but_not_embed(client, recorded):
     other = {"sec_fetch_site": "cross-site"}
     assert asks.get("/sql?q=SELECT+1", **other, sec_fetch_mode="no-cors").status == 403
     assert asks.get("/experiment/toy/live", **other, sec_fetch_mode="cors").status == 403
+    for site in ("cross-site", "same-site"):  # the latter is another port of this machine
+        for dest in ("iframe", "frame", "embed", "object", "fencedframe", "image", "script", "empty"):
+            headers = {"sec_fetch_site": site, "sec_fetch_mode": "navigate", "sec_fetch_dest": dest}
+            assert asks.get("/sql?q=SELECT+1", **headers).status == 403, headers
+    linked = other | {"sec_fetch_mode": "navigate", "sec_fetch_dest": "document"}
+    assert asks.get("/", **linked, sec_purpose="prefetch;prerender").status == 403
+    assert asks.get(f"/?token={TOKEN}", **other, sec_fetch_mode="no-cors").status == 403
+    assert asks.get("/", **linked).status == 200
     shown = asks.get("/", **other, sec_fetch_mode="navigate")
     assert shown.status == 200
     assert "frame-ancestors 'none'" in shown.headers["content-security-policy"]
@@ -204,4 +224,6 @@ def test_names_that_are_served_and_addresses_that_are_read_without_the_token():
         assert Access.of(host, "x" * 20, writes=False).open
     for host in ("0.0.0.0", "::", "10.0.0.7", "lab.example.org"):
         assert not Access.of(host, "x" * 20, writes=False).open
+    for names, is_open in (((), True), (("localhost", "[::1]"), True), (("lab.example.org",), False)):
+        assert Access.of("127.0.0.1", "x" * 20, writes=False, names=names).open == is_open
     assert "xxx" not in repr(local)

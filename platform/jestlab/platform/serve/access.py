@@ -6,8 +6,8 @@ unless it looks closely:
 * a name that an attacker points to 127.0.0.1 (DNS rebinding): the `Host` header has to be one that we serve;
 * a form of another page (CSRF): what writes has to come from our own origin, with the token in a cookie that
   browsers send with no other page's requests;
-* whoever can reach the port: without the token nothing is written, and where the port is open to other
-  machines nothing is read.
+* anyone who can reach the port: without the token nothing is written, and where other machines can reach the
+  port, themselves or through a proxy, nothing is read.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ BODY_BYTES = 64 * 1024
 
 _LOOPBACK = frozenset(("localhost", "127.0.0.1", "[::1]"))
 _READS = frozenset(("GET", "HEAD"))
+_FORWARDED = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
+"""Headers by which a proxy says that it asks for somebody else, who may be on another machine."""
+
 _HEADERS = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
@@ -48,11 +51,11 @@ class Access:
     """What the server allows.
 
     Attributes:
-        token: The secret that writing takes, and reading too where the server is not on loopback.
+        token: The secret that writing takes, and reading too unless the server is open.
         writes: Whether anything may be written.
         hosts: Names by which browsers may ask for the server, lower case and without a port; an IPv6 address
             in brackets.
-        open: Whether reading takes no token.
+        open: Whether reading takes no token: the server is on loopback, and no proxy is before it.
     """
 
     token: str = field(repr=False)
@@ -72,7 +75,8 @@ class Access:
         """
         own = frozenset(name.lower() for name in (*names, _bracketed(host)))
         on_loopback = is_loopback(host)
-        return cls(token, writes, own | _LOOPBACK if on_loopback else own, on_loopback)
+        is_open = on_loopback and all(map(is_loopback, names))
+        return cls(token, writes, own | _LOOPBACK if on_loopback else own, is_open)
 
     def serves(self, host: str) -> bool:
         """Whether a `Host` header names this server; any number does where it listens on all addresses."""
@@ -156,13 +160,13 @@ class Guard:
             name = host_of(host)
             said = f"This server is not called {name!r}. If it is yours: jestlab serve --name {name}"
             return PlainTextResponse(said, 421)
+        if request.method in _READS and _is_embedded(request):
+            return PlainTextResponse("Other pages may link to this server, and nothing else.", 403)
         if (given := request.query_params.get("token")) is not None and request.method in _READS:
             return self._with_cookie(request, given)
         known = access.knows(_token_of(request))
         if request.method in _READS:
-            if _is_embedded(request):
-                return PlainTextResponse("Other pages may link to this server, and nothing else.", 403)
-            if access.open or known:
+            if known or (access.open and not any(name in request.headers for name in _FORWARDED)):
                 return None
             return PlainTextResponse("Open the address with the token that `jestlab serve` has printed.", 401)
         if request.method != "POST":
@@ -193,8 +197,12 @@ def _token_of(request: Request) -> str | None:
 
 def _is_embedded(request: Request) -> bool:
     """Whether a page of another origin asks for something, other than by a link that somebody follows."""
-    site = request.headers.get("sec-fetch-site", "none")
-    return site not in ("same-origin", "none") and request.headers.get("sec-fetch-mode") != "navigate"
+    headers = request.headers
+    if headers.get("sec-fetch-site", "none") in ("same-origin", "none"):
+        return False
+    # A frame navigates, too, and so does a page that a browser fetches before anybody follows its link.
+    is_shown = headers.get("sec-fetch-dest", "document") == "document" and "sec-purpose" not in headers
+    return not is_shown or headers.get("sec-fetch-mode") != "navigate"
 
 
 def _is_own(request: Request, host: str) -> bool:
