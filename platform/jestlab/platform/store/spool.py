@@ -19,7 +19,7 @@ from sqlalchemy import Connection, select, update
 
 from jestlab.platform.digests import size_and_digest
 from jestlab.platform.store.points import write_points
-from jestlab.platform.store.tables import Artifact, Evaluation, MetricName, Run, insert, now, upsert
+from jestlab.platform.store.tables import Artifact, Evaluation, MetricName, Run, insert, upsert
 
 PREFIX = "spool-"
 """Of the names of its files."""
@@ -251,8 +251,8 @@ class Points:
         upsert(connection, Artifact, artifacts, ("run_id", "name"), ("uri", "size", "sha256"))
         if batch.progress:
             step, total_steps = batch.progress
-            reported = {"step": step, "total_steps": total_steps, "updated_at": now()}
-            connection.execute(update(Run).where(Run.id == self._run_id).values(**reported))
+            reported = update(Run).where(Run.id == self._run_id)
+            connection.execute(reported.values(step=step, total_steps=total_steps))
 
     def _ids(self, connection: Connection, wanted: set[str]) -> dict[str, int]:
         if not (new := wanted - self._names.keys()):
