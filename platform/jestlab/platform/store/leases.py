@@ -319,8 +319,9 @@ def _grouped(reasons: Mapping[int, str]) -> dict[str, list[int]]:
 def request_stop(store: Store, fingerprints: Sequence[str], reason: str) -> None:
     """Stop runs until they are launched again; runs that no attempt holds are CANCELLED now.
 
-    Workers learn of it with their next heartbeat. FAILED and SKIPPED runs keep their state.
+    Workers learn of it with their next heartbeat. Runs that have ended keep their state and its reason.
     """
+    over = (RunState.FAILED, RunState.SKIPPED, RunState.CANCELLED)
     with store.writing() as connection:
         for chunk in chunks(fingerprints):
             free = _free(connection, chunk)
@@ -331,7 +332,7 @@ def request_stop(store: Store, fingerprints: Sequence[str], reason: str) -> None
             )
             connection.execute(
                 update(Run)
-                .where(Run.id.in_(free), Run.state.not_in((RunState.FAILED, RunState.SKIPPED)))
+                .where(Run.id.in_(free), Run.state.not_in(over))
                 .values(state=RunState.CANCELLED, reason=reason)
             )
 
