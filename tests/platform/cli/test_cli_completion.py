@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 from jestlab.analysis.tables import NAMES
 from jestlab.platform.cli import VERBS, cli, completing
+from jestlab.platform.cli.own import Named
 from jestlab.platform.store.annotations import Subject, add_tags
 from jestlab.platform.store.store import Store
 
@@ -86,6 +87,27 @@ def test_completes_verbs_options_and_names(folder):
         "weights export --for": ["--force", "--format"],
         "x; A=1 jestlab watch t": ["toy"],
         "completion z": ["zsh"],
+        "launch toy --on ": ["local", "vertex", "kubernetes", "slurm"],
+        "retry toy --on=k": ["--on=kubernetes"],
+        "plot toy --kind par": ["pareto"],
+        "plot toy --scale ": ["linear", "log"],
+        "plan mine.yaml --scale m": ["mini"],
+        "table toy --format=la": ["--format=latex"],
+        "table toy --output=": ["//files"],
+        "plot toy --highlight ": ["uniform", "joint ratio=0.5", "joint ratio=0.8"],
+        "plot seeds --baseline ": ["cli=p"],
+        "plot --baseline ": [],
+        "data score --target toy/u": ["toy/uniform"],
+        "register m": ["mine.yaml", "multi_resolution"],
+        "keys selection.rule_": ["selection.rule_options"],
+        "adopt ": ["wandb", "mlflow", "tensorboard", "csv", "parquet"],
+        "adopt csv ": ["//files"],
+        "adopt csv x ": [],
+        "adopt csv x --into s": ["seeds"],
+        "query --view met": ["metrics"],
+        "serve --lab ": ["//folders"],
+        "init ": ["//files"],
+        "data make shapes ": ["//folders"],
     }
     for line, expected in lines.items():
         assert sorted(completed(line)) == sorted(expected), line
@@ -126,6 +148,36 @@ def test_the_lists_match_the_commands():
     for path, kinds in completing._ARGUMENTS.items():
         assert path in leaves and len(kinds) <= len(leaves[path]), path
     assert set(completing._TABLES) == set(NAMES)
+
+
+def test_completes_whatever_is_chosen_among_few_or_is_a_file(subtests):
+    def leaves(path, command):
+        if not isinstance(command, click.Group):
+            yield " ".join(path), command.params
+            return
+        for name, each in command.commands.items():
+            yield from leaves((*path, name), each)
+
+    asked = 0
+    for verb in VERBS:
+        for words, parameters in leaves((verb,), cli.get_command(click.Context(cli), verb)):
+            arguments = [each for each in parameters if isinstance(each, click.Argument)]
+            for parameter in parameters:
+                of, is_argument = parameter.type, parameter in arguments
+                before = ["x"] * arguments.index(parameter) if is_argument else [parameter.opts[0]]
+                with subtests.test(f"{words} {parameter.name}"):
+                    found = completed(" ".join([words, *before, ""]))
+                    if isinstance(of, click.Choice):
+                        assert found == list(of.choices)
+                    elif isinstance(of, click.Path):
+                        assert found in (["//files"], ["//folders"])
+                        assert found == ["//files"] or of.dir_okay
+                    elif isinstance(of, Named):
+                        assert set(found) >= set(of._builtin)
+                    else:
+                        continue
+                    asked += 1
+    assert asked > 80
 
 
 def test_imports_nothing_heavy(folder):

@@ -222,7 +222,22 @@ def test_cancel_lists_the_runs_that_it_stopped(root, store):
     assert shown.stdout.splitlines()[-1] == (
         "2 of them also belong to other and stay CANCELLED there until other is launched again"
     )
+    assert "2 runs cancelled" in shown.stdout.splitlines()  # one of the three was so before
     assert {row.state for row in store.runs("toy")} == {"CANCELLED"}
+    before = store.reasons([uniform.fingerprint])
+    leases.request_stop(store, [uniform.fingerprint], "cancelled by somebody else")
+    assert store.reasons([uniform.fingerprint]) == before
+    again = labs.here("cancel", "toy", root=root)
+    assert (again.returncode, again.stdout.splitlines()[-1]) == (0, "nothing to cancel")
+    assert labs.here("cancel", "toy", "--json", root=root).stdout == "[]\n"
+
+
+def test_cancel_has_nothing_to_stop_of_what_has_failed(root, store):
+    run = plans.run("bad")
+    store.record(plans.plan(run))
+    plans.begun(store, run).fail("ValueError: no")
+    done = labs.here("cancel", "toy", root=root)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "nothing to cancel")
 
 
 def test_silence_is_measured_by_the_local_clock_and_a_wakeup_needs_no_waiter():

@@ -269,6 +269,7 @@ def call(folder, monkeypatch, capsys):
                 patch.setenv("COLUMNS", str(columns))
             patch.setenv("TERM", "xterm")
             patch.setattr("sys.stdout.isatty", lambda: terminal)
+            patch.setattr("sys.stderr.isatty", lambda: terminal)
             return printed(capsys, *words)
 
     return call
@@ -294,6 +295,22 @@ def test_pipes_and_the_option_wide_have_complete_lines(call):
     assert wide.splitlines()[:4] == complete.splitlines()[:4] and wide.split() == complete.split()
     narrow = call(["status", "toy"], columns=60)
     assert max(map(len, narrow.splitlines())) <= 60 and "not shown: " in narrow
+
+
+@pytest.mark.parametrize(
+    "words", [["show", "no-such-study-" + "x" * 99], ["show", "--no-such-option" + "x" * 99], ["x" * 99]]
+)
+def test_an_error_in_a_pipe_is_one_line_whatever_the_environment_says(words, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "40")
+    with pytest.raises(SystemExit):
+        main(words)
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and len(error) > 100
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    with pytest.raises(SystemExit):
+        main(words)
+    assert capsys.readouterr().err.count("\n") > 1
 
 
 def test_the_width_is_that_of_the_terminal():

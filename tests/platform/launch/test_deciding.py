@@ -2,6 +2,7 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from in_process import rows
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import session
 from jestlab.platform.launch.display import Listener
+from jestlab.platform.planning.plan import Budget, Plan
 from jestlab.platform.spec.load import load
 
 RUNS = {
@@ -137,6 +139,24 @@ def test_the_budget_ends_a_study(root, machine):
     (other,) = claims(root)
     assert (other["verdict"], other["stopped"]) == ("undecided", "budget spent")
     assert seeds(root)["other"] == 3
+
+
+def test_a_round_that_is_refused_ends_a_launch_with_reports(root, machine, monkeypatch):
+    """The first round fits into the limit; runs of the second are estimated at more."""
+    hours = iter((1.0, 30.0))
+
+    def budgeted(plan: Plan, *_: object) -> Plan:
+        budget = Budget("local", 1, next(hours))
+        return replace(plan, runs=tuple(replace(run, budget=budget) for run in plan.runs))
+
+    monkeypatch.setattr(session, "budgeted", budgeted)
+    spec = write_study(root.parent, **JOINT, reports=["table"])
+    done = labs.here("launch", spec, "--max-chip-hours", "20", root=root)
+    assert done.returncode == 1 and done.stderr == ""
+    assert "no further round: the 2 runs to do would take 60.0 chip-hours, more than " in done.stdout
+    assert "no further run was launched" in done.stdout and "nothing was launched" not in done.stdout
+    assert seeds(root) == {"uniform": 3, "joint": 3}
+    assert (root / "reports" / "toy" / "table.md").is_file() and "claims:" in done.stdout
 
 
 def test_decide_goes_on_from_a_fixed_number_of_seeds(root, machine):

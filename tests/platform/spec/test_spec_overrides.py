@@ -148,6 +148,103 @@ def test_values_with_special_characters_are_strings():
     assert changed(f"base.data.filter={text}").base["data"]["filter"] == text
 
 
+@given(st.lists(st.sampled_from(["#", " #", "# ", "a", "fix", " ", "12", "é"]), min_size=1).map("".join))
+def test_a_value_is_never_a_comment(text):
+    word = f"x{text}".strip()
+    assert parse(f"base.i={word}") == (("base", "i"), word)
+    assert parse(f"base.i=[1, {word}]")[1] == [1, word]
+    assert parse(f"base.i={{{word}: {word}}}")[1] == {word: word}
+    assert parse(f"base.i=#{text}")[1] == f"#{text}".strip()
+
+
+LISTS = {
+    "name": "s",
+    "program": "command",
+    "base": {"command": "true", "lst": [1, 2, [3, 4], {"a": 5}], "n": 3, "none": None},
+    "runs": {"r": {}, "own": {"lst": [7, 8]}},
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "lists"),
+    [
+        ("base.lst.0=9", [[9, 2, [3, 4], {"a": 5}], [7, 8]]),
+        ("base.lst.2.1=[9]", [[1, 2, [3, [9]], {"a": 5}], [7, 8]]),
+        ("base.lst.3.a=9", [[1, 2, [3, 4], {"a": 9}], [7, 8]]),
+        ("base.lst.3={b: 9}", [[1, 2, [3, 4], {"a": 5, "b": 9}], [7, 8]]),
+        ("runs.r.lst.1=9", [[1, 9, [3, 4], {"a": 5}], [7, 8]]),
+        ("runs.own.lst.1=9", [[1, 2, [3, 4], {"a": 5}], [7, 9]]),
+        ("axes=[{runs: [own], grid: {lst.1: [9]}}]", [[1, 2, [3, 4], {"a": 5}], [7, 9]]),
+        ("studies.part.base.lst.0=9", [[9, 2, [3, 4], {"a": 5}], [7, 8]]),
+    ],
+)
+def test_elements_of_lists_are_set(text, lists):
+    study = Study.parse(LISTS)
+    if text.startswith("studies"):
+        study = Study.parse({"name": "both", "studies": {"part": LISTS | {"name": "part"}}})
+        assert changed(text.removeprefix("studies.part."), study=study) == changed(text, study=study)
+    study = changed(text, study=study)
+    found = {m.variant.name: m.config["lst"] for m in next(iter(study.studies.values()), study).members}
+    assert [found["r"], found["own"]] == lists
+
+
+def test_a_run_of_the_spec_sets_elements_of_the_base():
+    study = Study.parse(LISTS | {"runs": {"r": {"lst.0": 9}}})
+    assert study.members[0].config["lst"] == [9, 2, [3, 4], {"a": 5}]
+
+
+NO_PARTS = """
+base.lst.4=9
+=> base.lst.4: no element '4': there are 4, counted from 0
+base.lst.-1=9
+=> base.lst.-1: no element '-1': there are 4, counted from 0
+base.lst.x=9
+=> base.lst.x: no element 'x': there are 4, counted from 0
+base={lst.²: 9, lst.7: 9}
+=> base.lst
+runs.r.lst.4=9
+=> runs.r.lst.4: no element '4': there are 4, counted from 0
+runs.own.lst.2=9
+=> runs.own.lst.2: no element '2': there are 2, counted from 0
+runs.own.lst.0.a=9
+=> runs.own.lst.0.a: runs.own.lst.0 is 7, without parts: set it as a whole
+runs.r.n.x=9
+=> runs.r.n.x: runs.r.n is 3, without parts: set it as a whole
+base.n.x.y=9
+=> base.n.x.y: base.n is 3, without parts: set it as a whole
+axes=[{runs: [own], grid: {lst.2: [9]}}]
+=> axes.0.grid.lst.2: no element '2': there are 2, counted from 0
+reports.²=x
+=> reports.²: unknown place
+reports.².kind=curves
+=> reports.².kind: no reports.²: there are 0, counted from 0
+base.sep=|
+=> base.sep: '|': has a special meaning in YAML; put strings with special characters in quotes
+base.sep=>
+=> base.sep: '>': has a special meaning in YAML
+base.sep=---
+=> base.sep: '---': has a special meaning in YAML
+base.sep=...
+=> base.sep: '...': line 1: not valid YAML
+base.sep=&amp
+=> base.sep: '&amp': has a special meaning in YAML
+base.sep="a" # b
+=> base.sep: '"a" # b': line 1: not valid YAML
+"""
+
+
+def test_what_has_no_parts_or_means_something_else_is_refused(check_errors, tmp_path):
+    file = tmp_path / "s.yaml"
+    file.write_text(Study.parse(LISTS).to_yaml())
+    check_errors(NO_PARTS, lambda text: load(str(file), None, [text]), "--set ")
+
+
+@pytest.mark.parametrize("number", ["9" * 5_000, "1e99999", "9" * 200 + "e200", "1e" + "9" * 5_000])
+def test_numbers_beyond_floats_are_refused_in_one_line(number):
+    with pytest.raises(UserError, match="is too large"):
+        parse(f"seeds={number}")
+
+
 def test_an_error_in_the_file_is_not_blamed_on_an_override(tmp_path):
     file = tmp_path / "s.yaml"
     file.write_text("runs:\n  a: {optimizer.beta2: 2}\n")

@@ -1,14 +1,19 @@
 """Leases: a run has one live attempt at a time."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from datetime import datetime
 
 import plans_support as plans
 import pytest
+from sqlalchemy import select, update
 
 from jestlab.platform.store import claims, leases
 from jestlab.platform.store.records import Lease, RunState, Standing
+from jestlab.platform.store.rerun import start_over
 from jestlab.platform.store.store import Store
+from jestlab.platform.store.tables import Run
 
 RUN = plans.run("a")
 
@@ -155,3 +160,37 @@ def test_failed_runs_stay_failed_when_all_are_canceled(store):
     plans.begun(store, RUN).fail("ValueError: no")
     leases.request_stop(store, [RUN.fingerprint], "cancelled by me")
     assert (standing(store).state, standing(store).reason) == (RunState.FAILED, "ValueError: no")
+
+
+def is_new(store: Store, change: Callable[[], object]) -> bool:
+    """Whether a change of the run sets the time of its last change, by which others see that it has one."""
+    with store.writing() as connection:
+        connection.execute(update(Run).values(updated_at=datetime(2000, 1, 1)))
+    change()
+    with store.reading() as connection:
+        return bool(connection.scalar(select(Run.updated_at)) != datetime(2000, 1, 1))
+
+
+@pytest.mark.both_databases
+def test_every_change_of_a_run_sets_its_time(store):
+    run = RUN.fingerprint
+    launcher = leases.enter_launcher(store, "host:1:0")
+    assert is_new(store, lambda: leases.wait(store, {run: "waits for a slot"}))
+    assert is_new(store, lambda: leases.request_stop(store, [run], "cancelled by me"))
+    assert is_new(store, lambda: leases.reopen(store, [run]))
+    assert is_new(store, lambda: claim(store, launcher))
+    assert is_new(store, lambda: leases.waits(store, {live_lease(store).id: "Pending: no quota"}))
+    assert is_new(store, lambda: leases.request_stop(store, [run], "cancelled by me"))
+    assert is_new(store, lambda: store.record(plans.plan(RUN)))  # it takes the request back
+    lost = (RunState.PREEMPTED, "no sign of life", None)
+    assert is_new(store, lambda: leases.end(store, run, live_lease(store).id, *lost))
+    attempt = plans.begun(store, RUN)
+
+    def report() -> None:
+        attempt.progress(1, 10)
+        attempt.flush()
+
+    assert is_new(store, report)
+    assert is_new(store, attempt.complete)
+    assert not is_new(store, lambda: store.record(plans.plan(RUN)))
+    assert is_new(store, lambda: start_over(store, [run]))

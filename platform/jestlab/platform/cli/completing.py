@@ -1,7 +1,7 @@
 """What a shell may complete a command line with; see `completion`, which makes shells ask.
 
-A person waits for the answer: no verb is imported unless an option is to be completed, and a SQLite store is
-read by itself. Where nothing can be known, nothing is said.
+A person waits for the answer: no verb is imported unless an option is to be completed or an argument that is
+not listed here, and a SQLite store is read by itself. Where nothing can be known, nothing is said.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ _SPECS = (".yaml", ".yml", ".py")
 _SHARED = {
     "--root": 1,
     "--store": 1,
-    "--scale": 1,
     "--set": 1,
     "--json": 0,
     "--wide": 0,
@@ -130,12 +129,20 @@ def _candidates(
             given.append(word)
     store = _Store.of(values)
     if place:
-        return _values(place, command, store)
+        return _values(place, command, given, begun, store)
+    option, equals, value = begun.partition("=")
+    if equals and options.get(option):
+        found = list(_values(option, command, given, value, store))
+        return found if found in ([*FILES], [*FOLDERS]) else [f"{option}={each}" for each in found]
     if begun.startswith("-"):
         return sorted(option for option in options if option.startswith("--"))
     if path in _GROUPS:
         return () if given else _GROUPS[path]
-    return _arguments(path, given, begun, store)
+    if path in _ARGUMENTS:
+        return _arguments(path, given, begun, store)
+    command = command or _command(cli, verb, [*path[1:]])[0]
+    arguments = [each for each in command.params if isinstance(each, click.Argument)] if command else []
+    return _of_type(arguments[len(given)], begun) if len(given) < len(arguments) else ()
 
 
 def _name(option: str) -> str:
@@ -163,20 +170,27 @@ def _options(command: click.Command) -> dict[str, int]:
     return found
 
 
-def _values(option: str, command: click.Command | None, store: _Store) -> Iterable[str]:
-    """Return what may follow an option."""
+def _values(
+    option: str, command: click.Command | None, given: Sequence[str], begun: str, store: _Store
+) -> Iterable[str]:
+    """Return what may follow an option, after the arguments that are given."""
     if option == "--root":
         return FOLDERS
-    if option == "--scale":
-        return ("smoke", "mini", "paper")
-    if option == "--experiment":
+    if option in ("--experiment", "--into"):
         return store.experiments()
-    for parameter in command.params if command is not None else ():
-        if option in parameter.opts and isinstance(parameter.type, click.Choice):
-            return list(map(str, parameter.type.choices))
-        if option in parameter.opts and isinstance(parameter.type, click.Path):
-            return FILES if parameter.type.file_okay else FOLDERS
-    return ()
+    if option in ("--baseline", "--highlight", "--run"):
+        return store.labels(given)
+    if option == "--target":
+        return _runs(given, begun, store)
+    parameters = command.params if command is not None else ()
+    return next((_of_type(each, begun) for each in parameters if option in each.opts), ())
+
+
+def _of_type(parameter: click.Parameter, begun: str) -> Iterable[str]:
+    """Return what a parameter's own type completes."""
+    items = parameter.shell_complete(click.Context(click.Command(None)), begun)
+    kinds = {"file": FILES, "dir": FOLDERS}
+    return next((kinds[item.type] for item in items if item.type in kinds), [item.value for item in items])
 
 
 # ---- arguments
@@ -260,6 +274,13 @@ def _sources(given: Sequence[str], begun: str, store: _Store) -> Iterable[str]:
     return runs or FILES
 
 
+def _keys(given: Sequence[str], begun: str, store: _Store) -> Iterable[str]:
+    """Name the keys of a spec. They are read from the classes that validate them, which takes a moment."""
+    from jestlab.platform.spec.keys import find
+
+    return dict.fromkeys(key.path for key in find(""))
+
+
 def _shells(given: Sequence[str], begun: str, store: _Store) -> Iterable[str]:
     return ("bash", "zsh", "fish")
 
@@ -270,6 +291,8 @@ _MANY = (_experiments, _runs_of_study, _tags, _files)
 """Kinds of which a verb takes any number where they come last."""
 
 _ARGUMENTS: dict[tuple[str, ...], tuple[_Kind, ...]] = {
+    ("keys",): (_keys,),
+    ("register",): (_specs,),
     ("show",): (_specs,),
     ("plan",): (_specs,),
     ("costs",): (_specs,),
@@ -336,6 +359,13 @@ class _Store:
         return [
             f"{experiment}/{label}/{seed}" if several else f"{experiment}/{label}" for label, seed in rows
         ]
+
+    def labels(self, names: Sequence[str]) -> list[str]:
+        """Name the runs of those of the names that are experiments, each without its experiment and seed."""
+        places = ", ".join("?" * len(names))
+        order = "GROUP BY label ORDER BY min(position)"
+        query = f"SELECT label FROM v_runs WHERE experiment IN ({places}) {order}"
+        return [label for (label,) in self._rows(query, *names)]
 
     def tags(self) -> list[str]:
         """Name all tags."""

@@ -122,7 +122,8 @@ def cancel(lab: Lab, name: str, *, now: bool, as_json: bool) -> int:
         options=Options(at_once=now, launches=False),
         listener=_listener(as_json, experiment),
     )
-    stopped = [wanted[f] for f, state in outcome.states.items() if state == RunState.CANCELLED]
+    cancelled = [wanted[f] for f, state in outcome.states.items() if state == RunState.CANCELLED]
+    stopped = [row for row in cancelled if row.state != RunState.CANCELLED]  # others were so before
     if as_json:
         print_json([{"run": row.name, "label": row.label, "seed": row.seed} for row in stopped])
     else:
@@ -133,8 +134,7 @@ def cancel(lab: Lab, name: str, *, now: bool, as_json: bool) -> int:
                 f"{count} of them also {'belongs' if count == 1 else 'belong'} to {other} and "
                 f"{'stays' if count == 1 else 'stay'} CANCELLED there until {other} is launched again"
             )
-    over = (RunState.CANCELLED, RunState.COMPLETED)
-    return 0 if all(state in over for state in outcome.states.values()) else 1
+    return 0 if all(state.is_terminal for state in outcome.states.values()) else 1
 
 
 def _listener(as_json: bool, experiment: str) -> Listener:

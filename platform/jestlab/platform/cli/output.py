@@ -38,7 +38,8 @@ def say(
 
     Names, captions and messages may come from files that nobody has looked at, and a terminal lets its
     output change its title, its colours, what is on the screen, even the clipboard. Bold and colours come
-    from `Styled` alone. Lines fit the terminal; in a pipe they are as long as they are.
+    from `Styled` alone. Lines fit the terminal; in a pipe they are as long as they are. Programs read an
+    error as one line, so that COLUMNS counts for errors on a terminal alone.
 
     Args:
         text: May have several lines, and may be several blocks.
@@ -47,7 +48,7 @@ def say(
         fit: Whether lines are broken to fit the terminal; not where they are commands to copy.
     """
     stream = sys.stderr if err else sys.stdout
-    most = width(stream) if fit else None
+    most = width(stream) if fit and (stream.isatty() or not err) else None
     click.echo(rendered(text, most, has_styles(stream), hang), err=err, color=True)
 
 

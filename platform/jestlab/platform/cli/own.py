@@ -53,8 +53,11 @@ class Named(click.ParamType[str]):
         return references.anchored(value, Path.cwd())
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-        """Complete what is built in."""
-        return [click.shell_completion.CompletionItem(n) for n in self._builtin if n.startswith(incomplete)]
+        """Complete what is built in or installed."""
+        from jestlab.models.extensions.kinds import installed
+
+        names = (*self._builtin, *installed(self._kind))
+        return [click.shell_completion.CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
 def options_option(function: Function) -> Function:

@@ -33,7 +33,7 @@ TOKEN = "JESTLAB_SERVE_TOKEN"
 )
 @click.option("--name", "names", multiple=True, metavar="HOST",
               help="Further name by which browsers ask for it, such as a proxy's; repeatable.")  # fmt: skip
-@click.option("--lab", "places", multiple=True, metavar="FOLDER[=URL]",
+@click.option("--lab", "places", multiple=True, metavar="FOLDER[=URL]", type=click.Path(file_okay=False),
               help="Serve this lab, not --root; URL: of a store elsewhere; repeatable.")  # fmt: skip
 @json_option("Print the address and the token as JSON, once it answers.")
 @lab_options

@@ -160,7 +160,9 @@ class Launched:
     @property
     def exit_code(self) -> int:
         """0 when all is completed and reported, 130 when interrupted, else 1."""
-        return self.outcome.exit_code or int(bool(self.made.failed or self.plan.waiting))
+        return self.outcome.exit_code or int(
+            bool(self.made.failed or self.plan.waiting or self.outcome.stopped)
+        )
 
 
 class _Limit(NamedTuple):
@@ -195,7 +197,8 @@ def launch(
         reported: Whether its tables and figures are written.
 
     Raises:
-        UserError: The launch is refused, and nothing was written; or a report cannot be written.
+        UserError: The launch is refused, and nothing was written; or a report cannot be written. A later
+            round that is refused ends the launch as `Outcome.stopped` says.
     """
     limit = _Limit(max_chip_hours, now())
     in_rounds = deciding.goes_on(study)
@@ -203,27 +206,35 @@ def launch(
     plan = _begun(lab, whole) if in_rounds else whole
     ended: Outcome | None = None
     while True:
-        launched = _once(lab, plan, how, listener, rerun, limit=limit, replacing=replacing, before=ended)
-        rerun, replacing = Rerun(), False  # what was to run again has done so
-        ended = launched.outcome
-        if ended.interrupted or ended.stopped or (ended.exit_code and (how.fail_fast or not in_rounds)):
+        try:
+            launched = _once(lab, plan, how, listener, rerun, limit=limit, replacing=replacing, before=ended)
+            rerun, replacing = Rerun(), False  # what was to run again has done so
+            ended = launched.outcome
+            if ended.interrupted or ended.stopped or (ended.exit_code and (how.fail_fast or not in_rounds)):
+                break
+            if plan.waiting:  # for the length of runs that have completed now
+                whole = planned(lab, study, how)
+                longer = _begun(lab, whole) if in_rounds else whole
+                if len(longer.waiting) < len(plan.waiting):
+                    plan = longer
+                    continue
+                for line in waiting_lines(plan):
+                    listener.note(line)
+            if not in_rounds:
+                break
+            standing = deciding.standing(lab.store_url, study.name)
+            listener.note(str(standing))
+            longer = deciding.further(whole, plan, standing.next)
+            if not set(longer.fingerprints) - set(plan.fingerprints) - _stuck(longer, ended):
+                break
+            plan = longer
+        except UserError as error:
+            if ended is None:
+                raise
+            stopped = f"no further round: {error}"  # what has run is reported all the same
+            listener.note(stopped)
+            launched = replace(launched, outcome=replace(ended, stopped=stopped))
             break
-        if plan.waiting:  # for the length of runs that have completed now
-            whole = planned(lab, study, how)
-            longer = _begun(lab, whole) if in_rounds else whole
-            if len(longer.waiting) < len(plan.waiting):
-                plan = longer
-                continue
-            for line in waiting_lines(plan):
-                listener.note(line)
-        if not in_rounds:
-            break
-        standing = deciding.standing(lab.store_url, study.name)
-        listener.note(str(standing))
-        longer = deciding.further(whole, plan, standing.next)
-        if not set(longer.fingerprints) - set(plan.fingerprints) - _stuck(longer, ended):
-            break
-        plan = longer
     if not launched.outcome.launched:
         all_done = f"nothing to run: all {len(launched.runs)} runs are COMPLETED"
         listener.note(all_done if launched.runs else "nothing to run: the spec has no runs of its own")
@@ -259,7 +270,7 @@ def _once(
     """Launch a plan; what has ended before, completed or not, is left as it is."""
     study = plan.study
     check_names(plan, functools.partial(_recorded, lab))
-    plan, again, remarks = _compared(lab, plan, how, limit.chip_hours, rerun)
+    plan, again, remarks = _compared(lab, plan, how, limit.chip_hours, rerun, before is None)
     if not replacing:
         _refuse_taken(lab, plan)
     remarks += _of_other_labs(lab, plan)
@@ -430,7 +441,7 @@ def _names(run: PlannedRun, study: str) -> set[str]:
 
 
 def _compared(
-    lab: Lab, plan: Plan, how: How, max_chip_hours: float | None, rerun: Rerun
+    lab: Lab, plan: Plan, how: How, max_chip_hours: float | None, rerun: Rerun, first: bool
 ) -> tuple[Plan, list[str], list[str]]:
     """Compare a plan with the store and estimate what its runs will occupy. Writes nothing.
 
@@ -455,7 +466,7 @@ def _compared(
             place = executors.choose(how.on, plan.study.resources, Settings.find())
             plan = budgeted(plan, store, place)
             if max_chip_hours is not None:
-                refuse_above(plan, max_chip_hours, place)
+                refuse_above(plan, max_chip_hours, place, "nothing" if first else "no further run")
     return plan, again, remarks
 
 

@@ -147,8 +147,14 @@ def wall_hours(runs: Sequence[PlannedRun], parallel: int | None) -> float:
     return max(together, max(ends.values(), default=0.0))
 
 
-def refuse_above(plan: Plan, most: float, place: ExecutorName) -> None:
+def refuse_above(plan: Plan, most: float, place: ExecutorName, what: str = "nothing") -> None:
     """Refuse a launch if the runs still to do, in a place, are estimated at more than some chip-hours.
+
+    Args:
+        plan: The plan.
+        most: Chip-hours.
+        place: Executor.
+        what: Which runs were launched then, for the message.
 
     Raises:
         UserError: The estimate exceeds the limit or is unknown.
@@ -157,20 +163,20 @@ def refuse_above(plan: Plan, most: float, place: ExecutorName) -> None:
         its = plan.waiting[0]
         raise UserError(
             f"--max-chip-hours cannot be checked: how long {its.label} trains is known only when "
-            f"{' and '.join(its.awaits)} have completed; nothing was launched"
+            f"{' and '.join(its.awaits)} have completed; {what} was launched"
         )
     runs = to_do(plan)
     for run in runs:
         if run.budget is None:
             why = _unknown(run, place)
-            raise UserError(f"--max-chip-hours cannot be checked: {why}; nothing was launched")
+            raise UserError(f"--max-chip-hours cannot be checked: {why}; {what} was launched")
     amount = total(runs).chip_hours
     if amount > most:
         dearest = sorted(runs, key=_chip_hours, reverse=True)[:3]
         named = ", ".join(f"{_shown(run)} {units.hours(_chip_hours(run))}" for run in dearest)
         raise UserError(
             f"the {len(runs)} run{'s' if len(runs) != 1 else ''} to do would take {units.hours(amount)} "
-            f"chip-hours, more than --max-chip-hours {most:g} (largest: {named}); nothing was launched"
+            f"chip-hours, more than --max-chip-hours {most:g} (largest: {named}); {what} was launched"
         )
 
 

@@ -46,6 +46,8 @@ IS_PATH = "is_path"
 NAMES_CODE = "names_code"
 """Marks a field whose value may be a reference to code of one's own, in the same way."""
 
+_INDEX = re.compile("-?[0-9]+")
+
 
 def is_mapping(value: object) -> bool:
     """Whether a value is a mapping. `ml_collections.ConfigDict` counts as one here."""
@@ -106,22 +108,46 @@ def nested(path: Sequence[str], value: Any) -> Tree:
     return tree
 
 
-def merge(beneath: Tree, above: Tree, schema: Field | None = None) -> Tree:
+def merge(beneath: Tree, above: Tree, schema: Field | None = None, path: Path = ()) -> Tree:
     """Lay one tree over another; returns a new tree, and leaves its sources as they are.
 
     Where both have a mapping they merge; but a mapping whose `kind` differs replaces the one beneath whole,
     since the keys of one kind mean nothing to another. `schema` knows the `kind` that is meant where none is
-    given.
+    given. Numbers as keys (`lst.0`) set elements of a list beneath.
+
+    Raises:
+        SpecError: A list beneath has no such element; the place is named, from `path` on.
     """
     merged = dict(beneath)
     for key, value in above.items():
-        under = merged.get(key)
+        under, here = merged.get(key), (*path, key)
         below = schema.children.get(key) if schema else None
         if isinstance(value, dict) and isinstance(under, dict) and not _another_kind(under, value, below):
-            merged[key] = merge(under, value, below)
+            merged[key] = merge(under, value, below, here)
+        elif isinstance(value, dict) and isinstance(under, list) and any(map(_INDEX.fullmatch, value)):
+            for index in value:
+                check_index(index, under, (*here, index))
+            merged[key] = [*merge(parts_of(under), value, None, here).values()]
         else:
             merged[key] = value
     return merged
+
+
+def check_index(index: str, items: Sequence[object], path: Path) -> None:
+    """Refuse an index that a list does not have.
+
+    Raises:
+        SpecError: At the path.
+    """
+    if index not in parts_of(items):
+        raise SpecError(path, f"no element {index!r}: there are {len(items)}, counted from 0")
+
+
+def parts_of(value: Any) -> Tree:
+    """Return what is directly below a value: the parts of a mapping, or the elements of a list by index."""
+    if isinstance(value, list | tuple):
+        return {str(index): item for index, item in enumerate(value)}
+    return value if isinstance(value, dict) else {}
 
 
 def _another_kind(under: Tree, value: Tree, schema: Field | None) -> bool:
@@ -147,18 +173,17 @@ def lookup(tree: Any, path: Sequence[str]) -> Any:
         KeyError: There is no value there.
     """
     for part in path:
-        if not isinstance(tree, dict):
-            raise KeyError(part)
-        tree = tree[part]
+        tree = parts_of(tree)[part]
     return tree
 
 
 def depth_of(tree: Any, path: Sequence[str]) -> int:
     """Count the leading parts of a path that a tree has."""
     for depth, part in enumerate(path):
-        if not isinstance(tree, dict) or part not in tree:
+        below = parts_of(tree)
+        if part not in below:
             return depth
-        tree = tree[part]
+        tree = below[part]
     return len(path)
 
 

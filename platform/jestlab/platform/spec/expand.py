@@ -283,27 +283,33 @@ class _Run:
     def variants(self) -> list[Variant]:
         """List the run at each of its points, its config validated."""
         mistakes, found = Mistakes(), []
-        beneath = merge(self.base, self.spec.overrides, self.fields)
+        beneath = merge(self.base, self.spec.overrides, self.fields, ("runs", self.name))
         points = span(self.axes, self.name)
         short = short_names({key: None for spanned in points for key in spanned.point})
         labels = set()
         for point, steps in points:
-            tree = beneath
-            for key, value in point.items():
-                tree = merge(tree, nested(key.split("."), value), self.fields)
             label = compose(self.name, point, short)
             if label in labels:
                 axis = ("axes", str(steps[-1].axis))
                 mistakes.add([SpecError(axis, f"duplicate point {label!r}: give each point once")])
             labels.add(label)
             with mistakes:
-                config = self._validated(tree, steps)
+                config = self._validated(self._at(point, beneath, steps), steps)
                 references = tuple(self._references(config, steps))
                 found.append(
                     Variant(self.name, label, point, self.program, config, references, self.spec.match)
                 )
         mistakes.check()
         return found
+
+    def _at(self, point: Point, tree: Tree, steps: Sequence[Step]) -> Tree:
+        """Lay the values of a point over a config."""
+        try:
+            for key, value in point.items():
+                tree = merge(tree, nested(key.split("."), value), self.fields)
+        except SpecError as error:
+            raise SpecError(self._place(error.path, steps), error.message) from None
+        return tree
 
     def _validated(self, tree: Tree, steps: Sequence[Step]) -> Config:
         mistakes = Mistakes()

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from jestlab.analysis.claims.stopping import Until
-from jestlab.platform.errors import Path, SpecError, nearest, shown, within
+from jestlab.platform.errors import Path, SpecError, dotted, nearest, shown, within
 from jestlab.platform.spec.axes import KINDS, columns_of
 from jestlab.platform.spec.config_tree import (
     KIND,
@@ -16,17 +16,20 @@ from jestlab.platform.spec.config_tree import (
     Field,
     Tree,
     check,
+    check_index,
     depth_of,
     fields_of,
     is_mapping,
+    lookup,
     merge,
     nested,
+    parts_of,
     plain,
 )
 from jestlab.platform.spec.labels import LABEL, LABELS, without_stale
 from jestlab.platform.spec.layers import program_of
 from jestlab.platform.spec.schema import Study
-from jestlab.platform.spec.yaml import Document
+from jestlab.platform.spec.yaml import value_of
 
 _BESIDE = ("needs", "program", MATCH, LABEL)
 """Keys of a run that are not part of its config."""
@@ -45,7 +48,7 @@ def parse(text: str) -> tuple[Path, Any]:
     if not value.strip():
         raise SpecError(path, "has no value: write null for none, '' for an empty string")
     try:
-        return path, Document(value).value
+        return path, value_of(value)
     except SpecError as error:
         raise SpecError(
             path, f"{shown(value)}: {error.message}; put strings with special characters in quotes"
@@ -86,11 +89,13 @@ def _set(study: Study, written: Tree, path: Path, value: Any) -> None:
     if not rest and head not in ("base", "runs"):
         written[head] = value
     elif head == "base":
+        _check_parts(written, path, path)
         written["base"] = _lay(written.get("base", {}), rest, value, _fields(study, None), path)
     elif head == "runs":
         _set_run(study, written, path, value)
     elif head in ("resources", "record", "family") or (head == "seeds" and isinstance(study.seeds, Until)):
-        written[head] = merge(written.get(head, {}), nested(rest, value))
+        _check_parts(written, path, path)
+        written.update(merge(written, nested(path, value)))
     elif head == "axes":
         _set_axis(written, path, value)
     elif head in ("reports", "claims"):
@@ -144,11 +149,22 @@ def _accepting(study: Study, keys: Sequence[str], value: Any) -> list[str]:
     return accepting
 
 
+def _check_parts(tree: Tree, keys: Sequence[str], path: Path) -> None:
+    """Refuse a place below a value that has no parts, or below an element that a list does not have."""
+    depth = depth_of(tree, keys)
+    above, part = path[: len(path) - len(keys) + depth], path[len(path) - len(keys) + depth :]
+    beneath = lookup(tree, keys[:depth])
+    if isinstance(beneath, list) and part:
+        check_index(part[0], beneath, path)
+    elif part and beneath is not None and not isinstance(beneath, dict):
+        raise SpecError(path, f"{dotted(above)} is {shown(beneath)}, without parts: set it as a whole")
+
+
 def _lay(beneath: Tree, keys: Sequence[str], value: Any, fields: Field | None, path: Path) -> Tree:
     above = plain(nested(keys, value), path[: len(path) - len(keys)])
     if not isinstance(above, dict):
         raise SpecError(path, f"must be a mapping, not {shown(value)}")
-    return merge(beneath, above, fields)
+    return merge(beneath, above, fields, path[: len(path) - len(keys)])
 
 
 def _set_run(study: Study, written: Tree, path: Path, value: Any) -> None:
@@ -169,7 +185,9 @@ def _set_run(study: Study, written: Tree, path: Path, value: Any) -> None:
         return
     beside = {key: own[key] for key in _BESIDE if key in own}
     config = {key: below for key, below in own.items() if key not in beside}
-    written["runs"][name] = beside | _lay(config, keys, value, _fields(study, name), path)
+    base, fields = program_of(study, name).inherited(study.base, program_of(study)), _fields(study, name)
+    _check_parts(merge(base, config, fields, ("runs", name)), keys, path)
+    written["runs"][name] = beside | _lay(config, keys, value, fields, path)
 
 
 def _named(path: Path, known: Mapping[str, object], what: str) -> tuple[str, Path]:
@@ -208,16 +226,17 @@ def _set_item(written: Tree, path: Path, key: str, value: Any) -> None:
     if not key:
         raise SpecError(path, f"unknown place: expected {path[0]}.<n>.<option>, or {path[0]} as a whole")
     item = _item(written, path)
+    _check_parts(item, path[2:], path)
     item.update(merge(item, nested(path[2:], value)))
 
 
 def _item(written: Tree, path: Path) -> Tree:
     """Return the mapping at `axes.<n>`, `reports.<n>` or `claims.<n>`."""
     head, number = path[0], path[1]
-    items = written.get(head, [])
-    if not number.isdigit() or int(number) >= len(items):
+    items = parts_of(written.get(head, []))
+    if number not in items:
         raise SpecError(path, f"no {head}.{number}: there are {len(items)}, counted from 0")
-    item: Tree = items[int(number)]
+    item: Tree = items[number]
     return item
 
 

@@ -16,10 +16,12 @@ from typing import Any
 
 import yaml
 
-from jestlab.platform.errors import SpecError
+from jestlab.platform.errors import SpecError, shown
 
 LARGEST = 1_000_000
 """Most values in a spec, counting an alias each time it is used: a few lines can stand for billions."""
+
+_MOST_DIGITS = 300  # larger numbers are infinite as floats
 
 _TAG = "tag:yaml.org,2002:"
 _MERGE = _TAG + "merge"
@@ -36,6 +38,9 @@ _RESOLVERS: tuple[tuple[str, str, str], ...] = (
     ),
     ("merge", r"<<", "<"),
 )
+
+
+_LEFT_OUT = (yaml.AnchorToken, yaml.DirectiveToken, yaml.DocumentStartToken, yaml.DocumentEndToken)
 
 
 class _Loader(yaml.SafeLoader):
@@ -62,10 +67,12 @@ def _text(dumper: _Dumper, value: str) -> yaml.ScalarNode:
 
 def _integer(loader: _Loader, node: yaml.ScalarNode) -> int:
     text = str(loader.construct_scalar(node))
-    if "x" not in text and re.search("[eE]", text):  # 1e6: a whole number, however it is written
-        digits, exponent = re.split("[eE]", text)
-        if int(exponent) > 300:
-            raise yaml.constructor.ConstructorError(None, None, f"{text} is too large", node.start_mark)
+    digits, _, exponent = text.lower().partition("e") if "x" not in text else (text, "", "")
+    # In this order: Python reads no exponents of thousands of digits.
+    if len(text) > _MOST_DIGITS or len(digits) + int(exponent or 0) > _MOST_DIGITS + 1:
+        problem = f"{shown(text)[1:-1]} is too large"
+        raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+    if exponent:  # 1e6: a whole number, however it is written
         return int(digits) * int("1" + "0" * int(exponent))
     return int(text, 0 if text[:2] in ("0o", "0x") else 10)
 
@@ -122,6 +129,33 @@ class Document:
             else:
                 break
         return line
+
+
+def value_of(text: str) -> Any:
+    """Parse a value as the shell passes it: no part of it is a comment, a name, or the mark of a document.
+
+    Raises:
+        SpecError: As of `Document`; or it is written with what YAML would leave out.
+    """
+    letter = next(chr(code) for code in range(0xE000, 0xF900) if chr(code) not in text)  # private use
+    try:
+        value = Document(text.replace("#", letter)).value
+    except SpecError as error:
+        raise SpecError((), error.message.replace(letter, "#")) from None
+    for token in yaml.scan(text.replace("#", letter), Loader=_Loader):
+        is_empty_block = isinstance(token, yaml.ScalarToken) and token.style in ("|", ">") and not token.value
+        if is_empty_block or isinstance(token, _LEFT_OUT):
+            raise SpecError((), "has a special meaning in YAML")
+    return _with_letter(value, letter)
+
+
+def _with_letter(value: Any, letter: str) -> Any:
+    """Write `#` again where another letter was put in its place."""
+    if isinstance(value, dict):
+        return {_with_letter(key, letter): _with_letter(below, letter) for key, below in value.items()}
+    if isinstance(value, list):
+        return [_with_letter(item, letter) for item in value]
+    return value.replace(letter, "#") if isinstance(value, str) else value
 
 
 def _below(node: yaml.Node) -> Iterator[tuple[list[str], yaml.Node, yaml.Node]]:

@@ -323,13 +323,13 @@ def _make_pending(connection: Connection, runs: Sequence[_Free]) -> None:
     for run in waiting:
         check_move(run.fingerprint, run.state, RunState.PENDING)
     for chunk in chunks(run.id for run in waiting):
-        connection.execute(_pending(), {"runs": chunk, "at": now()})
+        connection.execute(_pending(), {"runs": chunk})
 
 
 @functools.cache
 def _pending() -> Update:
-    values: dict[str, Any] = {"state": RunState.PENDING, "reason": None, "updated_at": bindparam("at")}
-    return update(Run).where(Run.id.in_(bindparam("runs", expanding=True))).values(**values)
+    runs = bindparam("runs", expanding=True)
+    return update(Run).where(Run.id.in_(runs)).values(state=RunState.PENDING, reason=None)
 
 
 @functools.cache

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine, delete, func, select, text, update
 from jestlab.platform.store.address import sqlite_file
 from jestlab.platform.store.engine import reading, writing
 from jestlab.platform.store.records import LIVE, RunState
-from jestlab.platform.store.tables import Attempt, Identity, Launcher, Run, now
+from jestlab.platform.store.tables import Attempt, Identity, Launcher, Run
 
 COPIED = "was running when its store was copied"
 
@@ -44,7 +44,7 @@ def disown(connection: Connection, reason: str) -> None:
     connection.execute(
         update(Attempt).where(Attempt.state.in_(LIVE)).values(**ended, ended_at=Attempt.heartbeat_at)
     )
-    connection.execute(update(Run).where(Run.state == RunState.RUNNING).values(**ended, updated_at=now()))
+    connection.execute(update(Run).where(Run.state == RunState.RUNNING).values(**ended))
     connection.execute(update(Attempt).values(handle=None, token=None, launcher_id=None))
     connection.execute(delete(Launcher))
 

@@ -116,9 +116,7 @@ def waits(store: Store, reasons: Mapping[int, str]) -> None:
                 Attempt.id.in_(attempts), Attempt.state == RunState.PENDING
             )
             connection.execute(
-                update(Run)
-                .where(Run.id.in_(pending), Run.state == RunState.PENDING)
-                .values(reason=reason, updated_at=now())
+                update(Run).where(Run.id.in_(pending), Run.state == RunState.PENDING).values(reason=reason)
             )
 
 
@@ -221,9 +219,7 @@ def move(connection: Connection, fingerprint: str, state: RunState, reason: str 
         select(Run.state).where(Run.fingerprint == fingerprint).with_for_update()
     ).scalar_one()
     check_move(fingerprint, RunState(current), state)
-    connection.execute(
-        update(Run).where(Run.fingerprint == fingerprint).values(state=state, reason=reason, updated_at=now())
-    )
+    connection.execute(update(Run).where(Run.fingerprint == fingerprint).values(state=state, reason=reason))
 
 
 def finish(
@@ -244,7 +240,7 @@ def finish(
     if not connection.execute(_finish_attempt(tuple(new)), {"its_id": attempt_id, **its_values}).rowcount:
         return False
     failed = 1 if state == RunState.FAILED else 0
-    how = {"new_state": state, "new_reason": reason, "failed": failed, "at": now()}
+    how = {"new_state": state, "new_reason": reason, "failed": failed}
     connection.execute(_finish_run(), {"run": fingerprint, **how})
     return True
 
@@ -268,7 +264,6 @@ def _finish_run() -> Update:
             state=bindparam("new_state"),
             reason=bindparam("new_reason"),
             failures=Run.failures + bindparam("failed"),
-            updated_at=bindparam("at"),
         )
     )
 
@@ -309,9 +304,7 @@ def enter(store: Store, entries: Sequence[tuple[Standing, RunState, str | None]]
                 wanted[entered, reason].append(run_id)
         for (entered, reason), runs in wanted.items():
             for some in chunks(runs):
-                connection.execute(
-                    update(Run).where(Run.id.in_(some)).values(state=entered, reason=reason, updated_at=now())
-                )
+                connection.execute(update(Run).where(Run.id.in_(some)).values(state=entered, reason=reason))
         return sum(map(len, wanted.values()))
 
 
@@ -326,8 +319,9 @@ def _grouped(reasons: Mapping[int, str]) -> dict[str, list[int]]:
 def request_stop(store: Store, fingerprints: Sequence[str], reason: str) -> None:
     """Stop runs until they are launched again; runs that no attempt holds are CANCELLED now.
 
-    Workers learn of it with their next heartbeat. FAILED and SKIPPED runs keep their state.
+    Workers learn of it with their next heartbeat. Runs that have ended keep their state and its reason.
     """
+    over = (RunState.FAILED, RunState.SKIPPED, RunState.CANCELLED)
     with store.writing() as connection:
         for chunk in chunks(fingerprints):
             free = _free(connection, chunk)
@@ -338,8 +332,8 @@ def request_stop(store: Store, fingerprints: Sequence[str], reason: str) -> None
             )
             connection.execute(
                 update(Run)
-                .where(Run.id.in_(free), Run.state.not_in((RunState.FAILED, RunState.SKIPPED)))
-                .values(state=RunState.CANCELLED, reason=reason, updated_at=now())
+                .where(Run.id.in_(free), Run.state.not_in(over))
+                .values(state=RunState.CANCELLED, reason=reason)
             )
 
 
@@ -350,7 +344,7 @@ def reopen(store: Store, fingerprints: Sequence[str]) -> None:
             connection.execute(
                 update(Run)
                 .where(Run.id.in_(_free(connection, chunk)))
-                .values(state=RunState.PENDING, reason=None, failures=0, stop_reason=None, updated_at=now())
+                .values(state=RunState.PENDING, reason=None, failures=0, stop_reason=None)
             )
 
 

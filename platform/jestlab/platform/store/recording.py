@@ -129,7 +129,7 @@ def _record_runs(connection: Connection, runs: Sequence[PlannedRun]) -> dict[str
         row.fingerprint: row
         for chunk in chunks(fingerprints)
         for row in connection.execute(
-            select(Run.fingerprint, Run.id, Run.state, Run.config)
+            select(Run.fingerprint, Run.id, Run.state, Run.program, Run.config, Run.stop_reason)
             .where(Run.fingerprint.in_(chunk))
             .order_by(Run.id)
             .with_for_update(key_share=True)  # so that none starts or completes meanwhile
@@ -141,7 +141,9 @@ def _record_runs(connection: Connection, runs: Sequence[PlannedRun]) -> dict[str
         before = known.get(run.fingerprint)
         if before is not None and (before.state == RunState.COMPLETED or before.id in held):
             # The data and the user's program may have moved.
-            kept.append({"its_id": before.id, "program": run.program, "config": to_json(run.config)})
+            new = (run.program, to_json(run.config))
+            if (before.program, before.config, before.stop_reason) != (*new, None):
+                kept.append({"its_id": before.id, "program": new[0], "config": new[1]})
             continue
         needed = (known.get(fingerprint) for fingerprint in run.needs.values())
         ready = all(need is not None and need.state == RunState.COMPLETED for need in needed)

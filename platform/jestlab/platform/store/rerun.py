@@ -13,7 +13,7 @@ from sqlalchemy import delete, func, select, update
 
 from jestlab.platform.store.records import LIVE, RunState
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Artifact, Attempt, Evaluation, Metric, Need, Run, chunks, now
+from jestlab.platform.store.tables import Artifact, Attempt, Evaluation, Metric, Need, Run, chunks
 
 _FOLDER = re.compile(r"(?P<name>.+?)(\.again\d+)?-(?P<end>[0-9a-f]{8})")
 
@@ -59,7 +59,6 @@ def start_over(store: Store, fingerprints: Collection[str]) -> list[str]:
                     step=0,
                     total_steps=None,
                     failures=0,
-                    updated_at=now(),
                 )
             )
         unfinished = select(Run.id).where(Run.state != RunState.COMPLETED)

@@ -19,7 +19,7 @@ from sqlalchemy import Connection, delete, select, update
 
 from jestlab.platform.digests import size_and_digest
 from jestlab.platform.store.points import write_points
-from jestlab.platform.store.tables import Artifact, Evaluation, Metric, MetricName, Run, insert, now, upsert
+from jestlab.platform.store.tables import Artifact, Evaluation, Metric, MetricName, Run, insert, upsert
 
 PREFIX = "spool-"
 """Of the names of its files."""
@@ -276,8 +276,8 @@ class Points:
         upsert(connection, Artifact, artifacts, ("run_id", "name"), ("uri", "size", "sha256"))
         if batch.progress:
             step, total_steps = batch.progress
-            reported = {"step": step, "total_steps": total_steps, "updated_at": now()}
-            connection.execute(update(Run).where(Run.id == self._run_id).values(**reported))
+            reported = update(Run).where(Run.id == self._run_id)
+            connection.execute(reported.values(step=step, total_steps=total_steps))
         return removed
 
     def _remove(self, connection: Connection, table: Any, first: int, last: int) -> int:

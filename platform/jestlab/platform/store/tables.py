@@ -127,7 +127,8 @@ class Run(Base):
     failures: Mapped[int] = mapped_column(default=0)  # attempts that FAILED since the run was last launched
     stop_reason: Mapped[str | None]  # why its user wants it to stop; None while it may run
     created_at: Mapped[datetime]
-    updated_at: Mapped[datetime]  # when its state changed, or it reported its progress
+    # When anything of it changed: its state, why, whether it shall stop, or how far it is.
+    updated_at: Mapped[datetime] = mapped_column(onupdate=lambda: now())
 
 
 class Member(Base):
