@@ -10,8 +10,7 @@ constant), λ ridge, k recall rank.
 from __future__ import annotations
 
 import functools
-import re
-import string
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ import numpy as np
 
 from jestlab.models.config import TrainConfig, TwoTowers
 from jestlab.models.data.benchmarks import ClassificationSet, load_benchmark
+from jestlab.models.data.class_names import prompts
 from jestlab.models.data.images import LazyImages, keep_within
 from jestlab.models.data.tokenizer import Tokenizer
 from jestlab.models.devices import Devices
@@ -31,29 +31,8 @@ from jestlab.models.kept import kept
 from jestlab.models.two_towers import OwnVision, Parameters, TwoTowerModel, VisionTransformer
 
 IMAGES_AT_ONCE = 4_096  # images compared with all classes at a time
-_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
-
-
-def canonical(text: str, keep: str) -> str:
-    """Replace `_` by space, strip punctuation but the string `keep`, lower the case, collapse spaces."""
-    parts = text.replace("_", " ").split(keep)
-    text = keep.join(part.translate(_NO_PUNCTUATION) for part in parts)
-    return re.sub(r"\s+", " ", text.lower()).strip()
-
-
-def prompts(class_names: Sequence[str], templates: Sequence[str]) -> list[str]:
-    """Put every class into every template, class by class; names and templates are made canonical first.
-
-    Args:
-        class_names: C names; of aliases separated by commas the first counts.
-        templates: T templates with `{c}` (CLIP_benchmark's) or `{}` (big_vision's) where the name goes.
-
-    Returns:
-        C × T prompts.
-    """
-    names = [canonical(name, keep=",").split(",")[0] for name in class_names]
-    forms = [canonical(template.replace("{c}", "{}"), keep="{}") for template in templates]
-    return [form.replace("{}", name) for name in names for form in forms]
+_MOST_NAMED = 3  # classes that are not told apart
+_LOG = logging.getLogger(__name__)
 
 
 def class_embeddings(prompt_embeddings: np.ndarray, templates: int) -> np.ndarray:
@@ -260,7 +239,7 @@ class Evaluator:
 
         Raises:
             FileNotFoundError: No dataset there, or one that lacks a file.
-            ValueError: A dataset is damaged.
+            ValueError: A dataset is damaged, or has the name of an evaluation of `evaluation.extra`.
         """
         self._config = config
         self._devices = devices or Devices(jax.devices()[:1])
@@ -269,7 +248,7 @@ class Evaluator:
         length = config.model.text.length
         benchmark = load_benchmark(folder, config.model.vision.image_size)
         self._classification = {
-            name: self._ready(data, tokenizer) for name, data in benchmark.classification.items()
+            name: self._ready(name, data, tokenizer) for name, data in benchmark.classification.items()
         }
         self._retrieval = {
             name: _Retrieval(data.images, tokenizer(data.captions, length), data.image_of_caption)
@@ -280,6 +259,10 @@ class Evaluator:
         keep_within(config.runtime.decoded_megabytes * 10**6, read, self._threads)
 
         self._tokenizer = tokenizer
+        if taken := config.evaluation.extra.keys() & {*self._classification, *self._retrieval}:
+            raise ValueError(
+                f"evaluation.extra.{min(taken)}: a dataset of the benchmark has this name: choose another"
+            )
         self._extra = {
             name: Own.load("evaluation", extra.function, extra.options)
             for name, extra in config.evaluation.extra.items()
@@ -287,16 +270,18 @@ class Evaluator:
         # The results are on all devices, so that each process can fetch all of them.
         self._image_tower, self._text_tower = _towers(config.model, self._devices.replicated)
 
-    def _ready(self, data: ClassificationSet, tokenizer: Tokenizer) -> _Classification:
+    def _ready(self, name: str, data: ClassificationSet, tokenizer: Tokenizer) -> _Classification:
         """Tokenise the prompts and draw the shots of a dataset."""
         cfg, classes = self._config.evaluation, len(data.class_names)
         seeds = range(cfg.shot_seeds if len(data.train_labels) else 0)
         drawn = [draw(data.train_labels, classes, cfg.shots, seed) for seed in seeds]
         chosen = np.unique(np.concatenate([np.empty(0, np.int64), *drawn]))
+        tokens = tokenizer(prompts(data.class_names, data.templates), self._config.model.text.length)
+        _warn_of_equal_classes(name, data.class_names, tokens)
         return _Classification(
             data.images,
             data.labels,
-            tokenizer(prompts(data.class_names, data.templates), self._config.model.text.length),
+            tokens,
             classes,
             len(data.templates),
             data.train_images.take(chosen),
@@ -386,6 +371,23 @@ class Evaluator:
         if before is not None:
             fetched.append(_fetch(*before))
         return [np.concatenate(parts) for parts in zip(*fetched, strict=True)]
+
+
+def _warn_of_equal_classes(dataset: str, class_names: Sequence[str], tokens: np.ndarray) -> None:
+    """Log which classes have the tokens of an earlier one: names twice, unknown words, or words cut off."""
+    first: dict[bytes, str] = {}
+    equal = []
+    for name, rows in zip(class_names, np.split(tokens, len(class_names)), strict=True):
+        content = rows.tobytes()
+        if content in first:
+            equal.append(f"{name!r} those of {first[content]!r}")
+        first.setdefault(content, name)
+    if equal:
+        named = ", ".join(equal[:_MOST_NAMED])
+        _LOG.warning(
+            "%s: the prompts of %d of %d classes have the tokens of an earlier class, so that zero-shot "
+            "classification never finds them: %s", dataset, len(equal), len(class_names), named
+        )  # fmt: skip
 
 
 def _fetch(rows: int, outputs: tuple[jax.Array, ...]) -> list[np.ndarray]:

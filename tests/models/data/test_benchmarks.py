@@ -225,6 +225,34 @@ def test_missing_and_invalid_files_are_named(tmp_path):
         classification(folder, 8)
 
 
+@pytest.mark.parametrize(("names", "line"), [("dog\n\ncat\n", 2), ("\ndog\ncat\n", 1), ("dog\n \t\ncat", 2)])
+def test_a_class_without_a_name_is_an_error_since_labels_count_lines(tmp_path, names, line):
+    folder = classes(tmp_path, [b"0"])
+    (folder / "classnames.txt").write_text(names)
+    with pytest.raises(
+        ValueError, match=rf"classnames\.txt, line {line}: no name, although labels count lines"
+    ):
+        classification(folder, 8)
+
+
+def test_class_names_are_read_without_a_byte_order_mark_and_empty_lines_at_the_end(tmp_path):
+    folder = classes(tmp_path, [b"0"])
+    (folder / "classnames.txt").write_text("dog\ncat\n\n\n", encoding="utf-8-sig")
+    assert classification(folder, 8).class_names == ("dog", "cat")
+
+
+def test_classes_with_the_same_prompts_are_refused_unless_their_names_are_the_same(tmp_path):
+    folder = classes(tmp_path, [b"1"])
+    (folder / "classnames.txt").write_text("C#\nC++\n")
+    with pytest.raises(
+        ValueError, match=r"classnames\.txt: classes 'C#' and 'C\+\+' are both 'c' in prompts"
+    ):
+        classification(folder, 8)
+    # As CLIP_benchmark's ImageNet has them, which published scores are of.
+    (folder / "classnames.txt").write_text("missile\nmissile\n")
+    assert classification(folder, 8).labels.tolist() == [1]
+
+
 def test_folders_that_cannot_be_scored(tmp_path):
     for folder in (tmp_path, tmp_path / "nowhere"):
         with pytest.raises(FileNotFoundError, match="holds no dataset"):

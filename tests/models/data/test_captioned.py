@@ -1,14 +1,19 @@
 """A folder of images with a CSV file of captions, packed as shards and as benchmarks."""
 
 import io
+import shutil
+from csv import writer as write_csv
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 
-from jestlab.models.data.benchmarks import load_benchmark
+from jestlab.models.data.benchmarks import ClassificationSet, load_benchmark
 from jestlab.models.data.captioned import Captioned
+from jestlab.models.data.class_names import prompts
 from jestlab.models.data.metadata import load_metadata
 from jestlab.models.data.shards import ShardSource
 
@@ -31,7 +36,7 @@ def photos(tmp_path: Path) -> Path:
 
 def csv(folder: Path, text: str) -> Path:
     path = folder.parent / "captions.csv"
-    path.write_text(text)
+    path.write_text(text, newline="")
     return path
 
 
@@ -67,6 +72,89 @@ def test_labels_and_splits_make_a_zero_shot_dataset(photos, tmp_path):
     found = load_benchmark(tmp_path / "bench", 8).classification["pets"]
     assert (found.class_names, found.templates) == (("cat", "dog"), ("a {c}",))
     assert (found.labels.tolist(), found.train_labels.tolist()) == ([1, 0], [0])
+
+
+@pytest.mark.parametrize("taken", ["key", "image"])
+def test_columns_with_names_that_shards_use_are_refused(photos, tmp_path, taken):
+    """As metadata they would replace the image, or the key that metadata are found by."""
+    pairs = Captioned(photos, csv(photos, f"file,caption,{taken}\na.jpg,x,5\nb.png,y,6\n"))
+    with pytest.raises(ValueError, match=rf"captions\.csv: column '{taken}' cannot be metadata.*rename"):
+        pairs.write_shards(tmp_path / "web")
+    pairs.write_retrieval(tmp_path / "bench" / "mine")  # which has no metadata
+    assert len(load_benchmark(tmp_path / "bench", 8).retrieval["mine"].images) == 2
+
+
+def classified(photos: Path, rows: str) -> ClassificationSet:
+    """A CSV of labels, packed and read."""
+    folder = photos.parent / "bench" / "pets"
+    Captioned(photos, csv(photos, rows)).write_classification(folder, ["a\n{c}"])
+    return load_benchmark(folder.parent, 8).classification["pets"]
+
+
+def test_labels_that_differ_in_white_space_are_one_class(photos):
+    found = classified(photos, 'file,label\na.jpg,"cat\nfish"\nb.png,"cat  fish "\nmore/c.webp,dog\n')
+    assert found.class_names == ("cat fish", "dog") and found.templates == ("a {c}",)
+    assert found.labels.tolist() == [0, 0, 1]
+
+
+@given(
+    st.lists(
+        st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=6), min_size=3, max_size=3
+    )
+)
+def test_packed_labels_are_read_as_they_were(photos, labels):
+    text = io.StringIO()
+    names = ["a.jpg", "b.png", "more/c.webp"]
+    write_csv(text).writerows([["file", "label"], *zip(names, labels, strict=True)])
+    shutil.rmtree(photos.parent / "bench", ignore_errors=True)
+    try:
+        found = classified(photos, text.getvalue())
+    except ValueError as error:  # such as an empty label, or two that are the same in prompts
+        assert "captions.csv" in str(error)
+    else:
+        of_rows = [found.class_names[label] for label in found.labels]
+        assert of_rows == [" ".join(label.split()) for label in labels]
+        assert len(set(prompts(found.class_names, ["{c}"]))) == len(found.class_names)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("C#", "C++"), ("Cat", "cat"), ("a_b", "a b"), ("cat, tom", "cat, queen"), ("cafe\u0301", "caf\u00e9")],
+)
+def test_labels_with_the_same_prompts_are_refused(photos, one, other):
+    with pytest.raises(ValueError, match=r"captions\.csv: classes .* and .* are both .* in prompts.*rename"):
+        classified(photos, f'file,label\na.jpg,"{one}"\nb.png,"{other}"\nmore/c.webp,dog\n')
+
+
+def test_rows_of_the_same_image_are_one_image_to_classify(photos):
+    (photos / "link.jpg").symlink_to("a.jpg")
+    rows = ["a.jpg,dog,test", "more/../a.jpg,dog ,", "link.jpg,dog,test", "b.png,cat,train"]
+    found = classified(photos, "\n".join(["file,label,split", *rows]))
+    assert (found.labels.tolist(), found.train_labels.tolist()) == ([1], [0])
+
+
+@pytest.mark.parametrize("second", ["cat,test", "dog,train"])
+def test_an_image_has_one_label_and_one_split(photos, second):
+    with pytest.raises(ValueError, match=r"row 4: the image is .* here, and 'dog' in test in an earlier row"):
+        classified(photos, f"file,label,split\na.jpg,dog,test\nb.png,cat,\na.jpg,{second}\n")
+
+
+@pytest.mark.parametrize(
+    "name", ["../outside.png", "more/../../outside.png", "link.png", "up/outside.png", "/"]
+)
+def test_files_outside_the_folder_are_refused(photos, name):
+    outside = photos.parent / "outside.png"
+    outside.write_bytes(picture(7, "PNG"))
+    (photos / "link.png").symlink_to(outside)
+    (photos / "up").symlink_to("..")
+    with pytest.raises(ValueError, match=r"captions\.csv, row 3: .*, outside .*photos: copy it"):
+        Captioned(photos, csv(photos, f"file,caption\na.jpg,x\n{str(outside) if name == '/' else name},y\n"))
+
+
+def test_the_folder_itself_may_be_a_link(photos, tmp_path):
+    (tmp_path / "alias").symlink_to(photos)
+    Captioned(tmp_path / "alias", csv(photos, "file,caption\na.jpg,x\n")).write_shards(tmp_path / "web")
+    assert len(ShardSource(tmp_path / "web")) == 1
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,19 @@
 
 import io
 import struct
+import subprocess
+import sys
 import zlib
 
 import numpy as np
 import pytest
+import simplejpeg
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib import cbook
 from PIL import Image, ImageOps
 
+from jestlab.models.data import images
 from jestlab.models.data.images import decode
 
 
@@ -81,6 +85,24 @@ def test_turned_as_exif_says(form):
             upright = ImageOps.exif_transpose(image).convert("RGB")
         expected = np.asarray(upright.resize((16, 16), Image.Resampling.BILINEAR)).astype(int)
         assert np.abs(decode(file, 16) - expected).max() <= 3, orientation
+
+
+@pytest.mark.parametrize("before", [0, 3_000, 5_000, 200_000])
+def test_orientation_is_found_after_any_other_segment(before):
+    """Some cameras and editors write colour profiles and previews first."""
+    file, fill = with_exif(), b""
+    while len(fill) < before:
+        fill += b"\xff\xe2" + struct.pack(">H", 2_002) + bytes(2_000)
+    assert np.array_equal(decode(file[:2] + fill + file[2:], 16), decode(file, 16))
+    assert not np.array_equal(decode(file, 16), decode(encoded(gradient(32, 32)), 16))
+
+
+def test_orientation_in_xmp():
+    """ImageOps.exif_transpose heeds it."""
+    xmp = b'http://ns.adobe.com/xap/1.0/\0<x:xmpmeta><rdf:Description tiff:Orientation="6"/></x:xmpmeta>'
+    plain = encoded(gradient(32, 32), quality=95)
+    file = plain[:2] + b"\xff\xe1" + struct.pack(">H", len(xmp) + 2) + xmp + plain[2:]
+    assert np.array_equal(decode(file, 16), np.rot90(decode(plain, 16), -1))
 
 
 def test_damaged_exif_leaves_the_picture_as_it_lies():
@@ -191,7 +213,6 @@ def bitten(file):
         WHOLE[:100],
         WHOLE[: len(WHOLE) // 2],
         WHOLE[:-2],
-        bitten(WHOLE),
         b"\xff\xd8" + bytes(3000),
         encoded(gradient(32, 32), "PNG")[:80],
         bitten(encoded(photograph(32, 32), "PNG")),
@@ -203,6 +224,101 @@ def bitten(file):
 def test_unreadable_bytes(bad):
     with pytest.raises(ValueError, match="not a readable image"):
         decode(bad, 16)
+
+
+RESTARTS = encoded(photograph(64, 64), quality=90, restart_marker_blocks=2)
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        RESTARTS.replace(b"\xff\xd3", b"\xff\xd5", 1),
+        RESTARTS.replace(b"\xff\xd3", b"", 1),
+        WHOLE[:-2] + bytes(range(200)) + WHOLE[-2:],
+        RESTARTS[:-2] + b"\x11" * 64 + RESTARTS[-2:],
+        bitten(WHOLE),
+    ],
+)
+def test_jpegs_that_libjpeg_warns_about_are_read_as_pillow_reads_them(file):
+    with pytest.raises(ValueError):  # with the message that is only a warning for Pillow
+        simplejpeg.decode_jpeg(file)
+    assert np.abs(decode(file, 64) - full_decode(file, 64)).max() <= 2
+    assert np.abs(decode(file, 16) - full_decode(file, 16)).mean() < 2.1
+
+
+@given(st.binary(max_size=20), st.integers(0, 60), st.sampled_from([WHOLE, RESTARTS]))
+def test_every_damaged_jpeg_that_pillow_reads_is_read(other, cut, file):
+    """Bytes before the end replaced by others, none, or more."""
+    damaged = file[: len(file) - 2 - cut] + other + file[-2:]
+    try:
+        expected = full_decode(damaged, 64)
+    except OSError:
+        with pytest.raises(ValueError, match="not a readable image"):
+            decode(damaged, 64)
+    else:
+        assert np.abs(decode(damaged, 64) - expected).max() <= 2
+
+
+MODES = {
+    "RGB": lambda pixels: Image.fromarray(pixels),
+    "P": lambda pixels: Image.fromarray(pixels).quantize(16),
+    "L": lambda pixels: Image.fromarray(pixels).convert("L"),
+    "LA": lambda pixels: Image.fromarray(pixels).convert("LA"),
+    "RGBA": lambda pixels: Image.fromarray(np.dstack([pixels, pixels[..., 0]])),
+    "16 bits": lambda pixels: Image.fromarray(pixels[..., 0].astype(np.uint16) * 257),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("shape", [(260, 131), (1, 9_000), (9_000, 1), (97, 97)])
+def test_large_images_are_reduced_in_tiles_to_nearly_the_same_pixels(monkeypatch, mode, shape):
+    file = io.BytesIO()
+    MODES[mode](photograph(*shape)).save(file, "PNG", **({"transparency": 3} if mode == "P" else {}))
+    whole = decode(file.getvalue(), 16).astype(int)
+    monkeypatch.setattr(images, "_LARGE", 0)
+    monkeypatch.setattr(images, "_TILE", 30)
+    assert np.abs(decode(file.getvalue(), 16) - whole).mean() < 2.5
+
+
+_DECODE_WITHIN = """
+import resource, struct, sys, zlib
+import psutil
+from PIL import Image
+from jestlab.models.data import images
+from jestlab.models.data.images import decode
+
+side, kind, depth, row_bytes, interlaced, allowed = map(int, sys.argv[1:])
+packed = zlib.compressobj(1)
+rows = b"".join(packed.compress(b"\\0" + bytes(row_bytes)) for _ in range(2 * side if interlaced else side))
+header = struct.pack(">IIBBBBB", side, side, depth, kind, 0, 0, interlaced)
+parts = [(b"IHDR", header), (b"PLTE", bytes(768)), (b"tRNS", b"\\0" * 4)][: 3 if kind == 3 else 1]
+parts += [(b"IDAT", rows + packed.flush()), (b"IEND", b"")]
+file = b"\\x89PNG\\r\\n\\x1a\\n" + b"".join(
+    struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
+    for name, content in parts
+)
+Image.preinit()
+limit = psutil.Process().memory_info().vms + allowed
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+assert decode(file, 32).shape == (32, 32, 3)
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "depth", "row_bytes", "interlaced", "bytes_per_pixel"),
+    [(3, 8, 1, 0, 1), (3, 8, 1, 1, 1), (0, 16, 2, 0, 2), (4, 8, 2, 0, 4), (6, 8, 4, 0, 4)],
+    ids=["palette", "interlaced palette", "16 bits", "grey and alpha", "RGBA"],
+)
+def test_a_large_image_takes_little_more_than_its_own_pixels(
+    kind, depth, row_bytes, interlaced, bytes_per_pixel
+):
+    side = 6_000
+    allowed = bytes_per_pixel * side**2 + 100_000_000  # a copy as RGBA would be 144 MB
+    numbers = (side, kind, depth, row_bytes * side, interlaced, allowed)
+    done = subprocess.run(
+        [sys.executable, "-c", _DECODE_WITHIN, *map(str, numbers)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @given(st.data())

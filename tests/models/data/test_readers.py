@@ -39,6 +39,14 @@ def test_images_of_every_form_and_metadata_are_written(tmp_path):
     assert count_examples(tmp_path, "n >= 1") == 2
 
 
+@pytest.mark.parametrize("metadata", [{"key": 5}, {1: "a", "1": "b"}, {"key": None}])
+def test_metadata_with_a_name_that_is_used_already_are_refused(tmp_path, metadata):
+    with pytest.raises(
+        ValueError, match=r"r: example 0 has metadata .*, a name that is used already: rename"
+    ):
+        write_shards(tmp_path, [{"image": PIXELS, "caption": "a", **metadata}], "r")
+
+
 def test_a_web_is_made_once_and_named_by_what_makes_it(tmp_path):
     code = {f"{own_code.MODULE}:squares": Code(digest="d")}
     web = ensure_web(data(options={"count": 40}).train, 0, tmp_path, code)

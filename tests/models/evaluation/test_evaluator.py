@@ -14,14 +14,16 @@ from tests.models.support.parameters import random_parameters
 
 from jestlab.models import evaluation
 from jestlab.models.config import ShapesBenchmark, TrainConfig
+from jestlab.models.config.train import ExtraEvaluation
 from jestlab.models.data import images as image_module
 from jestlab.models.data import shapes
 from jestlab.models.data.benchmarks import load_benchmark
+from jestlab.models.data.class_names import prompts
 from jestlab.models.data.files import DERIVED
 from jestlab.models.data.images import decode
 from jestlab.models.data.tars import TarWriter
 from jestlab.models.data.tokenizer import train_tokenizer
-from jestlab.models.evaluation import Evaluator, RidgeProbe, class_embeddings, draw, prompts
+from jestlab.models.evaluation import Evaluator, RidgeProbe, class_embeddings, draw
 from jestlab.models.two_towers import TwoTowerModel
 
 BENCHMARK = ShapesBenchmark(classification_examples=300, retrieval_examples=40, image_size=16)
@@ -198,6 +200,31 @@ def test_a_damaged_image_is_named(folder, config, tokenizer, parameters, tmp_pat
     evaluate = Evaluator(keeping_none(config), tmp_path, tokenizer)
     with pytest.raises(ValueError, match=message):
         evaluate(parameters)
+
+
+def test_classes_that_the_tokenizer_does_not_tell_apart_are_named(
+    folder, config, tokenizer, tmp_path, caplog
+):
+    """As CLIP_benchmark's ImageNet has them, or as words that the tokenizer cuts off."""
+    pets = shutil.copytree(folder / "wds_vtab-pets", tmp_path / "wds_vtab-pets")
+    for names, said in (("dog\ncat\n", None), ("dog\ndog\n", "'dog' those of 'dog'")):
+        (pets / "classnames.txt").write_text(names)
+        caplog.clear()
+        Evaluator(config, tmp_path, tokenizer)
+        assert caplog.messages == ([] if said is None else [
+            "vtab-pets: the prompts of 1 of 2 classes have the tokens of an earlier class, so that zero-shot "
+            f"classification never finds them: {said}"
+        ])  # fmt: skip
+
+
+def test_an_evaluation_with_the_name_of_a_dataset_is_refused(folder, config, tokenizer):
+    """Its scores would replace the dataset's."""
+    extra = {"vtab-pets": ExtraEvaluation(function="mine.py:evaluate")}
+    own = config.evaluation.model_copy(update={"extra": extra})
+    with pytest.raises(
+        ValueError, match=r"evaluation\.extra\.vtab-pets: a dataset of the benchmark has this"
+    ):
+        Evaluator(config.model_copy(update={"evaluation": own}), folder, tokenizer)
 
 
 def test_both_outputs_of_the_image_tower_cost_one_pass(config, parameters):

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jestlab.models import evaluation
-from jestlab.models.evaluation import canonical, class_embeddings, prompts, zero_shot_accuracy
+from jestlab.models.data.class_names import canonical, prompts
+from jestlab.models.evaluation import class_embeddings, zero_shot_accuracy
 
 
 def unit(x):

@@ -1,6 +1,8 @@
 """The programs `embed`, `score` and `diagnose` in plans: order, identity, and price."""
 
 import plans_support as plans
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tiny_support import TOWERS
 
@@ -59,6 +61,17 @@ def test_a_folder_is_counted_and_identified_by_what_it_holds(tmp_path):
     ):
         with pytest.raises(UserError, match=message):
             planned(cache=CACHE | {"data": {"train": web} | changes})
+
+
+def test_a_column_that_the_folder_has_and_scores_have_is_refused(tmp_path):
+    path = plans.write_shard(tmp_path / "web", "one", "two")
+    table = pa.table({"key": ["000", "001"], "clip_score": [0.1, 0.4]})
+    pq.write_table(table, tmp_path / "web" / "00000.parquet")
+    filtered = {"train": {"kind": "folder", "path": path}, "filter": "clip_score > 0.3", "scores": "scores"}
+    with pytest.raises(
+        UserError, match=r"data\.filter: .*web has a column 'clip_score', and so has data\.scores"
+    ):
+        planned(cache=CACHE, scores={"program": "score", "embeddings": "cache"}, u={"data": filtered})
 
 
 def test_the_price_is_unknown_where_the_towers_or_the_data_are(tmp_path):

@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from jestlab.models.data.class_names import check_class_names
 from jestlab.models.data.files import derived_path, write_whole
 from jestlab.models.data.images import LazyImages
 from jestlab.models.data.tars import members
@@ -276,10 +277,18 @@ def classification(folder: Path, image_size: int) -> ClassificationSet:
 
     Raises:
         FileNotFoundError: One of the files is missing.
-        ValueError: A damaged tar, a bad label, or a template without a place for the class.
+        ValueError: A damaged tar, a bad label, a class without a name or with the prompts of another, or a
+            template without a place for the class.
     """
-    class_names = _lines(folder / "classnames.txt")
-    templates = _lines(folder / "zeroshot_classification_templates.txt")
+    path = folder / "classnames.txt"
+    class_names = _lines(path)
+    if "" in class_names:
+        raise ValueError(
+            f"{path}, line {class_names.index('') + 1}: no name, although labels count lines: name the "
+            "class, or remove the line if no label counts it"
+        )
+    check_class_names(class_names, path)
+    templates = tuple(filter(None, _lines(folder / "zeroshot_classification_templates.txt")))
     for template in templates:
         if "{c}" not in template and "{}" not in template:
             raise ValueError(
@@ -333,10 +342,10 @@ def _labels(split: Split, classes: int) -> Ints:
 
 
 def _lines(path: Path) -> tuple[str, ...]:
-    """Return the lines of a text file that are not empty."""
+    """Return the lines of a text file, without empty ones at its end."""
     if not path.exists():
         raise FileNotFoundError(f"{path}: missing: CLIP_benchmark's format requires it")
-    lines = tuple(line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
+    lines = tuple(line.strip() for line in path.read_text(encoding="utf-8-sig").rstrip().splitlines())
     if not lines:
         raise ValueError(f"{path}: empty file")
     return lines

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jestlab.models.data.class_names import check_class_names
 from jestlab.models.data.images import decode
-from jestlab.models.data.packing import Target, encoded, write_classification, write_retrieval, write_shards
+from jestlab.models.data.packing import (
+    RESERVED,
+    Target,
+    encoded,
+    write_classification,
+    write_retrieval,
+    write_shards,
+)
 
 FILE_COLUMNS = ("file", "image", "filename", "filepath", "path")
 """Names of the column with the image's path within the folder: the first of these that the file has."""
@@ -34,7 +43,7 @@ class Row:
 
     Attributes:
         where: File and number of the row, for errors; the header is row 1.
-        path: Of the image.
+        path: Of the image, with links followed, so that an image has one path.
         columns: What the row says.
     """
 
@@ -61,7 +70,8 @@ class Captioned:
 
         Raises:
             FileNotFoundError: There is no such folder or file.
-            ValueError: It is no CSV file with rows, lacks a column, or names images that are not there.
+            ValueError: It is no CSV file with rows, lacks a column, or names images that are not in
+                the folder.
         """
         if not images.is_dir():
             raise FileNotFoundError(f"{images}: no such folder of images")
@@ -72,10 +82,13 @@ class Captioned:
         rows = table.to_pylist()
         if not rows:
             raise ValueError(f"{captions}: has a header and no rows")
-        self.rows = [
-            Row(f"{captions}, row {number}", images / str(row[file]), row)
-            for number, row in enumerate(rows, 2)
-        ]
+        folder = os.path.realpath(images)
+        self.rows: list[Row] = []
+        for number, row in enumerate(rows, 2):
+            where, path = f"{captions}, row {number}", Path(os.path.realpath(images / str(row[file])))
+            if not path.is_relative_to(folder):
+                raise ValueError(f"{where}: {row[file]} is {path}, outside {images}: copy it into the folder")
+            self.rows.append(Row(where, images / path.relative_to(folder), row))
         missing = [row for row in self.rows if row.columns[file] is None or not row.path.is_file()]
         if missing:
             also = f", and {len(missing) - 1:,} more rows" if len(missing) > 1 else ""
@@ -86,15 +99,22 @@ class Captioned:
         """Write all pairs as shards; columns but the caption's are metadata, `file` the image's path.
 
         Raises:
-            ValueError: There is no column of captions, a caption is missing, or an image is damaged.
+            ValueError: There is no column of captions, a caption is missing, an image is damaged, or a column
+                has a name that shards use.
         """
         column = self._one_of(CAPTION_COLUMNS)
+        others = [name for name in self._names if name not in (column, self._file)]
+        if taken := set(others) & set(RESERVED):
+            raise ValueError(
+                f"{self._captions}: column {min(taken)!r} cannot be metadata, because shards use that name: "
+                "rename or remove the column"
+            )
 
         def examples() -> Iterator[dict[str, Any]]:
             for row, content in self._read_images(self.rows, progress):
-                others = {key: row.columns[key] for key in self._names if key not in (column, self._file)}
+                metadata = {name: row.columns[name] for name in others}
                 caption = _text(row, column)
-                yield {"image": content, "caption": caption, "file": row.columns[self._file], **others}
+                yield {"image": content, "caption": caption, "file": row.columns[self._file], **metadata}
 
         write_shards(folder, examples(), str(self._captions))
 
@@ -105,15 +125,10 @@ class Captioned:
             ValueError: As `write_shards`.
         """
         column = self._one_of(CAPTION_COLUMNS)
-        first: dict[Path, Row] = {}
-        captions: dict[Path, list[str]] = defaultdict(list)
-        for row in self.rows:
-            first.setdefault(row.path, row)
-            captions[row.path].append(" ".join(_text(row, column).split()))
+        captions = {path: [_words(row, column) for row in rows] for path, rows in self._by_image().items()}
 
         def targets() -> Iterator[Target]:
-            for row, content in self._read_images(first.values(), progress):
-                progress(len(captions[row.path]) - 1)
+            for row, content in self._read_each_image(progress):
                 suffix, image = encoded(content)
                 yield image, suffix, "\n".join(captions[row.path])
 
@@ -124,30 +139,62 @@ class Captioned:
     ) -> None:
         """Write a classification dataset by the rows' labels, in the splits that they name, else all to test.
 
+        Labels that differ in white space alone are one class; rows of the same image are one image.
+
         Args:
             folder: Of the dataset.
             templates: Prompts with `{c}` in the place of the class.
 
         Raises:
-            ValueError: A label is missing, a split is none, nothing is left to test on, a template has no
-                place for the class, or as `write_shards`.
+            ValueError: A label is missing or differs for the same image, two classes are the same in prompts,
+                a split is none, nothing is left to test on, a template has no place for the class, or as
+                `write_shards`.
         """
+        templates = [" ".join(template.split()) for template in templates]
         for template in templates:
             if "{c}" not in template:
                 raise ValueError(f"template {template!r}: no {{c}}, where the class's name goes")
         label = self._one_of(LABEL_COLUMNS)
-        classes = sorted({_text(row, label) for row in self.rows})
+        targets: dict[Path, tuple[str, str]] = {}
+        for row in self.rows:
+            name, split = _words(row, label), self._split(row)
+            if (known := targets.setdefault(row.path, (name, split))) != (name, split):
+                raise ValueError(
+                    f"{row.where}: the image is {name!r} in {split} here, and {known[0]!r} in {known[1]} in "
+                    "an earlier row: give an image one label and one split"
+                )
+        classes = sorted({name for name, _ in targets.values()})
+        check_class_names(classes, self._captions)
         number = {name: str(at) for at, name in enumerate(classes)}
         splits: dict[str, list[Target]] = {split: [] for split in _SPLITS}
-        for row, content in self._read_images(self.rows, progress):
-            split = str(row.columns.get(SPLIT_COLUMN) or "test")
-            if split not in splits:
-                raise ValueError(f"{row.where}: split {split!r} is none of {', '.join(_SPLITS)}")
+        for row, content in self._read_each_image(progress):
             suffix, image = encoded(content)
-            splits[split].append((image, suffix, number[str(row.columns[label])]))
+            name, split = targets[row.path]
+            splits[split].append((image, suffix, number[name]))
         if not splits["test"]:
             raise ValueError(f"{self._captions}: no row is of the split 'test'")
         write_classification(folder, {split: of for split, of in splits.items() if of}, classes, templates)
+
+    def _by_image(self) -> dict[Path, list[Row]]:
+        """Return the rows of each image."""
+        found: dict[Path, list[Row]] = defaultdict(list)
+        for row in self.rows:
+            found[row.path].append(row)
+        return found
+
+    def _read_each_image(self, progress: Progress) -> Iterator[tuple[Row, bytes]]:
+        """Yield the first row of each image with the bytes of the image."""
+        by_image = self._by_image()
+        for row, content in self._read_images([rows[0] for rows in by_image.values()], progress):
+            progress(len(by_image[row.path]) - 1)
+            yield row, content
+
+    def _split(self, row: Row) -> str:
+        """Return the split that a row names; raises ValueError if there is no such split."""
+        split = str(row.columns.get(SPLIT_COLUMN) or "test")
+        if split not in _SPLITS:
+            raise ValueError(f"{row.where}: split {split!r} is none of {', '.join(_SPLITS)}")
+        return split
 
     def _read_images(self, rows: Collection[Row], progress: Progress) -> Iterator[tuple[Row, bytes]]:
         """Yield rows with the bytes of their images."""
@@ -182,6 +229,11 @@ def _text(row: Row, column: str) -> str:
     if not text.strip():
         raise ValueError(f"{row.where}: has no {column}")
     return text
+
+
+def _words(row: Row, column: str) -> str:
+    """Return a text of a row in one line, with single spaces; raises ValueError if it is empty."""
+    return " ".join(_text(row, column).split())
 
 
 def _in_words(error: ValueError) -> str:

@@ -6,9 +6,11 @@ import contextlib
 import hashlib
 import importlib.metadata
 import io
+import itertools
 import logging
 import shutil
 import struct
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,11 +23,11 @@ from jestlab.models.data.files import compute_ahead, map_array, open_derived
 from jestlab.models.data.shards import ShardSource
 
 Pixels = npt.NDArray[np.uint8]
+Box = tuple[float, float, float, float]
 
 _JPEG = b"\xff\xd8"
 _FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")  # PIL has others that start programs, as EPS does
-_EXIF = b"Exif\0\0"
-_EXIF_WITHIN = 4096  # bytes: the standard puts it first
+_TURNED = (b"Exif\0\0", b"tiff:Orientation")  # one of these is in a JPEG with an orientation
 _UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -36,6 +38,9 @@ _UPRIGHT = {
     8: Image.Transpose.ROTATE_90,
 }
 _MOST_PIXELS = 2 * (Image.MAX_IMAGE_PIXELS or 2**27)  # where PIL, too, takes a file for a bomb
+_LARGE = 2**24  # pixels: such an image is scaled down in tiles, and only one is decoded at a time
+_TILE = 2**11  # pixels, about the side of a tile
+_ONE_LARGE = threading.Lock()
 
 
 def decode(file: bytes, size: int) -> Pixels:
@@ -44,11 +49,16 @@ def decode(file: bytes, size: int) -> Pixels:
     JPEGs of more than twice `size` are scaled down in the frequency domain while decoding, to no less than
     twice `size`, then all are resized bilinearly with antialiasing. Against resizing the whole picture that
     changes a photograph's pixels by at most 2 of 255 in the mean and 9 at the 99th percentile (1 and 6 from
-    256 pixels to 64); scaling to `size` itself would be a third faster and change them by 4 and 26. Training
-    and evaluation both decode here, so they see the same pixels.
+    256 pixels to 64); scaling to `size` itself would be a third faster and change them by 4 and 26. Other
+    images above 16 megapixels are averaged in blocks, also to no less than twice `size`. Training and
+    evaluation both decode here, so they see the same pixels.
 
-    Images are turned as EXIF says; 16-bit grey values keep their upper byte; transparent pixels become white,
-    as in img2dataset; CMYK is converted by PIL.
+    JPEGs that libjpeg warns about are decoded by Pillow, which reads them unless they are cut short. Images
+    are turned as EXIF says; 16-bit grey values keep their upper byte; transparent pixels become white, as in
+    img2dataset; CMYK is converted by Pillow.
+
+    A decoded image takes up to four bytes per pixel (a progressive JPEG six), and little more than that: of
+    images above 16 megapixels only one is decoded at a time.
 
     Args:
         file: An image file's bytes (JPEG, PNG, WebP, GIF or BMP; of an animation the first frame).
@@ -70,16 +80,14 @@ def _jpeg(file: bytes, size: int) -> Pixels | None:
 
     try:
         height, width, colours, _ = simplejpeg.decode_jpeg_header(file)
-    except ValueError:  # damaged, or colours sampled in a way that this binding does not know
+        if colours not in ("YCbCr", "RGB", "Gray") or height * width > _MOST_PIXELS:
+            return None
+        with _large_one_by_one(width, height):
+            scaled = simplejpeg.decode_jpeg(file, min_height=2 * size, min_width=2 * size)
+    except ValueError:  # damaged, maybe only a little, or colours sampled in a way that this binding lacks
         return None
-    if colours not in ("YCbCr", "RGB", "Gray") or height * width > _MOST_PIXELS:
-        return None
-    try:
-        scaled = simplejpeg.decode_jpeg(file, min_height=2 * size, min_width=2 * size)
-    except ValueError as error:
-        raise ValueError(f"not a readable image: {error}") from error
     orientation = 1
-    if file.find(_EXIF, 0, _EXIF_WITHIN) >= 0:
+    if any(mark in file for mark in _TURNED):
         # A JPEG that PIL cannot open is taken for upright.
         damaged = contextlib.suppress(OSError, SyntaxError, ValueError, struct.error)
         with damaged, Image.open(io.BytesIO(file), formats=_FORMATS) as image:
@@ -93,8 +101,11 @@ def _jpeg(file: bytes, size: int) -> Pixels | None:
 def _other(file: bytes, size: int) -> Pixels:
     """Decode any image that PIL can read."""
     try:
-        with Image.open(io.BytesIO(file), formats=_FORMATS) as image:
-            return _square(_rgb(image), size, _orientation(image))
+        with Image.open(io.BytesIO(file), formats=_FORMATS) as image, _large_one_by_one(*image.size):
+            # Scales a JPEG while decoding, and returns the part of it that is the picture.
+            drafted = image.draft(image.mode, (2 * size, 2 * size))
+            small, box = _reduced(image, size, drafted[1] if drafted else (0.0, 0.0, *image.size))
+            return _square(small, size, _orientation(image), box)
     # PIL raises SyntaxError for a bad PNG, and others where damaged fields mislead it.
     except (
         OSError,
@@ -107,11 +118,35 @@ def _other(file: bytes, size: int) -> Pixels:
         raise ValueError(f"not a readable image: {error}") from error
 
 
+def _large_one_by_one(width: int, height: int) -> contextlib.AbstractContextManager[object]:
+    """Return what to hold while an image is decoded, so that threads don't hold several large ones."""
+    return _ONE_LARGE if width * height > _LARGE else contextlib.nullcontext()
+
+
+def _reduced(image: Image.Image, size: int, box: Box) -> tuple[Image.Image, Box]:
+    """Convert an image to RGB; scale a large one to no less than twice `size`, without copying it whole.
+
+    Returns:
+        The image, and the box in it that `box` was.
+    """
+    width, height = image.size
+    if width * height <= _LARGE:
+        return _rgb(image), box
+    blocks = across, down = tuple(max(1, side // (2 * size)) for side in image.size)
+    small = Image.new("RGB", (-(-width // across), -(-height // down)))
+    # A tile is made of whole blocks, so that all blocks but the last of a row or column have one size.
+    wide, high = (block * max(1, _TILE // block) for block in blocks)
+    for left, top in itertools.product(range(0, width, wide), range(0, height, high)):
+        tile = image.crop((left, top, min(left + wide, width), min(top + high, height)))
+        small.paste(_rgb(tile).reduce(blocks), (left // across, top // down))
+    return small, (box[0] / across, box[1] / down, box[2] / across, box[3] / down)
+
+
 def _rgb(image: Image.Image) -> Image.Image:
     """Convert an image to three channels of eight bits."""
     if image.mode.startswith("I"):
         # NOTE: footgun: PIL converts 16-bit grey by cutting at 255, which leaves a white picture.
-        grey = np.asarray(image).astype(np.int64).clip(0, 2**16 - 1) >> 8
+        grey = np.asarray(image).clip(0, 2**16 - 1) >> 8
         return Image.fromarray(grey.astype(np.uint8)).convert("RGB")
     if image.has_transparency_data:
         seen = image.convert("RGBA")
@@ -119,9 +154,7 @@ def _rgb(image: Image.Image) -> Image.Image:
     return image.convert("RGB")
 
 
-def _square(
-    image: Image.Image, size: int, orientation: int, box: tuple[float, float, float, float] | None = None
-) -> Pixels:
+def _square(image: Image.Image, size: int, orientation: int, box: Box) -> Pixels:
     """Resize the part of an image within a box, then turn it upright, which is cheaper in this order."""
     if image.size != (size, size):
         image = image.resize((size, size), Image.Resampling.BILINEAR, box)
@@ -249,7 +282,7 @@ def keep_within(budget: int, sets: Iterable[LazyImages], threads: int = 2) -> No
         images.keep(threads)
 
 
-_DECODED_FORMAT = 1
+_DECODED_FORMAT = 2  # raise it when `decode` gives other pixels
 _PIXELS, _WHOLE = "pixels.uint8", "whole.bool"
 _DECODED_AT_ONCE = 1_024  # images that are held while they are decoded
 _LOG = logging.getLogger(__name__)

@@ -5,8 +5,9 @@ A reader is a function that yields examples, each a mapping with
     image    bytes of a JPEG, PNG or WebP file, a `PIL.Image.Image`, or uint8 [h, w, 3]
     caption  str
 
-and any further keys: metadata, by which `data.filter` and diagnostics can go. It is called with its options,
-and with `path` where the config gives one. It must yield the same examples in the same order every time.
+and any further keys except `key`: metadata, by which `data.filter` and diagnostics can go. It is called with
+its options, and with `path` where the config gives one. It must yield the same examples in the same order
+every time.
 """
 
 from __future__ import annotations

@@ -68,6 +68,11 @@ def _check_columns(data: Data, folder: Path, contents: Contents) -> None:
     for field, wanted in columns.items():
         known = contents.columns(folder)
         if data.scores is not None and field != "recaption":
+            if both := {*wanted} & {*known} & {*SCORE_COLUMNS}:
+                raise UserError(
+                    f"data.{field}: {folder} has a column {min(both)!r}, and so has data.scores: rename the "
+                    "column in the folder"
+                )
             known = [*known, *SCORE_COLUMNS]
         if missing := missing_column(wanted, known):
             raise UserError(f"data.{field}: {folder} has no metadata {missing}")
