@@ -136,7 +136,7 @@ def rows_of(index: ShardIndex, shard: int, table: pa.Table) -> npt.NDArray[np.in
 
 
 def without_metadata(source: ShardSource) -> int:
-    """Count the examples that have no row in the parquet beside their tar or, where there is none, no `.json`."""
+    """Count the examples without a row in the parquet next to their tar or, where there is none, a `.json`."""
     index = source.index
 
     def missing(shard: int) -> int:
