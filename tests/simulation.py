@@ -5,14 +5,13 @@
 
 Each study has a family of claims, each with differences of its own of up to 24 seeds, which are looked at
 after every seed. A verdict "holds" is wrong where the median is 0: where in half of all seeds the difference
-is above it. With a pilot, the first three seeds say how claims are tested, and decide nothing. Beside it
-stands what is done by hand: the 95% interval of Student's t, looked at after every seed, or once.
+is above it. Beside it stands what is done by hand: the 95% interval of Student's t, looked at after every
+seed, or once.
 """
 
 from __future__ import annotations
 
 import argparse
-import functools
 import json
 import math
 from collections.abc import Callable
@@ -24,7 +23,6 @@ import numpy as np
 import numpy.typing as npt
 
 from jestlab.analysis.claims.looks import most_against
-from jestlab.analysis.claims.pilot import AT_ONCE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -109,60 +107,6 @@ def losing(draw: Draw, share: float, value: float, *, the_worst: bool = False) -
     return lost
 
 
-def piloted(values: Floats, error: float, at_once: int = AT_ONCE) -> Outcome:
-    """Judge studies by the sequential sign test after a pilot, so many claims at a time in its order."""
-    is_held, ends = after_a_pilot(values, error, at_once)
-    return Outcome(
-        wrong=float(is_held.any(axis=1).mean()),
-        decided=float((ends <= values.shape[2]).mean()),
-        right=float(is_held.mean()),
-        seeds=float(np.minimum(ends, values.shape[2]).mean()),
-    )
-
-
-def after_a_pilot(
-    values: Floats, error: float, at_once: int = AT_ONCE
-) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int_]]:
-    """Judge studies after a pilot.
-
-    Args:
-        values: Differences, [studies, claims, seeds].
-        error: Of each family.
-        at_once: Claims that share the error at a time.
-
-    Returns:
-        Whether each claim is said to hold, and with how many seeds it is decided, those of the pilot among
-        them: one more than there are where it is not; both [studies, claims].
-    """
-    pilot, values = values[:, :, :FIRST], values[:, :, FIRST:]
-    mean = pilot.mean(axis=2)
-    order = np.argsort(-np.abs(mean) / pilot.std(axis=2, ddof=1), axis=1)
-    sides = np.take_along_axis(np.sign(mean), order, axis=1)
-    against = np.cumsum(
-        ~(np.take_along_axis(values, order[:, :, None], axis=1) * sides[:, :, None] > 0), axis=2
-    )
-    claims, never = values.shape[1:]
-    at_once = min(at_once, claims)
-    firsts = []  # look at which a claim is decided that shares the error with so many, [studies, claims]
-    for sharing in range(1, at_once + 1):
-        allowed = np.array(most_against(error / sharing, LAST - FIRST)[1 : never + 1])
-        decides = against <= allowed
-        firsts.append(np.where(decides.any(axis=2), decides.argmax(axis=2), never))
-    ends = np.full(order.shape, never)
-    left = ends == never
-    while True:
-        sharing = np.minimum(at_once, left.sum(axis=1))
-        first = np.choose(np.maximum(sharing, 1)[:, None] - 1, firsts)
-        decided = left & (np.cumsum(left, axis=1) <= at_once) & (first < never)
-        if not decided.any():
-            break
-        ends[decided] = first[decided]
-        left &= ~decided
-    back = np.argsort(order, axis=1)
-    is_held = np.take_along_axis((ends < never) & (sides > 0), back, axis=1)
-    return is_held, np.take_along_axis(ends, back, axis=1) + 1 + FIRST
-
-
 def peeking(values: Floats, error: float) -> Outcome:
     """Judge studies by Student's t after every seed from the third on, each claim by itself."""
     return _by_student(values, error, FIRST)
@@ -229,16 +173,6 @@ EFFECTS = (0.5, 1.0, 1.5, 2.0, 3.0)
 FAMILIES = (1, 8, 55)
 """Numbers of claims."""
 
-MIXED = np.repeat((2.0, 0.0), (40, 15))[:, None]
-"""A family of which some claims can be decided, and some cannot."""
-
-_OF_MIXED = "normal, 15 claims of 55 without a difference"
-
-AT_A_TIME = (4, AT_ONCE, 55)
-"""How many claims of that family share the error at a time after a pilot."""
-
-_GOES_ON_TO = (FIRST + 8, FIRST + 16, LAST)
-
 FIXED = (3, 5, 12)
 """Numbers of seeds, by one look."""
 
@@ -256,31 +190,20 @@ def table(studies: int) -> list[Row]:
 
     for name, draw in DRAWS.items():
         for claims in FAMILIES:
-            for judge in (until_decided, piloted, peeking):
+            for judge in (until_decided, peeking):
                 found = simulated(draw, judge, studies=studies, claims=claims)
                 add(name, claims, judge.__name__, 0.0, found)
     for effect in EFFECTS:
         for claims in FAMILIES:
-            for judge in (until_decided, piloted):
-                found = simulated(normal, judge, studies=studies // claims, claims=claims, effect=effect)
-                add("normal", claims, judge.__name__, effect, found)
+            found = simulated(normal, until_decided, studies=studies // claims, claims=claims, effect=effect)
+            add("normal", claims, until_decided.__name__, effect, found)
         for seeds in FIXED:
             found = simulated(normal, one_look, studies=studies, claims=1, effect=effect, seeds=seeds)
             add("normal", 1, f"one look at {seeds}", effect, found)
-    for judge in (until_decided, piloted):
-        found = simulated(normal, judge, studies=studies // 55, claims=55, effect=MIXED)
-        add(_OF_MIXED, 55, judge.__name__, 2.0, found)
-    for at_once in AT_A_TIME:
-        for seeds in _GOES_ON_TO:
-            found = simulated(
-                normal, functools.partial(piloted, at_once=at_once),
-                studies=studies // 55, claims=55, effect=MIXED, seeds=seeds,
-            )  # fmt: skip
-            add(_OF_MIXED, 55, f"piloted, {at_once} at once, {seeds} seeds", 2.0, found)
     return rows
 
 
-_RED, _BLUE, _GREEN, _GREY = "#c44e52", "#4c72b0", "#2e8b57", "#8c8c8c"
+_RED, _BLUE, _GREY = "#c44e52", "#4c72b0", "#8c8c8c"
 
 
 def figure(rows: list[Row], path: Path) -> None:
@@ -310,24 +233,20 @@ def _counted(claims: int) -> str:
 def _draw_errors(axes: Axes, rows: list[Row]) -> None:
     ways = (("peeking", _RED, "95% intervals of Student's t"), ("until_decided", _BLUE, "until decided"))
     bars = [(*way, claims) for way in ways for claims in (1, 55)]
-    bars.append(("piloted", _GREEN, "after a pilot", 55))
     for place, (how, colour, name, claims) in enumerate(bars):
         shares = [100 * _row(rows, draw=draw, claims=claims, how=how, effect=0.0)["wrong"] for draw in DRAWS]
-        at = np.arange(len(DRAWS)) + 0.17 * place - 0.34
+        at = np.arange(len(DRAWS)) + 0.2 * place - 0.3
         label = f"{name}, {_counted(claims)}"
-        axes.bar(at, shares, 0.16, color=colour, alpha=0.5 if claims == 1 else 1.0, label=label)
+        axes.bar(at, shares, 0.19, color=colour, alpha=0.5 if claims == 1 else 1.0, label=label)
     axes.axhline(5, color="black", lw=1, ls="--")
     axes.set_xticks(range(len(DRAWS)), [name.replace(" (", "\n(") for name in DRAWS], fontsize=8)
     axes.set(ylabel="studies with a wrong “holds” (%)", title="Error: no difference, a look after every seed")
 
 
 def _draw_by_effect(axes: Axes, rows: list[Row], key: str) -> None:
-    """Draw an outcome of until decided, and after a pilot, against the difference."""
+    """Draw an outcome of until decided against the difference."""
     for claims, style in _STYLES.items():
         axes.plot(EFFECTS, _line(rows, "until_decided", claims, key), **style)
-    axes.plot(
-        EFFECTS, _line(rows, "piloted", 55, key), color=_GREEN, marker="^", label="after a pilot, 55 claims"
-    )
     axes.set_xlabel("difference (standard deviations)")
 
 

@@ -134,13 +134,9 @@ class TestForecast:
         assert forecast(8, 4, 0.05 / 55, 24) == Forecast(0.0, 24.0, 24, 24, 24)
         assert forecast(24, 4, 0.05 / 55, 24).decided == 0.0
 
-    def test_one_side_ignores_decisions_for_the_other(self):
-        assert forecast(7, 2, 0.05, 24) == pytest.approx(forecast(7, 5, 0.05, 24))  # of two sides
-        both, one = (forecast(4, 1, 0.05, 24, one_side=only) for only in (False, True))
-        assert one.decided < both.decided
-        assert forecast(5, 5, 0.05, 24, one_side=True).decided < 0.05  # it hardly recovers from so far behind
-        assert forecast(5, 0, 0.05 / 8, 24, one_side=True).earliest == 8
-        assert forecast(5, 5, 0.05 / 8, 24, one_side=True).earliest == 24
+    def test_either_side_may_be_decided(self):
+        assert forecast(7, 2, 0.05, 24) == pytest.approx(forecast(7, 5, 0.05, 24))
+        assert forecast(5, 0, 0.05 / 8, 24).earliest == forecast(5, 5, 0.05 / 8, 24).earliest == 8
 
     def test_expects_decisions_for_known_effects(self):
         assert 1.2 * 0.05 < expected(0.0, 0.05, 24).decided <= 2 * 0.05  # wrong on either side

@@ -3,7 +3,6 @@
 A study with a fixed number of seeds is judged by Student's t, of the mean. That takes normal differences and
 one look: who adds seeds because the first did not tell is wrong more often. A study that goes on until its
 claims are decided is judged after every seed by the sign test of `looks`, of the median, which takes neither.
-With a pilot, it is asked only whether the verdict is the one that the pilot had.
 
 A difference is infinite where a run of one side diverged, and has no mean: then one look takes the sign test
 of all seeds, too. It is NaN where nothing is known of a side, as of a run that failed: such a seed counts
@@ -40,9 +39,8 @@ class Evidence:
         low: Lower bound of the mean, or of the median, that goes with that error; infinite or NaN where there
             is none yet.
         high: Upper bound.
-        chance: Probability with which evidence so strong for the more likely side, or the one that is
-            tested, would come up (by this look, or ever) if the other side were right: at most the error
-            where a claim is decided.
+        chance: Probability with which evidence so strong for the more likely side would come up (by this
+            look, or ever) if the other side were right: at most the error where a claim is decided.
         agree: How many of the seeds lie where the claim says.
         forecast: How a claim that is undecided would go on; None for others.
     """
@@ -119,14 +117,7 @@ def one_look(values: Sequence[float], side: Side, within: float, error: float) -
     return Evidence(verdict, n, low, high, chance, agree, ahead)
 
 
-def any_look(
-    values: Sequence[float],
-    side: Side,
-    within: float,
-    error: float,
-    at_most: int,
-    only: Verdict | None = None,
-) -> Evidence:
+def any_look(values: Sequence[float], side: Side, within: float, error: float, at_most: int) -> Evidence:
     """Judge by the sign test that is taken after every seed; what it has decided first stays.
 
     Args:
@@ -135,7 +126,6 @@ def any_look(
         within: How far on the wrong side is as good, or how near is near.
         error: Probability with which the verdict may be wrong, of all looks together.
         at_most: Number of seeds at which the study ends.
-        only: The verdict that is tested, "holds" or "does not hold"; both unless it is said.
     """
 
     def ever(against: Sequence[int]) -> float:
@@ -145,11 +135,11 @@ def any_look(
         low, high = looks.interval(values[:n], error, at_most)
         outer = looks.interval(values[:n], error / 2, at_most) if side == "near" else None
         verdict = decide(side, low, high, within, outer)
-        if verdict == only or (only is None and verdict != "undecided"):
-            return _looked(values[:n], side, within, verdict, (low, high), ever, 2.0, only)
+        if verdict != "undecided":
+            return _looked(values[:n], side, within, verdict, (low, high), ever, 2.0)
     bounds = looks.interval(values, error, at_most)
-    found = _looked(values, side, within, "undecided", bounds, ever, 2.0, only)
-    return replace(found, forecast=_forecast(values, side, within, error, at_most, only))
+    found = _looked(values, side, within, "undecided", bounds, ever, 2.0)
+    return replace(found, forecast=_forecast(values, side, within, error, at_most))
 
 
 def _looked(
@@ -160,7 +150,6 @@ def _looked(
     bounds: tuple[float, float],
     chance: Callable[[Sequence[int]], float],
     outer: float = 1.0,
-    only: Verdict | None = None,
 ) -> Evidence:
     """Collect what the differences say by their signs, once it is clear what they decide.
 
@@ -172,7 +161,6 @@ def _looked(
         bounds: Of their median.
         chance: Number of differences that disagree, after each → chance of the evidence.
         outer: As of `_chances`.
-        only: The verdict that is tested; None for both.
     """
 
     def against(agrees: Callable[[float], bool]) -> float:
@@ -187,9 +175,8 @@ def _looked(
         lambda threshold: against(lambda value: value <= threshold),
         outer,
     )
-    likely = {"holds": holds, "does not hold": fails}.get(only or "", min(holds, fails))
     agree = sum(_agrees(value, side, within) for value in values)
-    return Evidence(verdict, len(values), *bounds, min(1.0, likely), agree)
+    return Evidence(verdict, len(values), *bounds, min(1.0, holds, fails), agree)
 
 
 def _chances(
@@ -232,19 +219,16 @@ def _margin(mean: float, side: Side, within: float) -> float:
 
 
 def _forecast(
-    values: Sequence[float], side: Side, within: float, error: float, at_most: int, only: Verdict | None
+    values: Sequence[float], side: Side, within: float, error: float, at_most: int
 ) -> looks.Forecast:
     """Predict how the sign test of a claim goes on: of a "near" by the side that is harder to exclude."""
-    n, one_side = len(values), only is not None
+    n = len(values)
     if side != "near":
-        fails = only == "does not hold"
-        against = n - sum(_agrees(-v, side, -within) if fails else _agrees(v, side, within) for v in values)
-        return looks.forecast(n, against, error, at_most, one_side=one_side)
+        against = n - sum(_agrees(value, side, within) for value in values)
+        return looks.forecast(n, against, error, at_most)
     above, below = (sum(sign * value > within for value in values) for sign in (1, -1))
     lost = sum(map(math.isnan, values))
-    near = looks.forecast(n, max(above, below) + lost, error, at_most, one_side=one_side)
-    far = looks.forecast(n, n - max(above, below), error / 2, at_most, one_side=one_side)
-    if only is not None:
-        return near if only == "holds" else far
+    near = looks.forecast(n, max(above, below) + lost, error, at_most)
+    far = looks.forecast(n, n - max(above, below), error / 2, at_most)
     likely = max(near, far, key=lambda each: each.decided)
     return likely._replace(earliest=min(near.earliest, far.earliest))

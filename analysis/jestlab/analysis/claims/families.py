@@ -8,7 +8,6 @@ depend on each other (Bonferroni).
 Holm's steps, which give the claims that are left the error of those that are decided, would not be allowed
 here: a verdict says on which side a difference lies, so that each claim, decided or not, is one that can be
 wrong (Shaffer, 1986, J. Am. Stat. Assoc. 81, with "the other side" as the hypothesis that is always true).
-With a pilot each claim is tested on one side only, and they are (`pilot`).
 """
 
 from __future__ import annotations

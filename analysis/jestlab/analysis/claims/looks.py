@@ -150,7 +150,7 @@ class Forecast(NamedTuple):
     earliest: int
 
 
-def forecast(seeds: int, against: int, level: float, last: int, *, one_side: bool = False) -> Forecast:
+def forecast(seeds: int, against: int, level: float, last: int) -> Forecast:
     """Predict when a sign test ends.
 
     The share p of seeds that disagree is unknown: its prior is Jeffreys' Beta(½, ½), so that the next one
@@ -161,9 +161,8 @@ def forecast(seeds: int, against: int, level: float, last: int, *, one_side: boo
         against: How many of them disagree, k.
         level: Of the test of each side.
         last: Seeds at which it ends undecided.
-        one_side: Whether it ends only for the side with which the others agree; else either may win.
     """
-    return _walked(seeds, against, level, last, one_side, lambda k, n: (k + 0.5) / (n + 1))
+    return _walked(seeds, against, level, last, lambda k, n: (k + 0.5) / (n + 1))
 
 
 def expected(effect: float, level: float, last: int) -> Forecast:
@@ -175,7 +174,7 @@ def expected(effect: float, level: float, last: int) -> Forecast:
         last: Seeds at which it ends undecided.
     """
     disagrees = math.erfc(effect / math.sqrt(2)) / 2
-    return _walked(0, 0, level, last, False, lambda k, n: disagrees + 0.0 * k)
+    return _walked(0, 0, level, last, lambda k, n: disagrees + 0.0 * k)
 
 
 def _walked(
@@ -183,7 +182,6 @@ def _walked(
     against: int,
     level: float,
     last: int,
-    one_side: bool,
     disagrees: Callable[[npt.NDArray[np.float64], int], npt.NDArray[np.float64]],
 ) -> Forecast:
     """Sum over all ways on: `disagrees` is the probability that the next seed does, given all k and n."""
@@ -200,14 +198,14 @@ def _walked(
         walk[1:] += step[:-1]
         decided = np.zeros(len(walk), bool)
         decided[: allowed[n] + 1] = True
-        decided[n - allowed[n] : n + 1] = allowed[n] >= 0 and not one_side
+        decided[n - allowed[n] : n + 1] = allowed[n] >= 0
         ends[n] = float(walk[decided].sum())
         walk[decided] = 0.0
     total = sum(ends.values())
     mean = sum(n * share for n, share in ends.items()) + last * (1 - total)
     low, high = (_quantile(ends, share * total, last) for share in (0.1, 0.9))
     # That disagree, if all others agree from now on.
-    fewest = against if one_side else min(against, seeds - against)
+    fewest = min(against, seeds - against)
     earliest = next((n for n in range(seeds + 1, last + 1) if allowed[n] >= fewest), last)
     return Forecast(total, max(mean, float(seeds)), low, high, earliest)
 

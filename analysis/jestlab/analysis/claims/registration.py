@@ -3,7 +3,6 @@
 A claim that was found by looking at results is not tested by these results. So a study can be registered
 before its first run: its claims, the error of their family, the number of seeds or when there are enough,
 metrics, score, and the configs of its runs. What is not as it was registered is exploratory, and says why.
-Seeds that it has before are a pilot: they say how the claims are tested, and decide nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..connection import frame, has_view
-from .pilot import Pilot
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -80,11 +78,6 @@ class Registration:
             created_at=datetime.fromisoformat(made) if isinstance(made, str) else made,
         )
 
-    @property
-    def pilot(self) -> Pilot | None:
-        """What the seeds before it said; None if there were none."""
-        return Pilot.parse(self.content.get("pilot"))
-
     def __str__(self) -> str:
         at = f" at commit {self.commit[:8]}" if self.commit else ""
         when = f"{self.created_at:%Y-%m-%d %H:%M} UTC"
@@ -127,16 +120,13 @@ class Changes:
             yield f"{study}: other config: {label}"
 
 
-def content_of(
-    name: str, spec: Mapping[str, Any], runs: Mapping[tuple[str, str], str], pilot: Pilot | None = None
-) -> dict[str, Any]:
+def content_of(name: str, spec: Mapping[str, Any], runs: Mapping[tuple[str, str], str]) -> dict[str, Any]:
     """Collect what is registered of a study.
 
     Args:
         name: Of the study.
         spec: As a store keeps it.
         runs: Study and label → fingerprint of the run with the first seed.
-        pilot: What its first seeds said, if it had some.
     """
     parts = {name: spec} | dict(spec.get("studies") or {})
     return {
@@ -147,7 +137,6 @@ def content_of(
         },
         "runs": {f"{study}/{label}": run for (study, label), run in sorted(runs.items())},
         "code": code_digest(),
-        **({} if pilot is None else {"pilot": pilot.written()}),
     }
 
 
@@ -175,14 +164,16 @@ def digest_of(content: Mapping[str, Any]) -> str:
 def compare(registered: Mapping[str, Any], now: Mapping[str, Any]) -> Changes:
     """Compare a study with what was registered of it; both from `content_of`.
 
-    A run that was not registered, or is not there any more, is no change: its claims are.
+    A run that was not registered, or is not there any more, is no change: its claims are. A rule that
+    an earlier version registered, and that claims are no longer judged by, is one.
     """
+    of_all = ("family", *sorted(registered.keys() - now.keys()))
     rules: dict[str, list[str]] = {}
     claims: dict[tuple[str, str], str] = {}
     for study, its in now["studies"].items():
         before = registered["studies"].get(study, {})
         keys = [(key, _deciding(key, before), _deciding(key, its)) for key in _RULES if before]
-        keys.append(("family", registered.get("family"), now.get("family")))
+        keys += [(key, registered.get(key), now.get(key)) for key in of_all]
         told = [f"{key}: {_short(old)} → {_short(new)}" for key, old, new in keys if old != new]
         if told:
             rules[study] = told

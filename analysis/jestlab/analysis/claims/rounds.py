@@ -32,12 +32,12 @@ class Round:
     """What to run next.
 
     Attributes:
-        seeds: Which seeds each label has after it, of those that open claims need; empty at the end.
+        seeds: How many seeds each label has after it, of those that open claims need; empty at the end.
         claims: The claims for whose sake it is run, the most likely decision per hour first.
         left_out: Claims that are open, and for which the budget does not suffice.
     """
 
-    seeds: Mapping[Label, range]
+    seeds: Mapping[Label, int]
     claims: tuple[Judged, ...] = ()
     left_out: tuple[Judged, ...] = ()
 
@@ -71,7 +71,7 @@ def next_round(judged: Sequence[Judged], hours: Hours | None = None) -> Round:
 
 
 class _Affordable(NamedTuple):
-    seeds: dict[Label, range]
+    seeds: dict[Label, int]
     chosen: list[Judged]
     left_out: list[Judged]
 
@@ -104,9 +104,7 @@ def _affordable(judged: Sequence[Judged], most: int, hours: Hours, left: float) 
             continue
         left -= added
         found.chosen.append(each)
-        pilot = each.judging.pilot
-        for label, _ in _more(each, target, found.seeds):
-            found.seeds[label] = range(pilot, pilot + target)
+        found.seeds.update((label, target) for label, _ in _more(each, target, found.seeds))
     return found
 
 
@@ -148,10 +146,10 @@ def ahead(judged: Sequence[Judged], hours: Hours) -> Ahead:
     return Ahead(len(claims), decided, sum(more.values()), taken if hours.of else math.nan)
 
 
-def _more(each: Judged, target: int, seeds: Mapping[Label, range]) -> list[tuple[Label, int]]:
+def _more(each: Judged, target: int, seeds: Mapping[Label, int]) -> list[tuple[Label, int]]:
     """How many seeds each run of a claim lacks for a look at so many, where it lacks any."""
     labels = [(each.experiment, label) for label in each.labels]
-    have = [(label, max(len(seeds.get(label, ())), each.seeds)) for label in labels]
+    have = [(label, max(seeds.get(label, 0), each.seeds)) for label in labels]
     return [(label, target - count) for label, count in have if count < target]
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..connection import connect, frame
@@ -23,9 +22,8 @@ from .families import Family
 from .hours import Hours
 from .looks import Forecast
 from .measures import Measures, Place
-from .pilot import AT_ONCE, Pilot, Turn, turns
 from .power import Needed
-from .registration import Changes, Registration, compare, content_now
+from .registration import Registration, compare, content_now
 from .stopping import FUTILE, Until
 
 if TYPE_CHECKING:
@@ -58,35 +56,23 @@ class Judging:
         family: The error that they share.
         claims: Number of claims in the family.
         until: When the study has enough seeds; None where their number is fixed, and one look is taken.
-        pilot: How many seeds were a pilot, and decide nothing.
-        only: The verdict that the claim is tested for; both without a pilot.
-        turn: When it is tested, and among how many; None without a pilot.
     """
 
     family: Family = field(default_factory=Family)
     claims: int = 1
     until: Until | None = None
-    pilot: int = 0
-    only: Verdict | None = None
-    turn: Turn | None = None
 
     @property
     def error(self) -> float:
         """Probability with which one claim may be judged wrongly."""
-        return self.family.share(self.claims if self.turn is None else self.turn.at_once)
-
-    @property
-    def most(self) -> int:
-        """How many seeds may be looked at, of a study that goes on until its claims are decided."""
-        assert self.until is not None, "its number of seeds is fixed"
-        return self.until.at_most - self.pilot
+        return self.family.share(self.claims)
 
     def of(self, values: Sequence[float], where: Comparison, within: float) -> Evidence:
         """Judge the differences of a claim, one a seed, in the order of the seeds."""
         side: evidence.Side = "near" if where == "near" else "below" if where == "below" else "above"
         if self.until is None:
             return evidence.one_look(values, side, within, self.error)
-        return evidence.any_look(values, side, within, self.error, self.most, self.only)
+        return evidence.any_look(values, side, within, self.error, self.until.at_most)
 
 
 @dataclass(frozen=True)
@@ -114,7 +100,6 @@ class Judged:
         labels: Of the runs that decide it.
         shown: Label or run → the name that is shown for it.
         spent: Whether the study's budget is spent.
-        is_blocked: Whether claims that are tested before it can none of them be decided any more.
         registered: What was registered before the first run; None if nothing was.
         exploratory: What of the claim is not as it was registered; empty if all is.
         other_code: Whether it is judged by other code than there was when it was registered.
@@ -138,7 +123,6 @@ class Judged:
     labels: tuple[str, ...] = ()
     shown: Mapping[str, str] = field(default_factory=dict)
     spent: bool = False
-    is_blocked: bool = False
     registered: Registration | None = None
     exploratory: str = ""
     other_code: bool = False
@@ -156,9 +140,7 @@ class Judged:
     @property
     def chance(self) -> float:
         """Probability with which any claim of the family would show evidence so strong for the wrong side."""
-        turn = self.judging.turn
-        by_itself = self.evidence.chance * self.judging.family.error / self.judging.error
-        return min(1.0, by_itself if turn is None else max(by_itself, turn.chance))
+        return min(1.0, self.evidence.chance * self.judging.family.error / self.judging.error)
 
     @property
     def reason(self) -> str:
@@ -196,9 +178,9 @@ class Judged:
     def is_open(self) -> bool:
         """Whether its study goes on for its sake, as far as the budget allows."""
         until = self.judging.until
-        if until is None or self.is_decided or self.is_blocked or self._waits_only:
+        if until is None or self.is_decided:
             return False
-        return self.seeds < until.at_least or (self.seeds < self.judging.most and not self.is_futile)
+        return self.seeds < until.at_least or (self.seeds < until.at_most and not self.is_futile)
 
     @property
     def stopped(self) -> str:
@@ -210,19 +192,9 @@ class Judged:
             return "decided"
         if self.is_open:
             return "budget spent" if self.spent else "goes on"
-        if self.is_blocked:
-            return "claims before it cannot be decided"
-        if self._waits_only:
-            return "waits for claims before it"
-        if self.seeds >= self.judging.most:
-            return f"{self.judging.most} seeds, the most"
-        return f"hopeless (a chance under {FUTILE:.0%} of a decision by {self.judging.most} seeds)"
-
-    @property
-    def _waits_only(self) -> bool:
-        """Whether its seeds suffice, and only its turn has not come."""
-        turn = self.judging.turn
-        return turn is not None and turn.waits and self.evidence.chance <= self.judging.error
+        if self.seeds >= until.at_most:
+            return f"{until.at_most} seeds, the most"
+        return f"hopeless (a chance under {FUTILE:.0%} of a decision by {until.at_most} seeds)"
 
     @property
     def _lacks(self) -> bool:
@@ -236,7 +208,7 @@ class Judged:
             return ""
         leans = f"leans {'towards' if self.leans_towards else 'against'} the claim"
         until = self.judging.until
-        most = "" if until is None else f" by {self.judging.most} seeds"
+        most = "" if until is None else f" by {until.at_most} seeds"
         ahead = _ahead(self.evidence.forecast, most) if until is None or self.is_open else ""
         return "; ".join(filter(None, (leans, ahead)))
 
@@ -278,16 +250,22 @@ def load(
     # A study that was launched by itself since is judged by what it has become.
     parts = {name: known.get(name, Study(spec, study.scale)) for name, spec in study.parts.items()}
     judging = Judging(study.family, sum(len(each.claims) for each in (study, *parts.values())))
-    questions: list[_Question] = []
+    found: list[Judged] = []
     for name, part in parts.items():
-        questions += _of_study(connection, name, part, judging)
-    questions += _of_study(connection, experiment, study, judging, frames)
+        found += _of_study(connection, name, part, judging)
+    found += _of_study(connection, experiment, study, judging, frames)
     registered = Registration.load(connection, experiment)
-    if registered is None:
-        found = [each.ask(each.judging) for each in questions]
-    else:
+    if registered is not None:
         changes = compare(registered.content, content_now(connection, experiment, study.spec))
-        found = _as_registered(questions, registered, changes)
+        found = [
+            replace(
+                each,
+                registered=registered,
+                exploratory=changes.of(each.experiment, each.claim.statement, each.labels),
+                other_code=changes.code,
+            )
+            for each in found
+        ]
     return _within_budget(connection, experiment, found)
 
 
@@ -357,7 +335,7 @@ def judge(
     )
     known = sorted(ended) if measured else []
     if judging.until is not None:
-        known = _without_gap(known, judging.pilot)
+        known = _without_gap(known)
     places = [(label, seed) for label in labels for seed in known]
     outcomes = {
         measure: {place: _outcome(measures.metric(measure), found.get(place)) for place in places}
@@ -443,15 +421,14 @@ def _outcome(metric: Metric, value: float | None) -> float:
     return value if math.isfinite(value) else -math.inf * metric.sign
 
 
-def _without_gap(known: Sequence[int], first: int) -> list[int]:
-    """The seeds from the first on without a gap: looks are taken in their order, not of their ends."""
-    counted = (seed for seed in known if seed >= first)
-    return [seed for place, seed in enumerate(counted, start=first) if seed == place]
+def _without_gap(known: Sequence[int]) -> list[int]:
+    """The seeds from 0 on without a gap: looks are taken in their order, not of their ends."""
+    return [seed for place, seed in enumerate(known) if seed == place]
 
 
 def _of_study(
     connection: Connection, experiment: str, study: Study, judging: Judging, frames: Frames | None = None
-) -> list[_Question]:
+) -> list[Judged]:
     claims = study.claims
     if not claims:
         return []
@@ -462,14 +439,7 @@ def _of_study(
     asked = list(dict.fromkeys(measure for claim in claims for measure in claim.measures))
     declared = Metrics.of_spec(study.spec, runs["program"].unique())
     measures = Measures.load(connection, experiment, asked, study.scope, frames, declared)
-    ask = partial(
-        judge, experiment=experiment, scale=study.scale, runs=runs, measures=measures, spec=study.spec
-    )
-
-    def question(claim: Claim) -> _Question:
-        return _Question(experiment, claim, judging, lambda judging: ask(claim, judging=judging))
-
-    return [question(claim) for claim in claims]
+    return [judge(claim, experiment, study.scale, runs, measures, study.spec, judging) for claim in claims]
 
 
 def _within_budget(connection: Connection, experiment: str, judged: list[Judged]) -> list[Judged]:
@@ -483,71 +453,6 @@ def _within_budget(connection: Connection, experiment: str, judged: list[Judged]
         replace(each, spent=left < sum(hours.of_label(each.experiment, label) for label in each.labels))
         for each in judged
     ]
-
-
-@dataclass(frozen=True)
-class _Question:
-    """A claim that can be judged in one way or another.
-
-    Attributes:
-        experiment: Whose it is.
-        claim: The claim.
-        judging: How it is judged without a pilot.
-        ask: Judges it.
-    """
-
-    experiment: str
-    claim: Claim
-    judging: Judging
-    ask: Callable[[Judging], Judged]
-
-
-def _as_registered(
-    questions: Sequence[_Question], registered: Registration, changes: Changes
-) -> list[Judged]:
-    """Judge the claims of a family that was registered, and say of each whether it is as it was then."""
-
-    def judged(question: _Question, judging: Judging) -> Judged:
-        found = question.ask(judging)
-        exploratory = changes.of(question.experiment, question.claim.statement, found.labels)
-        return replace(found, registered=registered, exploratory=exploratory, other_code=changes.code)
-
-    pilot = registered.pilot
-    if pilot is None:
-        return [judged(each, each.judging) for each in questions]
-    at_first = [_piloted(each, pilot) for each in questions]
-    found = [judged(each, judging) for each, judging in zip(questions, at_first, strict=True)]
-
-    def place(number: int) -> tuple[bool, int]:
-        """Say when a claim is tested: those that are exploratory after the others."""
-        question = questions[number]
-        return bool(found[number].exploratory), pilot.place(question.experiment, question.claim.statement)
-
-    in_order = sorted((n for n, judging in enumerate(at_first) if judging.turn), key=place)
-    its = turns([found[n].evidence.chance for n in in_order], questions[0].judging.family.error)
-    for n, turn in zip(in_order, its, strict=True):
-        shared, judging = found[n].judging.error, replace(at_first[n], turn=turn)
-        found[n] = replace(found[n], judging=judging)
-        if judging.error != shared:
-            found[n] = judged(questions[n], judging)
-        if turn.waits and found[n].is_decided:
-            found[n] = replace(found[n], verdict="undecided")
-    waiting = {n for n, turn in zip(in_order, its, strict=True) if turn.waits}
-    if not any(found[n].is_open for n in in_order if n not in waiting):
-        for n in waiting:
-            found[n] = replace(found[n], is_blocked=True)
-    return found
-
-
-def _piloted(question: _Question, pilot: Pilot) -> Judging:
-    """Say how a claim is judged that has a pilot, before it is known when its turn comes."""
-    judging = question.judging
-    if judging.until is None:
-        return judging
-    only = pilot.verdict(question.experiment, question.claim.statement)
-    shares = judging.family.adjust != "none"
-    turn = Turn(min(AT_ONCE, judging.claims), 0.0, waits=False) if shares else None
-    return replace(judging, pilot=pilot.seeds, only=only, turn=turn)
 
 
 class _Run(NamedTuple):

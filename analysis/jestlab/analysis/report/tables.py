@@ -111,8 +111,7 @@ def _sure(each: Judged, row: Record) -> str:
     if each.seeds < 2:
         return ""
     said = [
-        f"Expected {expected(row, each.metric)}"
-        + (f", tested for: {each.judging.only}" if each.judging.only else ""),
+        f"Expected {expected(row, each.metric)}",
         f"{agree(row)} seeds agree",
         f"chance of an error {error(row)}",
         *([f"stopped: {each.stopped}"] if each.judging.until is not None else []),

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..claims.evidence import Verdict
 from ..claims.measures import SCORE
-from ..claims.pilot import AT_ONCE
 from ..claims.verdicts import Judged, counted, place
 from ..intervals import INTERVAL
 from ..metrics import Metric
@@ -41,8 +40,8 @@ def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) ->
         words of the spec), measure (what the difference is one of), within, difference, low, high (in the
         measure's own unit), bound_low and bound_high (by which it is judged; NaN where nothing is known),
         chance (of an error, of the whole family), agree (seeds that do), seeds, seeds_planned, stopped (why
-        there are no more), only (the verdict that is tested, after a pilot), registered, exploratory (what
-        is not as it was registered), reason; unit and digits of the measure.
+        there are no more), registered, exploratory (what is not as it was registered), reason; unit and
+        digits of the measure.
     """
     meant = {row: each.metric for row, each in zip(names(judged), judged, strict=True)}
     return Table(
@@ -72,11 +71,6 @@ def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) ->
                 lambda row: expected(row, meant[row["row"]]),
                 importance=60,
                 data=("comparison", "within"),
-            ),
-            *(
-                [Column("only", "tested for", lambda row: str(row["only"]), align="left", importance=58)]
-                if any(each.judging.only for each in judged)
-                else []
             ),
             _difference_column(meant),
             Column("verdict", "verdict", lambda row: str(row["said"]), align="left", importance=90),
@@ -163,13 +157,6 @@ def agree(row: Record) -> str:
     return f"{row['agree']} of {row['seeds']}" if row["seeds"] else show.MISSING
 
 
-def _after_a_pilot(seeds: int) -> str:
-    return (
-        f"after a pilot of {seeds} seeds, which decide nothing: each claim is tested for the verdict that "
-        "the pilot leaned to"
-    )
-
-
 def _rules(judged: Sequence[Judged]) -> list[str]:
     """Notes on how the claims are judged, of each way that occurs."""
     notes = [
@@ -177,14 +164,7 @@ def _rules(judged: Sequence[Judged]) -> list[str]:
         "Student's t, of one claim and one look]; of scores in points (%)",
     ]
     wrong = judged[0].judging.family.error
-    for pilot, claims in sorted({(its.pilot, its.claims) for each in judged if (its := each.judging).turn}):
-        notes.append(
-            f"family of {claims} claims {_after_a_pilot(pilot)}, the clearest first, "
-            f"{min(AT_ONCE, claims)} at a time; the chance that any verdict is wrong is at most {wrong:.0%}"
-        )
-    together = {
-        its.claims for each in judged if (its := each.judging).family.adjust != "none" and its.turn is None
-    }
+    together = {its.claims for each in judged if (its := each.judging).family.adjust != "none"}
     for claims in sorted(together):
         notes.append(
             f"family of {claims} claims: the chance that any of its verdicts is wrong is at most {wrong:.0%},"
@@ -193,8 +173,6 @@ def _rules(judged: Sequence[Judged]) -> list[str]:
             else f"one claim: the chance that its verdict is wrong is at most {wrong:.0%}"
         )
     if alone := sum(each.judging.family.adjust == "none" for each in judged):
-        pilots = {each.judging.pilot for each in judged if each.judging.pilot and each.judging.turn is None}
-        notes += map(_after_a_pilot, sorted(pilots))
         notes.append(
             f"family: none: each verdict by itself is wrong with a chance of at most {wrong:.0%}; of {alone} "
             f"claims some verdict is with {1 - (1 - wrong) ** alone:.2f}, were they independent"
@@ -216,8 +194,7 @@ def _rules(judged: Sequence[Judged]) -> list[str]:
     for registered in dict.fromkeys(str(each.registered) for each in judged if each.registered):
         other = any(each.other_code for each in judged)
         code = "; the code that judges has changed since" if other else ""
-        runs = "the runs that decide" if any(each.judging.turn for each in judged) else "its first run"
-        notes.append(f"{registered}, before {runs}{code}; exploratory: not as it was registered")
+        notes.append(f"{registered}, before its first run{code}; exploratory: not as it was registered")
     return notes
 
 
@@ -248,7 +225,6 @@ def _frame(judged: Sequence[Judged]) -> pd.DataFrame:
             "seeds": each.seeds,
             "seeds_planned": each.seeds if each.judging.until is not None else each.planned,
             "stopped": each.stopped,
-            "only": each.judging.only or "",
             "registered": each.registered is not None,
             "exploratory": each.exploratory,
             "reason": each.reason,

@@ -1,4 +1,4 @@
-"""`jestlab register`: write down what a study claims, and how it is judged, before the runs that decide."""
+"""`jestlab register`: write down what a study claims, and how it is judged, before its first run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 
-from jestlab.analysis.claims.pilot import AT_ONCE
 from jestlab.analysis.claims.registration import digest_of
 from jestlab.platform.cli.options import decide_option, examples, json_option, lab_options, spec_options
 from jestlab.platform.cli.output import counted, show
@@ -16,26 +15,18 @@ from jestlab.platform.spec.schema import Study
 from jestlab.platform.whoami import person
 
 
-@click.command(epilog=examples("register my_study.yaml --decide", "register paper --decide --pilot"))
+@click.command(epilog=examples("register my_study.yaml --decide", "register paper --decide"))
 @spec_options
 @decide_option
-@click.option(
-    "--pilot",
-    is_flag=True,
-    help="Seeds that have begun choose the order of the claims, and decide nothing; with --decide",
-)
 @click.option("--author", metavar="NAME", help="Who registers it  [default: git's user.name, else you]")
 @json_option("Print what is registered as JSON.")
 @lab_options
-def register_command(study: Study, author: str | None, *, pilot: bool, as_json: bool, lab: Lab) -> None:
+def register_command(study: Study, author: str | None, *, as_json: bool, lab: Lab) -> None:
     """Register SPEC before its first run: its claims, the error of their family, seeds, metrics, score, runs.
 
     Tables and pages say when it was registered, and mark as exploratory what is not as it was then. Launch it
     as it was registered, with the same `--decide`, `--scale` and `--set`. Until its first run begins, a study
     can be registered anew.
-
-    With `--pilot`, it has been launched: the clearest claims by the seeds so far are tested first, each for
-    the verdict that it leans to, by seeds to come. So claims are decided with fewer of them.
     """
     from contextlib import closing
 
@@ -53,22 +44,15 @@ def register_command(study: Study, author: str | None, *, pilot: bool, as_json: 
     checkout = Checkout.of(Path(__file__).parents[1])
     commit = None if checkout is None else checkout.commit
     with closing(Store.open(lab.store_url)) as store:
-        its = registering.pilot(store, plan) if pilot else None
-        content = registering.content(plan, its)
+        content = registering.content(plan)
         new = register(
-            store, study.name, content, registering.deciding(plan, its),
-            author=author or person(), commit=commit,
-        )  # fmt: skip
+            store, study.name, content, plan.fingerprints, author=author or person(), commit=commit
+        )
         store.close_whole()
     digest = digest_of(content)
-    alone = study.family.adjust == "none"
-    error = "each by itself" if alone else "together"
+    error = "each by itself" if study.family.adjust == "none" else "together"
     said = [
         f"{study.name} {'is registered' if new else 'was registered as it is'}: {counted(claims, 'claim')}, "
         f"an error of {study.family.error:.0%} {error}; digest {digest[:12]}"
     ]
-    if its is not None:
-        how = "Each is tested for one verdict" if alone else f"Tested in this order, {AT_ONCE} at a time"
-        said.append(f"Seeds 0 to {its.seeds - 1} are its pilot. {how}:")
-        said += [f"{each.verdict:<13}  {each.study}: {each.statement}" for each in its.order]
     show(as_json, {"study": study.name, "new": new, "digest": digest, "commit": commit, **content}, said)

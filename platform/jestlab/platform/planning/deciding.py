@@ -81,9 +81,9 @@ def begun(plan: Plan, store: Store | None) -> Plan:
     ours = set() if store is None else {run for name in plan.by_study for run in store.members(name)}
     fixed = {each.name: _first(each) for each in (plan.study, *plan.study.studies.values())}
 
-    def seeds(label: str) -> range:
+    def seeds(label: str) -> int:
         study, slash, _ = label.partition("/")
-        return range(fixed[study] if slash and study in plan.study.studies else fixed[plan.study.name])
+        return fixed[study] if slash and study in plan.study.studies else fixed[plan.study.name]
 
     return some(plan, seeds, ours)
 
@@ -97,10 +97,10 @@ def further(plan: Plan, before: Plan, ahead: Round) -> Plan:
         ahead: The round.
     """
     wanted = {
-        label if study == plan.study.name else f"{study}/{label}": seeds
-        for (study, label), seeds in ahead.seeds.items()
+        label if study == plan.study.name else f"{study}/{label}": count
+        for (study, label), count in ahead.seeds.items()
     }
-    return some(plan, lambda label: wanted.get(label, range(0)), before.fingerprints)
+    return some(plan, lambda label: wanted.get(label, 0), before.fingerprints)
 
 
 def _first(study: Study) -> int:

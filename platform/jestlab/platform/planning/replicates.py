@@ -1,4 +1,4 @@
-"""Part of a plan: some seeds of each label, with the runs that those need."""
+"""Part of a plan: the first seeds of each label, with the runs that those need."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from functools import partial
 from jestlab.platform.planning.plan import Plan
 
 
-def some(plan: Plan, seeds: Callable[[str], range], besides: Collection[str] = ()) -> Plan:
-    """Choose some seeds of each label, and what they need.
+def some(plan: Plan, seeds: Callable[[str], int], besides: Collection[str] = ()) -> Plan:
+    """Choose the first seeds of each label, and what they need.
 
     Args:
         plan: With all replicates.
-        seeds: Label → which of its seeds, counted from 0; in a union labels are "study/label".
+        seeds: Label → how many of its seeds; in a union labels are "study/label".
         besides: Fingerprints of runs that are chosen anyway.
     """
     runs = {run.fingerprint: run for run in plan.runs}
@@ -22,8 +22,8 @@ def some(plan: Plan, seeds: Callable[[str], range], besides: Collection[str] = (
     chosen: set[str] = set()
     for run in plan.runs:  # replicate by replicate
         for label in {run.label, *(alias.label for alias in run.aliases)}:
-            place = counts[label] = counts.get(label, -1) + 1
-            if place in seeds(label):
+            counts[label] = counts.get(label, 0) + 1
+            if counts[label] <= seeds(label):
                 chosen.add(run.fingerprint)
     ahead = [*chosen, *(set(besides) & runs.keys())]
     chosen.clear()
@@ -45,15 +45,15 @@ def without(plan: Plan, fingerprints: Collection[str]) -> Plan:
     )
 
 
-def _of_part(study: str, seeds: Callable[[str], range], label: str) -> range:
+def _of_part(study: str, seeds: Callable[[str], int], label: str) -> int:
     return seeds(f"{study}/{label}")
 
 
-def _kept(plan: Plan, chosen: Collection[str], seeds: Callable[[str], range]) -> Plan:
+def _kept(plan: Plan, chosen: Collection[str], seeds: Callable[[str], int]) -> Plan:
     return replace(
         plan,
         runs=tuple(run for run in plan.runs if run.fingerprint in chosen),
         parts=tuple(_kept(part, chosen, partial(_of_part, part.study.name, seeds)) for part in plan.parts),
-        waiting=tuple(its for its in plan.waiting if its.seed in seeds(its.label)),
+        waiting=tuple(its for its in plan.waiting if its.seed < seeds(its.label)),
         later=frozenset(plan.fingerprints) - frozenset(chosen),
     )

@@ -28,7 +28,7 @@ def register(
         store: Where.
         experiment: Name of the study.
         content: What is registered, from `registration.content_of`.
-        runs: Fingerprints of its runs that decide, with all seeds that it may have.
+        runs: Fingerprints of its runs, with all seeds that it may have.
         author: Who registers it.
         commit: Of jestlab's checkout; None if it is installed otherwise.
 
@@ -49,8 +49,7 @@ def register(
         if begun:
             raise UserError(
                 f"{begun} of the runs of {experiment} have begun: a study is registered before its first "
-                "run; --pilot lets them choose the order of the claims, and later seeds decide; a new lab "
-                "(--root) has none"
+                "run; a new lab (--root) has none"
             )
         row = {
             "experiment": experiment, "content": to_json(content), "digest": digest, "git_commit": commit,
