@@ -11,8 +11,9 @@ import numpy as np
 
 from jestlab.models.data.benchmarks import classification, datasets_in, retrieval
 from jestlab.models.data.curation import select
-from jestlab.models.data.files import shard_files
-from jestlab.models.data.metadata import load_metadata, metadata_columns
+from jestlab.models.data.files import compute_ahead, shard_files
+from jestlab.models.data.images import read_images
+from jestlab.models.data.metadata import load_metadata, metadata_columns, without_metadata
 from jestlab.models.data.shards import ShardSource
 from jestlab.platform.cli.output import Block, counted, table
 from jestlab.platform.launch.logs import one_line
@@ -20,7 +21,10 @@ from jestlab.platform.launch.logs import one_line
 _SAMPLES = 8  # captions
 _COUNTED = ("noise", "license", "kind")  # columns whose values are counted, where there are such
 _MOST_VALUES = 20
-_SIDE = 8  # pixels: of images that are located and not looked at
+_SIDE = 8  # pixels: of images that are located, or decoded only to see whether that is possible
+_MOST_DECODED = 100_000  # images, evenly spread over the shards
+_NAMED = 3  # images that cannot be decoded
+_THREADS = 4
 
 
 def summary(folder: Path, expression: str | None = None) -> dict[str, Any]:
@@ -78,28 +82,47 @@ def _dataset(path: Path, name: str, for_retrieval: bool) -> dict[str, Any]:
 
 def _shards(folder: Path, expression: str | None) -> dict[str, Any]:
     source = ShardSource(folder)
-    kept = select(folder, expression)
+    index, undecodable = source.index, _undecodable(source)
+    whole = np.setdiff1d(np.arange(len(source)), [*undecodable])
+    kept = np.intersect1d(select(folder, expression), whole)
     columns = metadata_columns(folder)
     found: dict[str, Any] = {
         "folder": str(folder),
-        "shards": len(source.index.tars),
-        "examples": len(source),
+        "shards": len(index.tars),
+        "examples": len(whole),
         "bytes": _bytes(folder),
-        "damaged": source.index.damaged,
+        "damaged": index.damaged | ({"undecodable image": len(undecodable)} if undecodable else {}),
+        "damaged_at": [*index.damaged_places, *list(undecodable.values())[:_NAMED]],
+        "members": index.members,
         "columns": list(columns),
     }
     if expression is not None:
-        found |= {"filter": expression, "kept": len(kept)}
+        found |= {"filter": expression, "kept": len(kept), "without_metadata": without_metadata(index)}
     for column in _COUNTED:
         if column in columns:
             values = load_metadata(folder, [column])[column]
-            before, after = Counter(map(str, values)), Counter(str(values[i]) for i in kept)
+            before, after = (Counter(str(values[i]) for i in examples) for examples in (whole, kept))
             found[column] = {
                 value: {"examples": count} | ({} if expression is None else {"kept": after[value]})
                 for value, count in before.most_common(_MOST_VALUES)
             }
     spread = kept[np.linspace(0, len(kept) - 1, min(_SAMPLES, len(kept))).astype(np.int64)]
     return found | {"captions": source.captions(spread)}
+
+
+def _undecodable(source: ShardSource) -> dict[int, str]:
+    """Return where images are that cannot be decoded, and why, by their example's number."""
+
+    def of(examples: np.ndarray) -> dict[int, str]:
+        pixels = np.empty((len(examples), _SIDE, _SIDE, 3), np.uint8)
+        errors = read_images(source, None, examples, pixels, np.arange(len(examples)))
+        return {
+            int(examples[row]): f"{source.index.describe(examples[row])}: {errors[row]}" for row in errors
+        }
+
+    spread = np.linspace(0, len(source) - 1, min(len(source), _MOST_DECODED)).astype(np.int64)
+    parts = compute_ahead(of, np.array_split(spread, 1 + len(spread) // 256), _THREADS, _THREADS)
+    return {example: error for part in parts for example, error in part.items()}
 
 
 def lines(summary: dict[str, Any]) -> Iterator[Block]:
@@ -121,7 +144,8 @@ def _in_short(part: dict[str, Any]) -> tuple[str, str]:
     size = f"{part['bytes'] / 1e6:,.1f}"
     if "datasets" in part:
         return "benchmark: " + "; ".join(" ".join(_of_dataset(one)[::2]) for one in part["datasets"]), size
-    return f"{part['examples']:,} pairs in {counted(part['shards'], 'tar shard')}", size
+    damaged = f", {sum(part['damaged'].values()):,} left out" if part["damaged"] else ""
+    return f"{part['examples']:,} pairs in {counted(part['shards'], 'tar shard')}{damaged}", size
 
 
 def _of_dataset(one: dict[str, Any]) -> tuple[str, str, str]:
@@ -140,6 +164,9 @@ def _of_shards(summary: dict[str, Any], size: str) -> Iterator[Block]:
     yield f"{summary['folder']}: {examples:,} examples in {shards}, {size}"
     for reason, count in summary["damaged"].items():
         yield f"  left out: {count:,} × {reason}"
+    yield from (f"    {one_line(place)}" for place in summary["damaged_at"])
+    if len(summary["members"]) > 1:
+        yield f"  members: {', '.join(f'{count:,} {kind}' for kind, count in summary['members'].items())}"
     for column in _COUNTED:
         if column not in summary:
             continue
@@ -152,7 +179,8 @@ def _of_shards(summary: dict[str, Any], size: str) -> Iterator[Block]:
         headers = (column, "pairs", "share", *(("kept", "of kind") if is_filtered else ()))
         yield table(headers, rows, right=(1, 2, 3, 4))
     if is_filtered:
-        yield f"the filter keeps {summary['kept']:,} ({summary['kept'] / examples:.1%})"
+        without = f"; {count:,} have no metadata" if (count := summary["without_metadata"]) else ""
+        yield f"the filter keeps {summary['kept']:,} ({summary['kept'] / max(examples, 1):.1%}){without}"
     if summary["columns"]:
         yield f"metadata: {', '.join(map(one_line, summary['columns']))}"
     yield "captions kept:" if is_filtered else "captions:"
