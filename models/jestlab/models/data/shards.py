@@ -256,7 +256,7 @@ def _build(folder: Path, tars: tuple[str, ...], compressed: Sequence[str], kept:
         "damaged": dict(damaged.most_common()),
         "damaged_places": places,
         "unread": unread,
-        "members": members,
+        "members": dict(members.most_common()),
     }
     (kept / _SUMMARY).write_text(json.dumps(summary))
 
