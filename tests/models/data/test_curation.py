@@ -14,7 +14,7 @@ import pytest
 
 from jestlab.models.config import Data
 from jestlab.models.data import curation
-from jestlab.models.data.curation import check, recaptions, repeated, select
+from jestlab.models.data.curation import choose, recaptions, repeated, select
 from jestlab.models.data.metadata import (
     load_metadata,
     metadata_columns,
@@ -127,16 +127,16 @@ def test_examples_without_metadata_are_counted_where_a_run_reads_metadata(own_we
     missing = {"parquet": 100, "json": 10}[metadata]
     index = ShardIndex.load(own_web)
     assert without_metadata(index) == missing
-    check(index, 0.0, None, None, None)
-    check(index, 0.0, "n > 1", "n", {"n": np.ones(700)})
+    choose(index, None, None, damaged_share=0.0)
+    choose(index, "n > 0", None, {"n": np.ones(700)}, "n", damaged_share=0.0)
     assert not caplog.messages
     share = missing / 700
-    for chosen in (("similarity > 0", None), (None, "similarity")):
+    for filter, repeat in (("similarity > 0", None), (None, "width")):
         with pytest.raises(
             ValueError, match=rf"{share:.2%} of its examples are damaged.*: {missing} × no metad"
         ):
-            check(index, share - 0.01, *chosen, None)
-        check(index, share, *chosen, None)
+            choose(index, filter, None, None, repeat, share - 0.01)
+        choose(index, filter, None, None, repeat, share)
     assert f"left out: {missing} × no metadata" in caplog.text
 
 

@@ -332,7 +332,7 @@ def test_a_shard_of_which_nothing_can_be_read_counts_whole(tmp_path):
     (tmp_path / "00002.tar").write_bytes(b"<html>404</html>" * 100)
     index = ShardIndex.load(tmp_path)
     assert index.damaged == {"unreadable tar header": 1}
-    with pytest.raises(ValueError, match=r"33\.\d+% of its examples are damaged"):
+    with pytest.raises(ValueError, match=r"25\.37% of its examples are damaged"):
         index.check(0.01)
 
 

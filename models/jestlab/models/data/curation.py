@@ -171,17 +171,13 @@ def recaptions(folder: Path, expression: str) -> Recaptions:
     return open_derived(folder, f"recaptions-{state.hexdigest()[:16]}", build, load)
 
 
-def check(
-    index: ShardIndex, damaged_share: float, filter: str | None, repeat: str | None, columns: Columns | None
-) -> None:
-    """Do `ShardIndex.check`; if `filter` or `repeat` reads metadata, examples without them are damaged."""
-    names = [*([] if filter is None else Filter.parse(filter).columns), *([] if repeat is None else [repeat])]
-    reads_metadata = not {*names} <= {*(columns or {})}
-    index.check(damaged_share, without_metadata(index) if reads_metadata else 0)
-
-
 def choose(
-    index: ShardIndex, filter: str | None, recaption: str | None, columns: Columns | None = None
+    index: ShardIndex,
+    filter: str | None,
+    recaption: str | None,
+    columns: Columns | None = None,
+    repeat: str | None = None,
+    damaged_share: float | None = None,
 ) -> tuple[npt.NDArray[np.int64] | None, Recaptions | None]:
     """Choose the examples that a run reads, and the captions that it reads them with.
 
@@ -190,31 +186,35 @@ def choose(
         filter: See `select`.
         recaption: See `recaptions`; None: no example is re-captioned.
         columns: See `select`.
+        repeat: See `repeated`; None: every example is read once.
+        damaged_share: See `ShardIndex.check`, to do before; None: nothing is checked.
 
     Returns:
         int64[k], ascending, without those that need a synthetic caption and have none; None for all. And the
         synthetic captions, if there is a condition for them.
 
     Raises:
-        ValueError: As in `select` and `recaptions`, or nothing is left.
+        ValueError: As in `select`, `recaptions`, `repeated` and `ShardIndex.check`, or nothing is left.
     """
+    if damaged_share is not None:
+        names = {*([] if filter is None else Filter.parse(filter).columns), repeat} - {None}
+        index.check(damaged_share, without_metadata(index) if names - {*(columns or {})} else 0)
     chosen = None if filter is None else select(index.folder, filter, columns)
-    if recaption is None:
-        return chosen, None
-    captions = recaptions(index.folder, recaption)
-    everything = np.arange(len(index)) if chosen is None else chosen
-    captioned = np.setdiff1d(everything, captions.missing(), assume_unique=True)
-    if not len(captioned):
-        raise ValueError(
-            f"recaption {recaption!r}: none of the {len(everything)} examples of {index.folder} "
-            "that it is to re-caption has a synthetic caption"
-        )
-    if missing := len(everything) - len(captioned):
-        _LOG.warning(
-            "%s: examples left out because they have no synthetic caption: %d", index.folder, missing
-        )
-        return captioned, captions
-    return chosen, captions
+    captions = None if recaption is None else recaptions(index.folder, recaption)
+    if captions is not None:
+        everything = np.arange(len(index)) if chosen is None else chosen
+        captioned = np.setdiff1d(everything, captions.missing(), assume_unique=True)
+        if not len(captioned):
+            raise ValueError(
+                f"recaption {recaption!r}: none of the {len(everything)} examples of {index.folder} "
+                "that it is to re-caption has a synthetic caption"
+            )
+        if missing := len(everything) - len(captioned):
+            _LOG.warning(
+                "%s: examples left out because they have no synthetic caption: %d", index.folder, missing
+            )
+            chosen = captioned
+    return chosen if repeat is None else repeated(index, chosen, repeat, columns), captions
 
 
 def shares_by_value(

@@ -26,7 +26,6 @@ _FORMAT = 4  # of the index files; another number is another name
 _IMAGES = ("jpg", "jpeg", "png", "webp")
 _KNOWN = {*_IMAGES, "txt", "json"}
 _COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
-_PACKED = "compressed shard (decompress it)"
 _DOTTED = "dot in the name (a pair if split at its last dot, not the first as in webdataset: rename it)"
 _USED, _DAMAGED, _OTHER = "of examples", "damaged", "other file"  # beside what a member is in its tar
 _OPEN_FILES = 128
@@ -52,8 +51,6 @@ class ShardIndex:
     header was read from; so the examples and their order are known before training. Images that cannot be
     decoded are found later, when they are decoded.
 
-    Every member of a tar is part of an example, is part of what is damaged, or is counted as unused.
-
     Attributes:
         folder: The folder of tars.
         tars: Paths of the tars within it, sorted, s of them; folders within it count too.
@@ -65,7 +62,7 @@ class ShardIndex:
         damaged: How many examples, members or tars were left out, by reason.
         damaged_places: Where the first few were.
         unread: How many tars were left out whole, because they are compressed or no tars.
-        members: How many members of the tars are in an example, are damaged, or were not used, by kind.
+        members: How many members the tars have: of examples, damaged, and of each kind that is not read.
     """
 
     folder: Path
@@ -125,7 +122,7 @@ class ShardIndex:
     def check(self, damaged_share: float, without_metadata: int = 0) -> None:
         """Log what was left out, and raise if too much of it is damaged.
 
-        A tar that was left out whole counts as many examples as the others hold on average.
+        A tar that was left out whole counts as many examples as tars hold on average.
 
         Args:
             damaged_share: Largest share of all examples that may be damaged, in whole examples, rounded up:
@@ -135,8 +132,7 @@ class ShardIndex:
         Raises:
             ValueError: More is.
         """
-        in_a_tar = len(self) // int(np.count_nonzero(np.diff(self.starts)))
-        damaged = sum(self.damaged.values()) + self.unread * in_a_tar
+        damaged = sum(self.damaged.values()) + self.unread * (len(self) // len(self.tars))
         examples, damaged = len(self) + damaged, damaged + without_metadata
         left_out = self.left_out(without_metadata)
         if damaged > math.ceil(damaged_share * examples):
@@ -221,7 +217,7 @@ def _build(folder: Path, tars: tuple[str, ...], compressed: Sequence[str], kept:
     """Scan the tars one by one, and write their index as it grows."""
     starts, key_bytes, unread = [0], 0, len(compressed)
     members: Counter[str] = Counter()
-    damaged = Counter({_PACKED: len(compressed)} if compressed else {})
+    damaged = Counter({"compressed shard (decompress it)": len(compressed)} if compressed else {})
     places = list(compressed[:_PLACES])
     next_log = time.monotonic() + _LOG_SECONDS
     with (
@@ -248,8 +244,8 @@ def _build(folder: Path, tars: tuple[str, ...], compressed: Sequence[str], kept:
                 done = f"{number + 1:,} of {len(tars):,} shards, {starts[-1]:,} examples"
                 _LOG.info("%s: indexed %s", folder, done)
     if not starts[-1]:
-        why = _in_words(damaged) or "no image files"
-        raise ValueError(f"{folder}: no complete example in {len(tars)} tar shards: {why}")
+        reasons = _in_words(damaged) or "no image files"
+        raise ValueError(f"{folder}: no complete example in {len(tars)} tar shards: {reasons}")
     summary = {
         "starts": starts,
         "key_bytes": key_bytes,
@@ -276,9 +272,8 @@ class _Example(NamedTuple):
 def _examples(path: Path) -> tuple[list[_Example], list[tuple[str, str]], Counter[str]]:
     """Return a tar's complete examples, reason and place of each damage, and what its members are used for.
 
-    A key ends at the first dot of a name, as in webdataset. If what follows it is no kind that is read here,
-    and ends like one, as in `a.b.jpg`, the name is split at its last dot. Such files are of another kind if
-    there is an example `a`, and damage if there is none, or if they would be a pair.
+    A key ends at the first dot of a name, as in webdataset. Names such as `a.b.jpg`, which then have no kind
+    that is read, are split at their last dot: they are damaged if `a.b` is a pair, or `a` is none.
     """
     groups: dict[str, dict[str, Span]] = {}
     examples: list[_Example] = []

@@ -11,20 +11,18 @@ import numpy as np
 
 from jestlab.models.data.benchmarks import classification, datasets_in, retrieval
 from jestlab.models.data.curation import select
-from jestlab.models.data.files import compute_ahead, shard_files
-from jestlab.models.data.images import read_images
+from jestlab.models.data.files import shard_files
+from jestlab.models.data.images import ensure_decoded
 from jestlab.models.data.metadata import load_metadata, metadata_columns, without_metadata
 from jestlab.models.data.shards import ShardSource
 from jestlab.platform.cli.output import Block, counted, table
 from jestlab.platform.launch.logs import one_line
 
-_SAMPLES = 8  # captions
+_SAMPLES = 8  # captions, and images that cannot be decoded
 _COUNTED = ("noise", "license", "kind")  # columns whose values are counted, where there are such
 _MOST_VALUES = 20
 _SIDE = 8  # pixels: of images that are located, or decoded only to see whether that is possible
-_MOST_DECODED = 100_000  # images, evenly spread over the shards
-_NAMED = 3  # images that cannot be decoded
-_THREADS = 4
+_MOST_DECODED = 250_000  # images of a folder; of more it isn't known which cannot be decoded
 
 
 def summary(folder: Path, expression: str | None = None) -> dict[str, Any]:
@@ -82,8 +80,9 @@ def _dataset(path: Path, name: str, for_retrieval: bool) -> dict[str, Any]:
 
 def _shards(folder: Path, expression: str | None) -> dict[str, Any]:
     source = ShardSource(folder)
-    index, undecodable = source.index, _undecodable(source)
-    whole = np.setdiff1d(np.arange(len(source)), [*undecodable])
+    index, decoded = source.index, ensure_decoded(source, _SIDE, _MOST_DECODED * _SIDE * _SIDE * 3)
+    is_whole = np.ones(len(source), bool) if decoded is None else decoded.whole
+    whole, undecodable = np.flatnonzero(is_whole), np.flatnonzero(~is_whole)
     kept = np.intersect1d(select(folder, expression), whole)
     columns = metadata_columns(folder)
     found: dict[str, Any] = {
@@ -91,8 +90,8 @@ def _shards(folder: Path, expression: str | None) -> dict[str, Any]:
         "shards": len(index.tars),
         "examples": len(whole),
         "bytes": _bytes(folder),
-        "damaged": index.damaged | ({"undecodable image": len(undecodable)} if undecodable else {}),
-        "damaged_at": [*index.damaged_places, *list(undecodable.values())[:_NAMED]],
+        "damaged": index.damaged | ({"undecodable image": n} if (n := len(undecodable)) else {}),
+        "damaged_at": [*index.damaged_places, *map(index.describe, undecodable[:_SAMPLES].tolist())],
         "members": index.members,
         "columns": list(columns),
     }
@@ -108,21 +107,6 @@ def _shards(folder: Path, expression: str | None) -> dict[str, Any]:
             }
     spread = kept[np.linspace(0, len(kept) - 1, min(_SAMPLES, len(kept))).astype(np.int64)]
     return found | {"captions": source.captions(spread)}
-
-
-def _undecodable(source: ShardSource) -> dict[int, str]:
-    """Return where images are that cannot be decoded, and why, by their example's number."""
-
-    def of(examples: np.ndarray) -> dict[int, str]:
-        pixels = np.empty((len(examples), _SIDE, _SIDE, 3), np.uint8)
-        errors = read_images(source, None, examples, pixels, np.arange(len(examples)))
-        return {
-            int(examples[row]): f"{source.index.describe(examples[row])}: {errors[row]}" for row in errors
-        }
-
-    spread = np.linspace(0, len(source) - 1, min(len(source), _MOST_DECODED)).astype(np.int64)
-    parts = compute_ahead(of, np.array_split(spread, 1 + len(spread) // 256), _THREADS, _THREADS)
-    return {example: error for part in parts for example, error in part.items()}
 
 
 def lines(summary: dict[str, Any]) -> Iterator[Block]:
