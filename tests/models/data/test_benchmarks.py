@@ -150,6 +150,7 @@ def test_a_missing_shard(tmp_path):
         ([("x.png", image(0))], r"0\.tar, example 'x': no \.cls among its files: \['png'\]"),
         ([("x.cls", b"0")], r"0\.tar, example 'x': no \.webp or \.png or \.jpg or \.jpeg among its files"),
         ([*pair("x", 0), ("x.cls", b"1")], r"0\.tar: holds 'x\.cls' twice"),
+        ([*pair("x", 0), *pair("x.v1", 1)], r"'v1\.cls' isn't read: names are split at their first dot"),
         ([], "its shards hold no examples"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 import tarfile
 from typing import Any
 
@@ -13,8 +14,13 @@ import pytest
 
 from jestlab.models.config import Data
 from jestlab.models.data import curation
-from jestlab.models.data.curation import recaptions, repeated, select
-from jestlab.models.data.metadata import load_metadata, metadata_columns, metadata_of
+from jestlab.models.data.curation import choose, recaptions, repeated, select
+from jestlab.models.data.metadata import (
+    load_metadata,
+    metadata_columns,
+    metadata_of,
+    without_metadata,
+)
 from jestlab.models.data.shards import ShardIndex, ShardSource
 from jestlab.models.data.tars import TarWriter
 
@@ -50,13 +56,13 @@ def test_metadata_of_some_examples_come_from_json_or_parquet(web, own_web, kept)
         assert found[name] == [whole[name][i] for i in some]
 
 
-def without_json(path):
-    """Rewrite a tar without its JSON members."""
+def without_json(path, only=""):
+    """Rewrite a tar without its JSON members, or only those whose names begin so."""
     with tarfile.open(path) as tar:
         members = [(member, file.read()) for member in tar if (file := tar.extractfile(member))]
     with tarfile.open(path, "w") as tar:
         for member, content in members:
-            if not member.name.endswith(".json"):
+            if not (member.name.endswith(".json") and member.name.startswith(only)):
                 tar.addfile(member, io.BytesIO(content))
 
 
@@ -82,6 +88,56 @@ def test_rows_are_matched_by_key_and_not_by_position(web, own_web):
     pq.write_table(pq.read_table(first).filter(pc.field("key") != "000000002"), first)
     assert load_metadata(own_web, ["noise"])["noise"][2] is None
     assert select(own_web, "similarity > -1").tolist() == [0, 1, *range(3, 700)]
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.uint32(), pa.float64(), pa.large_string()])
+def test_keys_of_any_type_are_matched(web, own_web, kind):
+    """pandas reads keys as numbers: 10000 for 000010000.jpg, and as floats where some are missing."""
+    path = own_web / "00001.parquet"
+    table = pq.read_table(path)
+    keys = table["key"].cast(kind)
+    if pa.types.is_floating(kind):
+        table = pa.concat_tables([table, table.slice(0, 1)])
+        keys = pa.chunked_array([*keys.chunks, pa.array([None], kind)])
+    pq.write_table(table.set_column(table.column_names.index("key"), "key", keys), path)
+    assert np.array_equal(select(own_web, FILTER), select(web, FILTER))
+    assert load_metadata(own_web, ["noise"]) == load_metadata(web, ["noise"])
+    assert without_metadata(ShardIndex.load(own_web)) == 0
+
+
+def test_numbers_that_do_not_tell_keys_apart_are_an_error(tmp_path):
+    with TarWriter(tmp_path / "0.tar") as tar:
+        for key in ("1", "01"):
+            tar.add(f"{key}.jpg", b"x")
+            tar.add(f"{key}.txt", b"x")
+    pq.write_table(pa.table({"key": [1, 1], "n": [2, 3]}), tmp_path / "0.parquet")
+    with pytest.raises(ValueError, match=r"0\.tar: two examples share the name by which metadata tell them"):
+        select(tmp_path, "n > 0")
+
+
+@pytest.mark.parametrize("metadata", ["parquet", "json"])
+def test_examples_without_metadata_are_counted_where_a_run_reads_metadata(own_web, caplog, metadata):
+    """A key that no row has: as if its shard's table were that of another shard."""
+    if metadata == "parquet":
+        shutil.copy(own_web / "00000.parquet", own_web / "00002.parquet")
+    else:
+        for path in own_web.glob("*.parquet"):
+            path.unlink()
+        without_json(own_web / "00002.tar", only="00002000")
+    missing = {"parquet": 100, "json": 10}[metadata]
+    index = ShardIndex.load(own_web)
+    assert without_metadata(index) == missing
+    choose(index, None, None, damaged_share=0.0)
+    choose(index, "n > 0", None, {"n": np.ones(700)}, "n", damaged_share=0.0)
+    assert not caplog.messages
+    share = missing / 700
+    for filter, repeat in (("similarity > 0", None), (None, "width")):
+        with pytest.raises(
+            ValueError, match=rf"{share:.2%} of its examples are damaged.*: {missing} × no metad"
+        ):
+            choose(index, filter, None, None, repeat, share - 0.01)
+        choose(index, filter, None, None, repeat, share)
+    assert f"left out: {missing} × no metadata" in caplog.text
 
 
 def test_conditions_that_nothing_satisfies_are_errors(web):

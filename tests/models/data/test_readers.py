@@ -80,6 +80,13 @@ def test_what_is_read_counts_by_its_content(tmp_path):
     before = path_digest(second.parent)
     (second.parent / ".hidden").write_text("x")
     assert path_digest(second.parent) == before
+    linked = tmp_path / "linked"
+    linked.mkdir()
+    (second.parent / "more").symlink_to(linked)
+    assert path_digest(second.parent) == before
+    (linked / "d.txt").write_text("x")
+    assert path_digest(second.parent) != before
+    (linked / "d.txt").unlink()
     second.rename(second.with_name("c.txt"))
     assert path_digest(second.parent) != before
 

@@ -1,5 +1,6 @@
 """Random access to shards: right bytes, a fresh index, damage left out and counted, clear errors."""
 
+import io
 import json
 import os
 import pickle
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from jestlab.models.data import shards
 from jestlab.models.data.files import DERIVED
@@ -144,6 +147,37 @@ def test_shards_in_nested_folders_are_one_dataset(tmp_path):
     assert source.index.shard(np.array([0, 2, 3, 5, 6, 7])).tolist() == [0, 0, 1, 1, 2, 2]
 
 
+def test_links_to_folders_are_followed_and_each_folder_is_read_once(tmp_path):
+    web = tmp_path / "web"
+    for folder, count in ((web / "a", 2), (tmp_path / "elsewhere" / "deep", 3)):
+        folder.mkdir(parents=True)
+        small_folder(folder, count=count)
+    (web / "b").symlink_to(tmp_path / "elsewhere")
+    (web / "c").symlink_to(tmp_path / "elsewhere" / "deep")
+    (web / "d").symlink_to(web)
+    (tmp_path / "elsewhere" / "up").symlink_to(web)
+    source = ShardSource(web)
+    assert source.index.tars == ("a/00000.tar", "b/deep/00000.tar")
+    assert len(source.captions(np.arange(5))) == 5
+    (web / "gone").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(FileNotFoundError, match="gone: a link to what is not there: restore or remove it"):
+        ShardSource(web)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become nobody")
+def test_a_subfolder_that_may_not_be_read_is_an_error():
+    with tempfile.TemporaryDirectory() as parent:
+        Path(parent).chmod(0o755)
+        small_folder(Path(parent) / "a")
+        small_folder(Path(parent) / "b").chmod(0)
+        try:
+            os.seteuid(65534)
+            with pytest.raises(PermissionError, match="b"):
+                ShardSource(Path(parent))
+        finally:
+            os.seteuid(0)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become nobody")
 def test_a_folder_that_may_not_be_written_is_read_all_the_same(monkeypatch):
     with tempfile.TemporaryDirectory() as parent, tempfile.TemporaryDirectory() as temporary:
@@ -216,6 +250,130 @@ def test_files_of_other_kinds_links_and_devices_are_no_damage(tmp_path):
             tar.addfile(info)
     index = ShardIndex.load(tmp_path)
     assert len(index) == 3 and not index.damaged and index.damage() is None
+
+
+def index_of(folder, *names, content=b"x"):
+    """Index a tar whose members have these names, among two good examples."""
+    with tarfile.open(folder / "0.tar", "w") as tar:
+        for name in ("good.jpg", "good.txt", *names, "last.jpg", "last.txt"):
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return ShardIndex.load(folder)
+
+
+DOT = "dot in the name (a pair if split at its last dot, not the first as in webdataset: rename it)"
+
+
+@pytest.mark.parametrize(
+    ("names", "damaged"),
+    [
+        (["a.v1.jpg", "a.v1.txt", "a.v2.jpg", "a.v2.txt"], {DOT: 2}),
+        (["x/a.b.c.PNG", "x/a.b.c.txt", "x/a.b.c.json"], {DOT: 1}),
+        (["good.v2.jpg", "good.v2.txt"], {DOT: 1}),
+        (["2024.01.05.jpg", "2024.01.06.jpg"], {"no caption": 2}),
+        (["a.v1.jpg", "a.txt"], {"no image": 1, "no caption": 1}),
+        (["a.v1.jpg", "a.v1.caption.txt"], {"no caption": 1, "no image": 1}),
+        (["a.jpg", "a.jpg.txt"], {"no caption": 1, "no image": 1}),
+        (["good.seg.png", "good.2.json", "good.alt.txt"], {}),
+        (["good.jpg"], {"repeated name": 1}),
+        (["good.jpg", "good.txt", "good.JPG"], {"repeated name": 3}),
+        (["a.v1.jpg", "a.v1.txt", "a.v1.jpg"], {DOT: 1, "repeated name": 1}),
+        (["good.png", "good.npy", "README", ".good.jpg", "._good.jpg", "jpg", "x/.txt"], {}),
+    ],
+)
+def test_names_that_give_no_example_are_counted(tmp_path, names, damaged):
+    index = index_of(tmp_path, *names)
+    assert index.keys(0) == ["good", "last"]
+    assert index.damaged == damaged
+    assert sum(index.members.values()) == len(names) + 4
+    assert index.members["of examples"] == 4
+    assert damaged or index.members["other file"] == len(names)
+
+
+def test_names_that_all_have_dots_are_an_error_that_says_so(tmp_path):
+    with TarWriter(tmp_path / "0.tar") as tar:
+        for name in ("a.v1.jpg", "a.v1.txt"):
+            tar.add(name, b"x")
+    with pytest.raises(
+        ValueError, match=r"no complete example in 1 tar shards: 1 × dot in the name \(a pair if"
+    ):
+        ShardIndex.load(tmp_path)
+
+
+def test_most_pairs_with_dots_end_a_run(tmp_path):
+    names = [f"a.v{number}.{kind}" for number in range(204) for kind in ("jpg", "txt")]
+    with pytest.raises(ValueError, match=r"99\.03% of its examples are damaged, .* 204 × dot in the name"):
+        index_of(tmp_path, *names).check(0.01)
+
+
+def test_compressed_shards_are_counted_as_the_shards_that_they_are(tmp_path, caplog):
+    small_folder(tmp_path, tars=2)
+    for name in ("00000.tar.gz", "more/7.tgz", "00003.tar.zst"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"x")
+    index = ShardIndex.load(tmp_path)  # 00000.tar is there decompressed, too
+    assert len(index) == 6 and index.damaged == {"compressed shard (decompress it)": 2}
+    assert index.damaged_places == ("00003.tar.zst", "more/7.tgz")
+    with pytest.raises(ValueError, match=r"57\.14% .* 2 × compressed shard .*first at 00003\.tar\.zst"):
+        index.check(0.5)
+    index.check(0.6)
+    assert "2 × compressed shard" in caplog.text
+    (tmp_path / "00003.tar.zst").unlink()
+    assert ShardIndex.load(tmp_path).damaged == {"compressed shard (decompress it)": 1}
+    for path in tmp_path.glob("*.tar"):
+        path.unlink()
+    with pytest.raises(FileNotFoundError, match=r"holds no \.tar shards, or only compressed ones"):
+        ShardIndex.load(tmp_path)
+
+
+def test_a_shard_of_which_nothing_can_be_read_counts_whole(tmp_path):
+    small_folder(tmp_path, count=50, tars=2)
+    (tmp_path / "00002.tar").write_bytes(b"<html>404</html>" * 100)
+    index = ShardIndex.load(tmp_path)
+    assert index.damaged == {"unreadable tar header": 1}
+    with pytest.raises(ValueError, match=r"25\.37% of its examples are damaged"):
+        index.check(0.01)
+
+
+names = st.builds(
+    "{}{}{}".format,
+    st.sampled_from(["", "./", "in/", "../", "/"]),
+    st.sampled_from(["a", "b", "a.b", "a.c", ".a", "", "ä", "a.b.c"]),
+    st.sampled_from(["", ".jpg", ".JPG", ".png", ".txt", ".json", ".cls", ".seg.png", "/"]),
+)
+kinds = st.sampled_from([tarfile.REGTYPE] * 6 + [tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE])
+contents = st.sampled_from([b"", b"x", b" ", b"\xff", b"{}", b"y" * 700])
+
+
+@given(
+    st.lists(st.tuples(names, kinds, contents), max_size=24),
+    st.sampled_from([tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]),
+    st.floats(0, 1),
+    st.sampled_from([1, 512]),
+)
+def test_every_member_of_any_tar_is_in_an_example_or_counted(written, form, cut, block):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "0.tar"
+        with tarfile.open(path, "w", format=form) as tar:
+            for name, kind, content in (("zz.jpg", b"0", b"x"), ("zz.txt", b"0", b"x"), *written):
+                info = tarfile.TarInfo(name)
+                info.type, info.linkname = kind, "x"
+                info.size = len(content) if kind == tarfile.REGTYPE else 0
+                tar.addfile(info, io.BytesIO(content))
+        with tarfile.open(path) as tar:
+            found = tar.getmembers()
+        ends = [member.offset_data + member.size for member in found]
+        length = max(ends[1], round(cut * path.stat().st_size) // block * block)
+        os.truncate(path, length)
+        index = ShardIndex.load(Path(folder))
+    assert sum(index.members.values()) == sum(end <= length for end in ends)
+    assert {*index.members} <= {"of examples", "damaged", "other file", "folder", "link or special file"}
+    assert 2 * len(index) <= index.members["of examples"] <= 3 * len(index)
+    is_cut = length <= -(-ends[-1] // 512) * 512  # without any of the zeros at the end
+    assert index.damaged.get("shard cut short", 0) == is_cut
+    of_members = sum(index.damaged.values()) - is_cut
+    assert of_members <= index.members.get("damaged", 0) <= 6 * of_members
 
 
 @pytest.mark.parametrize("name", ["../x", "a/../../x", "/etc/x"])

@@ -60,6 +60,29 @@ def test_tars_of_others_are_scanned(tmp_path, form):
     assert [member.name for member in expected][1:] == names
 
 
+def test_members_that_are_no_files_have_their_kind(tmp_path):
+    with tarfile.open(tmp_path / "0.tar", "w", format=tarfile.GNU_FORMAT) as tar:
+        for name, kind in (
+            ("a/", tarfile.DIRTYPE),
+            ("a/b.jpg", tarfile.SYMTYPE),
+            ("a/c.jpg", tarfile.LNKTYPE),
+            ("a/d", tarfile.FIFOTYPE),
+            ("a/e.txt", tarfile.REGTYPE),
+        ):
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = kind, "x"
+            tar.addfile(info)
+    found = [(member.name, member.kind) for member in scan(tmp_path / "0.tar") if isinstance(member, Member)]
+    assert found == [
+        ("a/", "folder"),
+        ("a/b.jpg", "link or special file"),
+        ("a/c.jpg", "link or special file"),
+        ("a/d", "link or special file"),
+        ("a/e.txt", "file"),
+    ]
+    assert [member.name for member in members(tmp_path / "0.tar")] == ["a/e.txt"]
+
+
 def damaged(path, change):
     """Write the archive, with its bytes changed by a function of them."""
     write(path)
@@ -85,8 +108,11 @@ def faults(found):
         (100, 0, 0),  # in a header
         (600, 0, 0),  # in a member's content
         (1300, 1, 1300),  # in its padding
+        (1536, 1, 1536),  # between two members
+        (2048, 2, 2048),
         (2049, 2, 2048),
         (2560, 2, 2048),
+        (3072, 3, 3072),  # before the end-of-archive marker
     ],
 )
 def test_a_tar_cut_short_keeps_its_whole_members(tmp_path, kept, whole, offset):

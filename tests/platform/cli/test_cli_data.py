@@ -65,6 +65,52 @@ def test_inspect_counts_damaged_examples(place):
     assert counts["damaged"] == {"no image": 2, "no caption": 1, "blank caption": 1}
 
 
+def photo(color="red"):
+    file = io.BytesIO()
+    Image.new("RGB", (16, 16), color).save(file, "JPEG")
+    return file.getvalue()
+
+
+def test_inspect_counts_every_member_and_names_images_that_cannot_be_decoded(tmp_path):
+    (tmp_path / "web").mkdir()
+    with TarWriter(tmp_path / "web" / "0.tar") as tar:
+        for key in range(6):
+            tar.add(f"{key}.jpg", photo() if key != 4 else b"no image")
+            tar.add(f"{key}.txt", b"red")
+            tar.add(f"{key}.json", json.dumps({"noise": "clean", "n": key}).encode())
+        for name in ("a.v1.jpg", "a.v1.txt", "0.txt", "labels.npy"):
+            tar.add(name, b"x")
+    (tmp_path / "web" / "1.tar.gz").write_bytes(b"x")
+    about = json.loads(run("inspect", "web", "--filter", "n > 2", "--json", cwd=tmp_path).stdout)
+    assert about["examples"] == 5 == about["noise"]["clean"]["examples"] and about["kept"] == 2
+    dot = "dot in the name (a pair if split at its last dot, not the first as in webdataset: rename it)"
+    assert about["damaged"] == {
+        "compressed shard (decompress it)": 1,
+        "repeated name": 1,
+        dot: 1,
+        "undecodable image": 1,
+    }
+    assert about["members"] == {"of examples": 18, "damaged": 3, "other file": 1}
+    shown = run("inspect", "web", cwd=tmp_path).stdout
+    assert "web: 5 examples in 1 tar shard, " in shown
+    assert f"  left out: 1 × {dot}\n  left out: 1 × undecodable image\n    1.tar.gz\n" in shown
+    assert "\n    web/0.tar, example '4'\n" in shown
+    assert "\n  members: 18 of examples, 3 damaged, 1 other file\n" in shown
+    above = run("inspect", ".", cwd=tmp_path).stdout
+    assert "5 pairs in 1 tar shard, 4 left out" in above
+
+
+def test_inspect_says_how_many_examples_lack_metadata(tmp_path):
+    with TarWriter(tmp_path / "0.tar") as tar:
+        for key in range(3):
+            tar.add(f"{key}.jpg", photo())
+            tar.add(f"{key}.txt", b"red")
+            if key:
+                tar.add(f"{key}.json", json.dumps({"n": key}).encode())
+    shown = run("inspect", ".", "--filter", "n > 1", cwd=tmp_path).stdout
+    assert "the filter keeps 1 (33.3%); 1 have no metadata" in shown
+
+
 def test_inspect_counts_all_examples_and_those_that_a_filter_keeps(place):
     shown = run("inspect", "web", cwd=place)
     assert shown.returncode == 0, shown.stderr

@@ -1,5 +1,6 @@
 """What is checked before anything runs: that what a spec names is there, and that batches fit the data."""
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import yaml
 
 from jestlab.models.config import ShapesBenchmark, ShapesWeb
 from jestlab.models.data import shapes
+from jestlab.models.data.tars import TarWriter
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.plan import Plan, plan
 from jestlab.platform.spec.load import load
@@ -71,6 +73,25 @@ def test_a_filter_counts_where_metadata_are_in_parquets(web, tmp_path):
     for parquet in (tmp_path / "bare").glob("*.parquet"):
         parquet.unlink()  # metadata are in the tars then, and filtering them takes long
     assert planned(fits, tmp_path / "bare", filter="similarity > 0.25").runs
+
+
+def test_a_plan_says_what_of_its_data_is_left_out(web, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert planned({"schedule.batch_size": 8}, web).left_out == {web: ""}
+    shutil.copytree(web, tmp_path / "worn")
+    with TarWriter(tmp_path / "worn" / "1.tar") as tar:
+        for name in ("a.jpg", "b.v1.jpg", "b.v1.txt", "c.npy"):
+            tar.add(name, b"x")
+    spec = {"name": "s", "runs": {"a": {"schedule.batch_size": 8}}}
+    spec["base"] = {"data.train": {"kind": "folder", "path": "worn"}}
+    (tmp_path / "s.yaml").write_text(yaml.safe_dump(spec))
+    line = (
+        "1 × no caption, 1 × dot in the name (a pair if split at its last dot, not the first as in "
+        "webdataset: rename it) (first at 1.tar: example 'a', 1.tar: example 'b.v1'), 1 × other file"
+    )
+    assert f"{tmp_path / 'worn'}: left out: {line}" in labs.here("plan", "s.yaml").stdout
+    data = json.loads(labs.here("plan", "s.yaml", "--json").stdout)
+    assert data["left_out"] == {str(tmp_path / "worn"): line}
 
 
 def test_a_diagnosis_fits_its_data_too(web):

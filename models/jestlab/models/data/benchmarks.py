@@ -114,6 +114,8 @@ def _scan(tars: tuple[Path, ...], target: str) -> dict[str, npt.NDArray[Any]]:
         with tar.open("rb") as file:
             for key, files in _examples(tar).items():
                 where = f"{tar}, example {key!r}"
+                if more := [extension for extension in files if extension.endswith(f".{target}")]:
+                    raise ValueError(f"{where}: {more[0]!r} isn't read: names are split at their first dot")
                 offset, size = _part(files, (target,), where)
                 file.seek(offset)
                 shard.append(number)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from jestlab.models.data.files import map_array, open_derived, shard_files, write_whole
-from jestlab.models.data.metadata import by_shard, read_table, rows_of
+from jestlab.models.data.metadata import by_shard, read_table
 from jestlab.models.data.shards import ShardIndex, ShardSource
 
 
@@ -57,8 +57,7 @@ def concepts(folder: Path, columns: Sequence[str]) -> Concepts:
         def of_row(row: int) -> list[str]:
             return sorted({text for name in columns for text in _names(cells[name][row], name, tar)})
 
-        rows = rows_of(index, shard, table).tolist()
-        return index.examples(shard), [of_row(row) if row >= 0 else [] for row in rows]
+        return index.examples(shard), [of_row(row) for row in range(len(table))]
 
     def build(partial: Path) -> None:
         vocabulary: dict[str, int] = {}  # in the order of their first examples, until all are known

@@ -22,7 +22,6 @@ from jestlab.models.data.metadata import (
     metadata_of,
     parquet_of,
     read_table,
-    rows_of,
     without_metadata,
 )
 from jestlab.models.data.shards import ShardIndex, ShardSource
@@ -65,11 +64,8 @@ def select(folder: Path, expression: str | None, columns: Columns | None = None)
     beside = {name: values for name, values in (columns or {}).items() if name in condition.columns}
 
     def chosen(shard: int) -> npt.NDArray[np.int64]:
-        if beside:
-            table = _with_columns(source, shard, condition.columns, beside)
-            return np.asarray(_satisfying(condition, table)[_NUMBER].to_numpy(), np.int64)
-        table = _satisfying(condition, read_table(source, shard, condition.columns))
-        return index.examples(shard)[rows_of(index, shard, table) >= 0]
+        table = _with_numbers(source, shard, condition.columns, beside)
+        return np.asarray(_satisfying(condition, table)[_NUMBER].to_numpy(), np.int64)
 
     indices: npt.NDArray[np.int64] = np.concatenate(
         [np.zeros(0, np.int64), *by_shard(chosen, index, "filtered")]
@@ -137,15 +133,15 @@ def recaptions(folder: Path, expression: str) -> Recaptions:
     source = ShardSource(folder, index)
 
     def captions(shard: int) -> tuple[npt.NDArray[np.int64], list[bytes]]:
-        table = _satisfying(condition, read_table(source, shard, [*condition.columns, SYNTHETIC_CAPTION]))
-        rows = rows_of(index, shard, table)
+        table = _satisfying(
+            condition, _with_numbers(source, shard, [*condition.columns, SYNTHETIC_CAPTION], {})
+        )
         cells = table[SYNTHETIC_CAPTION].to_pylist()
         if any(not isinstance(cell, str | None) for cell in cells):
             tar = folder / index.tars[shard]
             raise ValueError(f"{tar}: its metadata column {SYNTHETIC_CAPTION!r} is not all text")
-        chosen = np.flatnonzero(rows >= 0)
-        texts = [(cells[row] or "").strip().encode(errors="replace") for row in rows[chosen].tolist()]
-        return index.examples(shard)[chosen], texts
+        texts = [(cell or "").strip().encode(errors="replace") for cell in cells]
+        return np.asarray(table[_NUMBER].to_numpy(), np.int64), texts
 
     def build(partial: Path) -> None:
         end = 0
@@ -175,29 +171,13 @@ def recaptions(folder: Path, expression: str) -> Recaptions:
     return open_derived(folder, f"recaptions-{state.hexdigest()[:16]}", build, load)
 
 
-def check(
-    index: ShardIndex, damaged_share: float, filter: str | None, repeat: str | None, columns: Columns | None
-) -> None:
-    """Check and log what is left out because it is damaged, or lacks the metadata that choose examples.
-
-    Args:
-        index: Of the folder.
-        damaged_share: See `ShardIndex.check`.
-        filter: See `select`.
-        repeat: See `repeated`; None: every example is read once.
-        columns: See `select`.
-
-    Raises:
-        ValueError: It is more than `damaged_share` allows.
-    """
-    names = [] if filter is None else Filter.parse(filter).columns
-    names += [] if repeat is None else [repeat]
-    reads_metadata = any(name not in (columns or {}) for name in names)
-    index.check(damaged_share, without_metadata(ShardSource(index.folder, index)) if reads_metadata else 0)
-
-
 def choose(
-    index: ShardIndex, filter: str | None, recaption: str | None, columns: Columns | None = None
+    index: ShardIndex,
+    filter: str | None,
+    recaption: str | None,
+    columns: Columns | None = None,
+    repeat: str | None = None,
+    damaged_share: float | None = None,
 ) -> tuple[npt.NDArray[np.int64] | None, Recaptions | None]:
     """Choose the examples that a run reads, and the captions that it reads them with.
 
@@ -206,31 +186,35 @@ def choose(
         filter: See `select`.
         recaption: See `recaptions`; None: no example is re-captioned.
         columns: See `select`.
+        repeat: See `repeated`; None: every example is read once.
+        damaged_share: See `ShardIndex.check`, to do before; None: nothing is checked.
 
     Returns:
         int64[k], ascending, without those that need a synthetic caption and have none; None for all. And the
         synthetic captions, if there is a condition for them.
 
     Raises:
-        ValueError: As in `select` and `recaptions`, or nothing is left.
+        ValueError: As in `select`, `recaptions`, `repeated` and `ShardIndex.check`, or nothing is left.
     """
+    if damaged_share is not None:
+        names = {*([] if filter is None else Filter.parse(filter).columns), repeat} - {None}
+        index.check(damaged_share, without_metadata(index) if names - {*(columns or {})} else 0)
     chosen = None if filter is None else select(index.folder, filter, columns)
-    if recaption is None:
-        return chosen, None
-    captions = recaptions(index.folder, recaption)
-    everything = np.arange(len(index)) if chosen is None else chosen
-    captioned = np.setdiff1d(everything, captions.missing(), assume_unique=True)
-    if not len(captioned):
-        raise ValueError(
-            f"recaption {recaption!r}: none of the {len(everything)} examples of {index.folder} "
-            "that it is to re-caption has a synthetic caption"
-        )
-    if missing := len(everything) - len(captioned):
-        _LOG.warning(
-            "%s: examples left out because they have no synthetic caption: %d", index.folder, missing
-        )
-        return captioned, captions
-    return chosen, captions
+    captions = None if recaption is None else recaptions(index.folder, recaption)
+    if captions is not None:
+        everything = np.arange(len(index)) if chosen is None else chosen
+        captioned = np.setdiff1d(everything, captions.missing(), assume_unique=True)
+        if not len(captioned):
+            raise ValueError(
+                f"recaption {recaption!r}: none of the {len(everything)} examples of {index.folder} "
+                "that it is to re-caption has a synthetic caption"
+            )
+        if missing := len(everything) - len(captioned):
+            _LOG.warning(
+                "%s: examples left out because they have no synthetic caption: %d", index.folder, missing
+            )
+            chosen = captioned
+    return chosen if repeat is None else repeated(index, chosen, repeat, columns), captions
 
 
 def shares_by_value(
@@ -329,18 +313,16 @@ _NUMBER = "\0number"
 """A column that no metadata have: the examples' global numbers."""
 
 
-def _with_columns(source: ShardSource, shard: int, names: Sequence[str], beside: Columns) -> pa.Table:
-    """Return columns of a tar's metadata and such as are beside them, in the order of its examples."""
+def _with_numbers(source: ShardSource, shard: int, names: Sequence[str], beside: Columns) -> pa.Table:
+    """Return the numbers of a tar's examples, columns of their metadata, and such as are beside them."""
     import pyarrow as pa
 
-    index = source.index
-    examples = index.examples(shard)
+    examples = source.index.examples(shard)
     found = {_NUMBER: pa.array(examples)}
     found |= {name: pa.array(np.asarray(values[examples])) for name, values in beside.items()}
     if own := [name for name in names if name not in beside]:
         table = read_table(source, shard, own)
-        rows = rows_of(index, shard, table)
-        found |= {name: table[name].take(pa.array(rows, mask=rows < 0)) for name in own}
+        found |= {name: table[name] for name in own}
     return pa.table(found)
 
 

@@ -195,8 +195,7 @@ def own_temporary_folder(name: str = "jestlab", variable: str = "TMPDIR") -> Pat
 def shard_files(folder: Path, suffixes: Sequence[str]) -> list[tuple[Path, os.stat_result]]:
     """List a dataset's files with some suffixes, such as ".tar", by path, at any depth but in hidden folders.
 
-    Links to folders are followed. A folder that is reached in several ways is listed once, under its own name
-    if it has one here.
+    Links to folders are followed; a folder that is reached in several ways is listed once.
 
     Returns:
         Each file's path within the folder, with its size and times.
@@ -206,22 +205,16 @@ def shard_files(folder: Path, suffixes: Sequence[str]) -> list[tuple[Path, os.st
     """
     found: list[tuple[Path, os.stat_result]] = []
     seen: set[tuple[int, int]] = set()
-    starts = [folder]
-    for start in starts:
-        for place, folders, names in os.walk(start, onerror=_raise):
-            identity = Path(place).stat()
-            if (here := (identity.st_dev, identity.st_ino)) in seen:
-                folders.clear()
-                continue
-            seen.add(here)
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
-            # Links are followed when everything under names of its own is listed.
-            starts += [path for name in folders if (path := Path(place, name)).is_symlink()]
-            for path in (Path(place, name) for name in names if not name.startswith(".")):
-                if not path.exists():
-                    raise FileNotFoundError(f"{path}: a link to what is not there: restore or remove it")
-                if path.name.lower().endswith(tuple(suffixes)) and path.is_file():
-                    found.append((path.relative_to(folder), path.stat()))
+    for place, folders, names in os.walk(folder, onerror=_raise, followlinks=True):
+        about = Path(place).stat()
+        is_new = (about.st_dev, about.st_ino) not in seen
+        seen.add((about.st_dev, about.st_ino))
+        folders[:] = sorted(name for name in folders if is_new and not name.startswith("."))
+        for path in (Path(place, name) for name in names if is_new and not name.startswith(".")):
+            if not path.exists():
+                raise FileNotFoundError(f"{path}: a link to what is not there: restore or remove it")
+            if path.name.lower().endswith(tuple(suffixes)) and path.is_file():
+                found.append((path.relative_to(folder), path.stat()))
     return sorted(found, key=lambda entry: entry[0])
 
 

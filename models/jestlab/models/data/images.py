@@ -284,7 +284,7 @@ def keep_within(budget: int, sets: Iterable[LazyImages], threads: int = 2) -> No
 
 _DECODED_FORMAT = 2  # raise it when `decode` gives other pixels
 _PIXELS, _WHOLE = "pixels.uint8", "whole.bool"
-_DECODED_AT_ONCE = 1_024  # images that are held while they are decoded
+_DECODED_AT_ONCE = 64  # images that are held while they are decoded
 _LOG = logging.getLogger(__name__)
 
 

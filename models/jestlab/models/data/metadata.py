@@ -37,9 +37,7 @@ def load_metadata(folder: Path, columns: Sequence[str]) -> dict[str, list[Any]]:
 
     def cells(shard: int) -> list[list[Any]]:
         table = read_table(source, shard, columns)
-        rows = rows_of(index, shard, table).tolist()
-        found = (table[name].to_pylist() for name in columns)
-        return [[None if row < 0 else column[row] for row in rows] for column in found]
+        return [table[name].to_pylist() for name in columns]
 
     parts = list(by_shard(cells, index, "read metadata"))
     return {name: [cell for part in parts for cell in part[i]] for i, name in enumerate(columns)}
@@ -76,12 +74,9 @@ def metadata_of(
         if not known:
             continue
         table = read_table(source, shard, known)
-        rows = rows_of(index, shard, table)
-        found = {name: table[name].to_pylist() for name in known}
         for place in np.flatnonzero(~has_json & (shards == shard)).tolist():
-            number = int(rows[examples[place] - index.starts[shard]])
-            for name in known if number >= 0 else ():
-                cells[name][place] = found[name][number]
+            for name in known:
+                cells[name][place] = table[name][int(examples[place] - index.starts[shard])].as_py()
     return cells
 
 
@@ -108,48 +103,19 @@ def by_shard(function: Callable[[int], Part], index: ShardIndex, done: str) -> I
             _LOG.info("%s: %s %s of %s shards", index.folder, done, f"{count:,}", f"{len(shards):,}")
 
 
-def rows_of(index: ShardIndex, shard: int, table: pa.Table) -> npt.NDArray[np.int64]:
-    """Return, for each example of a tar, its row in a table with keys; −1 where it has none."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    # A key as metadata hold it is without folders within the tar.
-    names = [key.rpartition("/")[2] for key in index.keys(shard)]
-    known = table["key"].combine_chunks()
-    if pa.types.is_dictionary(known.type):
-        known = known.dictionary_decode()
-    if pa.types.is_floating(known.type) or pa.types.is_decimal(known.type):
-        known = known.cast(pa.int64(), safe=False)
-    if pa.types.is_integer(known.type):  # without the leading zeros of a name
-        names = [name.lstrip("0") or "0" for name in names]
-    if len(set(names)) < len(names):
-        raise ValueError(
-            f"{index.folder / index.tars[shard]}: two examples share the name by which metadata tell them "
-            "apart, which has neither folders nor, where keys are numbers, leading zeros"
-        )
-    keys = pa.array(names, pa.string())
-    known = known.cast(pa.string())
-    rows: npt.NDArray[np.int64] = (
-        pc.fill_null(pc.index_in(keys, value_set=known), -1).to_numpy().astype(np.int64)
-    )
-    return rows
-
-
-def without_metadata(source: ShardSource) -> int:
-    """Count the examples without a row in the parquet next to their tar or, where there is none, a `.json`."""
-    index = source.index
+def without_metadata(index: ShardIndex) -> int:
+    """Count the examples that have no row in the parquet beside their tar or, without one, no `.json`."""
 
     def missing(shard: int) -> int:
         if not parquet_of(index, shard).exists():
             return int((index.meta[index.examples(shard), 1] == 0).sum())
-        return int((rows_of(index, shard, read_table(source, shard, [])) < 0).sum())
+        return int(read_table(ShardSource(index.folder, index), shard, [])["key"].null_count)
 
     return sum(by_shard(missing, index, "looked for metadata in"))
 
 
 def read_table(source: ShardSource, shard: int, columns: Sequence[str]) -> pa.Table:
-    """Return the key and the given columns of a tar's metadata, in any order, maybe with rows of failed
-    downloads."""
+    """Return the key and columns of a tar's metadata, with a row for each example: null where it has none."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -158,7 +124,8 @@ def read_table(source: ShardSource, shard: int, columns: Sequence[str]) -> pa.Ta
     if parquet.exists():
         _check_columns(["key", *columns], _schema(parquet), parquet)
         try:
-            return pq.read_table(parquet, columns=sorted({"key", *columns}), use_threads=False)
+            table = pq.read_table(parquet, columns=sorted({"key", *columns}), use_threads=False)
+            return table.take(_rows_of(index, shard, table["key"].combine_chunks()))
         except (pa.ArrowException, OSError) as error:
             raise ValueError(f"{parquet}: not a readable parquet file ({error})") from error
     rows = _json_rows(source, shard)
@@ -169,6 +136,25 @@ def read_table(source: ShardSource, shard: int, columns: Sequence[str]) -> pa.Ta
         return pa.table({name: [row.get(name) for row in rows] for name in sorted({"key", *columns})})
     except (pa.ArrowException, OverflowError, RecursionError) as error:
         raise ValueError(f"{tar}: a metadata column mixes types over its .json files ({error})") from error
+
+
+def _rows_of(index: ShardIndex, shard: int, known: pa.Array) -> pa.Array:
+    """Return, for each example of a tar, where its key is among those of a table; null where it is not."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    # A key as metadata hold it is without folders within the tar.
+    names = [key.rpartition("/")[2] for key in index.keys(shard)]
+    if pa.types.is_floating(known.type):  # whole numbers, some of which are missing
+        known = known.cast(pa.int64(), safe=False)
+    if pa.types.is_integer(known.type):  # without the leading zeros of a name
+        names = [name.lstrip("0") or "0" for name in names]
+    if len(set(names)) < len(names):
+        raise ValueError(
+            f"{index.folder / index.tars[shard]}: two examples share the name by which metadata tell them "
+            "apart, which has neither folders nor, where keys are numbers, leading zeros"
+        )
+    return pc.index_in(pa.array(names, pa.string()), value_set=known.cast(pa.string()))
 
 
 def parquet_of(index: ShardIndex, shard: int) -> Path:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from jestlab.models.data.augmentation import Augmenter
-from jestlab.models.data.curation import Columns, Recaptions, check, choose, repeated
+from jestlab.models.data.curation import Columns, Recaptions, choose
 from jestlab.models.data.images import DecodedImages, Pixels, ensure_decoded, read_images
 from jestlab.models.data.shards import ShardIndex, ShardSource
 from jestlab.models.data.tokenizer import Tokenizer
@@ -203,10 +203,7 @@ def training_batches(
     import grain
 
     index = ShardIndex.load(folder)
-    check(index, damaged_share, filter, repeat, columns)
-    chosen, captions = choose(index, filter, recaption, columns)
-    if repeat is not None:
-        chosen = repeated(index, chosen, repeat, columns)
+    chosen, captions = choose(index, filter, recaption, columns, repeat, damaged_share)
     tokenizers = {"text": (tokenizer, text_length)}
     if reference_tokenizer is not None:
         tokenizers["reference_text"] = reference_tokenizer

@@ -26,11 +26,7 @@ _FORMAT = 4  # of the index files; another number is another name
 _IMAGES = ("jpg", "jpeg", "png", "webp")
 _KNOWN = {*_IMAGES, "txt", "json"}
 _COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
-_PACKED = "compressed shard (decompress it)"
-_DOTTED = (
-    "dot in the name (names are split at their first dot, as in webdataset; split at the last one, these are "
-    "pairs: rename them, such as a_b.jpg for a.b.jpg)"
-)
+_DOTTED = "dot in the name (a pair if split at its last dot, not the first as in webdataset: rename it)"
 _USED, _DAMAGED, _OTHER = "of examples", "damaged", "other file"  # beside what a member is in its tar
 _OPEN_FILES = 128
 _PLACES = 3  # of damaged examples that are named
@@ -55,8 +51,6 @@ class ShardIndex:
     header was read from; so the examples and their order are known before training. Images that cannot be
     decoded are found later, when they are decoded.
 
-    Every member of a tar is part of an example, is part of what is damaged, or is counted as unused.
-
     Attributes:
         folder: The folder of tars.
         tars: Paths of the tars within it, sorted, s of them; folders within it count too.
@@ -68,7 +62,7 @@ class ShardIndex:
         damaged: How many examples, members or tars were left out, by reason.
         damaged_places: Where the first few were.
         unread: How many tars were left out whole, because they are compressed or no tars.
-        members: How many members of the tars are in an example, are damaged, or were not used, by kind.
+        members: How many members the tars have: of examples, damaged, and of each kind that is not read.
     """
 
     folder: Path
@@ -119,15 +113,16 @@ class ShardIndex:
         more = ", …" if sum(self.damaged.values()) > len(self.damaged_places) else ""
         return f"{_in_words(self.damaged)} (first at {', '.join(self.damaged_places)}{more})"
 
-    def unused(self) -> str | None:
-        """Return one line on the members that are no part of an example or of damage; None if all are."""
-        kinds = self.members.keys() - {_USED, _DAMAGED}
-        return _in_words({kind: self.members[kind] for kind in sorted(kinds)}) or None
+    def left_out(self, without_metadata: int = 0) -> str:
+        """Return one line on what is damaged, lacks metadata, or is not read; empty if nothing is."""
+        others = {kind: count for kind, count in self.members.items() if kind not in (_USED, _DAMAGED)}
+        others |= {"no metadata": without_metadata} if without_metadata else {}
+        return ", ".join(filter(None, (self.damage(), _in_words(others))))
 
     def check(self, damaged_share: float, without_metadata: int = 0) -> None:
         """Log what was left out, and raise if too much of it is damaged.
 
-        A tar that was left out whole counts as many examples as the others hold on average.
+        A tar that was left out whole counts as many examples as tars hold on average.
 
         Args:
             damaged_share: Largest share of all examples that may be damaged, in whole examples, rounded up:
@@ -137,21 +132,17 @@ class ShardIndex:
         Raises:
             ValueError: More is.
         """
-        in_a_tar = len(self) // int(np.count_nonzero(np.diff(self.starts)))
-        damaged = sum(self.damaged.values()) + self.unread * in_a_tar
+        damaged = sum(self.damaged.values()) + self.unread * (len(self) // len(self.tars))
         examples, damaged = len(self) + damaged, damaged + without_metadata
-        reasons = [damage] if (damage := self.damage()) else []
-        reasons += [f"{without_metadata:,} × no metadata"] if without_metadata else []
+        left_out = self.left_out(without_metadata)
         if damaged > math.ceil(damaged_share * examples):
             raise ValueError(
                 f"{self.folder}: {damaged / examples:.2%} of its examples are damaged, above "
-                f"runtime.damaged_share {damaged_share:.2%}: {', '.join(reasons)}: fetch or repair these "
-                "shards, or raise runtime.damaged_share"
+                f"runtime.damaged_share {damaged_share:.2%}: {left_out}: fetch or repair these shards, or "
+                "raise runtime.damaged_share"
             )
-        if reasons:
-            _LOG.warning("%s: left out as damaged: %s", self.folder, ", ".join(reasons))
-        if unused := self.unused():
-            _LOG.info("%s: members of other kinds, not read: %s", self.folder, unused)
+        if left_out:
+            _LOG.log(logging.WARNING if damaged else logging.INFO, "%s: left out: %s", self.folder, left_out)
 
     @classmethod
     def load(cls, folder: Path) -> ShardIndex:
@@ -171,12 +162,12 @@ class ShardIndex:
         found = shard_files(folder, (".tar", *_COMPRESSED))
         names = [path.as_posix() for path, _ in found]
         tars = tuple(name for name in names if name.lower().endswith(".tar"))
-        # Not those that are there decompressed, too.
-        compressed = sorted({*names} - {*tars} - {f"{tar}{end}" for tar in tars for end in (".gz", ".zst")})
+        # Not those that are also there decompressed.
+        compressed = sorted({*names} - {*tars} - {tar[:-4] + end for tar in tars for end in _COMPRESSED})
         if not tars:
             raise FileNotFoundError(
-                f"{folder}: holds no .tar shards (img2dataset writes them with output_format=webdataset)"
-                + (f": decompress {compressed[0]}" if compressed else "")
+                f"{folder}: holds no .tar shards, or only compressed ones (img2dataset writes them with "
+                "output_format=webdataset)"
             )
         stats = np.array([(stat.st_size, stat.st_mtime_ns) for _, stat in found], np.int64)
         signature = hashlib.sha256(repr(tuple(names)).encode() + stats.tobytes()).hexdigest()
@@ -226,7 +217,7 @@ def _build(folder: Path, tars: tuple[str, ...], compressed: Sequence[str], kept:
     """Scan the tars one by one, and write their index as it grows."""
     starts, key_bytes, unread = [0], 0, len(compressed)
     members: Counter[str] = Counter()
-    damaged = Counter({_PACKED: len(compressed)} if compressed else {})
+    damaged = Counter({"compressed shard (decompress it)": len(compressed)} if compressed else {})
     places = list(compressed[:_PLACES])
     next_log = time.monotonic() + _LOG_SECONDS
     with (
@@ -253,15 +244,15 @@ def _build(folder: Path, tars: tuple[str, ...], compressed: Sequence[str], kept:
                 done = f"{number + 1:,} of {len(tars):,} shards, {starts[-1]:,} examples"
                 _LOG.info("%s: indexed %s", folder, done)
     if not starts[-1]:
-        why = _in_words(damaged) or "no image files"
-        raise ValueError(f"{folder}: no complete example in {len(tars)} tar shards: {why}")
+        reasons = _in_words(damaged) or "no image files"
+        raise ValueError(f"{folder}: no complete example in {len(tars)} tar shards: {reasons}")
     summary = {
         "starts": starts,
         "key_bytes": key_bytes,
         "damaged": dict(damaged.most_common()),
         "damaged_places": places,
         "unread": unread,
-        "members": members,
+        "members": dict(members.most_common()),
     }
     (kept / _SUMMARY).write_text(json.dumps(summary))
 
@@ -281,12 +272,10 @@ class _Example(NamedTuple):
 def _examples(path: Path) -> tuple[list[_Example], list[tuple[str, str]], Counter[str]]:
     """Return a tar's complete examples, reason and place of each damage, and what its members are used for.
 
-    A key ends at the first dot of a name, as in webdataset. If what follows it is no kind that is read here,
-    and ends like one, as in `a.b.jpg`, the name is split at its last dot. Such files are of another kind if
-    there is an example `a`, and damage if there is none, or if they would be a pair.
+    A key ends at the first dot of a name, as in webdataset. Names such as `a.b.jpg`, which then have no kind
+    that is read, are split at their last dot: they are damaged if `a.b` is a pair, or `a` is none.
     """
     groups: dict[str, dict[str, Span]] = {}
-    repeated: dict[str, Counter[str]] = {}
     examples: list[_Example] = []
     damaged: list[tuple[str, str]] = []
     uses: Counter[str] = Counter()
@@ -294,51 +283,43 @@ def _examples(path: Path) -> tuple[list[_Example], list[tuple[str, str]], Counte
         if isinstance(member, Fault):
             damaged.append((member.reason, f"byte {member.offset}"))
             continue
-        head, _, base = member.name.rpartition("/")
+        head, slash, base = member.name.rpartition("/")
         stem, _, kind = base.partition(".")
         if kind.lower() not in _KNOWN:
             stem, _, kind = base.rpartition(".")
         kind, span = kind.lower(), (member.offset, member.size)
+        reason = None
         if member.kind != FILE:
             uses[member.kind] += 1
         # Nothing is extracted, so such a path is harmless, but no honest tool writes it.
         elif member.name.startswith("/") or ".." in head.split("/"):
-            damaged.append(("path outside the shard", repr(member.name)))
-            uses[_DAMAGED] += 1
+            reason = "path outside the shard"
         elif not stem or stem.startswith(".") or kind not in _KNOWN:
             uses[_OTHER] += 1
-        elif groups.setdefault(key := f"{head}/{stem}" if head else stem, {}).setdefault(kind, span) != span:
-            repeated.setdefault(key, Counter())[kind] += 1
+        elif groups.setdefault(head + slash + stem, {}).setdefault(kind, span) != span:
+            reason = "repeated name"
+        if reason:
+            damaged.append((reason, repr(member.name)))
             uses[_DAMAGED] += 1
-    for key, kinds in repeated.items():
-        damaged += [("repeated name", f"example {key!r}")] * max(kinds.values())
+    pairs = {key for key, files in groups.items() if "txt" in files and not files.keys().isdisjoint(_IMAGES)}
     in_table = path.with_suffix(".parquet").exists()  # which then serves in the place of the JSON files
     with path.open("rb") as file:
         for key, files in groups.items():
-            image, text, meta = _parts(files)
-            head, slash, stem = key.rpartition("/")
-            owner = groups.get(head + slash + stem.partition(".")[0], {}) if "." in stem else None
-            reason = _reason(file.fileno(), image, text, (0, 0) if in_table else meta)
-            if owner is not None and image and text:
-                reason = _DOTTED
-            elif owner is not None and all(_parts(owner)[:2]):
-                reason = None
+            image = next((files[extension] for extension in _IMAGES if extension in files), None)
+            text, meta = files.get("txt"), files.get("json", (0, 0))
+            place, slash, stem = key.rpartition("/")
+            shorter = place + slash + stem.partition(".")[0]
+            if shorter != key and {key, shorter} & pairs:
+                reason = _DOTTED if key in pairs else None
+            else:
+                reason = _reason(file.fileno(), image, text, (0, 0) if in_table else meta)
+            used = 0 if reason or shorter != key else 2 + ("json" in files)
+            uses += {_USED: used, _DAMAGED if reason else _OTHER: len(files) - used}
             if reason:
                 damaged.append((reason, f"example {key!r}"))
-                uses[_DAMAGED] += len(files)
             elif image and text:
                 examples.append(_Example(key, image, text, meta))
-                uses[_USED] += 2 + ("json" in files)
-                uses[_OTHER] += len(files) - 2 - ("json" in files)
-            else:
-                uses[_OTHER] += len(files)
-    return examples, damaged, +uses
-
-
-def _parts(files: Mapping[str, Span]) -> tuple[Span | None, Span | None, Span]:
-    """Return an example's image, caption and metadata; the metadata are (0, 0) where there are none."""
-    image = next((files[kind] for kind in _IMAGES if kind in files), None)
-    return image, files.get("txt"), files.get("json", (0, 0))
+    return examples, damaged, uses
 
 
 def _reason(descriptor: int, image: Span | None, text: Span | None, meta: Span) -> str | None:

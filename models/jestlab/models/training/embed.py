@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from jestlab.models.config import EmbedConfig, TwoTowers
 from jestlab.models.data import datasets
-from jestlab.models.data.curation import Columns, check, choose
+from jestlab.models.data.curation import Columns, choose
 from jestlab.models.data.embeddings import About, EmbeddingWriter, content_digest
 from jestlab.models.data.images import ensure_decoded, read_images
 from jestlab.models.data.shards import ShardIndex, ShardSource
@@ -169,8 +169,8 @@ class _Reader:
         columns: Columns | None,
     ) -> None:
         index = ShardIndex.load(folder)
-        check(index, config.runtime.damaged_share, config.data.filter, None, columns)
-        chosen, self._recaptions = choose(index, config.data.filter, config.data.recaption, columns)
+        data, share = config.data, config.runtime.damaged_share
+        chosen, self._recaptions = choose(index, data.filter, data.recaption, columns, damaged_share=share)
         self.source = ShardSource(folder, index)
         self.indices = np.arange(len(index)) if chosen is None else chosen
         self._tokenizer, self._towers, self._rows = tokenizer, towers, rows

@@ -12,15 +12,17 @@ import numpy as np
 from jestlab.models.data.benchmarks import classification, datasets_in, retrieval
 from jestlab.models.data.curation import select
 from jestlab.models.data.files import shard_files
-from jestlab.models.data.metadata import load_metadata, metadata_columns
+from jestlab.models.data.images import ensure_decoded
+from jestlab.models.data.metadata import load_metadata, metadata_columns, without_metadata
 from jestlab.models.data.shards import ShardSource
 from jestlab.platform.cli.output import Block, counted, table
 from jestlab.platform.launch.logs import one_line
 
-_SAMPLES = 8  # captions
+_SAMPLES = 8  # captions, and images that cannot be decoded
 _COUNTED = ("noise", "license", "kind")  # columns whose values are counted, where there are such
 _MOST_VALUES = 20
-_SIDE = 8  # pixels: of images that are located and not looked at
+_SIDE = 8  # pixels: of images that are located, or decoded only to see whether that is possible
+_MOST_DECODED = 250_000  # images of a folder; of more it isn't known which cannot be decoded
 
 
 def summary(folder: Path, expression: str | None = None) -> dict[str, Any]:
@@ -78,22 +80,27 @@ def _dataset(path: Path, name: str, for_retrieval: bool) -> dict[str, Any]:
 
 def _shards(folder: Path, expression: str | None) -> dict[str, Any]:
     source = ShardSource(folder)
-    kept = select(folder, expression)
+    index, decoded = source.index, ensure_decoded(source, _SIDE, _MOST_DECODED * _SIDE * _SIDE * 3)
+    is_whole = np.ones(len(source), bool) if decoded is None else decoded.whole
+    whole, undecodable = np.flatnonzero(is_whole), np.flatnonzero(~is_whole)
+    kept = np.intersect1d(select(folder, expression), whole)
     columns = metadata_columns(folder)
     found: dict[str, Any] = {
         "folder": str(folder),
-        "shards": len(source.index.tars),
-        "examples": len(source),
+        "shards": len(index.tars),
+        "examples": len(whole),
         "bytes": _bytes(folder),
-        "damaged": source.index.damaged,
+        "damaged": index.damaged | ({"undecodable image": n} if (n := len(undecodable)) else {}),
+        "damaged_at": [*index.damaged_places, *map(index.describe, undecodable[:_SAMPLES].tolist())],
+        "members": index.members,
         "columns": list(columns),
     }
     if expression is not None:
-        found |= {"filter": expression, "kept": len(kept)}
+        found |= {"filter": expression, "kept": len(kept), "without_metadata": without_metadata(index)}
     for column in _COUNTED:
         if column in columns:
             values = load_metadata(folder, [column])[column]
-            before, after = Counter(map(str, values)), Counter(str(values[i]) for i in kept)
+            before, after = (Counter(str(values[i]) for i in examples) for examples in (whole, kept))
             found[column] = {
                 value: {"examples": count} | ({} if expression is None else {"kept": after[value]})
                 for value, count in before.most_common(_MOST_VALUES)
@@ -121,7 +128,8 @@ def _in_short(part: dict[str, Any]) -> tuple[str, str]:
     size = f"{part['bytes'] / 1e6:,.1f}"
     if "datasets" in part:
         return "benchmark: " + "; ".join(" ".join(_of_dataset(one)[::2]) for one in part["datasets"]), size
-    return f"{part['examples']:,} pairs in {counted(part['shards'], 'tar shard')}", size
+    damaged = f", {sum(part['damaged'].values()):,} left out" if part["damaged"] else ""
+    return f"{part['examples']:,} pairs in {counted(part['shards'], 'tar shard')}{damaged}", size
 
 
 def _of_dataset(one: dict[str, Any]) -> tuple[str, str, str]:
@@ -140,6 +148,9 @@ def _of_shards(summary: dict[str, Any], size: str) -> Iterator[Block]:
     yield f"{summary['folder']}: {examples:,} examples in {shards}, {size}"
     for reason, count in summary["damaged"].items():
         yield f"  left out: {count:,} × {reason}"
+    yield from (f"    {one_line(place)}" for place in summary["damaged_at"])
+    if len(summary["members"]) > 1:
+        yield f"  members: {', '.join(f'{count:,} {kind}' for kind, count in summary['members'].items())}"
     for column in _COUNTED:
         if column not in summary:
             continue
@@ -152,7 +163,8 @@ def _of_shards(summary: dict[str, Any], size: str) -> Iterator[Block]:
         headers = (column, "pairs", "share", *(("kept", "of kind") if is_filtered else ()))
         yield table(headers, rows, right=(1, 2, 3, 4))
     if is_filtered:
-        yield f"the filter keeps {summary['kept']:,} ({summary['kept'] / examples:.1%})"
+        without = f"; {count:,} have no metadata" if (count := summary["without_metadata"]) else ""
+        yield f"the filter keeps {summary['kept']:,} ({summary['kept'] / max(examples, 1):.1%}){without}"
     if summary["columns"]:
         yield f"metadata: {', '.join(map(one_line, summary['columns']))}"
     yield "captions kept:" if is_filtered else "captions:"

@@ -111,6 +111,7 @@ def sentences(found: Survey) -> Iterator[str]:
     yield from waiting_lines(plan)
     yield from deciding_lines(found)
     yield from absent_data(plan)
+    yield from (f"{folder}: left out: {what}" for folder, what in plan.left_out.items() if what)
     if there := room(study.resources, local=found.here):
         yield from memory_lines(to_do(plan), there)
     if _budget_headers(plan):
@@ -351,6 +352,7 @@ def _as_data(plan: Plan, reasons: Mapping[str, Explanation]) -> dict[str, Any]:
         "study": plan.study.name,
         "scale": plan.study.scale,
         "absent": [str(path) for path in plan.absent],
+        "left_out": {str(folder): what for folder, what in plan.left_out.items()},
         "totals": _totals(plan),
         **({"studies": list(map(_part, plan.parts)), "sharing_saves": _saved(plan)} if plan.parts else {}),
         "runs": [

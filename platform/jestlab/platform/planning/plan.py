@@ -143,6 +143,7 @@ class Plan:
             only under the name referred to.
         absent: Folders and files that configs name and that are missing → what they would be. The
             fingerprints of runs that read them rest on these paths, and are not those of a launch.
+        left_out: Folders of shards that were read → what of them is in no example; empty if nothing.
         parts: For a union, the plan of each of its studies by itself, in order; otherwise empty.
         waiting: Members that can be planned only when others have completed.
         later: Fingerprints of runs of the study that are left to later rounds; another launcher may have
@@ -153,6 +154,7 @@ class Plan:
     runs: tuple[PlannedRun, ...]
     needed: frozenset[str] = frozenset()
     absent: Mapping[Path, str] = field(default_factory=dict)
+    left_out: Mapping[Path, str] = field(default_factory=dict)
     parts: tuple[Plan, ...] = ()
     waiting: tuple[Waiting, ...] = ()
     later: frozenset[str] = frozenset()
@@ -200,7 +202,8 @@ def plan(
     for part in study.studies.values():
         begin, end = end, end + len(part.members)
         parts.append(_gathered(part, resolved[begin:end]))
-    return replace(_gathered(study, resolved), absent=contents.absent, parts=tuple(parts))
+    gathered = _gathered(study, resolved)
+    return replace(gathered, absent=contents.absent, left_out=contents.left_out, parts=tuple(parts))
 
 
 @dataclass(frozen=True, slots=True)

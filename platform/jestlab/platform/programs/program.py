@@ -99,6 +99,7 @@ class Contents:
 
     Attributes:
         absent: Each missing path → what it should be, such as "folder".
+        left_out: Each folder of shards that was read → what of it is in no example; empty if nothing.
         where: Where runs are executed.
     """
 
@@ -106,6 +107,7 @@ class Contents:
         """Create it; with `note_absent`, missing paths are noted in `absent` instead of being errors."""
         self._note_absent = note_absent
         self.absent: dict[Path, str] = {}
+        self.left_out: dict[Path, str] = {}
         self.where = where
         self._digests: dict[Path, str] = {}
         self._columns: dict[Path, list[str]] = {}
@@ -165,8 +167,10 @@ class Contents:
         """
         if (folder, filter) not in self._counts:
             from jestlab.models.data.curation import count_examples  # imports NumPy
+            from jestlab.models.data.shards import ShardIndex
 
             self._counts[folder, filter] = count_examples(folder, filter)
+            self.left_out[folder] = ShardIndex.load(folder).left_out()
         return self._counts[folder, filter]
 
     def check_benchmark(self, folder: Path) -> None:
