@@ -129,9 +129,16 @@ def test_cancel_and_retry_start_the_commands(lab, client, tmp_path, monkeypatch)
     page = sends.get(f"/run/{RUN.fingerprint}").text
     assert "cancelled in `jestlab serve`" in page and "Ada" in page
     log.write_text("a note\njestlab: toy is launched already\n")
-    monkeypatch.setattr(detached, "start", lambda *_: detached.Begun(1, log, 1))
+    started = []
+    monkeypatch.setattr(detached, "start", lambda *given: started.append(given) or detached.Begun(1, log, 1))
     refused = sends.post("/experiment/toy/retry", {"by": "Ada"})
     assert (refused.status, refused.text) == (400, "toy is launched already")
+    names = [f"{40 * 'a'}{letter}" for letter in "bc"]
+    for name in names:
+        with closing(Store.open(lab.store_url)) as store:
+            store.record(plans.plan(RUN, name=name))
+        sends.post(f"/experiment/{name}/retry", {"by": "Ada"})
+    assert [given[1] for given in started[1:]] == [f"retry {name}" for name in names]
 
 
 def test_several_labs_are_listed_together(tmp_path, lab, client):

@@ -106,7 +106,7 @@ def _launch(served: Served, subject: Subject, verb: str, done: str, who: str) ->
     what = subject.experiment or subject.fingerprint
     assert what is not None  # a subject is one of both
     begun = detached.start(
-        served.lab, f"{verb} {what[:40]}", [verb, what, "--root", served.lab.remote or str(served.lab.root)]
+        served.lab, f"{verb} {what}", [verb, what, "--root", served.lab.remote or str(served.lab.root)]
     )
     if begun.code:
         said = begun.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
