@@ -44,7 +44,10 @@ def act(labs: Labs, kind: str, name: str, action: str, form: Form) -> Response:
     """
     lab = form.get("lab") or None
     if kind == "sql":
-        return _query(labs.among(lab)[0], action, form)
+        served, *others = labs.among(lab)
+        if others:
+            raise UserError(f"several labs have queries: give one: {', '.join(each.name for each in labs)}")
+        return _query(served, action, form)
     if kind == "run":
         served, name = labs.with_run(name, lab)
         subject = Subject(fingerprint=name)
