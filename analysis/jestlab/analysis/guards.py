@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -26,6 +27,11 @@ SECRET = ("attempt", "token")
 
 _INSTRUCTIONS = 10_000
 """Of SQLite's machine, between two looks at the clock: a few milliseconds."""
+
+_END = re.compile(r";\s*(--[^\n]*\s*)*$")
+
+_COLUMNS = 120
+"""Columns of an answer from SQLite at most, where its size is limited."""
 
 
 def only_selects(connection: sqlite3.Connection, hidden: tuple[str, str] | None = None) -> None:
@@ -89,16 +95,14 @@ def only_queries(engine: Engine) -> Engine:
 
 
 @contextmanager
-def time_limit(connection: Connection, seconds: float | None) -> Iterator[None]:
-    """Let the database give up queries of this connection, in its transaction, that take longer.
+def limits(connection: Connection, seconds: float, most_bytes: int) -> Iterator[None]:
+    """Let the database give up queries of this connection, in its transaction, that take too much.
 
     Args:
         connection: It.
-        seconds: How long. None: no limit.
+        seconds: How long they may take.
+        most_bytes: How long a value may be in SQLite; on PostgreSQL see `short_rows`.
     """
-    if seconds is None:
-        yield
-        return
     if connection.dialect.name == "postgresql":
         setting = "SELECT set_config('statement_timeout', %s, true)"
         connection.exec_driver_sql(setting, (str(round(1000 * seconds)),)).fetchall()
@@ -108,10 +112,21 @@ def time_limit(connection: Connection, seconds: float | None) -> Iterator[None]:
     assert isinstance(raw, sqlite3.Connection)
     ends = time.monotonic() + seconds
     raw.set_progress_handler(lambda: time.monotonic() > ends, _INSTRUCTIONS)
+    lower = {sqlite3.SQLITE_LIMIT_LENGTH: most_bytes, sqlite3.SQLITE_LIMIT_COLUMN: _COLUMNS}
+    before = {limit: raw.setlimit(limit, value) for limit, value in lower.items()}
     try:
         yield
     finally:
         raw.set_progress_handler(None, 0)
+        for limit, value in before.items():
+            raw.setlimit(limit, value)
+
+
+def short_rows(sql: str, most_bytes: int) -> str:
+    """Return a SELECT for PostgreSQL that fails at a row which is longer, before the row is sent."""
+    said = f"'a row is longer than {most_bytes:,} bytes, ' || octet_length(answer::text)"
+    check = f"CASE WHEN octet_length(answer::text) <= {most_bytes} THEN true ELSE ({said})::boolean END"
+    return f"SELECT answer.* FROM (\n{_END.sub('', sql)}\n) AS answer WHERE {check}"
 
 
 def is_out_of_time(error: BaseException) -> bool:

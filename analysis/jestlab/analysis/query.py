@@ -18,6 +18,7 @@ import operator
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -50,10 +51,12 @@ class Result:
         columns: Their names, each once.
         rows: Values: text, numbers, booleans, None, times in UTC without a zone; lists and sections of a
             config as JSON text.
+        more: Whether a limit has left out further rows of a SELECT.
     """
 
     columns: list[str]
     rows: list[tuple[Any, ...]]
+    more: bool = False
 
     def frame(self) -> pd.DataFrame:
         """Convert the rows to a pandas frame."""
@@ -116,33 +119,67 @@ def frame(
     return found.frame()
 
 
-def ask(url: str | None, sql: str, limit: int | None = None, seconds: float | None = None) -> Result:
+@dataclass(frozen=True)
+class Limits:
+    """What an answer may take.
+
+    Attributes:
+        rows: Rows that are read at most.
+        most_bytes: Bytes that they have at most, numbers left out; a single value may not be longer either.
+        seconds: Time that the database may take.
+    """
+
+    rows: int
+    most_bytes: int
+    seconds: float
+
+
+def ask(url: str | None, sql: str, limits: Limits | None = None) -> Result:
     """Execute one SELECT, in a transaction that only reads.
 
     Args:
         url: As of `frame`.
         sql: The SELECT.
-        limit: Rows that are read at most; None for all.
-        seconds: Time that the database may take; None for as long as it likes.
+        limits: What the answer may take; None for as much as it likes.
 
     Raises:
         FileNotFoundError: There is no store.
-        ValueError: The SQL is wrong, or would write, or takes too long.
+        ValueError: The SQL is wrong, or would write, or takes too long, or a row is too long.
     """
     from sqlalchemy.exc import DBAPIError, StatementError
 
-    with connect(url or default_url()) as connection, guards.time_limit(connection, seconds):
+    with connect(url or default_url()) as connection, ExitStack() as stack:
+        if limits is not None:
+            stack.enter_context(guards.limits(connection, limits.seconds, limits.most_bytes))
+            if connection.dialect.name == "postgresql":
+                sql = guards.short_rows(sql, limits.most_bytes)
         try:
-            # Without parameters `%` is a sign like any other.
-            result = connection.execution_options(no_parameters=True).exec_driver_sql(sql)
+            # Without parameters `%` is a sign like any other. A buffer of several rows may be large.
+            options = {"no_parameters": True} | ({} if limits is None else {"max_row_buffer": 1})
+            result = connection.execution_options(**options).exec_driver_sql(sql)
             if not result.returns_rows:
                 raise ValueError("query: this SQL returns no rows")
-            rows = result if limit is None else result.fetchmany(limit)
-            return Result(_distinct(result.keys()), [tuple(row) for row in rows])
+            return _limited(_distinct(result.keys()), result, limits)
         except (DBAPIError, StatementError) as error:
-            if seconds is not None and guards.is_out_of_time(error):
-                raise ValueError(f"query: took longer than {seconds:g} s: ask for less") from None
+            if limits is not None and guards.is_out_of_time(error):
+                raise ValueError(f"query: took longer than {limits.seconds:g} s: ask for less") from None
             raise ValueError(f"query: {_refused(sql, error.orig or error)}") from None
+
+
+def _limited(columns: list[str], answer: Iterable[Sequence[Any]], limits: Limits | None) -> Result:
+    """Read the first rows of an answer, as far as they are within limits."""
+    if limits is None:
+        return Result(columns, list(map(tuple, answer)))
+    rows: list[tuple[Any, ...]] = []
+    left = limits.most_bytes
+    for row in answer:
+        left -= sum(len(value) for value in row if isinstance(value, str | bytes))
+        if left < 0 and not rows:
+            raise ValueError(f"query: a row is longer than {limits.most_bytes:,} bytes: ask for less of it")
+        if left < 0 or len(rows) == limits.rows:
+            return Result(columns, rows, more=True)
+        rows.append(tuple(row))
+    return Result(columns, rows)
 
 
 _WRITING = (

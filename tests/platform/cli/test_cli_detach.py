@@ -15,8 +15,12 @@ import stores_support as stores
 from sqlalchemy import update
 
 from jestlab.platform.cli import attach
+from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import detached
+from jestlab.platform.launch.executors import local
+from jestlab.platform.launch.executors.environment import passed_on
+from jestlab.platform.programs import command
 from jestlab.platform.store import tables
 from jestlab.platform.store.store import Store
 
@@ -60,6 +64,39 @@ def test_the_terminal_shows_why_a_detached_launch_was_refused(root, tmp_path, mo
     refused = labs.here("launch", spec, "--detach", root=root)
     assert (refused.returncode, refused.stderr) == (1, "jestlab: refused\n")
     assert labs.here("launch", spec, "--detach", "--json", root=root).returncode == 2
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("retry " + 70 * "a" + "1", "retry " + 70 * "a" + "2"),
+        ("a b", "a_b"),
+        ("é", "_"),
+        ("n" * 300, "n" * 299),
+    ],
+)
+def test_launches_of_different_names_share_neither_lock_nor_log(root, monkeypatch, names):
+    monkeypatch.setattr(detached, "_COMMAND", BEGINS)
+    with ended(root):
+        first, second = (detached.start(Lab(root, "sqlite:///none.db"), name, ["retry"]) for name in names)
+        assert (first.code, second.code) == (None, None)
+        assert first.log != second.log
+        with pytest.raises(UserError, match=f"process {second.pid}, log {second.log}"):
+            detached.start(Lab(root, "sqlite:///none.db"), names[1], ["retry"])
+
+
+@pytest.mark.parametrize("environment", [local._inherited, command._inherited, passed_on])
+def test_no_run_gets_the_token_of_the_server(monkeypatch, environment):
+    before = environment()
+    monkeypatch.setenv("JESTLAB_SERVE_TOKEN", "a-token-of-the-tests")
+    assert environment() == before
+
+
+def test_no_detached_launch_gets_the_token_of_the_server(root, monkeypatch):
+    monkeypatch.setenv("JESTLAB_SERVE_TOKEN", "a-token-of-the-tests")
+    monkeypatch.setattr(detached, "_COMMAND", "import os; print(*os.environ.items())")
+    printed = detached.start(Lab(root, "sqlite:///none.db"), "toy", ["retry"]).log.read_text()
+    assert "JESTLAB_STORE" in printed and "a-token-of-the-tests" not in printed
 
 
 def test_a_detached_command_has_no_store():

@@ -1,6 +1,7 @@
 """Why a run has not started."""
 
 from datetime import datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -8,8 +9,9 @@ from hypothesis import strategies as st
 
 from jestlab.platform.launch.executor import JobState, JobStatus
 from jestlab.platform.launch.reconcile import RetryRules
-from jestlab.platform.launch.waiting import begin_in, place_in_line, waits_for
+from jestlab.platform.launch.waiting import Waits, begin_in, place_in_line, waits_for
 from jestlab.platform.store.records import Lease, RunState, Standing
+from jestlab.platform.watching.standing import why_they_wait
 from jestlab.platform.words import ordinal
 
 NOW = datetime(2026, 11, 23, 12)
@@ -95,3 +97,14 @@ def test_nobody_in_line_begins_before_those_ahead(running, planned):
     assert len(found) == len(planned)
     assert found == sorted(found)
     assert all(seconds >= min(running) for seconds in found)
+
+
+def test_counts_waiting_runs_whose_shown_names_agree():
+    labels = [300 * "a" + different + 300 * "z" for different in "bcdef"]
+    waits = Waits(PENDING, "waits for a slot", unblock="a free slot")
+    waiting = [
+        SimpleNamespace(run=SimpleNamespace(fingerprint=64 * letter, label=label, seed=0), waits=waits)
+        for letter, label in [*zip("12345", labels, strict=True), ("5", "another label of the last")]
+    ]
+    line, _ = why_they_wait(waiting)
+    assert "… 5 in all: waits for a slot" in line

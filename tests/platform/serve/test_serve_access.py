@@ -1,5 +1,6 @@
 """Who may ask for what: hosts, tokens, forms of other pages, paths, and texts that could be markup."""
 
+import re
 from contextlib import closing
 from urllib.parse import quote
 
@@ -205,6 +206,15 @@ def test_sql_only_reads_is_limited_in_rows_and_time_and_shows_no_secrets(
         for column in ("*", "token", "MAX(attempt.token)"):
             assert "attempt.token is prohibited" in asked(f"SELECT {column} FROM attempt")
     assert "attempt.token" not in asked("SELECT * FROM v_attempts")
+    assert "there are more" not in asked(numbers.format(5, "i"))
+    monkeypatch.setattr(sql, "MOST", 1000)
+    monkeypatch.setattr(sql, "BYTES", 100_000)
+    long = {"sqlite": "hex(zeroblob({} / 2))", "postgresql": "repeat('x', {})"}[store_url.partition(":")[0]]
+    page = asked(numbers.format(900, long.format(30_000)))  # 27 MB
+    assert "3 rows" in page and "there are more" in page and len(page) < 200_000
+    for each in (long.format(100_002), long.format(90_000_000), ", ".join([long.format(30_000)] * 4)):
+        assert re.search("too big|longer than 100,000 bytes", asked(numbers.format(2, each)))
+    assert "1 row " in asked(f"SELECT {long.format(90_000)} FROM (SELECT 1 AS i) AS one; -- all")
     monkeypatch.setattr(sql, "SECONDS", 0.2)
     assert "took longer than 0.2 s" in asked(numbers.format(10**12, "COUNT(*)"))
 

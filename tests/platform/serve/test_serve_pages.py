@@ -15,7 +15,9 @@ from tests.platform.serve.recorded import STUDY, record
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import detached
 from jestlab.platform.serve import results
+from jestlab.platform.serve.labs import Labs
 from jestlab.platform.store.annotations import Subject, notes, tags
+from jestlab.platform.store.saved import save, saved
 from jestlab.platform.store.store import Store
 
 RUN = plans.run("joint", config={"steps": 3})
@@ -129,9 +131,16 @@ def test_cancel_and_retry_start_the_commands(lab, client, tmp_path, monkeypatch)
     page = sends.get(f"/run/{RUN.fingerprint}").text
     assert "cancelled in `jestlab serve`" in page and "Ada" in page
     log.write_text("a note\njestlab: toy is launched already\n")
-    monkeypatch.setattr(detached, "start", lambda *_: detached.Begun(1, log, 1))
+    started = []
+    monkeypatch.setattr(detached, "start", lambda *given: started.append(given) or detached.Begun(1, log, 1))
     refused = sends.post("/experiment/toy/retry", {"by": "Ada"})
     assert (refused.status, refused.text) == (400, "toy is launched already")
+    names = [f"{40 * 'a'}{letter}" for letter in "bc"]
+    for name in names:
+        with closing(Store.open(lab.store_url)) as store:
+            store.record(plans.plan(RUN, name=name))
+        sends.post(f"/experiment/{name}/retry", {"by": "Ada"})
+    assert [given[1] for given in started[1:]] == [f"retry {name}" for name in names]
 
 
 def test_several_labs_are_listed_together(tmp_path, lab, client):
@@ -148,6 +157,37 @@ def test_several_labs_are_listed_together(tmp_path, lab, client):
     assert asks.get("/experiment/theirs?lab=lab").status == 404
     assert "lab other" in asks.get("/experiment/mine?lab=other").text
     assert asks.get(f"/run/{run.fingerprint}?lab=other").status == 200
+
+
+def test_saved_queries_are_written_and_deleted_in_the_lab_that_the_page_shows(tmp_path, lab, client):
+    other = Lab.find(tmp_path / "other")
+    for each in (lab, other):
+        each.root.mkdir(exist_ok=True)
+        with closing(Store.open(each.store_url)) as store:
+            save(store, "mine", "SELECT 1", "Ada")
+    sends = client(lab, other, writes=True)
+    page = sends.get("/sql?lab=other&q=SELECT+1").text
+    forms = [
+        dict(re.findall(r'name="(\w+)" value="([^"]*)"', form))
+        for form in page.split("<form ")
+        if 'method="post"' in form
+    ]
+    assert [form["lab"] for form in forms] == ["other", "other"]
+    for action in ("forget", "save"):
+        refused = sends.post(f"/sql/{action}", {"name": "mine", "q": "SELECT 2"})
+        assert (refused.status, refused.text) == (400, "several labs have queries: give one: lab, other")
+    assert sends.post("/sql/forget", forms[0]).status == 303
+    with closing(Store.open(lab.store_url)) as mine, closing(Store.open(other.store_url)) as theirs:
+        assert ([each.sql for each in saved(mine)], saved(theirs)) == (["SELECT 1"], [])
+
+
+def test_names_that_are_asked_for_are_not_kept(lab, runs):
+    with closing(Labs([lab])) as labs:
+        [served] = labs
+        for number in range(3):
+            assert served.results.file("toy", f"unknown-{number}.csv") is None
+        assert served.results.file("toy", "summary.csv") is not None
+        assert [name for _, name in served.results._files] == ["summary.csv"]
 
 
 def test_a_store_that_is_away_is_reported_until_it_is_back(lab, client, tmp_path):

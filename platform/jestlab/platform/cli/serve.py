@@ -10,10 +10,7 @@ import click
 from jestlab.platform.cli.options import examples, json_option, lab_options
 from jestlab.platform.cli.output import print_json, say
 from jestlab.platform.errors import UserError
-from jestlab.platform.lab.lab import Lab
-
-TOKEN = "JESTLAB_SERVE_TOKEN"
-"""Environment variable with the token, where it is to stay the same."""
+from jestlab.platform.lab.lab import SERVE_TOKEN, Lab
 
 
 @click.command(
@@ -67,7 +64,8 @@ def serve_command(
             return
         say(f"{url}?token={access.token}" if needed else url, fit=False)
 
-    serve(labs, host=host, port=port, writes=writes, token=os.environ.get(TOKEN), names=names, begun=begun)
+    token = os.environ.get(SERVE_TOKEN)
+    serve(labs, host=host, port=port, writes=writes, token=token, names=names, begun=begun)
 
 
 def _lab_at(place: str) -> Lab:

@@ -169,6 +169,9 @@ def _scratch() -> Path:
 STORE = "JESTLAB_STORE"
 STORE_SECRET = "JESTLAB_STORE_SECRET"
 
+SERVE_TOKEN = "JESTLAB_SERVE_TOKEN"
+"""Environment variable with the token of `jestlab serve`, where it is to stay the same. No run gets it."""
+
 ENDPOINT = "https://secretmanager.googleapis.com"
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _REFERENCE = re.compile(r"projects/[-:.a-z0-9]+/secrets/[-_A-Za-z0-9]+/versions/[-_A-Za-z0-9]+")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
 import re
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import IO
 
 from jestlab.platform.errors import UserError
-from jestlab.platform.lab.lab import STORE, Lab
+from jestlab.platform.lab.lab import SERVE_TOKEN, STORE, Lab
 from jestlab.platform.store.tables import now
 from jestlab.platform.whoami import host_name
 
@@ -29,6 +30,9 @@ FOLDER = "launches"
 
 DETACHED = "JESTLAB_DETACHED"
 """Environment variable of a detached launch: the descriptor by which it says that it has begun."""
+
+_LONGEST = 80
+"""Characters of a name in the names of its files; where they aren't all of it, a digest of it follows."""
 
 _COMMAND = "from jestlab.platform.cli import main; main()"
 
@@ -53,7 +57,7 @@ def start(lab: Lab, study: str, words: Sequence[str]) -> Begun:
 
     Args:
         lab: Where.
-        study: Name of the study.
+        study: Name of the study; of what is done to it, its verb and the whole name of what it is done to.
         words: The command, what follows `jestlab`, without `--detach`. The store's URL, which may hold a
             password, goes by the environment.
 
@@ -62,7 +66,9 @@ def start(lab: Lab, study: str, words: Sequence[str]) -> Begun:
     """
     lab.root.mkdir(parents=True, exist_ok=True)
     folder = lab.make_folder(FOLDER)
-    name = re.sub(r"[^-\w.]", "_", study)
+    name = re.sub(r"[^-\w.]", "_", study, flags=re.ASCII)[:_LONGEST]
+    if name != study:
+        name = f"{name}-{hashlib.sha256(study.encode()).hexdigest()[:16]}"
     log = folder / f"{now():%Y%m%dT%H%M%S}-{name}.log"
     with (folder / f".{name}.lock").open("a+", encoding="utf-8") as lock:
         try:
@@ -70,10 +76,11 @@ def start(lab: Lab, study: str, words: Sequence[str]) -> Begun:
         except BlockingIOError:
             raise UserError(_runs_already(lock, study)) from None
         hears, says = os.pipe()
+        environment = {key: value for key, value in os.environ.items() if key != SERVE_TOKEN}
         with log.open("ab") as output:
             process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _COMMAND, *_without_store(words)],
-                env={**os.environ, STORE: lab.store_url, DETACHED: f"{says}:{lock.fileno()}"},
+                env=environment | {STORE: lab.store_url, DETACHED: f"{says}:{lock.fileno()}"},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -109,9 +116,8 @@ def _runs_already(lock: IO[str], study: str) -> str:
         who = f" on {about['host']}, process {about['pid']}, log {about['log']}"
     except (ValueError, KeyError, OSError):
         who = ""  # it has only just begun
-    return (
-        f"{study} is launched already{who}: jestlab attach {study} shows it, jestlab cancel {study} stops it"
-    )
+    name = study.rpartition(" ")[2]
+    return f"{study} is launched already{who}: jestlab attach {name} shows it, jestlab cancel {name} stops it"
 
 
 def _without_store(words: Sequence[str]) -> list[str]:

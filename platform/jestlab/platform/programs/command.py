@@ -42,7 +42,7 @@ from pathlib import Path
 from typing import Any
 
 from jestlab.platform.errors import UserError, nearest
-from jestlab.platform.lab.lab import STORE, STORE_SECRET
+from jestlab.platform.lab.lab import SERVE_TOKEN, STORE, STORE_SECRET
 from jestlab.platform.launch import failures, logs
 from jestlab.platform.launch.processes import describe_exit, die_with_parent, group_runs, reap_orphans
 from jestlab.platform.programs.context import Failed, Interrupted, RunContext
@@ -401,7 +401,8 @@ class Child:
 
 
 def _inherited() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name not in (STORE, STORE_SECRET)}
+    left_out = (STORE, STORE_SECRET, SERVE_TOKEN)
+    return {name: value for name, value in os.environ.items() if name not in left_out}
 
 
 COMMAND = Program(

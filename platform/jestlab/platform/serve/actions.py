@@ -44,7 +44,10 @@ def act(labs: Labs, kind: str, name: str, action: str, form: Form) -> Response:
     """
     lab = form.get("lab") or None
     if kind == "sql":
-        return _query(labs.among(lab)[0], action, form)
+        served, *others = labs.among(lab)
+        if others:
+            raise UserError(f"several labs have queries: give one: {', '.join(each.name for each in labs)}")
+        return _query(served, action, form)
     if kind == "run":
         served, name = labs.with_run(name, lab)
         subject = Subject(fingerprint=name)
@@ -106,7 +109,7 @@ def _launch(served: Served, subject: Subject, verb: str, done: str, who: str) ->
     what = subject.experiment or subject.fingerprint
     assert what is not None  # a subject is one of both
     begun = detached.start(
-        served.lab, f"{verb} {what[:40]}", [verb, what, "--root", served.lab.remote or str(served.lab.root)]
+        served.lab, f"{verb} {what}", [verb, what, "--root", served.lab.remote or str(served.lab.root)]
     )
     if begun.code:
         said = begun.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()

@@ -65,7 +65,7 @@ class Results:
         self._store = store
         self._name = name
         self._made: dict[str, Made] = {}
-        self._files: dict[tuple[str, str], bytes | None] = {}
+        self._files: dict[tuple[str, str], bytes] = {}
         self._lock = threading.Lock()
 
     def of(self, name: str) -> Made:
@@ -113,12 +113,15 @@ class Results:
     def _once(self, made: Made, file: str, make: Callable[[], bytes | None]) -> bytes | None:
         """Make a file once for all who ask, one at a time: figures are not drawn in several threads."""
         with self._lock:
-            if (made.etag, file) not in self._files:
+            content = self._files.get((made.etag, file))
+            if content is None:
                 current = {each.etag for each in self._made.values()}
-                self._files = {key: content for key, content in self._files.items() if key[0] in current}
+                self._files = {key: known for key, known in self._files.items() if key[0] in current}
                 with one_line_errors():
-                    self._files[made.etag, file] = make()
-            return self._files[made.etag, file]
+                    content = make()
+                if content is not None:  # anybody may ask for any name
+                    self._files[made.etag, file] = content
+            return content
 
     def _gathered(self, name: str) -> tuple[str, Contents | UnionContents, Sources]:
         """Gather what the report of an experiment says; the first is its HTML."""

@@ -16,6 +16,9 @@ from jestlab.platform.store.views import VIEWS
 MOST = 1_000
 """Rows that are shown."""
 
+BYTES = 2 * 1024 * 1024
+"""Bytes that they have at most; a single value may not be longer either."""
+
 SECONDS = 20
 """How long the database may take: others want to see something, too."""
 
@@ -29,7 +32,7 @@ def page(labs: Labs, request: Request) -> Any:
     if asked:
         began = time.monotonic()
         try:
-            result = query.ask(served.lab.store_url, asked, MOST + 1, SECONDS)
+            result = query.ask(served.lab.store_url, asked, query.Limits(MOST, BYTES, SECONDS))
         except ValueError as error:
             wrong = str(error)
         seconds = time.monotonic() - began
@@ -38,8 +41,6 @@ def page(labs: Labs, request: Request) -> Any:
         here="sql",
         asked=asked,
         result=result,
-        shown=result.rows[:MOST] if result else [],
-        most=MOST,
         wrong=wrong,
         seconds=seconds,
         views={name: view.columns for name, view in VIEWS.items()},

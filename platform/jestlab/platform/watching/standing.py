@@ -129,7 +129,8 @@ def why_they_wait(found: Iterable[Waiting]) -> Iterator[str]:
             causes.setdefault((each.waits.reason or "", each.waits.unblock), []).append((each, each.waits))
     ordered = sorted(causes.items(), key=lambda cause: -len(cause[1]))
     for (reason, unblock), waiting in ordered[:_MOST_CAUSES]:
-        names = list(dict.fromkeys(one_line(f"{each.run.label}/{each.run.seed}") for each, _ in waiting))
+        runs = {each.run.fingerprint: f"{each.run.label}/{each.run.seed}" for each, _ in reversed(waiting)}
+        names = [one_line(name) for name in reversed(runs.values())]
         more = f", … {len(names)} in all" if len(names) > _NAMED else ""
         yield f"{', '.join(names[:_NAMED])}{more}: {one_line(reason)}"
         if place := waiting[0][1].place:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from jestlab.platform.lab.lab import Lab
+from jestlab.platform.lab.lab import SERVE_TOKEN, Lab
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 """In the fork server's environment: NumPy's libraries start their threads when they are imported."""
@@ -65,5 +65,5 @@ def passed_on(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     return {
         name: value
         for name, value in environment.items()
-        if name in _PASSED_ON or name.startswith(_PASSED_PREFIXES)
+        if (name in _PASSED_ON or name.startswith(_PASSED_PREFIXES)) and name != SERVE_TOKEN
     }

@@ -28,7 +28,7 @@ from typing import Any
 import psutil
 
 from jestlab.platform.errors import StoreUnreachable, UserError
-from jestlab.platform.lab.lab import Lab
+from jestlab.platform.lab.lab import SERVE_TOKEN, Lab
 from jestlab.platform.launch.executor import (
     ExecutorAway,
     ExecutorError,
@@ -36,6 +36,7 @@ from jestlab.platform.launch.executor import (
     JobState,
     JobStatus,
     LaunchedJob,
+    Marks,
     StillRuns,
     launched_or_error,
 )
@@ -103,15 +104,15 @@ class Local:
         self._server: ForkServer | None = None
         self._forks = type(self).command is Local.command
         self._halted = False
-        self._names: dict[str, LaunchedJob] = {}
+        self._launched: dict[Marks, LaunchedJob] = {}
         self._lock = threading.Lock()
 
     def launch(self, job: Job) -> LaunchedJob:
-        """Start a job, unless this object has started one of its name."""
+        """Start a job, unless this object has started the same attempt's."""
         with self._lock:
-            if job.name not in self._names:
-                self._names[job.name] = self._start(job)
-            return self._names[job.name]
+            if job.marks not in self._launched:
+                self._launched[job.marks] = self._start(job)
+            return self._launched[job.marks]
 
     def launch_all(self, jobs: Sequence[Job]) -> list[LaunchedJob | ExecutorError]:
         """Start several jobs, one after another."""
@@ -283,7 +284,7 @@ _OF_KERNELS = ("MPLBACKEND", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "JPY_P
 
 def _inherited() -> dict[str, str]:
     """Return the environment that workers inherit, in a notebook as elsewhere."""
-    left_out = _OF_KERNELS if "ipykernel" in sys.modules else ()
+    left_out = (SERVE_TOKEN, *(_OF_KERNELS if "ipykernel" in sys.modules else ()))
     return {name: value for name, value in os.environ.items() if name not in left_out}
 
 

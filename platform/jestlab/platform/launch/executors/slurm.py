@@ -28,6 +28,7 @@ from jestlab.platform.launch.executor import (
     JobState,
     JobStatus,
     LaunchedJob,
+    Marks,
 )
 from jestlab.platform.launch.executors import slurm_script, slurm_states
 from jestlab.platform.launch.executors.cloud import three_attempts
@@ -139,7 +140,7 @@ class Slurm(Executor):
 
     def launch_all(self, jobs: Sequence[Job]) -> list[LaunchedJob | ExecutorError]:
         """Submit several jobs, as arrays, or find those whose names were launched before."""
-        answers: dict[str, LaunchedJob | ExecutorError] = {}
+        answers: dict[Marks, LaunchedJob | ExecutorError] = {}
         try:
             if self._resources is None:
                 raise ExecutorError("this executor finds jobs and cannot launch any")
@@ -147,7 +148,7 @@ class Slurm(Executor):
                 # They are words of a process, which others who use its node may see.
                 check_arguments(job, "processes of a node can be seen by others")
             answers |= self._launched_before(jobs)
-            new = [job for job in jobs if job.name not in answers]
+            new = [job for job in jobs if job.marks not in answers]
             most = min(int(self._setting("MaxArraySize", "1001")), int(self._setting("MaxJobCount", "10000")))
             while new:
                 together, new = new[: max(most - 1, 1)], new[max(most - 1, 1) :]
@@ -155,27 +156,27 @@ class Slurm(Executor):
         except ExecutorError as error:
             kind = ExecutorAway if isinstance(error, ExecutorAway) else ExecutorError
             for job in jobs:
-                answers.setdefault(job.name, kind(f"{job.title} was not launched: {error}"))
-        return [answers[job.name] for job in jobs]
+                answers.setdefault(job.marks, kind(f"{job.title} was not launched: {error}"))
+        return [answers[job.marks] for job in jobs]
 
-    def _launched_before(self, jobs: Sequence[Job]) -> dict[str, LaunchedJob | ExecutorError]:
+    def _launched_before(self, jobs: Sequence[Job]) -> dict[Marks, LaunchedJob | ExecutorError]:
         """Find jobs that were submitted before, by the batches that their names are in."""
-        tasks = {job.name: task for job in jobs if (task := self._batches.find(job)) is not None}
+        tasks = {job.marks: task for job in jobs if (task := self._batches.find(job)) is not None}
         if not tasks:
             return {}
         queued = self._queued()
         self._cancel_given_up(queued)
-        found: dict[str, LaunchedJob | ExecutorError] = {}
+        found: dict[Marks, LaunchedJob | ExecutorError] = {}
         for job in jobs:
-            if (task := tasks.get(job.name)) is None or task.batch in self._given_up:
+            if (task := tasks.get(job.marks)) is None or task.batch in self._given_up:
                 continue
             if (end := self._batches.end(task)) is not None:
-                found[job.name] = self._launched(job, end.job, task)
+                found[job.marks] = self._launched(job, end.job, task)
             elif (row := self._row(queued, task)) is not None:
-                found[job.name] = self._launched(job, row.id, task)
+                found[job.marks] = self._launched(job, row.id, task)
         return found
 
-    def _submitted(self, jobs: Sequence[Job]) -> dict[str, LaunchedJob | ExecutorError]:
+    def _submitted(self, jobs: Sequence[Job]) -> dict[Marks, LaunchedJob | ExecutorError]:
         """Submit jobs as one; the answer may be lost, and is looked for before they are submitted again."""
         assert self._resources is not None
         environment = {**passed_on(), **worker_environment(self._resources.threads, self._lab)}
@@ -208,7 +209,7 @@ class Slurm(Executor):
             raise
         several = len(jobs) > 1
         return {
-            job.name: self._launched(job, f"{id_}_{number}" if several else id_, Task(batch, number))
+            job.marks: self._launched(job, f"{id_}_{number}" if several else id_, Task(batch, number))
             for number, job in enumerate(jobs)
         }
 
