@@ -33,6 +33,11 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "…"
 
 
+def no_string(value: object) -> str:
+    """Quote what is given in place of a string, and say so if quotes make it one, as of `1e3`."""
+    return shown(value) + (": put it in quotes" if isinstance(value, bool | int | float) else "")
+
+
 def given(
     written: Mapping[Any, Any], keys: Sequence[str], path: Path, error: type[WrittenError] = WrittenError
 ) -> dict[str, Any]:

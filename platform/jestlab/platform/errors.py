@@ -168,6 +168,17 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "…"
 
 
+def no_string(value: object) -> str:
+    """Write what is given in place of a string: the value, its type, and that quotes make it a string.
+
+    Of a list, that is the first item that is none.
+    """
+    if isinstance(value, list | tuple):
+        value = next((item for item in value if not isinstance(item, str)), value)
+    quotes = ": put it in quotes" if isinstance(value, bool | int | float) else ""
+    return f"{shown(value)} ({kind_of(value)}){quotes}"
+
+
 def choices(given: object, valid: Iterable[str]) -> str:
     """List the valid values, after the one nearest to what was given."""
     known = list(valid)
