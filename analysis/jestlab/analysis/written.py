@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,9 +28,14 @@ class WrittenError(ValueError):
         super().__init__(f"{'.'.join(path)}: {message}" if path else message)
 
 
+def without_addresses(text: str) -> str:
+    """Leave out where objects are in memory, which is another place each time: `<BytesIO at 0x7f…>`."""
+    return re.sub(r" at 0x[0-9a-fA-F]+(?=>)", "", text)
+
+
 def shown(value: object) -> str:
     """Quote a value for an error: as YAML writes it, shortened."""
-    text = json.dumps(value) if value is None or isinstance(value, bool) else repr(value)
+    text = json.dumps(value) if value is None or isinstance(value, bool) else without_addresses(repr(value))
     return text if len(text) <= 60 else text[:57] + "…"
 
 

@@ -2,13 +2,23 @@
 
 import math
 import re
+from pathlib import Path
 
 import labs_support as labs
 import pytest
 
 from jestlab.platform import programs
-from jestlab.platform.errors import Mistakes, SpecError, SpecErrors, UserError, UserErrors, within
+from jestlab.platform.errors import (
+    Mistakes,
+    SpecError,
+    SpecErrors,
+    UserError,
+    UserErrors,
+    sentence,
+    within,
+)
 from jestlab.platform.lab.settings import Settings
+from jestlab.platform.launch.logs import one_line
 from jestlab.platform.spec import Study, load
 from jestlab.platform.spec.config_tree import fields_of, nested, validated, walk
 from jestlab.platform.spec.figure import FigureOptions
@@ -408,6 +418,28 @@ def test_mistakes_in_python_specs_have_no_line_numbers(tmp_path):
         "    return {'runs': {'a': {'loss': 'sigmod'}, 'b': {'selection.rul': 'joint'}}}\n"
     )
     assert places(file) == [[str(file), "runs.b.selection.rul"], [str(file), "runs.a.loss"]]
+
+
+def test_no_error_says_where_an_object_is_in_memory():
+    written = {"name": "s", "runs": {"a": {}}}
+    for key in ("score", "seeds", "adopted", "reports", "claims", "metrics", "name", "base", "question"):
+        for value in (object(), [object()], {"x": object()}, open):
+            with pytest.raises(SpecError) as caught:
+                Study.parse(written | {key: value})
+            assert " at 0x" not in str(caught.value)
+    assert one_line(f"TypeError: {[object()]}") == "TypeError: [<object object>]"
+    assert sentence(ValueError(f"no\n {object()} {test_several_errors_read_as_the_first_one}")) == (
+        "no <object object> <function test_several_errors_read_as_the_first_one>"
+    )
+
+
+def test_an_error_of_a_file_is_a_sentence_without_a_number():
+    long = "x" * 300
+    with pytest.raises(OSError) as caught:
+        Path(long).stat()
+    assert sentence(caught.value) == f"{long}: File name too long"
+    assert sentence(OSError(28, "No space left on device")) == "No space left on device"
+    assert sentence(OSError("of\nours")) == "of ours"
 
 
 SCALARS = """

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from jestlab.models.data.files import compute_ahead, map_array, open_derived
 from jestlab.models.data.shards import ShardSource
@@ -95,6 +95,8 @@ def _other(file: bytes, size: int) -> Pixels:
     try:
         with Image.open(io.BytesIO(file), formats=_FORMATS) as image:
             return _square(_rgb(image), size, _orientation(image))
+    except UnidentifiedImageError:  # whose message names an object in memory
+        raise ValueError(f"not a readable image: none of {', '.join(_FORMATS)}") from None
     # PIL raises SyntaxError for a bad PNG, and others where damaged fields mislead it.
     except (
         OSError,
