@@ -21,7 +21,6 @@ def test_rejects_invalid_declarations_and_names_the_place():
     for written, message in (
         ([], "metrics: must be a mapping such as {wiki/perplexity: {goal: min}}, not []"),
         ({"a/b": "min"}, "metrics.a/b: must be a mapping such as {goal: max, unit: percent}, not 'min'"),
-        ({"a/b": {"unit": "raw"}}, "metrics.a/b.goal: is missing: max if more is better, min if less is"),
         ({"a/b": {"goal": "low"}}, "metrics.a/b.goal: must be max or min, not 'low'"),
         ({"a/b": {"gaol": "min"}}, "metrics.a/b.gaol: unknown key: did you mean 'goal'?"),
         ({"a/b": {"goal": "min", "digits": -1}}, "a/b.digits: must be a whole number from 0 to 12, not -1"),
@@ -35,6 +34,17 @@ def test_rejects_invalid_declarations_and_names_the_place():
         with pytest.raises(MetricError) as caught:
             parse_metrics(written)
         assert message in str(caught.value)
+
+
+def test_a_goal_is_optional_and_a_program_may_say_it():
+    declared = parse_metrics({"loss": {"scale": "log"}, "a/*": {}, "x/zero_shot": {"digits": 2}})
+    assert declared["a/*"] == Metric()
+    metrics = Metrics(declared, ("train",))
+    assert metrics.of("loss") == Metric("min", scale="log")
+    assert metrics.of("x/zero_shot") == Metric("max", "percent", digits=2)
+    assert (metrics.of("a/b").goal, metrics.find("other")) == (None, None)
+    assert Metrics(declared).of("loss") == Metric(scale="log")
+    assert Metrics(parse_metrics({"loss": {"goal": "max"}}), ("train",)).of("loss") == Metric("max")
 
 
 def test_writes_values_by_unit_and_digits():

@@ -68,8 +68,6 @@ class Metric:
                 path, f"must be a mapping such as {{goal: max, unit: percent}}, not {shown(written)}"
             )
         given = given_in(written, _FIELDS, path, MetricError)
-        if "goal" not in given:
-            raise MetricError((*path, "goal"), "is missing: max if more is better, min if less is")
         for key, choices in (("goal", get_args(Goal)), ("scale", get_args(Scale))):
             if key in given and given[key] not in choices:
                 raise MetricError((*path, key), f"must be {' or '.join(choices)}, not {shown(given[key])}")
@@ -219,14 +217,21 @@ class Metrics:
         return cls(declared, tuple(dict.fromkeys(programs)))
 
     def find(self, name: str) -> Metric | None:
-        """Find what a metric means: what the spec says, else what a program says; None if neither does."""
+        """Find what a metric means: what the spec says, else what a program says; None if neither does.
+
+        What the spec says without a goal is laid over what a program says.
+        """
+        own: Metric | None = None
         for declared in (self.declared, *(OF_PROGRAM.get(program, {}) for program in self.programs)):
             found = declared.get(name)
             if found is None:
                 found = next((each for pattern, each in declared.items() if fnmatchcase(name, pattern)), None)
-            if found is not None:
+            if found is not None and own is not None:
+                return Metric(**{**found.written(), **own.written()})
+            if found is not None and (found.goal is not None or declared is not self.declared):
                 return found
-        return None
+            own = found or own
+        return own
 
     def of(self, name: str) -> Metric:
         """Return what a metric means; without a goal if nobody says."""

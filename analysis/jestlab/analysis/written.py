@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,10 +28,20 @@ class WrittenError(ValueError):
         super().__init__(f"{'.'.join(path)}: {message}" if path else message)
 
 
+def without_addresses(text: str) -> str:
+    """Leave out where objects are in memory, which is another place each time: `<BytesIO at 0x7f…>`."""
+    return re.sub(r" at 0x[0-9a-fA-F]+(?=>)", "", text)
+
+
 def shown(value: object) -> str:
     """Quote a value for an error: as YAML writes it, shortened."""
-    text = json.dumps(value) if value is None or isinstance(value, bool) else repr(value)
+    text = json.dumps(value) if value is None or isinstance(value, bool) else without_addresses(repr(value))
     return text if len(text) <= 60 else text[:57] + "…"
+
+
+def no_string(value: object) -> str:
+    """Quote what is given in place of a string, and say so if quotes make it one, as of `1e3`."""
+    return shown(value) + (": put it in quotes" if isinstance(value, bool | int | float) else "")
 
 
 def given(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
+
+from jestlab.analysis.written import shown as shown
+from jestlab.analysis.written import without_addresses
 
 
 class UserError(Exception):
@@ -25,13 +27,23 @@ class UserErrors(UserError):
         super().__init__("\n".join(lines))
 
 
+def sentence(error: BaseException) -> str:
+    """Write an error on one line for people: that of a file as its name and what is wrong with it."""
+    text = str(error)
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        text = f"{error.filename}: {error.strerror}"
+    elif isinstance(error, OSError) and error.strerror:
+        text = error.strerror
+    return without_addresses(" ".join(text.split()))
+
+
 @contextmanager
 def one_line_errors() -> Iterator[None]:
     """Context in which what the command line prints in one line, whatever raises it, is a UserError."""
     try:
         yield
     except (ValueError, OSError) as error:
-        raise UserError(" ".join(str(error).split())) from error
+        raise UserError(sentence(error)) from error
 
 
 class StoreError(UserError):
@@ -162,10 +174,15 @@ def dotted(path: Sequence[str]) -> str:
     return ".".join(path)
 
 
-def shown(value: object) -> str:
-    """Quote a value for an error message: as YAML would write it, shortened."""
-    text = json.dumps(value) if value is None or isinstance(value, bool) else repr(value)
-    return text if len(text) <= 60 else text[:57] + "…"
+def no_string(value: object) -> str:
+    """Write what is given in place of a string: the value, its type, and that quotes make it a string.
+
+    Of a list, that is the first item that is none.
+    """
+    if isinstance(value, list | tuple):
+        value = next((item for item in value if not isinstance(item, str)), value)
+    quotes = ": put it in quotes" if isinstance(value, bool | int | float) else ""
+    return f"{shown(value)} ({kind_of(value)}){quotes}"
 
 
 def choices(given: object, valid: Iterable[str]) -> str:

@@ -15,7 +15,7 @@ from jestlab.models.data.curation import shares_by_value
 from jestlab.models.data.images import decode
 from jestlab.models.data.shards import ShardSource
 from jestlab.models.training import batches
-from jestlab.platform.errors import UserError, one_line_errors
+from jestlab.platform.errors import UserError, one_line_errors, sentence
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.records import RunRow
 from jestlab.platform.store.store import Store
@@ -55,7 +55,7 @@ class RecordedRun:
                 self.config.data.train, self.config.web_seed, lab.data, self.config.code
             )
         except (OSError, ValueError) as error:
-            raise UserError(f"the pictures of {row.label} cannot be shown: {error}") from None
+            raise UserError(f"the pictures of {row.label} cannot be shown: {sentence(error)}") from None
         self.source = ShardSource(web)
 
     def nearest(self, step: float) -> int:
@@ -70,7 +70,7 @@ class RecordedRun:
         try:
             return batches.load(self._directory, step)
         except (OSError, ValueError) as error:
-            raise UserError(str(error)) from None
+            raise UserError(sentence(error)) from None
 
     def shares(self, batch: batches.SuperBatch) -> dict[str, dict[str, dict[str, float]]]:
         """Count a super-batch by the columns of the run's diagnostics: column → value → share of the

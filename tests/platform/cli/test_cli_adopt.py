@@ -120,7 +120,8 @@ def test_rejects_unknown_names_in_a_spec(root, spec):
     for adopted, message in (
         (["siglib"], "did you mean 'siglib'?"),
         (["joint"], "'joint' is a run of this spec: rename one"),
-        ("joint", "must be a list of names of runs, not 'joint'"),
+        ("joint", "'joint' is a run of this spec: rename one"),
+        (1000, "must be a list of names of runs, not 1000 (a whole number): put it in quotes"),
     ):
         spec.write_text(yaml.safe_dump(SPEC | {"adopted": adopted}))
         assert message in printed(root, "plan", spec, code=1)

@@ -313,6 +313,36 @@ def test_an_error_in_a_pipe_is_one_line_whatever_the_environment_says(words, mon
     assert capsys.readouterr().err.count("\n") > 1
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(
+            ["export", "{}", "toy", "--format", kind]
+            for kind in ("archive", "mlflow", "parquet", "tensorboard")
+        ),
+        *(["db", verb, "{}"] for verb in ("backup", "restore")),
+        *([verb, "{}"] for verb in ("import", "init")),
+        *(
+            ["adopt", kind, "{}", "--into", "x"]
+            for kind in ("wandb", "mlflow", "tensorboard", "csv", "parquet")
+        ),
+        ["show", "./{}.yaml"],
+        ["status", "--root", "{}"],
+        ["weights", "inspect", "{}"],
+        ["data", "inspect", "{}"],
+        ["query", "SELECT 1", "--output", "{}"],
+        ["published", "import", "{}"],
+    ],
+    ids=" ".join,
+)
+def test_too_long_a_name_is_one_line_without_a_number(words, folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    with pytest.raises(SystemExit):
+        main([word.replace("{}", "x" * 300) for word in words])
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "Errno" not in error and "x" * 50 in error
+
+
 def test_the_width_is_that_of_the_terminal():
     ours, theirs = os.openpty()
     termios.tcsetwinsize(theirs, (40, 72))

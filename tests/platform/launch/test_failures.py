@@ -208,3 +208,5 @@ def test_when_runs_fail_alike():
     assert alike(failed | {"d": RunState.COMPLETED}, reasons, ()) is None
     assert alike(failed | {"d": RunState.COMPLETED}, reasons, {"d"}) == reasons["a"]  # a reference
     assert alike(failed | {"d": RunState.SKIPPED}, reasons, ()) == reasons["a"]
+    objects = {run: f"TypeError: <f at 0x7f3{run}8d> failed" for run in failed}
+    assert alike(failed, objects, ()) == objects["a"]

@@ -103,6 +103,19 @@ def test_a_job_that_cannot_be_launched_spoils_nothing(root):
     asyncio.run(check())
 
 
+@pytest.mark.parametrize("name", ["é", "a#b", "it's", "100%", "q?x", "日本", "a b", "%20", 'a"b', "%(here)s"])
+def test_a_lab_may_have_any_path(root, name):
+    folder = root / name
+    folder.mkdir(parents=True)
+
+    async def check() -> None:
+        async with opened(folder / "xmanager") as experiment:
+            await add(experiment, Jobs(), "good")
+
+    asyncio.run(check())
+    assert (folder / "xmanager" / "experiments.db").is_file() and [*root.iterdir()] == [folder]
+
+
 def test_does_not_recreate_a_lab_that_was_moved_away(root):
     with pytest.raises(FileNotFoundError):
         opened(root / "moved" / "xmanager")

@@ -4,7 +4,8 @@ import shlex
 
 import pytest
 
-from jestlab.platform.programs.scripts import scripts_of
+from jestlab.platform.errors import UserError
+from jestlab.platform.programs.scripts import check_scripts, scripts_of
 
 
 @pytest.mark.parametrize(
@@ -33,3 +34,26 @@ from jestlab.platform.programs.scripts import scripts_of
 )
 def test_scripts(command, scripts):
     assert list(scripts_of(shlex.split(command))) == scripts
+
+
+@pytest.mark.parametrize(
+    ("first", "message"),
+    [
+        (b"#!/bin/sh\r\n", "the first line of .*/run ends in a carriage return, .* convert the file, sed -i"),
+        (b"#!/usr/bin/env bash\r\n", "ends in a carriage return"),
+        (b"#! /bin/sh -e\r\n", "ends in a carriage return"),
+        (b"#!/no/such/python9 -u\n", "the first line of .* names '/no/such/python9', which is not on this"),
+    ],
+)
+def test_a_first_line_that_names_no_program_is_refused(tmp_path, first, message):
+    (tmp_path / "run").write_bytes(first + b"exit\n")
+    for words in (["./run"], ["env", "A=1", "./run"], ["nice", str(tmp_path / "run"), "x"]):
+        with pytest.raises(UserError, match=message):
+            check_scripts(words, tmp_path)
+    check_scripts(["sh", "./run"], tmp_path)  # there it is a comment
+
+
+@pytest.mark.parametrize("first", [b"#!/bin/sh\n", b"#!/usr/bin/env python\n", b"# \r\n", b"\x7fELF", b""])
+def test_other_first_lines_are_taken(tmp_path, first):
+    (tmp_path / "run").write_bytes(first)
+    check_scripts(["./run"], tmp_path)

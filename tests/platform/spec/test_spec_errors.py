@@ -1,10 +1,31 @@
 """An error in a spec is one line with file, line, path, and fix; several are reported together."""
 
+import math
+import re
+from pathlib import Path
+
 import labs_support as labs
 import pytest
 
-from jestlab.platform.errors import Mistakes, SpecError, SpecErrors, UserError, UserErrors, within
+from jestlab.platform import programs
+from jestlab.platform.errors import (
+    Mistakes,
+    SpecError,
+    SpecErrors,
+    UserError,
+    UserErrors,
+    sentence,
+    within,
+)
+from jestlab.platform.lab.settings import Settings
+from jestlab.platform.launch.logs import one_line
 from jestlab.platform.spec import Study, load
+from jestlab.platform.spec.config_tree import fields_of, nested, validated, walk
+from jestlab.platform.spec.figure import FigureOptions
+from jestlab.platform.spec.record import Record
+from jestlab.platform.spec.reports import REPORTS, report_of
+from jestlab.platform.spec.resources import Resources
+from jestlab.platform.spec.yaml import Document
 
 TABLES = {
     "one error": """
@@ -25,7 +46,51 @@ runs: {a..b: {}}
 runs: {-a: {}}
 => 1: runs: invalid name '-a': expected
 runs: {1: {}}
-=> 1: runs: invalid name 1: expected
+=> 1: runs: invalid name 1: expected a string, not a whole number: put it in quotes
+runs: {1e3: {}}
+=> 1: runs: invalid name 1000: expected a string, not a whole number: put it in quotes
+runs: {true: {}}
+=> 1: runs: invalid name true: expected a string, not true or false: put it in quotes
+name: my study!
+runs: {a: {}}
+=> 1: name: invalid name 'my study!': expected at most 80 letters
+name: [a]
+runs: {a: {}}
+=> 1: name: invalid name ['a']: expected a string, not a list
+name: 0.5
+runs: {a: {}}
+=> 1: name: invalid name 0.5: expected a string, not a number: put it in quotes
+runs: {a: {needs: [1e3]}}
+=> 1: runs.a.needs: must be a list of names of runs, or a mapping from roles to them, not 1000 (a whole
+runs: {a: {match: {flops: 1e3}}}
+=> 1: runs.a.match.flops: must be the name of a run, not 1000 (a whole number): put it in quotes
+runs: {a: {selection.reference: 1e3}}
+=> 1: runs.a.selection.reference: must be a string or null, not 1000 (a whole number): put it in quotes
+runs: {a: {}}
+axes: [{runs: [1e3], grid: {optimizer.beta1: [0.5]}}]
+=> 2: axes.0.runs: must be names of runs, not 1000 (a whole number): put it in quotes
+runs: {a: {}}
+reports: [{curves: {runs: [1e3]}}]
+=> 2: reports.0.runs.0: must be a string, not 1000 (a whole number): put it in quotes
+runs: {a: {}}
+reports: [{curves: {runs: []}}]
+=> 2: reports.0.runs: must have at least 1 item, not []
+runs: {a: {}}
+reports: [{curves: {runs: {a: 1}}}]
+=> 2: reports.0.runs: must be a list, not {'a': 1}
+runs: {a: {}}
+record: {files: ['']}
+=> 2: record.files.0: must have at least 1 character, not ''
+runs: {a: {}}
+claims: [{statement: x, of: 1e3, above: a}]
+=> 2: claims.0.of: must name a run, by label or name, or list several, not 1000: put it in quotes
+runs: {a: {}}
+score: loss
+=> 2: score: must be a list of evaluations, such as coco/i2t_r1, not 'loss'
+runs: {a: {}}
+adopted: [3, siglip]
+claims: [{statement: x, of: siglip, above: a, measure: x/y}]
+=> 2: adopted: must be a list of names of runs, not 3 (a whole number): put it in quotes
 runs: {aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa: {}}
 => 1: runs: invalid name 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa…: expected at most 80
 runs: {a: {filtering_ratio: 0.9}}
@@ -353,6 +418,82 @@ def test_mistakes_in_python_specs_have_no_line_numbers(tmp_path):
         "    return {'runs': {'a': {'loss': 'sigmod'}, 'b': {'selection.rul': 'joint'}}}\n"
     )
     assert places(file) == [[str(file), "runs.b.selection.rul"], [str(file), "runs.a.loss"]]
+
+
+def test_no_error_says_where_an_object_is_in_memory():
+    written = {"name": "s", "runs": {"a": {}}}
+    for key in ("score", "seeds", "adopted", "reports", "claims", "metrics", "name", "base", "question"):
+        for value in (object(), [object()], {"x": object()}, open):
+            with pytest.raises(SpecError) as caught:
+                Study.parse(written | {key: value})
+            assert " at 0x" not in str(caught.value)
+    assert one_line(f"TypeError: {[object()]}") == "TypeError: [<object object>]"
+    assert sentence(ValueError(f"no\n {object()} {test_several_errors_read_as_the_first_one}")) == (
+        "no <object object> <function test_several_errors_read_as_the_first_one>"
+    )
+
+
+def test_an_error_of_a_file_is_a_sentence_without_a_number():
+    long = "x" * 300
+    with pytest.raises(OSError) as caught:
+        Path(long).stat()
+    assert sentence(caught.value) == f"{long}: File name too long"
+    assert sentence(OSError(28, "No space left on device")) == "No space left on device"
+    assert sentence(OSError("of\nours")) == "of ours"
+
+
+SCALARS = """
+program: command
+base: {command: "true"}
+runs: {a: {}, b: {n: 1, needs: %s}}
+axes: [{runs: %s, grid: {m: [1, 2]}}]
+score: %s
+adopted: %s
+record: {files: %s, packages: %s}
+resources: {retry_exit_codes: %s}
+reports: [{curves: {runs: %s, score: %s, metrics: %s, highlight: %s}}, {table: {columns: %s, rows: %s}}]
+"""
+
+
+def test_a_value_by_itself_is_a_list_of_one():
+    values = ("a", "a", "x/y", "old", "f.txt", "numpy", "3", "a", "x/y", "loss", "a", "score", "a")
+    alone = Study.parse({"name": "s", **Document(SCALARS % values).value})
+    assert alone == Study.parse({"name": "s", **Document(SCALARS % tuple(f"[{v}]" for v in values)).value})
+    assert Study.parse(alone.to_dict()) == alone
+    assert Study.parse({"name": "s", "runs": {"a": {}}, "reports": "curves"}).reports[0].kind == "curves"
+
+
+WRONG = [
+    *(3, -1, 0, 1.5, 10**40, -1e9, math.nan, "x", "", "x" * 500, True, None),
+    *([], ["x"], [3], [""], [None], [[]], {}, {"a": 1}, {"kind": "zzz"}, {"kind": 3}),
+]
+OF_PYDANTIC = re.compile(
+    r"\b(should|tuple|input|validation|boolean|integer|dictionary|literal|parse)\b| a valid ", re.I
+)
+
+
+@pytest.mark.parametrize("seeds", [0, 100_001, [0, 2**32], [-1]])
+def test_an_error_of_seeds_names_their_range(seeds):
+    with pytest.raises(SpecError, match=r"\(replicates: 1 to 100,000; seeds: 0 to 4,294,967,295\)"):
+        Study.parse({"name": "s", "runs": {"a": {}}, "seeds": seeds})
+
+
+def test_no_error_is_in_the_words_of_pydantic():
+    models = [programs.get(name).schema for name in ("train", "embed", "diagnose", "weights", "score")]
+    checked = [(model, {}) for model in (*models, Resources, Record, FigureOptions, Settings) if model]
+    checked += [(report_of(kind), {"kind": kind}) for kind in REPORTS]
+    seen = 0
+    for model, beside in checked:
+        for path, _ in walk(fields_of(model)):
+            for value in WRONG:
+                try:
+                    validated(model, {**nested(path, value), **beside})
+                except SpecError as error:
+                    for one in error.errors:
+                        message = one.message.partition(", not ")[0]
+                        assert not OF_PYDANTIC.search(message), (model, path, value, one)
+                        seen += 1
+    assert seen > 1_000
 
 
 def test_several_errors_read_as_the_first_one():

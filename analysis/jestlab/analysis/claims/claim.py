@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ..connection import connect, frame
-from ..written import Path, WrittenError, is_number, shown
+from ..written import Path, WrittenError, is_number, no_string, shown
 from ..written import given as given_in
 from .families import Family
 from .measures import SCORE, is_score
@@ -319,7 +319,7 @@ def _within(given: Mapping[str, Any], kind: str, path: Path) -> float | None:
 def _text(given: Mapping[str, Any], key: str, path: Path) -> str:
     text = given[key]
     if not isinstance(text, str) or not text.strip():
-        raise ClaimError((*path, key), f"must be a string, not {shown(text)}")
+        raise ClaimError((*path, key), f"must be a string, not {no_string(text)}")
     return text
 
 
@@ -327,10 +327,10 @@ def _names(given: Any, path: Path) -> tuple[str, ...]:
     if isinstance(given, str) and given:
         return (given,)
     if not isinstance(given, list | tuple) or not given:
-        raise ClaimError(path, f"must name a run, by label or name, or list several, not {shown(given)}")
+        raise ClaimError(path, f"must name a run, by label or name, or list several, not {no_string(given)}")
     for i, name in enumerate(given):
         if not isinstance(name, str) or not name:
-            raise ClaimError((*path, str(i)), f"must name a run, by label or name, not {shown(name)}")
+            raise ClaimError((*path, str(i)), f"must name a run, by label or name, not {no_string(name)}")
         if name in given[:i]:
             raise ClaimError((*path, str(i)), f"duplicate run {name!r}: give each run once")
     return tuple(given)

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from jestlab.models.data.files import compute_ahead, map_array, open_derived
 from jestlab.models.data.shards import ShardSource
@@ -106,6 +106,8 @@ def _other(file: bytes, size: int) -> Pixels:
             drafted = image.draft(image.mode, (2 * size, 2 * size))
             small, box = _reduced(image, size, drafted[1] if drafted else (0.0, 0.0, *image.size))
             return _square(small, size, _orientation(image), box)
+    except UnidentifiedImageError:  # whose message names an object in memory
+        raise ValueError(f"not a readable image: none of {', '.join(_FORMATS)}") from None
     # PIL raises SyntaxError for a bad PNG, and others where damaged fields mislead it.
     except (
         OSError,

@@ -13,7 +13,7 @@ import click
 from jestlab.platform.cli.help import with_headings
 from jestlab.platform.cli.output import say
 from jestlab.platform.dependencies import of_module
-from jestlab.platform.errors import UserError, UserErrors, nearest
+from jestlab.platform.errors import UserError, UserErrors, nearest, sentence
 
 VERBS = {
     "init": "Write a study to begin with.",
@@ -153,6 +153,6 @@ def main(args: list[str] | None = None) -> None:
     except (UserError, ValueError, OSError) as error:
         if "--debug" in argv:
             raise
-        for line in error.lines if isinstance(error, UserErrors) else (str(error),):
+        for line in error.lines if isinstance(error, UserErrors) else (sentence(error),):
             say("jestlab: " + " ".join(line.split()), err=True)
         sys.exit(1)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from jestlab.analysis.address import hidden
 from jestlab.models.data.files import own_temporary_folder
-from jestlab.platform.errors import StoreUnreachable, UserError
+from jestlab.platform.errors import StoreUnreachable, UserError, sentence
 
 SCRATCH = "JESTLAB_SCRATCH"
 """Where labs in buckets have their folders on this machine."""
@@ -161,7 +161,7 @@ def _scratch() -> Path:
     try:
         return own_temporary_folder("jestlab-scratch", SCRATCH)
     except OSError as error:
-        raise UserError(str(error)) from None
+        raise UserError(sentence(error)) from None
 
 
 # ---- the store's URL

@@ -145,11 +145,14 @@ class Vertex(_Section):
     region: _Region | None = None
     staging: _Bucket | None = None
     service_account: str | None = None
-    network: Annotated[
-        str | None, _matching(r"projects/[^/]+/global/networks/[^/]+", "projects/NUMBER/global/networks/NAME")
-    ] = None
+    network: (
+        Annotated[
+            str, _matching(r"projects/[^/]+/global/networks/[^/]+", "projects/NUMBER/global/networks/NAME")
+        ]
+        | None
+    ) = None
     store_secret: _GoogleSecret | None = None
-    nfs: Annotated[str | None, _matching(r"[-.:A-Za-z0-9]+:/[-._/A-Za-z0-9]*", "SERVER:/PATH")] = None
+    nfs: Annotated[str, _matching(r"[-.:A-Za-z0-9]+:/[-._/A-Za-z0-9]*", "SERVER:/PATH")] | None = None
     root: _Folder | None = None
 
     @model_validator(mode="after")

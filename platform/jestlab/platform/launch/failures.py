@@ -49,7 +49,7 @@ _FAULT_NAMES = frozenset(
     name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, _FAULTS)
 )
 
-_VARIES = re.compile(r"\S*/\S*|\b[0-9a-f]{8,}\b|\d+")
+_VARIES = re.compile(r"\S*/\S*|0x[0-9a-f]+|\b[0-9a-f]{8,}\b|\d+")
 
 
 def recurs(error: BaseException, lab: Path) -> bool:

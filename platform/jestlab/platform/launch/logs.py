@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from jestlab.analysis.written import without_addresses
 from jestlab.platform.store.provenance import without_url_credentials
 from jestlab.platform.words import printable
 
@@ -49,6 +50,6 @@ def tail(text: str, count: int = 3) -> str:
 
 def one_line(text: str, length: int = 500) -> str:
     """Return text as one printable line: white space single, its middle left out if long."""
-    line = " ".join(printable(text).split())
+    line = without_addresses(" ".join(printable(text).split()))
     half = length // 2
     return line if len(line) <= length else f"{line[:half]} … {line[-half:]}"

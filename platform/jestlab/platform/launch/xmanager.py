@@ -97,6 +97,17 @@ class Handover(xm.Executor):  # type: ignore[misc]
 registry.register(Handover, launch=None)
 
 
+class _Config(database.Config):  # type: ignore[misc]
+    """Takes paths as they are: Alembic reads % as the beginning of a placeholder, and URLs have it for é."""
+
+    def set_main_option(self, name: str, value: str) -> None:
+        """Set an option."""
+        super().set_main_option(name, value.replace("%", "%%"))
+
+
+database.Config = _Config
+
+
 class Experiment:
     """An experiment of XManager to which attempts are added."""
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar, cast
 from pydantic import BaseModel
 
 from jestlab.analysis.costs import Cost
-from jestlab.platform.errors import UserError
+from jestlab.platform.errors import UserError, sentence
 from jestlab.platform.planning.identity import fingerprint, identity_of
 from jestlab.platform.planning.matching import Timed, examples_in_time, examples_within
 from jestlab.platform.planning.timings import Timings, config_key, plain
@@ -333,7 +333,7 @@ def _complete(member: Member, contents: Contents) -> Config:
     try:
         return program.complete(member.config, contents)
     except (UserError, OSError, ValueError) as error:
-        raise UserError(f"{written_at(member.variant.name)}: {error}") from None
+        raise UserError(f"{written_at(member.variant.name)}: {sentence(error)}") from None
 
 
 def _fingerprint(member: Member, config: Config, needs: Mapping[str, str]) -> str:

@@ -41,7 +41,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jestlab.platform.errors import UserError, nearest
+from jestlab.platform.errors import UserError, nearest, sentence
 from jestlab.platform.lab.lab import SERVE_TOKEN, STORE, STORE_SECRET
 from jestlab.platform.launch import failures, logs
 from jestlab.platform.launch.processes import describe_exit, die_with_parent, group_runs, reap_orphans
@@ -332,7 +332,7 @@ class Child:
             )
         except (OSError, ValueError) as error:  # ValueError: a NUL in a word
             where = f" in {cwd}" if cwd is not None else ""
-            message = f"cannot start {words[0]!r}{where}: {error}"
+            message = f"cannot start {words[0]!r}{where}: {sentence(error)}"
             passes = isinstance(error, OSError) and error.errno in _SHORTAGES
             raise (Failed if passes else UserError)(message) from None
         assert self._process.stdout is not None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -17,6 +19,7 @@ _ASSIGNMENT = re.compile(r"\w+=.*", re.DOTALL)
 _WITH_VALUE = frozenset({"-W", "-X", "-o", "-O"})
 _WITHOUT_SCRIPT = frozenset("cmeEp")  # options that are given code or a module: python -c, -m, perl -e
 _STANDARD_INPUT = "-"
+_LONGEST_LINE = 4_096
 
 
 def scripts_of(words: Sequence[str]) -> Iterator[str]:
@@ -26,11 +29,7 @@ def scripts_of(words: Sequence[str]) -> Iterator[str]:
     of other commands (`torchrun --nproc-per-node 2 train.py`) the first word with the suffix of a script that
     follows no option. Words after a script are its own.
     """
-    rest = list(words)
-    while rest and Path(rest[0]).name in _WRAPPERS:
-        rest.pop(0)
-        while rest and (rest[0].startswith("-") or _ASSIGNMENT.fullmatch(rest[0])):
-            rest.pop(0)
+    rest = _executed(words)
     if not rest:
         return
     if os.sep in rest[0]:
@@ -41,6 +40,16 @@ def scripts_of(words: Sequence[str]) -> Iterator[str]:
         pairs = itertools.pairwise(rest)
         found = (word for before, word in pairs if Path(word).suffix in _SUFFIXES and before[:1] != "-")
         yield from list(found)[:1]
+
+
+def _executed(words: Sequence[str]) -> list[str]:
+    """Return the words of a command without what only starts it, such as `env A=1`."""
+    rest = list(words)
+    while rest and Path(rest[0]).name in _WRAPPERS:
+        rest.pop(0)
+        while rest and (rest[0].startswith("-") or _ASSIGNMENT.fullmatch(rest[0])):
+            rest.pop(0)
+    return rest
 
 
 def _interpreted(arguments: Sequence[str]) -> Iterator[str]:
@@ -57,14 +66,14 @@ def _interpreted(arguments: Sequence[str]) -> Iterator[str]:
 
 
 def check_scripts(words: Sequence[str], folder: Path) -> None:
-    """Check that the files that a command executes exist.
+    """Check that the files that a command executes exist, and that the system finds their interpreters.
 
     Args:
         words: Of the command.
         folder: What relative paths count from: the command's working directory.
 
     Raises:
-        UserError: One does not; names a file like it.
+        UserError: One does not, and a file like it is named; or a first line as `#!/bin/sh` names no program.
     """
     for word in scripts_of(words):
         path = folder / word
@@ -73,3 +82,21 @@ def check_scripts(words: Sequence[str], folder: Path) -> None:
             near = closest(path.name, beside)
             hint = f"did you mean {near}?" if near else "relative paths count from `cwd`, the spec's folder"
             raise UserError(f"command: no such file {path}: {hint}")
+        if [word] == _executed(words)[:1]:
+            _check_first_line(path, folder)
+
+
+def _check_first_line(path: Path, folder: Path) -> None:
+    first = b""
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        first = file.readline(_LONGEST_LINE)
+    if not first.startswith(b"#!"):
+        return
+    if first.endswith(b"\r\n"):
+        raise UserError(
+            f"command: the first line of {path} ends in a carriage return, as on Windows, and names no "
+            f"program so: convert the file, sed -i 's/\\r$//' {shlex.quote(str(path))}"
+        )
+    named = os.fsdecode(next(iter(first[2:].split()), b""))
+    if not (folder / named).exists():
+        raise UserError(f"command: the first line of {path} names {named!r}, which is not on this machine")

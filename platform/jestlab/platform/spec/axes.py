@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, model_serializer
 
-from jestlab.platform.errors import Mistakes, Path, SpecError, kind_of, nearest, shown
+from jestlab.platform.errors import Mistakes, Path, SpecError, kind_of, nearest, no_string, shown
 from jestlab.platform.spec.config_tree import flatten, is_mapping, plain
 from jestlab.platform.spec.labels import LABELS, AxisLabels, parse_labels
 
@@ -165,7 +165,7 @@ def _names(given: Any, path: Path) -> tuple[str, ...]:
     if isinstance(given, str):
         given = [name.strip() for name in given.split(",")]
     if not isinstance(given, list | tuple) or not given or not all(isinstance(name, str) for name in given):
-        raise SpecError(path, f"must be names of runs, not {shown(given)}")
+        raise SpecError(path, f"must be names of runs, not {no_string(given)}")
     return tuple(given)
 
 

@@ -21,7 +21,17 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from jestlab.platform.errors import Mistakes, Path, SpecError, choices, dotted, kind_of, nearest, shown
+from jestlab.platform.errors import (
+    Mistakes,
+    Path,
+    SpecError,
+    choices,
+    dotted,
+    kind_of,
+    nearest,
+    no_string,
+    shown,
+)
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -98,6 +108,11 @@ def _put(tree: Tree, parts: Sequence[str], value: Any, path: Sequence[str]) -> N
             _put(tree[last], [key], below, (*path, *parts))
     else:
         raise SpecError((*path, *parts), "is given twice in one mapping, nested and dotted")
+
+
+def listed(value: Any) -> Any:
+    """Return a name or a number by itself as a list of one; anything else as it is."""
+    return [value] if isinstance(value, str | int) and not isinstance(value, bool) else value
 
 
 def nested(path: Sequence[str], value: Any) -> Tree:
@@ -335,7 +350,8 @@ def _wrong(tree: Tree, section: Field, root: Field, path: Path) -> Iterator[Spec
                 yield SpecError(here, message)
         # The exact type: a bool is an int to Python, but a spec that says `chunks: true` is wrong.
         elif part.types and type(value) not in part.types:
-            yield SpecError(here, f"must be {_words(part.types)}, not {shown(value)} ({kind_of(value)})")
+            given = no_string(value) if str in part.types else f"{shown(value)} ({kind_of(value)})"
+            yield SpecError(here, f"must be {_words(part.types)}, not {given}")
 
 
 def _words(accepted: tuple[type, ...]) -> str:
@@ -375,8 +391,8 @@ def _errors_of(error: ValidationError, root: Field) -> Iterator[SpecError]:
         own = details.get("ctx", {}).get("error")
         if isinstance(own, SpecError):
             yield from own.errors
-        else:
-            yield _translated(details, root)
+        elif details["type"] != "too_short" or len(details["input"]) < details["ctx"]["min_length"]:
+            yield _translated(details, root)  # else items of it are wrong, which it counts as missing
 
 
 def _translated(details: Mapping[str, Any], root: Field) -> SpecError:
@@ -412,9 +428,15 @@ def _message(details: Mapping[str, Any], beside: Mapping[str, Field]) -> str:
         return "has no kind: add `kind`"
     if kind in ("model_type", "model_attributes_type", "dict_type"):
         return f"must be a mapping, not {shown(given)}"
-    expected = re.sub(r"^Input should (be|have|match) ", r"\1 ", details["msg"])
-    expected = re.sub(r", (unable to parse|got a number).*$", "", expected).replace("be a valid ", "be a ")
-    expected = expected.replace("be a integer", "be a whole number")
+    if kind in ("string_type", "tuple_type", "list_type", "bool_type", "bool_parsing"):
+        what = {"s": "a string", "b": "true or false"}.get(kind[0], "a list")
+        return f"must be {what}, not {no_string(given) if kind[0] == 's' else shown(given)}"
+    if kind == "int_parsing_size":
+        return f"must have fewer digits, not {shown(given)}"
+    # "Tuple should have at least 1 item after validation, not 0", "Input should be a valid integer, unable …"
+    expected = re.sub(r"^\w+ should ", "", details["msg"])
+    expected = re.sub(r" after validation, not \d+$|, (unable to parse|got a number).*$", "", expected)
+    expected = expected.replace("be a valid ", "be a ").replace("be a integer", "be a whole number")
     by_type = f" ({kind_of(given)})" if "type" in kind or "parsing" in kind else ""
     return f"must {expected}, not {shown(given)}{by_type}"
 

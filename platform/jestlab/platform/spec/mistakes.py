@@ -73,6 +73,10 @@ def _without(wrong: Collection[Path], written: Tree, unsure: set[str]) -> Tree |
                 _harmless(head, next(iter(runs)), index) if str(index) in parts else item
                 for index, item in enumerate(rest[head])
             ]
+        elif head == "name":
+            rest[head] = "unnamed"
+        elif head == "adopted" and isinstance(rest.get(head), list | tuple):
+            rest[head] = [name for name in rest[head] if isinstance(name, str) and name.strip()]
         elif head in rest:
             unsure.update(runs if head == "axes" else ())
             del rest[head]

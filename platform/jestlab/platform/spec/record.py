@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-_Text = Annotated[str, Field(min_length=1)]
+from jestlab.platform.spec.config_tree import listed
+
+_Texts = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(listed)]
 
 
 class Record(BaseModel):
@@ -21,8 +23,8 @@ class Record(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    packages: tuple[_Text, ...] = ()
-    files: tuple[_Text, ...] = ()
+    packages: _Texts = ()
+    files: _Texts = ()
 
     def anchored(self, folder: Path) -> Record:
         """Return it with absolute paths."""

@@ -15,7 +15,7 @@ from jestlab.analysis.tables.shape import Shape
 from jestlab.models import extensions
 from jestlab.models.extensions import references
 from jestlab.platform.errors import nearest, shown
-from jestlab.platform.spec.config_tree import flatten
+from jestlab.platform.spec.config_tree import flatten, listed
 from jestlab.platform.spec.figure import FigureOptions
 
 TableName = Literal[
@@ -30,9 +30,7 @@ TableName = Literal[
 ]
 
 
-def _listed(names: Any) -> Any:
-    """A name by itself is a list of one."""
-    return (names,) if isinstance(names, str) else names
+_Names = Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(listed)]
 
 
 def _table_name(name: str) -> str:
@@ -74,8 +72,8 @@ class _Comparison(_Report):
     """
 
     baseline: str | None = None
-    runs: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
-    score: Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(_listed)] | None = None
+    runs: _Names | None = None
+    score: _Names | None = None
 
 
 class _CostComparison(_Comparison):
@@ -133,15 +131,15 @@ class TableReport(_Report):
 
     kind: Literal["table"]
     baseline: str | None = None
-    score: Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(_listed)] | None = None
+    score: _Names | None = None
     scope: Scope = "scoring"
     name: Annotated[str, AfterValidator(_table_name)] = "summary"
     options: dict[str, Any] = {}
     mean: Literal["all", "shared"] = "all"
     crossing: Literal["first", "lasting"] = "first"
     published: bool = True
-    columns: Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(_listed)] | None = None
-    rows: Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(_listed)] | None = None
+    columns: _Names | None = None
+    rows: _Names | None = None
     digits: Annotated[int | dict[str, int] | None, BeforeValidator(_checked_digits)] = None
     sort: str = ""
     caption: str | None = None
@@ -199,10 +197,10 @@ class CurvesReport(_CostComparison, _Printed):
     kind: Literal["curves"]
     effort: Over | None = None
     metric: str | None = None
-    metrics: Annotated[tuple[str, ...], BeforeValidator(_listed)] = ()
+    metrics: Annotated[tuple[str, ...], BeforeValidator(listed)] = ()
     smooth: Annotated[int | str, BeforeValidator(_window)] | None = None
     scale: Scale | None = None
-    highlight: Annotated[tuple[str, ...], BeforeValidator(_listed)] = ()
+    highlight: Annotated[tuple[str, ...], BeforeValidator(listed)] = ()
 
     @model_validator(mode="after")
     def _scales_metrics(self) -> CurvesReport:
@@ -243,7 +241,7 @@ class AgainstReport(_Comparison, _Printed):
 
     kind: Literal["against"]
     x: str
-    by: tuple[str, ...] = ("selection.rule",)
+    by: Annotated[tuple[str, ...], BeforeValidator(listed)] = ("selection.rule",)
     split: str | None = None
 
 
@@ -310,7 +308,7 @@ class CompositionReport(_Printed):
 
     kind: Literal["composition"]
     x: str | None = None
-    runs: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    runs: _Names | None = None
 
 
 class SelectedReport(_Printed):
@@ -321,7 +319,7 @@ class SelectedReport(_Printed):
     """
 
     kind: Literal["selected"]
-    runs: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    runs: _Names | None = None
 
 
 class OwnFigureReport(_CostComparison, _Printed):

@@ -18,6 +18,7 @@ from typing import Annotated, Any
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     NonNegativeInt,
@@ -28,6 +29,7 @@ from pydantic import (
 
 from jestlab.models import extensions
 from jestlab.platform.errors import closest
+from jestlab.platform.spec.config_tree import listed
 from jestlab.platform.spec.duration import parse_duration, written_duration
 from jestlab.platform.spec.slurm import Slurm
 
@@ -271,7 +273,7 @@ class Resources(BaseModel):
     nodes: PositiveInt = 1
     time: Annotated[str, AfterValidator(lambda text: written_duration(parse_duration(text)))] | None = None
     retries: NonNegativeInt = 2
-    retry_exit_codes: tuple[Annotated[int, Field(ge=1, le=255)], ...] = ()
+    retry_exit_codes: Annotated[tuple[Annotated[int, Field(ge=1, le=255)], ...], BeforeValidator(listed)] = ()
     lease_seconds: Annotated[float, Field(ge=8.0)] = 90.0
     tpu: Annotated[str, AfterValidator(lambda text: str(parse_slice(text)))] | None = None
     image: Annotated[str, AfterValidator(pinned_image)] | None = None

@@ -24,13 +24,24 @@ from jestlab.analysis.costs import Scope
 from jestlab.analysis.metrics import Metric, parse_metrics
 from jestlab.analysis.written import WrittenError
 from jestlab.models.extensions import references
-from jestlab.platform.errors import Mistakes, Path, SpecError, UserError, nearest, shown, within
+from jestlab.platform.errors import (
+    Mistakes,
+    Path,
+    SpecError,
+    UserError,
+    kind_of,
+    nearest,
+    no_string,
+    shown,
+    within,
+)
 from jestlab.platform.spec.axes import Axis, parse_axes
 from jestlab.platform.spec.config_tree import (
     MATCH,
     STUDIES,
     Tree,
     is_mapping,
+    listed,
     plain,
     validated,
 )
@@ -296,11 +307,12 @@ class Study(_Part):
             return _as_spec_error(lambda: Until.parse(dict(seeds.items())))
         if _is_whole(seeds) and 1 <= seeds <= _MOST_SEEDS:
             return tuple(range(seeds))
-        listed = isinstance(seeds, list | tuple) and len(seeds) > 0
-        if not listed or not all(_is_whole(seed) and 0 <= seed < 2**32 for seed in seeds):
+        is_list = isinstance(seeds, list | tuple) and len(seeds) > 0
+        if not is_list or not all(_is_whole(seed) and 0 <= seed < 2**32 for seed in seeds):
             raise SpecError(
                 ("seeds",),
-                "must be a number of replicates, a list of seeds or {until: decided}, not " + shown(seeds),
+                "must be a number of replicates, a list of seeds or {until: decided}, not "
+                f"{shown(seeds)} (replicates: 1 to {_MOST_SEEDS:,}; seeds: 0 to {2**32 - 1:,})",
             )
         if len(set(seeds)) < len(seeds):
             raise SpecError(("seeds",), f"duplicate seed in {shown(seeds)}")
@@ -309,6 +321,7 @@ class Study(_Part):
     @field_validator("reports", mode="before")
     @classmethod
     def _reports(cls, reports: Any) -> Any:
+        reports = listed(reports)
         if not isinstance(reports, list | tuple | None):
             raise SpecError(("reports",), f"must be a list of {', '.join(REPORTS)}, not {shown(reports)}")
         mistakes, parsed = Mistakes(), []
@@ -326,20 +339,20 @@ class Study(_Part):
     @field_validator("score", mode="before")
     @classmethod
     def _score(cls, names: Any) -> Any:
-        listed = () if names is None else names
-        if not isinstance(listed, list | tuple) or not all(isinstance(n, str) and "/" in n for n in listed):
+        given = () if names is None else listed(names)
+        if not isinstance(given, list | tuple) or not all(isinstance(n, str) and "/" in n for n in given):
             raise SpecError(
                 ("score",), f"must be a list of evaluations, such as coco/i2t_r1, not {shown(names)}"
             )
-        return tuple(listed)
+        return tuple(given)
 
     @field_validator("adopted", mode="before")
     @classmethod
     def _adopted(cls, names: Any) -> Any:
-        listed = () if names is None else names
-        if not isinstance(listed, list | tuple) or not all(isinstance(n, str) and n.strip() for n in listed):
-            raise SpecError(("adopted",), f"must be a list of names of runs, not {shown(names)}")
-        return tuple(listed)
+        given = () if names is None else listed(names)
+        if not isinstance(given, list | tuple) or not all(isinstance(n, str) and n.strip() for n in given):
+            raise SpecError(("adopted",), f"must be a list of names of runs, not {no_string(names)}")
+        return tuple(given)
 
     @field_validator("metrics", mode="before")
     @classmethod
@@ -400,7 +413,10 @@ def is_name(name: str) -> bool:
 
 def _checked_name(name: object, path: Path) -> str:
     """Return a name of a study or a run if it is valid."""
-    if not isinstance(name, str) or not is_name(name):
+    if not isinstance(name, str):
+        quotes = "" if isinstance(name, list | tuple) or is_mapping(name) else ": put it in quotes"
+        raise SpecError(path, f"invalid name {shown(name)}: expected a string, not {kind_of(name)}{quotes}")
+    if not is_name(name):
         raise SpecError(
             path,
             f"invalid name {shown(name)}: expected at most {_LONGEST_NAME} letters, digits and _ . + -, "
@@ -419,7 +435,7 @@ def _run(name: str, given: Any) -> dict[str, Any]:
     program, needs = overrides.pop("program", None), overrides.pop("needs", None)
     mistakes, parsed = Mistakes(), {"program": program}
     if program is not None and not isinstance(program, str):
-        mistakes.add([SpecError((*path, "program"), f"must be a string, not {shown(program)}")])
+        mistakes.add([SpecError((*path, "program"), f"must be a string, not {no_string(program)}")])
     with mistakes:
         roles = _needs(needs, (*path, "needs"))
         parsed["needs"] = {role: name for role, name in roles.items() if name is not None}
@@ -436,15 +452,15 @@ def _run(name: str, given: Any) -> dict[str, Any]:
 
 def _needs(given: Any, path: Path) -> dict[str, str | None]:
     """Return role → name of the run; None for a role without a run, which the config gives a text."""
-    listed = [given] if isinstance(given, str) else () if given is None else given
+    named = () if given is None else listed(given)
     needs: dict[Any, Any]
-    if isinstance(listed, list | tuple):
-        needs = {name if isinstance(name, str) else i: name for i, name in enumerate(listed)}
+    if isinstance(named, list | tuple):
+        needs = {name if isinstance(name, str) else i: name for i, name in enumerate(named)}
     else:
-        needs = dict(listed.items()) if is_mapping(listed) else {0: listed}
+        needs = dict(named.items()) if is_mapping(named) else {0: named}
     if not all(isinstance(role, str) and isinstance(name, str | None) for role, name in needs.items()):
         raise SpecError(
-            path, f"must be a list of names of runs, or a mapping from roles to them, not {shown(given)}"
+            path, f"must be a list of names of runs, or a mapping from roles to them, not {no_string(given)}"
         )
     return needs
 
@@ -461,7 +477,7 @@ def _match(given: Any, path: Path) -> Match | None:
     if kind not in _MATCH_KINDS:
         raise SpecError((*path, str(kind)), f"unknown key: {nearest(str(kind), _MATCH_KINDS)}")
     if not isinstance(run, str):
-        raise SpecError((*path, kind), f"must be the name of a run, not {shown(run)}")
+        raise SpecError((*path, kind), f"must be the name of a run, not {no_string(run)}")
     return Match(kind=kind, run=run)
 
 

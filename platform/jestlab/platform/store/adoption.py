@@ -273,7 +273,8 @@ def _listing(spec: Mapping[str, Any], run: AdoptedRun, goal: Goal | None) -> dic
     found = {**spec, "adopted": [*dict.fromkeys([*adopted, run.name])]}
     if goal is not None:
         names = dict.fromkeys(f"{score.dataset}/{score.metric}" for score in run.scores)
-        metrics = {**{name: {"goal": goal} for name in names}, **metrics}
+        own = {name: {"goal": goal, **metrics.get(name, {})} for name in names}
+        metrics = {**own, **{name: each for name, each in metrics.items() if name not in own}}
     return found | {"metrics": metrics} if metrics else found
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jestlab.models.data.files import own_temporary_folder
-from jestlab.platform.errors import UserError
+from jestlab.platform.errors import UserError, sentence
 from jestlab.platform.spec.resources import Resources
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -117,7 +117,7 @@ def _folder(environment: Mapping[str, str]) -> Path:
     try:
         return own_temporary_folder("jestlab-devices", FOLDER)
     except OSError as error:
-        raise UserError(str(error)) from None
+        raise UserError(sentence(error)) from None
 
 
 def _names(environment: Mapping[str, str]) -> dict[str, str]:

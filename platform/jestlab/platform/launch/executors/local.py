@@ -27,7 +27,7 @@ from typing import Any
 
 import psutil
 
-from jestlab.platform.errors import StoreUnreachable, UserError
+from jestlab.platform.errors import StoreUnreachable, UserError, sentence
 from jestlab.platform.lab.lab import SERVE_TOKEN, Lab
 from jestlab.platform.launch.executor import (
     ExecutorAway,
@@ -149,7 +149,7 @@ class Local:
                 while block := stream.read(_BLOCK):
                     yield block
         except (OSError, UserError) as error:
-            raise ExecutorError(f"no log: {error}") from error
+            raise ExecutorError(f"no log: {sentence(error)}") from error
 
     def render(self, job: Job) -> dict[str, Any] | None:
         """Return None: processes have no manifests."""
@@ -193,7 +193,7 @@ class Local:
         try:
             child = _Child(self._forked(job) or self._executed(job))
         except OSError as error:
-            raise ExecutorError(f"cannot start {self.command(job)[0]}: {error}") from error
+            raise ExecutorError(f"cannot start {self.command(job)[0]}: {sentence(error)}") from error
         named = Process.of(child.process.pid)
         launched = LaunchedJob(f"{named}:{log}", job.marks)
         self._children[launched] = child
@@ -367,7 +367,7 @@ class ForkServer:
                 )
         except OSError as error:
             ours.close()
-            raise ForkServerError(f"cannot start {command[0]}: {error}") from error
+            raise ForkServerError(f"cannot start {command[0]}: {sentence(error)}") from error
         self._channel = ours
         self._answers: queue.SimpleQueue[Forked | str] = queue.SimpleQueue()
         # The thread must not hold this object: the server ends once nobody refers to it any more.

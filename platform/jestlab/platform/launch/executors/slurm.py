@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jestlab.platform.errors import UserError
+from jestlab.platform.errors import UserError, sentence
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.launch import logs
@@ -433,7 +433,7 @@ class Slurm(Executor):
                 while block := stream.read(_BLOCK):
                     yield block
         except (OSError, UserError) as error:
-            raise ExecutorError(f"no log: {error}") from error
+            raise ExecutorError(f"no log: {sentence(error)}") from error
 
     def _setting(self, key: str, default: str) -> str:
         """Return one of the cluster's settings; asked for once."""
