@@ -132,13 +132,13 @@ def _reduced(image: Image.Image, size: int, box: Box) -> tuple[Image.Image, Box]
     width, height = image.size
     if width * height <= _LARGE:
         return _rgb(image), box
-    blocks = across, down = tuple(max(1, side // (2 * size)) for side in image.size)
+    across, down = (max(1, side // (2 * size)) for side in image.size)
     small = Image.new("RGB", (-(-width // across), -(-height // down)))
     # A tile is made of whole blocks, so that all blocks but the last of a row or column have one size.
-    wide, high = (block * max(1, _TILE // block) for block in blocks)
+    wide, high = (block * max(1, _TILE // block) for block in (across, down))
     for left, top in itertools.product(range(0, width, wide), range(0, height, high)):
         tile = image.crop((left, top, min(left + wide, width), min(top + high, height)))
-        small.paste(_rgb(tile).reduce(blocks), (left // across, top // down))
+        small.paste(_rgb(tile).reduce((across, down)), (left // across, top // down))
     return small, (box[0] / across, box[1] / down, box[2] / across, box[3] / down)
 
 

@@ -137,6 +137,29 @@ def of_training(config: TrainConfig, needs: Mapping[str, Config], chips: int = 0
 
     A reference of unknown architecture is assumed to have the learner's.
     """
+    if (now := _training(config, needs, chips)) is None:
+        return None
+    devices = chips or 1
+    size = "batch_size" if config.schedule.super_batch_size is None else "super_batch_size"
+    one_row = _changed(config, "schedule", batch_size=devices, super_batch_size=None)
+    parts = {"microbatches": max(1, config.batch_size // devices), "reuse_scoring": False}
+    without = "unset runtime.reuse_scoring and " if config.reuses_scoring else ""
+    changes = {
+        f"{without}set a higher runtime.microbatches": _changed(config, "runtime", **parts),
+        "set runtime.remat: all": _changed(config, "runtime", remat="all"),
+        f"lower schedule.{size}": one_row,
+        **({"take more chips": one_row} if chips else {}),
+    }
+    reduced = ((text, _training(changed, needs, chips)) for text, changed in changes.items())
+    return replace(now, reduced=tuple((text, its) for text, its in reduced if its is not None))
+
+
+def _changed(config: TrainConfig, section: str, **settings: object) -> TrainConfig:
+    return config.model_copy(update={section: getattr(config, section).model_copy(update=settings)})
+
+
+def _training(config: TrainConfig, needs: Mapping[str, Config], chips: int) -> Memory | None:
+    """Estimate the memory of a training run as it is configured."""
     count, towers = parameters(config.model), _towers(config.model, chips)
     devices, compiler = chips or 1, _ON_TPU if chips else _ON_CPU
     b, super_batch = config.batch_size / devices, config.super_batch_size / devices
@@ -184,13 +207,17 @@ def of_embedding(config: EmbedConfig, needs: Mapping[str, Config], chips: int = 
     model = getattr(needs.get(EMBED_REFERENCE), "model", None)
     if not isinstance(model, TwoTowers) or (count := parameters(model)) is None:
         return None
-    rows = config.runtime.batch_size / (chips or 1)
-    return _memory(
-        state=count * _FLOAT,
-        work=_scored(_towers(model, chips), model, rows, _ON_TPU if chips else _ON_CPU),
-        batches=2 * rows * _row(model),
-        host=(_AHEAD + 1) * rows * _row(model) + _decoded(config, model),
-    )
+
+    def of_rows(rows: float) -> Memory:
+        return _memory(
+            state=count * _FLOAT,
+            work=_scored(_towers(model, chips), model, rows, _ON_TPU if chips else _ON_CPU),
+            batches=2 * rows * _row(model),
+            host=(_AHEAD + 1) * rows * _row(model) + _decoded(config, model),
+        )
+
+    reduced = (("lower runtime.batch_size", of_rows(1)),)
+    return replace(of_rows(config.runtime.batch_size / (chips or 1)), reduced=reduced)
 
 
 def of_scoring(config: ScoreConfig, needs: Mapping[str, Config], chips: int = 0) -> Memory | None:
