@@ -71,6 +71,7 @@ class _Json:
         self._tokenizer = tokenizers.Tokenizer.from_buffer(model)
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
+        self._tokenizer.encode_special_tokens = True  # in captions they are texts
         self.size = int(self._tokenizer.get_vocab_size())
         named = {name: self._tokenizer.token_to_id(f"<{name}>") for name in ("eos", "bos", "pad")}
         self.end, self.begin, self.pad = (-1 if found is None else int(found) for found in named.values())
