@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image
+from PIL import Image, ImageOps
 
 from jestlab.models.data.files import compute_ahead, map_array, open_derived
 from jestlab.models.data.shards import ShardSource
@@ -28,15 +28,7 @@ Box = tuple[float, float, float, float]
 _JPEG = b"\xff\xd8"
 _FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")  # PIL has others that start programs, as EPS does
 _TURNED = (b"Exif\0\0", b"tiff:Orientation")  # one of these is in a JPEG with an orientation
-_UPRIGHT = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
+_ORIENTATION = 0x0112  # of EXIF
 _MOST_PIXELS = 2 * (Image.MAX_IMAGE_PIXELS or 2**27)  # where PIL, too, takes a file for a bomb
 _LARGE = 2**24  # pixels: such an image is scaled down in tiles, and only one is decoded at a time
 _TILE = 2**11  # pixels, about the side of a tile
@@ -158,14 +150,16 @@ def _square(image: Image.Image, size: int, orientation: int, box: Box) -> Pixels
     """Resize the part of an image within a box, then turn it upright, which is cheaper in this order."""
     if image.size != (size, size):
         image = image.resize((size, size), Image.Resampling.BILINEAR, box)
-    turn = _UPRIGHT.get(orientation)
-    return np.asarray(image if turn is None else image.transpose(turn))
+    if orientation != 1:
+        image.getexif()[_ORIENTATION] = orientation
+        ImageOps.exif_transpose(image, in_place=True)
+    return np.asarray(image)
 
 
 def _orientation(image: Image.Image) -> int:
     """Return an image's orientation as an EXIF number; 1 is upright."""
     try:
-        number = image.getexif().get(0x0112)
+        number = image.getexif().get(_ORIENTATION)
     except (OSError, SyntaxError, ValueError, struct.error):  # damaged, but the picture may still be whole
         return 1
     return number if isinstance(number, int) else 1
