@@ -29,6 +29,8 @@ _JPEG = b"\xff\xd8"
 _FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")  # PIL has others that start programs, as EPS does
 _TURNED = (b"Exif\0\0", b"tiff:Orientation")  # one of these is in a JPEG with an orientation
 _ORIENTATION = 0x0112  # of EXIF
+# PIL raises SyntaxError for a bad PNG, and others where damaged fields mislead it.
+_DAMAGED = (OSError, SyntaxError, ValueError, OverflowError, struct.error, Image.DecompressionBombError)
 _MOST_PIXELS = 2 * (Image.MAX_IMAGE_PIXELS or 2**27)  # where PIL, too, takes a file for a bomb
 _LARGE = 2**24  # pixels: such an image is scaled down in tiles, and only one is decoded at a time
 _TILE = 2**11  # pixels, about the side of a tile
@@ -81,8 +83,7 @@ def _jpeg(file: bytes, size: int) -> Pixels | None:
     orientation = 1
     if any(mark in file for mark in _TURNED):
         # A JPEG that PIL cannot open is taken for upright.
-        damaged = contextlib.suppress(OSError, SyntaxError, ValueError, struct.error)
-        with damaged, Image.open(io.BytesIO(file), formats=_FORMATS) as image:
+        with contextlib.suppress(*_DAMAGED), Image.open(io.BytesIO(file), formats=_FORMATS) as image:
             orientation = _orientation(image)
     # Scaled by M/8, M = 1 … 8, and rounded up: half of the last row or column may be outside the picture.
     eighths = 8 * max(scaled.shape[:2]) // max(height, width)
@@ -98,15 +99,7 @@ def _other(file: bytes, size: int) -> Pixels:
             drafted = image.draft(image.mode, (2 * size, 2 * size))
             small, box = _reduced(image, size, drafted[1] if drafted else (0.0, 0.0, *image.size))
             return _square(small, size, _orientation(image), box)
-    # PIL raises SyntaxError for a bad PNG, and others where damaged fields mislead it.
-    except (
-        OSError,
-        SyntaxError,
-        ValueError,
-        OverflowError,
-        struct.error,
-        Image.DecompressionBombError,
-    ) as error:
+    except _DAMAGED as error:
         raise ValueError(f"not a readable image: {error}") from error
 
 
@@ -160,7 +153,7 @@ def _orientation(image: Image.Image) -> int:
     """Return an image's orientation as an EXIF number; 1 is upright."""
     try:
         number = image.getexif().get(_ORIENTATION)
-    except (OSError, SyntaxError, ValueError, struct.error):  # damaged, but the picture may still be whole
+    except _DAMAGED:  # but the picture may still be whole
         return 1
     return number if isinstance(number, int) else 1
 
@@ -368,11 +361,8 @@ def _decode_all(source: ShardSource, size: int, folder: Path) -> None:
             examples = np.arange(start, min(start + _DECODED_AT_ONCE, len(source)))
             pixels = np.zeros((len(examples), size, size, 3), np.uint8)
             whole = np.ones(len(examples), np.bool_)
-            for row, file in enumerate(source.images(examples)):
-                try:
-                    pixels[row] = decode(file, size)
-                except ValueError:  # its reader decodes it again, and gets the reason
-                    whole[row] = False
+            # The reader of a damaged image decodes it again, and gets the reason.
+            whole[[*read_images(source, None, examples, pixels, np.arange(len(examples)))]] = False
             pixels_file.write(pixels.tobytes())
             whole_file.write(whole.tobytes())
 
