@@ -154,7 +154,8 @@ def test_every_own_program_says_and_others_do_not():
 def said(amounts, room):
     """Lines of a plan whose runs take these gigabytes: of state, work, batches and process."""
     memories = [Memory(*(amount * GB for amount in its)) for its in amounts]
-    parts, fewer = ([replace(its, work=0.0, **other) for its in memories] for other in ({}, {"batches": 0.0}))
+    parts = [replace(its, work=0.0) for its in memories]
+    fewer = [replace(its, work=0.0, batches=0.0) for its in memories]
     changes = [("set a higher runtime.microbatches", parts), ("lower schedule.batch_size", fewer)]
     changes += [("take more chips", fewer)] if room.on_chip else []
     for at, its in enumerate(memories):
