@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,7 +31,6 @@ from jestlab.models.kept import kept
 from jestlab.models.two_towers import OwnVision, Parameters, TwoTowerModel, VisionTransformer
 
 IMAGES_AT_ONCE = 4_096  # images compared with all classes at a time
-_MOST_NAMED = 3  # classes that are not told apart
 _LOG = logging.getLogger(__name__)
 
 
@@ -277,7 +276,10 @@ class Evaluator:
         drawn = [draw(data.train_labels, classes, cfg.shots, seed) for seed in seeds]
         chosen = np.unique(np.concatenate([np.empty(0, np.int64), *drawn]))
         tokens = tokenizer(prompts(data.class_names, data.templates), self._config.model.text.length)
-        _warn_of_equal_classes(name, data.class_names, tokens)
+        contents = [rows.tobytes() for rows in np.split(tokens, classes)]
+        first = {content: at for at, content in reversed([*enumerate(contents)])}
+        if equal := [data.class_names[at] for at in range(classes) if first[contents[at]] < at]:
+            _LOG.warning("%s: zero-shot never finds classes with the tokens of earlier ones: %s", name, equal)
         return _Classification(
             data.images,
             data.labels,
@@ -371,23 +373,6 @@ class Evaluator:
         if before is not None:
             fetched.append(_fetch(*before))
         return [np.concatenate(parts) for parts in zip(*fetched, strict=True)]
-
-
-def _warn_of_equal_classes(dataset: str, class_names: Sequence[str], tokens: np.ndarray) -> None:
-    """Log which classes have the tokens of an earlier one: names twice, unknown words, or words cut off."""
-    first: dict[bytes, str] = {}
-    equal = []
-    for name, rows in zip(class_names, np.split(tokens, len(class_names)), strict=True):
-        content = rows.tobytes()
-        if content in first:
-            equal.append(f"{name!r} those of {first[content]!r}")
-        first.setdefault(content, name)
-    if equal:
-        named = ", ".join(equal[:_MOST_NAMED])
-        _LOG.warning(
-            "%s: the prompts of %d of %d classes have the tokens of an earlier class, so that zero-shot "
-            "classification never finds them: %s", dataset, len(equal), len(class_names), named
-        )  # fmt: skip
 
 
 def _fetch(rows: int, outputs: tuple[jax.Array, ...]) -> list[np.ndarray]:

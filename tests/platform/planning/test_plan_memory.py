@@ -153,8 +153,19 @@ def test_every_own_program_says_and_others_do_not():
 
 def said(amounts, room):
     """Lines of a plan whose runs take these gigabytes: of state, work, batches and process."""
-    study = Study.parse({"name": "s", "runs": {"a": {}}, "seeds": len(amounts)})
     memories = [Memory(*(amount * GB for amount in its)) for its in amounts]
+    parts = [replace(its, work=0.0) for its in memories]
+    fewer = [replace(its, work=0.0, batches=0.0) for its in memories]
+    changes = [("set a higher runtime.microbatches", parts), ("lower schedule.batch_size", fewer)]
+    changes += [("take more chips", fewer)] if room.on_chip else []
+    for at, its in enumerate(memories):
+        memories[at] = replace(its, reduced=tuple((text, reduced[at]) for text, reduced in changes))
+    return said_of(memories, room)
+
+
+def said_of(memories, room):
+    """Lines of a plan whose runs take this memory."""
+    study = Study.parse({"name": "s", "runs": {"a": {}}, "seeds": len(memories)})
     runs = [replace(run, memory=memory) for run, memory in zip(plan(study).runs, memories, strict=True)]
     return list(lines(runs, room))
 
@@ -199,6 +210,63 @@ def test_a_plan_says_what_will_not_fit_and_what_to_do(amounts, room, advice):
     assert second == advice
 
 
+V5E = Room(16 * GB, "of a v5e chip")
+L16 = {"model": {"variant": "L/16", "compute_dtype": "bfloat16"}, "schedule.batch_size": 4_096}
+
+
+def test_more_microbatches_are_advised_where_they_make_a_run_fit():
+    """Parameters, moments and the gradient of L/16 take 13 GB: more than half of a chip, but not all."""
+    _, advice = said_of([estimated(config(L16), {}, 8)], V5E)
+    assert advice.endswith("set a higher runtime.microbatches, lower schedule.batch_size, or take more chips")
+    assert len(said_of([estimated(config(L16, {"runtime.microbatches": 256}), {}, 8)], V5E)) == 1
+
+
+JOINT = {"selection": {"rule": "joint", "reference": "r"}}
+RUNS = {
+    "a smaller batch": (B16, {"runtime.microbatches": 8_192}),
+    "a smaller super-batch": (B16, CACHED, {"schedule.super_batch_size": 163_840, "runtime.remat": "all"}),
+    "scoring apart": (B16, JOINT, {"runtime.reuse_scoring": True, "schedule.batch_size": 512}),
+    "rematerialization": (B16, {"schedule.batch_size": 512}),
+    "parts": (L16, {"schedule.batch_size": 512}),
+    "a smaller model": (L16, JOINT),
+}
+FOLLOWED = {
+    "set a higher runtime.microbatches": lambda its, chips: {
+        "runtime.microbatches": its.batch_size // chips, "runtime.reuse_scoring": False
+    },
+    "set runtime.remat: all": lambda its, chips: {"runtime.remat": "all"},
+    "lower schedule.batch_size": lambda its, chips: {"schedule.batch_size": chips},
+    "lower schedule.super_batch_size": lambda its, chips: {"schedule.super_batch_size": 5 * chips},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("parts", RUNS.values(), ids=RUNS)
+@pytest.mark.parametrize("gigabytes", [4, 12, 16, 40, 95])
+@pytest.mark.parametrize("chips", [1, 8, 256])
+def test_advice_that_is_followed_makes_a_run_fit_and_other_changes_do_not(parts, gigabytes, chips):
+    needs = {"selection.reference": EmbedConfig(reference="r")} if "selection" in parts[1] else {}
+    its, room = config(*parts), Room(gigabytes * GB, "of a chip")
+    advice = said_of([estimated(its, needs, chips)], room)[1:]
+    for text, change in FOLLOWED.items():
+        try:
+            changed = config(*parts, change(its, chips))
+        except ValueError:  # not a change of this run
+            continue
+        fits = estimated(changed, needs, chips).device <= room.bytes
+        if advice and changed != its and not (text.endswith("batch_size") and text not in advice[0]):
+            assert (text in advice[0]) == fits, text
+            assert ("unset runtime.reuse_scoring" in advice[0]) <= its.reuses_scoring
+            assert ("smaller model" in advice[0]) <= (not fits)
+
+
+def test_runs_that_are_not_trained_are_advised_what_they_have():
+    embed = EmbedConfig.model_validate({"reference": "r", "runtime": {"batch_size": 100_000}})
+    found = memory.of_embedding(embed, {"reference": config(B16)}, 1)
+    assert said_of([found], V5E)[1].endswith("lower runtime.batch_size")
+    score = Memory(0.0, 99 * GB, 0.0, GB)
+    assert said_of([score], Room(16 * GB, "here"))[1].endswith("use a machine with more memory")
+
+
 def test_the_room_is_this_machines_or_a_chips():
     here = room(Resources(parallel=3, memory_gb=2.0), local=True)
     assert here is not None
@@ -220,7 +288,9 @@ def test_a_container_may_have_less_than_the_machine(monkeypatch, tmp_path):
     assert planning.machine_bytes() == 1e6
 
 
-def test_the_verb_says_it_and_json_has_the_bytes(root, tmp_path):
+def test_the_verb_says_it_and_json_has_the_bytes(root, tmp_path, monkeypatch):
+    # The products of all images and captions take 52 GB, in however many parts.
+    monkeypatch.setattr(planning, "machine_bytes", lambda: 100 * GB)
     (tmp_path / "s.yaml").write_text(
         "base: {data.train.examples: 100000, runtime.decoded_megabytes: 0}\n"
         "runs: {small: {}, large: {schedule.batch_size: 65536, model.vision.depth: 40}}\n"

@@ -11,14 +11,7 @@ from typing import Any
 
 from jestlab.models.data.class_names import check_class_names
 from jestlab.models.data.images import decode
-from jestlab.models.data.packing import (
-    RESERVED,
-    Target,
-    encoded,
-    write_classification,
-    write_retrieval,
-    write_shards,
-)
+from jestlab.models.data.packing import Target, encoded, write_classification, write_retrieval, write_shards
 
 FILE_COLUMNS = ("file", "image", "filename", "filepath", "path")
 """Names of the column with the image's path within the folder: the first of these that the file has."""
@@ -84,11 +77,13 @@ class Captioned:
             raise ValueError(f"{captions}: has a header and no rows")
         folder = os.path.realpath(images)
         self.rows: list[Row] = []
+        self._images: dict[Path, Row] = {}  # the first row of each
         for number, row in enumerate(rows, 2):
             where, path = f"{captions}, row {number}", Path(os.path.realpath(images / str(row[file])))
             if not path.is_relative_to(folder):
                 raise ValueError(f"{where}: {row[file]} is {path}, outside {images}: copy it into the folder")
             self.rows.append(Row(where, images / path.relative_to(folder), row))
+            self._images.setdefault(self.rows[-1].path, self.rows[-1])
         missing = [row for row in self.rows if row.columns[file] is None or not row.path.is_file()]
         if missing:
             also = f", and {len(missing) - 1:,} more rows" if len(missing) > 1 else ""
@@ -104,17 +99,13 @@ class Captioned:
         """
         column = self._one_of(CAPTION_COLUMNS)
         others = [name for name in self._names if name not in (column, self._file)]
-        if taken := set(others) & set(RESERVED):
-            raise ValueError(
-                f"{self._captions}: column {min(taken)!r} cannot be metadata, because shards use that name: "
-                "rename or remove the column"
-            )
+        for name in {"key", "image"}.intersection(others):
+            raise ValueError(f"{self._captions}: column {name!r} has a name that shards use: rename it")
 
         def examples() -> Iterator[dict[str, Any]]:
             for row, content in self._read_images(self.rows, progress):
-                metadata = {name: row.columns[name] for name in others}
-                caption = _text(row, column)
-                yield {"image": content, "caption": caption, "file": row.columns[self._file], **metadata}
+                metadata = {"file": row.columns[self._file], **{name: row.columns[name] for name in others}}
+                yield {"image": content, "caption": _text(row, column), **metadata}
 
         write_shards(folder, examples(), str(self._captions))
 
@@ -125,10 +116,12 @@ class Captioned:
             ValueError: As `write_shards`.
         """
         column = self._one_of(CAPTION_COLUMNS)
-        captions = {path: [_words(row, column) for row in rows] for path, rows in self._by_image().items()}
+        captions: dict[Path, list[str]] = defaultdict(list)
+        for row in self.rows:
+            captions[row.path].append(_words(row, column))
 
         def targets() -> Iterator[Target]:
-            for row, content in self._read_each_image(progress):
+            for row, content in self._read_images(self._images.values(), progress):
                 suffix, image = encoded(content)
                 yield image, suffix, "\n".join(captions[row.path])
 
@@ -157,44 +150,22 @@ class Captioned:
         label = self._one_of(LABEL_COLUMNS)
         targets: dict[Path, tuple[str, str]] = {}
         for row in self.rows:
-            name, split = _words(row, label), self._split(row)
+            name, split = _words(row, label), str(row.columns.get(SPLIT_COLUMN) or "test")
+            if split not in _SPLITS:
+                raise ValueError(f"{row.where}: split {split!r} is none of {', '.join(_SPLITS)}")
             if (known := targets.setdefault(row.path, (name, split))) != (name, split):
-                raise ValueError(
-                    f"{row.where}: the image is {name!r} in {split} here, and {known[0]!r} in {known[1]} in "
-                    "an earlier row: give an image one label and one split"
-                )
+                raise ValueError(f"{row.where}: {row.path} is {known[0]!r} in {known[1]} by an earlier row")
         classes = sorted({name for name, _ in targets.values()})
         check_class_names(classes, self._captions)
         number = {name: str(at) for at, name in enumerate(classes)}
         splits: dict[str, list[Target]] = {split: [] for split in _SPLITS}
-        for row, content in self._read_each_image(progress):
+        for row, content in self._read_images(self._images.values(), progress):
             suffix, image = encoded(content)
             name, split = targets[row.path]
             splits[split].append((image, suffix, number[name]))
         if not splits["test"]:
             raise ValueError(f"{self._captions}: no row is of the split 'test'")
         write_classification(folder, {split: of for split, of in splits.items() if of}, classes, templates)
-
-    def _by_image(self) -> dict[Path, list[Row]]:
-        """Return the rows of each image."""
-        found: dict[Path, list[Row]] = defaultdict(list)
-        for row in self.rows:
-            found[row.path].append(row)
-        return found
-
-    def _read_each_image(self, progress: Progress) -> Iterator[tuple[Row, bytes]]:
-        """Yield the first row of each image with the bytes of the image."""
-        by_image = self._by_image()
-        for row, content in self._read_images([rows[0] for rows in by_image.values()], progress):
-            progress(len(by_image[row.path]) - 1)
-            yield row, content
-
-    def _split(self, row: Row) -> str:
-        """Return the split that a row names; raises ValueError if there is no such split."""
-        split = str(row.columns.get(SPLIT_COLUMN) or "test")
-        if split not in _SPLITS:
-            raise ValueError(f"{row.where}: split {split!r} is none of {', '.join(_SPLITS)}")
-        return split
 
     def _read_images(self, rows: Collection[Row], progress: Progress) -> Iterator[tuple[Row, bytes]]:
         """Yield rows with the bytes of their images."""
@@ -211,6 +182,7 @@ class Captioned:
                 self.damaged.append(said)
                 continue
             yield row, content
+        progress(len(self.rows) - len(rows))
         if len(self.damaged) == len(rows):
             raise ValueError(f"{self._captions}: every image is damaged: {self.damaged[0]}")
 

@@ -49,14 +49,11 @@ def check_class_names(class_names: Iterable[str], source: Path) -> None:
     """
     from sentencepiece import SentencePieceNormalizer
 
-    form = SentencePieceNormalizer(
-        rule_name="nmt_nfkc", add_dummy_prefix=False, escape_whitespaces=False, remove_extra_whitespaces=True
-    )
+    normalize = SentencePieceNormalizer(rule_name="nmt_nfkc").normalize
     known: dict[str, str] = {}
     for name in class_names:
-        in_prompts = form.normalize(_in_prompts(name))
-        if (other := known.setdefault(in_prompts, name)) != name:
+        if (other := known.setdefault(normalize(_in_prompts(name)), name)) != name:
             raise ValueError(
-                f"{source}: classes {other!r} and {name!r} are both {in_prompts!r} in prompts, which have no "
-                "punctuation, capitals, or text after a comma: rename one of them"
+                f"{source}: classes {other!r} and {name!r} are both {_in_prompts(name)!r} in prompts, which "
+                "have no punctuation, capitals, or text after a comma: rename one of them"
             )

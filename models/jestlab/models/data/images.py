@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from jestlab.models.data.files import compute_ahead, map_array, open_derived
 from jestlab.models.data.shards import ShardSource
@@ -28,15 +28,9 @@ Box = tuple[float, float, float, float]
 _JPEG = b"\xff\xd8"
 _FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")  # PIL has others that start programs, as EPS does
 _TURNED = (b"Exif\0\0", b"tiff:Orientation")  # one of these is in a JPEG with an orientation
-_UPRIGHT = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
+_ORIENTATION = 0x0112  # of EXIF
+# PIL raises SyntaxError for a bad PNG, and others where damaged fields mislead it.
+_DAMAGED = (OSError, SyntaxError, ValueError, OverflowError, struct.error, Image.DecompressionBombError)
 _MOST_PIXELS = 2 * (Image.MAX_IMAGE_PIXELS or 2**27)  # where PIL, too, takes a file for a bomb
 _LARGE = 2**24  # pixels: such an image is scaled down in tiles, and only one is decoded at a time
 _TILE = 2**11  # pixels, about the side of a tile
@@ -89,8 +83,7 @@ def _jpeg(file: bytes, size: int) -> Pixels | None:
     orientation = 1
     if any(mark in file for mark in _TURNED):
         # A JPEG that PIL cannot open is taken for upright.
-        damaged = contextlib.suppress(OSError, SyntaxError, ValueError, struct.error)
-        with damaged, Image.open(io.BytesIO(file), formats=_FORMATS) as image:
+        with contextlib.suppress(*_DAMAGED), Image.open(io.BytesIO(file), formats=_FORMATS) as image:
             orientation = _orientation(image)
     # Scaled by M/8, M = 1 … 8, and rounded up: half of the last row or column may be outside the picture.
     eighths = 8 * max(scaled.shape[:2]) // max(height, width)
@@ -108,15 +101,7 @@ def _other(file: bytes, size: int) -> Pixels:
             return _square(small, size, _orientation(image), box)
     except UnidentifiedImageError:  # whose message names an object in memory
         raise ValueError(f"not a readable image: none of {', '.join(_FORMATS)}") from None
-    # PIL raises SyntaxError for a bad PNG, and others where damaged fields mislead it.
-    except (
-        OSError,
-        SyntaxError,
-        ValueError,
-        OverflowError,
-        struct.error,
-        Image.DecompressionBombError,
-    ) as error:
+    except _DAMAGED as error:
         raise ValueError(f"not a readable image: {error}") from error
 
 
@@ -134,13 +119,13 @@ def _reduced(image: Image.Image, size: int, box: Box) -> tuple[Image.Image, Box]
     width, height = image.size
     if width * height <= _LARGE:
         return _rgb(image), box
-    blocks = across, down = tuple(max(1, side // (2 * size)) for side in image.size)
+    across, down = (max(1, side // (2 * size)) for side in image.size)
     small = Image.new("RGB", (-(-width // across), -(-height // down)))
     # A tile is made of whole blocks, so that all blocks but the last of a row or column have one size.
-    wide, high = (block * max(1, _TILE // block) for block in blocks)
+    wide, high = (block * max(1, _TILE // block) for block in (across, down))
     for left, top in itertools.product(range(0, width, wide), range(0, height, high)):
         tile = image.crop((left, top, min(left + wide, width), min(top + high, height)))
-        small.paste(_rgb(tile).reduce(blocks), (left // across, top // down))
+        small.paste(_rgb(tile).reduce((across, down)), (left // across, top // down))
     return small, (box[0] / across, box[1] / down, box[2] / across, box[3] / down)
 
 
@@ -160,15 +145,17 @@ def _square(image: Image.Image, size: int, orientation: int, box: Box) -> Pixels
     """Resize the part of an image within a box, then turn it upright, which is cheaper in this order."""
     if image.size != (size, size):
         image = image.resize((size, size), Image.Resampling.BILINEAR, box)
-    turn = _UPRIGHT.get(orientation)
-    return np.asarray(image if turn is None else image.transpose(turn))
+    if orientation != 1:
+        image.getexif()[_ORIENTATION] = orientation
+        ImageOps.exif_transpose(image, in_place=True)
+    return np.asarray(image)
 
 
 def _orientation(image: Image.Image) -> int:
     """Return an image's orientation as an EXIF number; 1 is upright."""
     try:
-        number = image.getexif().get(0x0112)
-    except (OSError, SyntaxError, ValueError, struct.error):  # damaged, but the picture may still be whole
+        number = image.getexif().get(_ORIENTATION)
+    except _DAMAGED:  # but the picture may still be whole
         return 1
     return number if isinstance(number, int) else 1
 
@@ -376,11 +363,8 @@ def _decode_all(source: ShardSource, size: int, folder: Path) -> None:
             examples = np.arange(start, min(start + _DECODED_AT_ONCE, len(source)))
             pixels = np.zeros((len(examples), size, size, 3), np.uint8)
             whole = np.ones(len(examples), np.bool_)
-            for row, file in enumerate(source.images(examples)):
-                try:
-                    pixels[row] = decode(file, size)
-                except ValueError:  # its reader decodes it again, and gets the reason
-                    whole[row] = False
+            # The reader of a damaged image decodes it again, and gets the reason.
+            whole[[*read_images(source, None, examples, pixels, np.arange(len(examples)))]] = False
             pixels_file.write(pixels.tobytes())
             whole_file.write(whole.tobytes())
 

@@ -16,9 +16,6 @@ from jestlab.models.data.tars import TarWriter
 
 EXAMPLES_A_SHARD = 4_096
 _FIXED = ("image", "caption")
-RESERVED = (*_FIXED, "key")
-"""Names that metadata cannot have: shards use them."""
-
 _FORMATS = {"jpg": b"\xff\xd8\xff", "png": b"\x89PNG", "webp": b"RIFF"}
 
 
@@ -70,12 +67,9 @@ def _checked(example: Any) -> tuple[str, bytes, str, dict[str, Any]]:
     caption = example["caption"]
     if not isinstance(caption, str):
         raise ValueError(f"has a caption that is a {type(caption).__name__}, not a str")
-    metadata: dict[str, Any] = {}
-    for key, value in example.items():
-        if str(key) in (*metadata, *RESERVED) and key not in _FIXED:
-            raise ValueError(f"has metadata {key!r}, a name that is used already: rename it")
-        if key not in _FIXED:
-            metadata[str(key)] = _plain(value)
+    metadata = {str(key): _plain(value) for key, value in example.items() if key not in _FIXED}
+    if "key" in metadata or len(metadata) < len(example) - len(_FIXED):
+        raise ValueError("has metadata 'key', which shards use, or two of the same name: rename them")
     return *encoded(example["image"]), caption, metadata
 
 

@@ -12,7 +12,6 @@ import io
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +25,8 @@ _TRAINING_CAPTIONS = 200_000
 _VERSION = 1  # of the training recipe below
 
 
-class _Pieces(Protocol):
-    """What cuts texts into pieces.
+class _Sentencepiece:
+    """A sentencepiece model.
 
     Attributes:
         size: The number of pieces.
@@ -35,18 +34,6 @@ class _Pieces(Protocol):
         begin: The number of the piece that begins one; −1 if there is none. It is never used.
         pad: The number that short texts are padded with.
     """
-
-    size: int
-    end: int
-    begin: int
-    pad: int
-
-    def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Cut texts into the numbers of their pieces, without the piece that ends them."""
-
-
-class _Sentencepiece:
-    """A sentencepiece model."""
 
     def __init__(self, model: bytes) -> None:
         from sentencepiece import SentencePieceProcessor
@@ -57,13 +44,14 @@ class _Sentencepiece:
         self.pad = self.end if self.begin == -1 else int(self._processor.pad_id())
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Cut texts into the numbers of their pieces, without the piece that ends them."""
         # One call, one thread: otherwise sentencepiece starts a thread per core for each batch.
         pieces: list[list[int]] = self._processor.encode(list(texts), out_type=int, num_threads=1)
         return pieces
 
 
 class _Json:
-    """A `tokenizer.json` of Hugging Face's library with the special pieces of Gemma's."""
+    """A `tokenizer.json` of Hugging Face's library with Gemma's special pieces; see `_Sentencepiece`."""
 
     def __init__(self, model: bytes) -> None:
         import tokenizers
@@ -71,6 +59,7 @@ class _Json:
         self._tokenizer = tokenizers.Tokenizer.from_buffer(model)
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
+        self._tokenizer.encode_special_tokens = True  # in captions they are texts
         self.size = int(self._tokenizer.get_vocab_size())
         named = {name: self._tokenizer.token_to_id(f"<{name}>") for name in ("eos", "bos", "pad")}
         self.end, self.begin, self.pad = (-1 if found is None else int(found) for found in named.values())
@@ -102,7 +91,7 @@ class Tokenizer:
         return self.model[:1] == b"{"
 
     @cached_property
-    def pieces(self) -> _Pieces:
+    def pieces(self) -> _Sentencepiece | _Json:
         """What cuts texts into pieces.
 
         Raises:

@@ -69,6 +69,7 @@ def write(folder: Path, model: TwoTowers, tokenizer: bytes | None) -> None:
         "truncation_side": "right",
         "eos_token": end,
         "pad_token": pad,
+        "split_special_tokens": True,  # captions do not contain special tokens, only texts like them
     }
     _write_json(folder / CLASS, about)
 
@@ -85,7 +86,7 @@ def _complete(
 
     steps = [normalizers.Lowercase(), *([tokenizer.normalizer] if tokenizer.normalizer else [])]
     tokenizer.normalizer = normalizers.Sequence(steps)
-    tokenizer.post_processor = processors.TemplateProcessing(single=f"$A {end[0]}", special_tokens=[end])
+    tokenizer.post_processor = processors.TemplateProcessing(single=["$A", end[0]], special_tokens=[end])
     tokenizer.enable_truncation(length)
     tokenizer.enable_padding(pad_token=pad[0], pad_id=pad[1], length=length)
 
@@ -110,7 +111,12 @@ def _from_sentencepiece(content: bytes) -> tokenizers.Tokenizer:
     if trainer.get(_KIND, _UNIGRAM) != _UNIGRAM:
         raise ValueError("the tokenizer is no unigram model: export without it, and keep it beside")
     model = SentencePieceProcessor(model_proto=content)
-    pieces = [(model.id_to_piece(i), model.get_score(i)) for i in range(model.get_piece_size())]
+    # Sentencepiece never finds control pieces in a text, and Hugging Face's library would. It finds none with
+    # a space, because spaces become "▁".
+    pieces = [
+        (model.id_to_piece(i) + " " * (model.is_control(i) or model.is_unknown(i)), model.get_score(i))
+        for i in range(model.get_piece_size())
+    ]
     found = Tokenizer(models.Unigram(pieces, model.unk_id(), bool(trainer.get(_BYTES, 0))))
     steps: list[Any] = []
     if charsmap := normal.get(_CHARSMAP):

@@ -409,7 +409,8 @@ def _price(price: Price) -> dict[str, float]:
 
 def _memory(memory: Memory | None) -> dict[str, float] | None:
     """Describe what a run occupies, in bytes."""
-    return None if memory is None else asdict(memory) | {"device": memory.device, "here": memory.here}
+    names = ("state", "work", "batches", "process", "device", "here")
+    return None if memory is None else {name: getattr(memory, name) for name in names}
 
 
 def _why(why: Explanation | None) -> dict[str, Any] | None:

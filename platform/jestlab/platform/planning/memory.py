@@ -119,16 +119,15 @@ def _limit(needed: float, room: Room) -> str:
 
 
 def _remedy(memory: Memory, needed: float, room: Room) -> str:
-    """Say what makes a run fit."""
+    """Return what makes a run fit."""
     limit = min(room.bytes, room.each or room.bytes)
     if room.each is not None and memory.process > limit:
         return f"raise that above {_gigabytes(needed)}"
     raised = "raise that, " if room.each is not None and needed <= room.bytes else ""
-    if needed * (1 - memory.work / memory.device) < limit / 2:  # without what parts of a batch can save
-        remat = " or runtime.remat" if room.on_chip else ""
-        return f"{raised}set a higher runtime.microbatches{remat}, or lower schedule.batch_size"
-    if memory.batches > memory.state:
-        return f"{raised}lower schedule.batch_size" + (", or take more chips" if room.on_chip else "")
+    if fitting := [change for change, reduced in memory.reduced if room.needed(reduced) <= limit]:
+        return raised + ", ".join([*fitting[:-1], f"or {fitting[-1]}" if fitting[1:] else fitting[0]])
+    if not memory.state:
+        return f"{raised}use a machine with more memory"
     return f"{raised}choose a smaller model" + (": every chip holds all parameters" if room.on_chip else "")
 
 

@@ -16,6 +16,8 @@ How close it is, against XLA's own account of the compiled step (JAX 0.10.2, arg
 - On TPU, compiled for v5e 16×16 (BENCHMARKS.md, B/16 at b = 32,768): 36.1 GB estimated for 36.6; with four
   microbatches 12.3 for 12.9; with `remat: all` 8.1 for 7.3. Nothing has been measured on a chip.
 
+Images larger than 16 megapixels are not counted: while one is decoded it takes up to four bytes per pixel.
+
 Letters: n rows at a time, L tokens, D width, M hidden width, H heads, B super-batch, b sub-batch, P devices.
 """
 
@@ -137,11 +139,32 @@ def of_training(config: TrainConfig, needs: Mapping[str, Config], chips: int = 0
 
     A reference of unknown architecture is assumed to have the learner's.
     """
-    count, towers = parameters(config.model), _towers(config.model, chips)
+    if (count := parameters(config.model)) is None:
+        return None
+    devices = chips or 1
+    size = "batch_size" if config.schedule.super_batch_size is None else "super_batch_size"
+    one_row = _changed(config, "schedule", batch_size=devices, super_batch_size=None)
+    parts = {"microbatches": max(1, config.batch_size // devices), "reuse_scoring": False}
+    without = "unset runtime.reuse_scoring and " if config.reuses_scoring else ""
+    changes = [
+        (f"{without}set a higher runtime.microbatches", _changed(config, "runtime", **parts)),
+        ("set runtime.remat: all", _changed(config, "runtime", remat="all")),
+        (f"lower schedule.{size}", one_row),
+        *([("take more chips", one_row)] if chips else []),
+    ]
+    reduced = tuple((change, _training(its, needs, chips, count)) for change, its in changes)
+    return replace(_training(config, needs, chips, count), reduced=reduced)
+
+
+def _changed(config: TrainConfig, section: str, **settings: object) -> TrainConfig:
+    return config.model_copy(update={section: getattr(config, section).model_copy(update=settings)})
+
+
+def _training(config: TrainConfig, needs: Mapping[str, Config], chips: int, count: int) -> Memory:
+    """Estimate the memory of a training run of so many parameters, without what would reduce it."""
+    towers = _towers(config.model, chips)
     devices, compiler = chips or 1, _ON_TPU if chips else _ON_CPU
     b, super_batch = config.batch_size / devices, config.super_batch_size / devices
-    if count is None:
-        return None
     state, gradient = 3 * count * _FLOAT, 2 * count * _FLOAT
     rows = b / config.runtime.microbatches
     kept = super_batch if config.reuses_scoring else rows
@@ -184,13 +207,17 @@ def of_embedding(config: EmbedConfig, needs: Mapping[str, Config], chips: int = 
     model = getattr(needs.get(EMBED_REFERENCE), "model", None)
     if not isinstance(model, TwoTowers) or (count := parameters(model)) is None:
         return None
-    rows = config.runtime.batch_size / (chips or 1)
-    return _memory(
-        state=count * _FLOAT,
-        work=_scored(_towers(model, chips), model, rows, _ON_TPU if chips else _ON_CPU),
-        batches=2 * rows * _row(model),
-        host=(_AHEAD + 1) * rows * _row(model) + _decoded(config, model),
-    )
+
+    def of_rows(rows: float) -> Memory:
+        return _memory(
+            state=count * _FLOAT,
+            work=_scored(_towers(model, chips), model, rows, _ON_TPU if chips else _ON_CPU),
+            batches=2 * rows * _row(model),
+            host=(_AHEAD + 1) * rows * _row(model) + _decoded(config, model),
+        )
+
+    reduced = (("lower runtime.batch_size", of_rows(1)),)
+    return replace(of_rows(config.runtime.batch_size / (chips or 1)), reduced=reduced)
 
 
 def of_scoring(config: ScoreConfig, needs: Mapping[str, Config], chips: int = 0) -> Memory | None:

@@ -71,12 +71,14 @@ class Memory:
         batches: On each device, the examples.
         process: Beside all that, in the process on the host: Python and JAX, compiled functions, examples
             that are read ahead.
+        reduced: What would reduce it, such as "lower schedule.batch_size", and how far.
     """
 
     state: float
     work: float
     batches: float
     process: float
+    reduced: tuple[tuple[str, Memory], ...] = ()
 
     @property
     def device(self) -> float:
