@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from jestlab.analysis import address, guards
 
@@ -57,6 +56,9 @@ def connect(store: str | Connection) -> Iterator[Connection]:
         said = " ".join(str(error.orig).split())
         remedy = " (if an older build has made it: run jestlab db upgrade)" if _OLDER.search(said) else ""
         raise ValueError(f"cannot read results from {address.shown(url)}: {said}{remedy}") from error
+    except PermissionError as error:
+        said = error.strerror or error
+        raise ValueError(f"cannot read results from {address.shown(url)}: {said}") from error
 
 
 def shown(url: str) -> str:
@@ -89,12 +91,20 @@ def _sqlite(url: URL) -> Engine:
 
 
 def _engine_of(path: Path) -> Engine:
-    from sqlalchemy import create_engine
+    from sqlalchemy import create_engine, event
+    from sqlalchemy.exc import DisconnectionError
     from sqlalchemy.pool import QueuePool
 
-    return create_engine(
+    engine = create_engine(
         "sqlite://", creator=lambda: _open_sqlite(path), poolclass=QueuePool, pool_size=1, max_overflow=-1
     )
+
+    @event.listens_for(engine, "checkout")
+    def _check_state(connection: Any, *_: Any) -> None:
+        if guards.is_stale(connection, path):
+            raise DisconnectionError
+
+    return engine
 
 
 def _forget() -> None:
@@ -127,7 +137,7 @@ def _open_sqlite(path: Path) -> sqlite3.Connection:
     NOTE: footgun. `mode=ro` on a database in WAL mode leaves -wal and -shm files behind, which a read-only
     connection may make but not remove; `query_only` forbids writing just as well and leaves nothing.
     """
-    connection = sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True, check_same_thread=False)
+    connection = guards.open_readonly(path, "rw")
     connection.execute("PRAGMA query_only = ON")
     guards.only_selects(connection, hidden=guards.SECRET)
     return connection

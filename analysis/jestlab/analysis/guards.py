@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -20,6 +23,7 @@ _READS = frozenset(
 
 _READ_PRAGMAS = frozenset(
     {"table_info", "table_xinfo", "table_list", "index_list", "index_info", "foreign_key_list"}
+    | {"integrity_check"}
 )
 
 SECRET = ("attempt", "token")
@@ -32,6 +36,82 @@ _END = re.compile(r";\s*(--[^\n]*\s*)*$")
 
 _COLUMNS = 120
 """Columns of an answer from SQLite at most, where its size is limited."""
+
+
+class _Unlocked(sqlite3.Connection):
+    """A connection to a file that this user can't lock: it tells when somebody has written to the file.
+
+    Attributes:
+        is_unchanged: Whether the file is as it was when it was opened.
+    """
+
+    is_unchanged: Callable[[], bool]
+
+    def rollback(self) -> None:
+        """End a transaction; OperationalError if what was read may be wrong: the file was written to."""
+        super().rollback()
+        if not self.is_unchanged():
+            error = sqlite3.OperationalError("somebody wrote to the file while it was read: try again")
+            error.sqlite_errorcode = sqlite3.SQLITE_BUSY
+            raise error
+
+
+def open_readonly(path: Path, mode: str = "ro", timeout: float = 5.0) -> sqlite3.Connection:
+    """Open a SQLite file to read it; end each transaction by `rollback`.
+
+    Next to a file in WAL mode, SQLite makes two files, which another user can't, nor anybody on a disk that
+    is mounted read-only. Such a file is read without locks if all of it is in the one file.
+
+    Args:
+        path: The file.
+        mode: "rw" removes the two files again where this user may; "ro" leaves them.
+        timeout: Seconds to wait for a lock.
+
+    Raises:
+        PermissionError: This user may not read the file, or what is in the log next to it.
+        sqlite3.Error: It can't be read.
+    """
+    options: Any = {"uri": True, "timeout": timeout, "check_same_thread": False, "isolation_level": None}
+    address = f"file:{quote(str(path))}?mode={mode}"
+    try:
+        connection = sqlite3.connect(address, **options)
+        connection.execute("PRAGMA schema_version").fetchone()
+        return connection
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+            raise
+    if path.is_file():
+        path.open("rb").close()
+    before = _version(path)
+    if log := _log(path):
+        raise PermissionError(
+            f"no permission to read {log.name}, which holds some of its results, without permission to "
+            f"write in {path.parent}: read it as its owner, or copy the folder"
+        )
+    unlocked = sqlite3.connect(f"{address}&immutable=1", factory=_Unlocked, **options)
+    unlocked.is_unchanged = lambda: _version(path) == before
+    return unlocked
+
+
+def is_stale(connection: Any, path: Path) -> bool:
+    """Whether somebody wrote to the file of an idle connection of `open_readonly`: open another one."""
+    return isinstance(connection, _Unlocked) and not (connection.is_unchanged() and _log(path) is None)
+
+
+def _version(path: Path) -> tuple[int, ...] | None:
+    """Return what changes when a file is written to or replaced; None if it's gone."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _log(path: Path) -> Path | None:
+    """Return a file next to a SQLite file that holds some of its content; None if there is none."""
+    whole = os.path.realpath(path)
+    logs = [Path(f"{whole}{suffix}") for suffix in ("-wal", "-journal")]
+    return next((log for log in logs if log.exists() and log.stat().st_size), None)
 
 
 def only_selects(connection: sqlite3.Connection, hidden: tuple[str, str] | None = None) -> None:

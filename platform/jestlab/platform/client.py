@@ -38,7 +38,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
+import re
 import signal
 import sys
 import threading
@@ -48,8 +50,146 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+_COUNT = f"a whole number from 0 to {2**63 - 1}"
+_NAME = re.compile(r"[^\x00-\x1f\ud800-\udfff]{1,300}")
+_SCORE = re.compile(r".+/[^/]+", re.DOTALL)
 
-class Run:
+
+def as_count(name: str, value: Any) -> int:
+    """Return a step or a count as an integer: whole numbers of any kind, such as 2.0 or a scalar of NumPy.
+
+    Raises:
+        ValueError: It isn't a whole number, or the store can't hold it; the error gives its name.
+    """
+    number = _number(value)
+    if number is None or number % 1 != 0 or not 0 <= number < 2**63:
+        raise _refused(name, value, _COUNT)
+    return int(number)
+
+
+def as_amount(name: str, value: Any) -> float:
+    """Return FLOPs or seconds as a float; ValueError unless it's finite and not negative."""
+    number = _number(value)
+    if number is None or not 0 <= number < math.inf:
+        raise _refused(name, value, "a finite number that isn't negative")
+    return float(number)
+
+
+def as_name(name: Any) -> str:
+    """Return a name that every database takes; ValueError for others."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise _refused("name", name, "1 to 300 characters without control characters")
+    return name
+
+
+def as_metrics(values: Any) -> dict[str, float]:
+    """Return metrics by name as floats, None as NaN; ValueError if one isn't a number, or for its name."""
+    if not isinstance(values, Mapping):
+        raise _refused("metrics", values, "a mapping of names to numbers")
+    metrics = {}
+    for name, value in values.items():
+        number = math.nan if value is None else _number(value)
+        if number is None:
+            raise _refused(f"value of {as_name(name)!r}", value, "a number")
+        metrics[as_name(name)] = float(number)
+    return metrics
+
+
+def as_scores(values: Any) -> dict[str, float]:
+    """Return scores as `as_metrics` does; ValueError for a name that isn't `dataset/metric`."""
+    scores = as_metrics(values)
+    for name in scores:
+        if not _SCORE.fullmatch(name):
+            raise _refused("name of a score", name, "dataset/metric")
+    return scores
+
+
+def _number(value: Any) -> int | float | None:
+    """Return a number of any kind, also in an array of one, as Python's; None if it isn't a number."""
+    try:
+        plain = value.item() if hasattr(value, "item") else value
+        number = None if isinstance(plain, (bool, str, bytes)) else float(plain)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        return None
+    return plain if isinstance(plain, int) and number is not None else number
+
+
+def _refused(name: str, value: Any, expected: str) -> ValueError:
+    try:
+        shown = " ".join(repr(value).split())
+    except ValueError:  # Python writes no integer of thousands of digits
+        shown = "of thousands of digits"
+    return ValueError(
+        f"invalid {name} {shown if len(shown) <= 60 else shown[:57] + '…'}: expected {expected}"
+    )
+
+
+class Reporter:
+    """What a run can report: the methods of a script's `run` and of a function's `context`.
+
+    Numbers may be of any kind, also NumPy's, JAX's, and PyTorch's, or arrays of one number. What the store
+    can't hold is a ValueError of one line.
+    """
+
+    def log(self, step: int, metrics: Mapping[str, float] | None = None, **named: float) -> None:
+        """Report metrics at a step: `log(10, loss=0.5)`, `log(10, {"grad/norm": 2.0})`.
+
+        The same step again replaces a value.
+        """
+        values = as_metrics({} if metrics is None else metrics)
+        self._log(as_count("step", step), values | as_metrics(named))
+
+    def evaluation(
+        self,
+        step: int,
+        examples_seen: int | Mapping[str, float] | None = None,
+        flops_total: float | None = None,
+        scores: Mapping[str, float] | None = None,
+        *,
+        seconds: float | None = None,
+    ) -> None:
+        """Report scores named `dataset/metric`: `evaluation(step, {"digits/accuracy": 0.97})`.
+
+        Args:
+            step: Steps done.
+            examples_seen: Examples trained on until then; None if unknown. A mapping here is the scores.
+            flops_total: FLOPs spent until then; None if unknown.
+            scores: Name → score.
+            seconds: Seconds of training until then; None for those since the program began, and before that
+                of earlier attempts until their last evaluation.
+        """
+        if isinstance(examples_seen, Mapping) and scores is None:
+            examples_seen, scores = None, examples_seen
+        self._evaluation(
+            as_count("step", step),
+            as_scores({} if scores is None else scores),
+            examples_seen=None if examples_seen is None else as_count("examples_seen", examples_seen),
+            flops_total=None if flops_total is None else as_amount("flops_total", flops_total),
+            seconds=None if seconds is None else as_amount("seconds", seconds),
+        )
+
+    def artifact(self, name: str, path: str | Path) -> None:
+        """Report a file or folder inside the lab, best in `directory`; its size and digest are recorded."""
+        self._artifact(as_name(name), Path(path).absolute())
+
+    def progress(self, step: int, total_steps: int) -> None:
+        """Report how far the run is."""
+        self._progress(as_count("step", step), as_count("total_steps", total_steps))
+
+    def _log(self, step: int, metrics: dict[str, float]) -> None:
+        raise NotImplementedError
+
+    def _evaluation(self, step: int, scores: dict[str, float], **spent: float | None) -> None:
+        raise NotImplementedError
+
+    def _artifact(self, name: str, path: Path) -> None:
+        raise NotImplementedError
+
+    def _progress(self, step: int, total_steps: int) -> None:
+        raise NotImplementedError
+
+
+class Run(Reporter):
     """The run that a script is.
 
     Attributes:
@@ -72,45 +212,18 @@ class Run:
         self.needs = needs
         self._inner_seconds = 0.0  # of phases within the present one
 
-    def log(self, step: int, metrics: Mapping[str, float] | None = None, /, **named: float) -> None:
-        """Report metrics at a step: `log(10, loss=0.5)`, `log(10, {"grad/norm": 2.0})`."""
-        values = {name: float(value) for name, value in {**(metrics or {}), **named}.items()}
-        self._send({"type": "log", "step": int(step), "metrics": values})
+    def _log(self, step: int, metrics: dict[str, float]) -> None:
+        self._send({"type": "log", "step": step, "metrics": metrics})
 
-    def evaluation(
-        self,
-        step: int,
-        examples_seen: int | None = None,
-        flops_total: float | None = None,
-        scores: Mapping[str, float] | None = None,
-        *,
-        seconds: float | None = None,
-    ) -> None:
-        """Report scores named `dataset/metric`: `evaluation(step, scores={"digits/accuracy": 0.97})`.
+    def _evaluation(self, step: int, scores: dict[str, float], **spent: float | None) -> None:
+        known = {name: value for name, value in spent.items() if value is not None}
+        self._send({"type": "evaluation", "step": step, **known, "scores": scores})
 
-        Args:
-            step: Steps done.
-            examples_seen: Examples trained on until then; None if unknown.
-            flops_total: FLOPs spent until then; None if unknown.
-            scores: Name → score.
-            seconds: Seconds of training until then; None if unknown.
-        """
-        message: dict[str, Any] = {"type": "evaluation", "step": int(step)}
-        if examples_seen is not None:
-            message["examples_seen"] = int(examples_seen)
-        if flops_total is not None:
-            message["flops_total"] = float(flops_total)
-        if seconds is not None:
-            message["seconds"] = float(seconds)
-        self._send(message | {"scores": {name: float(value) for name, value in (scores or {}).items()}})
+    def _artifact(self, name: str, path: Path) -> None:
+        self._send({"type": "artifact", "name": name, "path": str(path)})
 
-    def artifact(self, name: str, path: str | Path) -> None:
-        """Report a file or folder inside the lab, best in `directory`."""
-        self._send({"type": "artifact", "name": name, "path": str(Path(path).absolute())})
-
-    def progress(self, step: int, total_steps: int) -> None:
-        """Say how far the run is."""
-        self._send({"type": "progress", "step": int(step), "total_steps": int(total_steps)})
+    def _progress(self, step: int, total_steps: int) -> None:
+        self._send({"type": "progress", "step": step, "total_steps": total_steps})
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:

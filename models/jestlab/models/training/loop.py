@@ -188,7 +188,8 @@ def train(
                     measured, own = evaluator(state.parameters), evaluator.extra(state.parameters)
                 score = float(np.mean(list(measured.values())))
                 measured |= own
-                tracker.evaluation(step, seen, flops, measured, seconds=trained)
+                known = None if math.isnan(trained) else trained
+                tracker.evaluation(step, seen, flops, measured, seconds=known)
                 events.scalars(step, measured)
                 _LOG.info(
                     "step %d/%d  %s", step, total, "  ".join(f"{k} {v:.3f}" for k, v in measured.items())

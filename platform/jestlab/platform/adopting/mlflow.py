@@ -13,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from jestlab.analysis import guards
 from jestlab.platform.adopting.found import Damaged, FoundRun, State, finished, nested, one_line, refuse, utc
 from jestlab.platform.errors import UserError
 
@@ -203,7 +204,7 @@ ORDER BY experiments.experiment_id, runs.start_time, runs.run_uuid
 
 def _database(path: Path) -> Iterator[FoundRun]:
     try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+        with closing(guards.open_readonly(path.absolute())) as connection:
             connection.text_factory = lambda text: text.decode(errors="replace")
             connection.execute("PRAGMA trusted_schema = OFF")
             tables = {
@@ -213,6 +214,9 @@ def _database(path: Path) -> Iterator[FoundRun]:
                 raise UserError(f"{path}: not a database of MLflow: it has no table {missing[0]}")
             for row in connection.execute(_RUNS).fetchall():
                 yield _recorded(connection, *row)
+            connection.rollback()  # an error where somebody wrote to a file that could not be locked
+    except PermissionError as error:
+        raise UserError(f"{path}: {error.strerror or error}") from error
     except sqlite3.Error as error:
         remedy = (
             "expected a database of MLflow; if it is one of an old version, run `mlflow db upgrade` on a copy"

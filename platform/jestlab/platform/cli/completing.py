@@ -18,6 +18,7 @@ from typing import Any
 
 import click
 
+from jestlab.analysis import guards
 from jestlab.platform.registry import study_names
 
 FILES, FOLDERS = ("//files",), ("//folders",)
@@ -376,11 +377,13 @@ class _Store:
     def _rows(self, query: str, *values: str) -> list[tuple[Any, ...]]:
         if self._path is None or not self._path.is_file():
             return []
-        with suppress(sqlite3.Error, OSError):
-            address = f"{self._path.absolute().as_uri()}?mode=ro"
-            with closing(sqlite3.connect(address, uri=True, timeout=0.1)) as connection:
-                rows = connection.execute(query, values).fetchall()
-                return [row for row in rows if all(str(value).isprintable() for value in row)]
+        place = self._path.absolute()
+        with (
+            suppress(sqlite3.Error, OSError),
+            closing(guards.open_readonly(place, timeout=0.1)) as connection,
+        ):
+            rows = connection.execute(query, values).fetchall()
+            return [row for row in rows if all(str(value).isprintable() for value in row)]
         return []
 
 

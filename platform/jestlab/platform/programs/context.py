@@ -11,6 +11,7 @@ from typing import Any
 
 from jestlab.models.training.phases import Phase, PhaseClock
 from jestlab.models.training.tracker import Recorder
+from jestlab.platform.client import Reporter
 
 
 class Interrupted(Exception):
@@ -46,7 +47,7 @@ class Need:
     config: dict[str, Any]
 
 
-class RunContext:
+class RunContext(Reporter):
     """What a program is called with: `program(config, context)`. It implements `Tracker`.
 
     A program that can take minutes asks `stop_requested()` now and then; if so, it saves and raises
@@ -104,41 +105,21 @@ class RunContext:
         self._began = time.perf_counter()
         self._check_evaluation: Callable[[Collection[str]], None] | None = check_evaluation
 
-    def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Record metrics at a step; the same step again replaces them. Written within a second, in bulk."""
+    def _log(self, step: int, metrics: dict[str, float]) -> None:
         if step > 0:  # 0 is what holds for the whole run
             self.clock.reports(step, is_value=True)
         self._recorder.log(step, metrics)
 
-    def evaluation(
-        self,
-        step: int,
-        examples_seen: int | None = None,
-        flops_total: float | None = None,
-        scores: Mapping[str, float] | None = None,
-        *,
-        seconds: float | None = None,
-    ) -> None:
-        """Record scores named `dataset/metric`: `evaluation(step, scores={"toy/top1": 0.9})`.
-
-        Args:
-            step: Steps done.
-            examples_seen: Examples trained on until then; None if unknown.
-            flops_total: FLOPs spent until then; None if unknown.
-            scores: Name → score.
-            seconds: Seconds of training until then, NaN if unknown; None for those since the program began,
-                and before that of earlier attempts until their last evaluation.
-
-        Raises:
-            UserError: The names of the first evaluation are not those that the study expects.
-        """
+    def _evaluation(self, step: int, scores: dict[str, float], **spent: float | None) -> None:
+        """Record scores; UserError if the first names aren't those that the study expects."""
         if self._check_evaluation is not None:
             check, self._check_evaluation = self._check_evaluation, None
-            check(tuple(scores or ()))
+            check(tuple(scores))
         self.clock.reports(step, is_value=True, trained=step > 0)
-        if seconds is None:
+        if (seconds := spent["seconds"]) is None:
             seconds = self._earlier + time.perf_counter() - self._began
-        self._recorder.evaluation(step, examples_seen, flops_total, scores or {}, seconds=seconds)
+        examples_seen: Any = spent["examples_seen"]
+        self._recorder.evaluation(step, examples_seen, spent["flops_total"], scores, seconds=seconds)
 
     @property
     def _earlier(self) -> float:
@@ -147,12 +128,10 @@ class RunContext:
         before = [step for step in self._earlier_seconds if step <= resumed]
         return self._earlier_seconds[max(before)] if before else 0.0
 
-    def artifact(self, name: str, path: Path) -> None:
-        """Record a file or folder inside the lab, with its size and digest."""
+    def _artifact(self, name: str, path: Path) -> None:
         self._record_artifact(name, path)
 
-    def progress(self, step: int, total_steps: int) -> None:
-        """Report how far the run is."""
+    def _progress(self, step: int, total_steps: int) -> None:
         self.clock.reports(step)
         self._recorder.progress(step, total_steps)
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
+from jestlab.platform.client import as_amount, as_count, as_metrics, as_name, as_scores
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.launch.logs import one_line
 from jestlab.platform.programs.context import RunContext
@@ -26,15 +26,11 @@ MAX_MESSAGE_BYTES = 1 << 20
 
 _BLOCK = 1 << 16
 _LEFT_BLOCKS = 64  # a pipe holds 1 MiB at most, were its size ever raised
-_MAX_INTEGER = 2**63 - 1  # in the store
 _SHOWN = 120
 _SAID = 1_000
 
-Count = Annotated[int, Field(ge=0, le=_MAX_INTEGER)]
-Name = Annotated[str, Field(min_length=1, max_length=300, pattern=r"^[^\x00-\x1f]+$")]
-Score = Annotated[str, Field(min_length=3, max_length=300, pattern=r"^[^\x00-\x1f]+/[^\x00-\x1f/]+$")]
-Value = float | None
-Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Count = Annotated[int, BeforeValidator(lambda value, info: as_count(info.field_name, value))]
+Amount = Annotated[float, BeforeValidator(lambda value, info: as_amount(info.field_name, value))]
 
 
 class _Message(BaseModel):
@@ -46,7 +42,7 @@ class Log(_Message):
 
     type: Literal["log"]
     step: Count
-    metrics: dict[Name, Value]
+    metrics: Annotated[dict[str, float], BeforeValidator(as_metrics)]
 
 
 class Evaluation(_Message):
@@ -57,14 +53,14 @@ class Evaluation(_Message):
     examples_seen: Count | None = None
     flops_total: Amount | None = None
     seconds: Amount | None = None
-    scores: dict[Score, Value]
+    scores: Annotated[dict[str, float], BeforeValidator(as_scores)]
 
 
 class Artifact(_Message):
     """Reports a file or folder that the run made."""
 
     type: Literal["artifact"]
-    name: Name
+    name: Annotated[str, BeforeValidator(as_name)]
     path: Annotated[str, Field(min_length=1)]
 
 
@@ -111,11 +107,6 @@ def parse(line: bytes) -> Message:
         raise ValueError(f"{_quoted(line)} is not a valid message: {problem}") from None
 
 
-def numbers(values: dict[str, float | None]) -> dict[str, float]:
-    """Return the values with null replaced by NaN."""
-    return {name: math.nan if value is None else value for name, value in values.items()}
-
-
 def _quoted(line: bytes) -> str:
     """Quote a line in an error message."""
     text = line.decode(errors="replace").strip()
@@ -131,7 +122,9 @@ def _problem(error: ValidationError) -> str:
         return f"type {context['tag']!r} is unknown: {nearest(context['tag'], _TYPES)}"
     if details["type"] == "union_tag_not_found":
         return f"it has no type: expected {', '.join(_TYPES)}"
-    place = ".".join(str(part) for part in details["loc"][1:] if part != "[key]")
+    if details["type"] == "value_error":  # of `client`, which names the place
+        return str(context["error"])
+    place = ".".join(str(part) for part in details["loc"][1:])
     return f"{place}: {details['msg']}" if place else str(details["msg"])
 
 
@@ -217,11 +210,10 @@ class Channel:
     def _act(self, message: Message) -> None:
         context = self._context
         if isinstance(message, Log):
-            context.log(message.step, numbers(message.metrics))
+            context.log(message.step, message.metrics)
         elif isinstance(message, Evaluation):
-            scores = numbers(message.scores)
             spent = (message.examples_seen, message.flops_total)
-            context.evaluation(message.step, *spent, scores, seconds=message.seconds)
+            context.evaluation(message.step, *spent, message.scores, seconds=message.seconds)
         elif isinstance(message, Artifact):
             context.artifact(message.name, context.directory / Path(message.path))
         elif isinstance(message, Progress):

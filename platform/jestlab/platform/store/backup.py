@@ -131,6 +131,7 @@ def _copy_file(source: Path, target: Path) -> None:
             raw: Any = connection.connection.dbapi_connection
             try:
                 raw.backup(copy)
+                raw.rollback()  # an error where somebody wrote to a file that could not be locked
                 with copy:
                     copy.execute("DELETE FROM identity")
                     copy.execute("INSERT INTO identity (id) VALUES (?)", (uuid.uuid4().hex,))

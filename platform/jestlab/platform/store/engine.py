@@ -195,19 +195,23 @@ def checkpoint(engine: Engine) -> None:
 def _sqlite(path: Path, *, writes: bool) -> Engine:
     def connect() -> sqlite3.Connection:
         _check_file(path)
+        if not writes:
+            try:
+                connection = guards.open_readonly(path, timeout=BUSY_SECONDS)
+            except PermissionError as error:
+                raise StoreError(f"store {path}: {error.strerror or error}") from error
+            guards.only_selects(connection)
+            return connection
         connection = sqlite3.connect(
-            f"file:{quote(str(path))}?mode={'rw' if writes else 'ro'}",
+            f"file:{quote(str(path))}?mode=rw",
             uri=True,
             timeout=BUSY_SECONDS,
             check_same_thread=False,
             isolation_level=None,  # BEGIN is ours, below: Python's sqlite3 would begin none for a SELECT
         )
-        if writes:
-            _write_ahead(connection)
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("PRAGMA foreign_keys = ON")
-        else:
-            guards.only_selects(connection)
+        _write_ahead(connection)
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA foreign_keys = ON")
         return connection
 
     engine = create_engine(URL.create("sqlite", database=str(path)), creator=connect)
@@ -217,10 +221,10 @@ def _sqlite(path: Path, *, writes: bool) -> Engine:
         record.info["file"] = _identity(path)
 
     @event.listens_for(engine, "checkout")
-    def _check_place(_: Any, record: Any, __: Any) -> None:
+    def _check_place(connection: Any, record: Any, _: Any) -> None:
         # An open file can be written to wherever it is moved, or when it is deleted and a copy has taken its
         # place: what is written then is lost. A connection to such a file is replaced by a new one.
-        if record.info.get("file") != _identity(path):
+        if record.info.get("file") != _identity(path) or guards.is_stale(connection, path):
             raise DisconnectionError
 
     @event.listens_for(engine, "begin")
@@ -311,6 +315,7 @@ def _milliseconds(seconds: float) -> str:
 
 # ---- errors
 
+_SQLITE_NOT_PERMITTED = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
 _SQLITE_PASSES = frozenset(
     getattr(sqlite3, f"SQLITE_{name}")
     for name in ("BUSY", "LOCKED", "PROTOCOL", "FULL", "IOERR", "NOMEM", "CANTOPEN")
@@ -369,13 +374,20 @@ def database_message(error: Exception) -> str:
     return " ".join(str(primary or error.orig).split())
 
 
+def damage_of(error: StoreError) -> str | None:
+    """Return what SQLite says about the content of a damaged file; None for any other error."""
+    cause = getattr(error.__cause__, "orig", error.__cause__)
+    damaged = getattr(cause, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    return str(cause) if damaged else None
+
+
 def _of_sqlite(error: sqlite3.Error, place: str, file: Path | None) -> StoreError | None:
     message = f"{place}: {error}"
     primary = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest says more exactly what
-    if primary == sqlite3.SQLITE_CANTOPEN and file is not None:
-        there = file if file.exists() else file.parent
-        if there.exists() and not os.access(there, os.R_OK | os.W_OK):
-            return StoreError(f"{message}: no permission")
+    if primary in _SQLITE_NOT_PERMITTED and file is not None:
+        there = (file, file.parent) if file.exists() else (file.parent,)
+        if closed := [each for each in there if each.exists() and not os.access(each, os.R_OK | os.W_OK)]:
+            return StoreError(f"{place}: no permission to write to {closed[0]}")
     if primary in _SQLITE_PASSES:
         return StoreUnreachable(message)
     # Integrity and programming errors are ours, and have classes of their own.

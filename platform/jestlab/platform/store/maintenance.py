@@ -8,19 +8,18 @@ from datetime import timedelta
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, and_, exists, func, inspect, select
-from sqlalchemy.exc import DatabaseError
 
 from jestlab.platform.adopted import NAME as ADOPTED
-from jestlab.platform.errors import StoreUnreachable, UserError
+from jestlab.platform.errors import StoreError, UserError
 from jestlab.platform.store import schema
 from jestlab.platform.store.address import existing_file
 from jestlab.platform.store.backup import back_up
 from jestlab.platform.store.engine import (
     closing_engine,
-    database_message,
+    damage_of,
     migrating,
+    read_only,
     reading,
-    user_error,
     writable,
 )
 from jestlab.platform.store.records import LIVE, RunState
@@ -54,13 +53,13 @@ def check(url: str, root: Path) -> list[Finding]:
     Raises:
         UserError: There is no store, or it cannot be read at all.
     """
-    existing_file(url)
-    with closing_engine(writable(url)) as engine:
+    # On a server, views are compared through temporary ones.
+    with closing_engine(writable(url) if existing_file(url) is None else read_only(url)) as engine:
         if damage := _damage(engine):
             return damage
         try:
             schema.ensure(engine, create=False)
-        except schema.EmptyStore:
+        except (schema.EmptyStore, StoreError):
             raise
         except UserError as error:
             what, _, remedy = str(error).rpartition(": ")
@@ -79,13 +78,12 @@ def _damage(engine: Engine) -> list[Finding]:
         return []
     remedy = "restore a backup into a new file: jestlab db restore"
     try:
-        with engine.connect() as connection:
+        with reading(engine) as connection:
             said = list(connection.exec_driver_sql(f"PRAGMA integrity_check({_MANY})").scalars())
-    except DatabaseError as error:
-        meaning = user_error(error, engine.url)
-        if meaning is None or isinstance(meaning, StoreUnreachable):
-            raise meaning or error from error
-        return [Finding("file", f"the file is damaged: {database_message(error)}", remedy)]
+    except StoreError as error:
+        if (damage := damage_of(error)) is None:
+            raise
+        return [Finding("file", f"the file is damaged: {damage}", remedy)]
     return [Finding("file", f"the file is damaged: {line}", remedy) for line in said if line != "ok"]
 
 
