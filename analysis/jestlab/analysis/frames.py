@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from .connection import connect, frame
 from .costs import COUNTED, Scope
+from .lost import DIVERGED, LOST, UNEVALUATED, in_words
 from .metrics import Metric, Metrics, lacks_goal
 from .names import Names, Shown, names_in
 from .units import nearest, some
@@ -131,6 +132,25 @@ class Frames:
     def evaluated(self) -> list[str]:
         """Names (dataset/metric) of all evaluations, in alphabetical order."""
         return sorted(name for name in self.scores.columns if "/" in name)
+
+    @cached_property
+    def fates(self) -> dict[str, list[str]]:
+        """Label → how each of its runs was lost, that ended without a finite score; empty for others."""
+        finals = self.scores[self.scores["final"]]
+        finite = finals[self.averaged].isin([math.inf, -math.inf]).any(axis=1)
+        ends = finals["diverged"] & (finite | finals[self.averaged].isna().any(axis=1))
+        diverged = dict(zip(zip(finals["label"], finals["seed"], strict=True), ends, strict=True))
+        fates: dict[str, list[str]] = {}
+        for label, seed, state in self.runs[["label", "seed", "state"]].itertuples(index=False):
+            without = UNEVALUATED if state == "COMPLETED" else ""
+            completed = DIVERGED * diverged[label, seed] if (label, seed) in diverged else without
+            fates.setdefault(str(label), []).append(LOST.get(state, completed))
+        return fates
+
+    @cached_property
+    def lost(self) -> dict[str, str]:
+        """Label → in how many seeds its runs were lost, and how; only where some were."""
+        return {label: told for label, each in self.fates.items() if (told := in_words(each, len(each)))}
 
     @cached_property
     def declared(self) -> Metrics:
@@ -401,11 +421,12 @@ def _of_runs(scores: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _never_evaluated(frames: Frames) -> set[str]:
-    """Labels that have nothing to compare and never will: all seeds completed, none evaluated; or of a
-    program by which nothing has been evaluated, where another one has."""
+    """Labels that have nothing to compare and never will: all seeds completed for other runs, none evaluated;
+    or of a program by which nothing has been evaluated, where another one has."""
     runs, evaluated = frames.runs, set(frames.scores["label"].unique())
     programs = set(runs.loc[runs["label"].isin(evaluated), "program"])
-    may = runs.loc[(runs["state"] != "COMPLETED") & runs["program"].isin(programs), "label"]
+    ended = (runs["state"] == "COMPLETED") & (runs["needed"] > 0)
+    may = runs.loc[~ended & runs["program"].isin(programs), "label"]
     return set(frames.labels) - set(may) - evaluated
 
 
