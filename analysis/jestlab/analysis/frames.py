@@ -67,6 +67,10 @@ _RECALL = re.compile(r"(?<=/)(i2t|t2i)_r\d+$")
 """Recall at some rank in a retrieval direction, such as `coco/i2t_r5`."""
 
 
+class NotYet(ValueError):
+    """The experiment lacks results that were asked for; it may have them later."""
+
+
 @dataclass(frozen=True)
 class Frames:
     """The results of one experiment, read at one moment.
@@ -208,7 +212,7 @@ class Frames:
             ValueError: There is none; the message says why, and what to do.
         """
         if self.no_score:
-            raise ValueError(self.no_score)
+            raise NotYet(self.no_score)
         return self.declared.mean(self.averaged)
 
     @property
@@ -286,7 +290,7 @@ class Frames:
             for rows in (self.runs, self.scores, self.costs)
         )
         if scores.empty:
-            raise ValueError(f"nothing of {', '.join(names)} has been evaluated yet")
+            raise NotYet(f"nothing of {', '.join(names)} has been evaluated yet")
         return replace(self, runs=runs, scores=scores, costs=costs)
 
     def _no_run(self, name: str) -> ValueError:
@@ -361,7 +365,7 @@ def read(store: str | Connection, experiment: str) -> Frames:
     spec = json.loads(specs.iloc[0]) if len(specs) else {}
     frames = Frames(experiment, str(question), runs, _of_runs(scores, runs), costs, configs, spec)
     if scores.empty:
-        raise ValueError(f"experiment {experiment!r} has no evaluation yet: {frames.progress()}")
+        raise NotYet(f"experiment {experiment!r} has no evaluation yet: {frames.progress()}")
     unevaluated = _never_evaluated(frames)
     return replace(frames, runs=_without(runs, unevaluated), costs=_without(costs, unevaluated))
 
@@ -453,7 +457,7 @@ def metrics(url: str, experiment: str, names: Sequence[str]) -> pd.DataFrame:
         _check_known(connection, experiment)
         logged = load_metrics(connection, experiment, names)
     if logged.empty:
-        raise ValueError(f"experiment {experiment!r} has logged none of {some(names)}")
+        raise NotYet(f"experiment {experiment!r} has logged none of {some(names)}")
     return logged
 
 
@@ -498,7 +502,7 @@ def diagnosis(url: str, experiment: str, run: str | None = None) -> Diagnosis:
         runs = frame(connection, _DIAGNOSES, experiment=experiment)
         runs = runs.sort_values(["position", "label", "seed"], ignore_index=True)
         if runs.empty:
-            raise ValueError(f"experiment {experiment!r} has no run of the program diagnose")
+            raise NotYet(f"experiment {experiment!r} has no run of the program diagnose")
         specs = frame(connection, _SPEC, experiment=experiment)["spec"]
         spec = json.loads(specs.iloc[0]) if len(specs) else {}
         none = runs[:0]
@@ -508,7 +512,7 @@ def diagnosis(url: str, experiment: str, run: str | None = None) -> Diagnosis:
         label = first if run is None else frames.label_of(run)
         completed = completed[completed["label"] == label]
         if completed.empty:
-            raise ValueError(f"no seed of {label!r} of {experiment!r} has completed: {frames.progress()}")
+            raise NotYet(f"no seed of {label!r} of {experiment!r} has completed: {frames.progress()}")
         metrics = frame(connection, _MEASURED, experiment=experiment, label=label)
     metrics = metrics.sort_values(["label", "seed", "name", "step"], ignore_index=True)
     metrics = metrics[metrics["seed"].isin(completed["seed"])].astype({"value": float})

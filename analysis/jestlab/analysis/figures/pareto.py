@@ -10,7 +10,7 @@ from .. import units
 from ..costs import Scope
 from ..curves import mean_curves, score_curves
 from ..efforts import WORDS, Effort, cost_of, unit
-from ..frames import Frames
+from ..frames import Frames, NotYet
 from ..intervals import range_holds
 from ..lost import DIVERGED
 from ..pareto import attainment, front, hypervolume, standing
@@ -76,7 +76,7 @@ def pareto(
     cost = cost_of(ended) if cost is None else cost
     runs = ended[np.isfinite(ended[["score", cost]]).all(axis=1)].assign(cost=lambda rows: rows[cost])
     if runs.empty:
-        raise ValueError(
+        raise NotYet(
             f"no run of experiment {frames.experiment!r} has completed with a score and known "
             f"{WORDS[cost].amount}: {frames.progress()}"
         )
@@ -132,7 +132,7 @@ def _surfaces(frames: Frames, runs: pd.DataFrame) -> pd.DataFrame:
     complete = [seed for seed, of_seed in runs.groupby("seed") if of_seed["label"].nunique() == labels]
     paired = runs[runs["seed"].isin(complete)]
     if not complete:
-        raise ValueError(
+        raise NotYet(
             f"no attainment surface for experiment {frames.experiment!r}, since no seed is complete: "
             f"{frames.progress()}"
         )

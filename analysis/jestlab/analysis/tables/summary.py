@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from ..costs import Scope
 from ..curves import Crossing, break_even, crossing_words, score_curves, speedups
 from ..efforts import WORDS, Effort, known, unit, writer
-from ..frames import Frames
+from ..frames import Frames, NotYet
 from ..intervals import INTERVAL, censored_median, half_widths, to_match
 from ..lost import DIVERGED
 from ..metrics import Metric, lacks_goal
@@ -144,7 +144,7 @@ def finals(
     curves = score_curves(frames, scope, averaged)
     ended = curves[curves["final"]].drop(columns=["step", "final"])
     if ended.empty:
-        raise ValueError(f"no run of experiment {frames.experiment!r} has completed yet: {frames.progress()}")
+        raise NotYet(f"no run of experiment {frames.experiment!r} has completed yet: {frames.progress()}")
     competes = ~ended["label"].isin([compared, *frames.apart_from(compared)])
     of_baseline = ended[ended["label"] == compared].set_index("seed")["score"]
     ended["delta"] = (ended["score"] - ended["seed"].map(of_baseline)).where(competes)
@@ -384,9 +384,7 @@ def speedup_table(found: Finals) -> Table:
     frames, words = found.frames, crossing_words(found.crossing, found.frames.ranked)
     rows = reaching(found)
     if rows.empty:
-        raise ValueError(
-            f"no run of experiment {frames.experiment!r} has a seed in common with {found.against}"
-        )
+        raise NotYet(f"no run of experiment {frames.experiment!r} has a seed in common with {found.against}")
     paid = break_even(frames, found.baseline, found.averaged, found.crossing)
     needing = paid.dropna(subset="break_even")
     if len(needing):
