@@ -74,7 +74,10 @@ def score_curves(
         curves["flops"] *= (within / planned["total_flops"]).reindex(of_run).to_numpy()
     if scope == "reference_training":
         curves["flops"] += planned["reference_training_share_flops"].reindex(of_run).to_numpy()
-    curves["flops"] = curves["flops"].where(curves["flops"] > 0)  # 0 is what a program that counts none says
+    flops = curves["flops"]
+    # A program that counts none says 0. In a study where others count, a run of 0 to its end cost nothing.
+    is_free = (flops.groupby(curves["fingerprint"]).transform("max") == 0) & (flops > 0).any()
+    curves["flops"] = flops.where((flops > 0) | is_free)
     return curves
 
 
@@ -146,7 +149,7 @@ def speedups(
     groups = curves.groupby(["label", "seed"], sort=False).indices.values()
     points: list[NDArray[np.intp]] = [np.asarray(at) for at in groups]
     # The last point of a completed run is its final one; the points lie in the order of the steps.
-    completed = [at for at in points if columns["final"][at[-1]] and not math.isnan(columns["score"][at[-1]])]
+    completed = [at for at in points if columns["final"][at[-1]] and math.isfinite(columns["score"][at[-1]])]
 
     def reaches(at: NDArray[np.intp], target: float) -> Place | None:
         """Find where the run at these rows reaches a target; the rows of the place are of all curves."""

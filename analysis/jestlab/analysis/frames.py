@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from .connection import connect, frame
 from .costs import COUNTED, Scope
+from .lost import DIVERGED, LOST, UNEVALUATED, in_words
 from .metrics import Metric, Metrics, lacks_goal
 from .names import Names, Shown, names_in
 from .units import nearest, some
@@ -64,6 +65,10 @@ _MEASURED = """
 
 _RECALL = re.compile(r"(?<=/)(i2t|t2i)_r\d+$")
 """Recall at some rank in a retrieval direction, such as `coco/i2t_r5`."""
+
+
+class NotYet(ValueError):
+    """The experiment lacks results that were asked for; it may have them later."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +138,25 @@ class Frames:
         return sorted(name for name in self.scores.columns if "/" in name)
 
     @cached_property
+    def fates(self) -> dict[str, list[str]]:
+        """Label → how each of its runs was lost, that ended without a finite score; empty for others."""
+        finals = self.scores[self.scores["final"]]
+        finite = finals[self.averaged].isin([math.inf, -math.inf]).any(axis=1)
+        ends = finals["diverged"] & (finite | finals[self.averaged].isna().any(axis=1))
+        diverged = dict(zip(zip(finals["label"], finals["seed"], strict=True), ends, strict=True))
+        fates: dict[str, list[str]] = {}
+        for label, seed, state in self.runs[["label", "seed", "state"]].itertuples(index=False):
+            without = UNEVALUATED if state == "COMPLETED" else ""
+            completed = DIVERGED * diverged[label, seed] if (label, seed) in diverged else without
+            fates.setdefault(str(label), []).append(LOST.get(state, completed))
+        return fates
+
+    @cached_property
+    def lost(self) -> dict[str, str]:
+        """Label → in how many seeds its runs were lost, and how; only where some were."""
+        return {label: told for label, each in self.fates.items() if (told := in_words(each, len(each)))}
+
+    @cached_property
     def declared(self) -> Metrics:
         """What the metrics mean, by the spec and by the programs of the runs."""
         return Metrics.of_spec(self.spec, self.runs["program"].unique() if "program" in self.runs else ())
@@ -188,7 +212,7 @@ class Frames:
             ValueError: There is none; the message says why, and what to do.
         """
         if self.no_score:
-            raise ValueError(self.no_score)
+            raise NotYet(self.no_score)
         return self.declared.mean(self.averaged)
 
     @property
@@ -266,7 +290,7 @@ class Frames:
             for rows in (self.runs, self.scores, self.costs)
         )
         if scores.empty:
-            raise ValueError(f"nothing of {', '.join(names)} has been evaluated yet")
+            raise NotYet(f"nothing of {', '.join(names)} has been evaluated yet")
         return replace(self, runs=runs, scores=scores, costs=costs)
 
     def _no_run(self, name: str) -> ValueError:
@@ -341,7 +365,7 @@ def read(store: str | Connection, experiment: str) -> Frames:
     spec = json.loads(specs.iloc[0]) if len(specs) else {}
     frames = Frames(experiment, str(question), runs, _of_runs(scores, runs), costs, configs, spec)
     if scores.empty:
-        raise ValueError(f"experiment {experiment!r} has no evaluation yet: {frames.progress()}")
+        raise NotYet(f"experiment {experiment!r} has no evaluation yet: {frames.progress()}")
     unevaluated = _never_evaluated(frames)
     return replace(frames, runs=_without(runs, unevaluated), costs=_without(costs, unevaluated))
 
@@ -401,11 +425,12 @@ def _of_runs(scores: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _never_evaluated(frames: Frames) -> set[str]:
-    """Labels that have nothing to compare and never will: all seeds completed, none evaluated; or of a
-    program by which nothing has been evaluated, where another one has."""
+    """Labels that have nothing to compare and never will: all seeds completed for other runs, none evaluated;
+    or of a program by which nothing has been evaluated, where another one has."""
     runs, evaluated = frames.runs, set(frames.scores["label"].unique())
     programs = set(runs.loc[runs["label"].isin(evaluated), "program"])
-    may = runs.loc[(runs["state"] != "COMPLETED") & runs["program"].isin(programs), "label"]
+    ended = (runs["state"] == "COMPLETED") & (runs["needed"] > 0)
+    may = runs.loc[~ended & runs["program"].isin(programs), "label"]
     return set(frames.labels) - set(may) - evaluated
 
 
@@ -432,7 +457,7 @@ def metrics(url: str, experiment: str, names: Sequence[str]) -> pd.DataFrame:
         _check_known(connection, experiment)
         logged = load_metrics(connection, experiment, names)
     if logged.empty:
-        raise ValueError(f"experiment {experiment!r} has logged none of {some(names)}")
+        raise NotYet(f"experiment {experiment!r} has logged none of {some(names)}")
     return logged
 
 
@@ -477,7 +502,7 @@ def diagnosis(url: str, experiment: str, run: str | None = None) -> Diagnosis:
         runs = frame(connection, _DIAGNOSES, experiment=experiment)
         runs = runs.sort_values(["position", "label", "seed"], ignore_index=True)
         if runs.empty:
-            raise ValueError(f"experiment {experiment!r} has no run of the program diagnose")
+            raise NotYet(f"experiment {experiment!r} has no run of the program diagnose")
         specs = frame(connection, _SPEC, experiment=experiment)["spec"]
         spec = json.loads(specs.iloc[0]) if len(specs) else {}
         none = runs[:0]
@@ -487,7 +512,7 @@ def diagnosis(url: str, experiment: str, run: str | None = None) -> Diagnosis:
         label = first if run is None else frames.label_of(run)
         completed = completed[completed["label"] == label]
         if completed.empty:
-            raise ValueError(f"no seed of {label!r} of {experiment!r} has completed: {frames.progress()}")
+            raise NotYet(f"no seed of {label!r} of {experiment!r} has completed: {frames.progress()}")
         metrics = frame(connection, _MEASURED, experiment=experiment, label=label)
     metrics = metrics.sort_values(["label", "seed", "name", "step"], ignore_index=True)
     metrics = metrics[metrics["seed"].isin(completed["seed"])].astype({"value": float})

@@ -11,6 +11,8 @@ LOST = {"FAILED": "failed", "SKIPPED": "was skipped", "CANCELLED": "was stopped"
 DIVERGED = "diverged"
 """Said of a run that completed and recorded a value that isn't finite."""
 
+UNEVALUATED = "completed without an evaluation"
+
 
 def in_words(fates: Iterable[str], seeds: int) -> str:
     """Write how many seeds were lost and how: "diverged in 2 of 5, failed in 1 of 5 seeds".

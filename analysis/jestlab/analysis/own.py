@@ -18,7 +18,6 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from . import frames as reading
@@ -27,6 +26,7 @@ from .configs import Configs
 from .costs import Scope
 from .curves import score_curves
 from .frames import Frames
+from .frames import NotYet as NotYet
 from .metrics import Metric
 
 if TYPE_CHECKING:
@@ -35,10 +35,6 @@ if TYPE_CHECKING:
     from .figures.style import Look
 
 Kind = Literal["figure", "table"]
-
-
-class NotYet(ValueError):
-    """The experiment lacks results that were asked for; it may have them later."""
 
 
 class CodeFailed(ValueError):
@@ -71,8 +67,6 @@ class OwnCode:
         except NotYet:
             raise
         except (Exception, SystemExit) as error:
-            if isinstance(error, ValueError) and _is_ours(error):
-                raise NotYet(str(error)) from None  # it calls what jestlab's own figures are made of
             raise CodeFailed(f"{self._place(error)}: {_in_words(error)}") from error
 
     def _place(self, error: BaseException) -> str:
@@ -146,10 +140,7 @@ class Results:
     @cached_property
     def frames(self) -> Frames:
         """The results as jestlab's own figures and tables take them."""
-        try:
-            return self._read()
-        except ValueError as error:
-            raise NotYet(str(error)) from None
+        return self._read()
 
     @property
     def question(self) -> str:
@@ -205,10 +196,7 @@ class Results:
         Args:
             names: Such as "loss".
         """
-        try:
-            return reading.metrics(self._url, self.experiment, names)
-        except ValueError as error:
-            raise NotYet(str(error)) from None
+        return reading.metrics(self._url, self.experiment, names)
 
     def config(self, key: str) -> pd.Series[Any]:
         """Return the value of a config key, such as "optimizer.learning_rate", by label.
@@ -260,12 +248,6 @@ class Results:
 
         apart = set(self.references)
         return looks([label for label in self.labels if label not in apart], self.baseline)
-
-
-def _is_ours(error: BaseException) -> bool:
-    """Whether jestlab's analysis raised an exception."""
-    raised = traceback.extract_tb(error.__traceback__)[-1]
-    return Path(raised.filename).is_relative_to(Path(__file__).parent)
 
 
 def _in_words(error: BaseException) -> str:

@@ -226,7 +226,7 @@ def write_all(lab: Lab, study: Study) -> Written:
     always has one. A report that cannot be made yet, or whose code fails, is noted with the reason.
     """
     from jestlab.analysis import frames
-    from jestlab.analysis.own import CodeFailed
+    from jestlab.analysis.own import NotYet
     from jestlab.analysis.report import build
     from jestlab.platform.pictures import pictures
 
@@ -245,11 +245,11 @@ def write_all(lab: Lab, study: Study) -> Written:
             written.files += _write_report(
                 lab.store_url, study, results, report, folder, name, own, seen_by_runs
             )
-        except CodeFailed as error:
+        except NotYet as error:
+            written.notes.append(f"no {name} yet: {error}")
+        except ValueError as error:
             written.notes.append(f"{name} failed: {error}")
             written.failed = True
-        except ValueError as error:
-            written.notes.append(f"no {name} yet: {error}")
     try:
         if asked or study.studies:
             written.files += build(lab.store_url, study.name, folder, own=own, pictures=seen_by_runs)

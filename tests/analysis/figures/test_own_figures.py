@@ -7,8 +7,9 @@ from functools import partial
 import pytest
 from click.testing import CliRunner
 
+from jestlab.analysis.curves import score_curves
 from jestlab.analysis.figures import Plot, Request, draw, pareto
-from jestlab.analysis.own import OwnCode
+from jestlab.analysis.own import CodeFailed, NotYet, OwnCode
 from jestlab.analysis.report.contents import gather
 from jestlab.platform.cli import cli
 
@@ -102,10 +103,29 @@ def test_an_error_is_one_line_with_file_and_line(study):
         (lambda results: None, "mine.py:scatter returned NoneType: expected a matplotlib.figure.Figure"),
         (lambda results: partial(exit, 3)(), "SystemExit: 3"),
         (lambda results: json.loads("{\n"), r"test_own_figures.py:\d+: JSONDecodeError: Expecting"),
+        # A mistake, which jestlab's own code finds: no result that comes later mends it.
+        (
+            lambda results: score_curves(results.frames, "all"),
+            r"test_own_figures.py:\d+: ValueError: unknown cost scope 'all'",
+        ),
+        (lambda results: results.frames.label_of("jiont"), r"test_own_figures.py:\d+: ValueError: .*jiont"),
     ):
         with pytest.raises(ValueError, match=message) as caught:
             drawn(study, function)
         assert "\n" not in str(caught.value)
+
+
+def test_only_missing_results_are_told_as_not_yet(new_store, stored_run):
+    store = new_store().add(stored_run("a", [0.1], state="RUNNING"))
+    for function in (
+        lambda results: results.final,
+        lambda results: results.metrics("gone"),
+        lambda results: pareto(results.frames),
+    ):
+        with pytest.raises(NotYet):
+            drawn(store, function)
+    with pytest.raises(CodeFailed):
+        drawn(store, lambda results: results.frames.label_of("b"))
 
 
 def test_without_a_loader_nothing_is_executed(study):

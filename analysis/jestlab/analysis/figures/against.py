@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..configs import BATCH_SIZE, Configs
 from ..curves import score_curves
-from ..frames import Frames
+from ..frames import Frames, NotYet
 from .drawing import draw_line_panels
 from .plot import (
     Plot,
@@ -233,7 +233,7 @@ def points(frames: Frames, axis: Axis, baseline: str) -> pd.DataFrame:
     """
     found = placed(frames, axis, baseline).merge(final_scores(frames), on="label")
     if found.empty:
-        raise ValueError(
+        raise NotYet(
             f"no run of experiment {frames.experiment!r} that varies {axis.key} has completed with a score: "
             f"{frames.progress()}"
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from .. import frames as reading
 from ..connection import connect, frame
-from ..frames import Frames
+from ..frames import Frames, NotYet
 from ..units import nearest
 from .drawing_bars import draw_stacked_bars
 from .plot import Plot, Texts, title
@@ -45,13 +45,13 @@ def composition(url: str, frames: Frames, column: str | None = None) -> Plot:
         counted = pd.DataFrame(parts, columns=["name", "called", "column", "kind"])
         columns = sorted(set(counted["column"]))
         if not columns:
-            raise ValueError(
+            raise NotYet(
                 f"no run of {frames.experiment!r} has counted what it selected: set "
                 "runtime.diagnostics.every_steps, and its columns"
             )
         column = columns[0] if column is None else column
         if column not in columns:
-            raise ValueError(
+            raise NotYet(
                 f"no run of {frames.experiment!r} has counted by {column!r}: {nearest(column, columns)}"
             )
         counted = counted[counted["column"] == column]

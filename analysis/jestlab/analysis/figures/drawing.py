@@ -63,7 +63,7 @@ def draw_pareto(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     named = means.rename(columns={"cost": "x", "score": "y"})
     naming = Naming.of_points(sheet, _keys(means))
     axes = single(texts, sheet, x_label, naming.right or 2 * EDGE, naming.foot, naming.height)
-    round_ticks(axes, log=means["cost"].max() > LOG_FROM * means["cost"].min())
+    round_ticks(axes, log=0 < LOG_FROM * means["cost"].min() < means["cost"].max())
     scale_scores(axes, texts.metric.scale == "log", [*means["low"], *means["high"]])
     for _, path in paths.groupby("label", sort=False):
         axes.plot(
@@ -381,7 +381,7 @@ def _draw_line_panel(axes: Axes, panel: pd.DataFrame) -> list[End]:
 
 def _draw_methods(axes: Axes, data: pd.DataFrame) -> None:
     """Published methods; the source's own and the experiment's larger than the others."""
-    round_ticks(axes, log=data["x"].max() > 4 * data["x"].min())
+    round_ticks(axes, log=0 < 4 * data["x"].min() < data["x"].max())
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}%")
     axes.set(xlabel="training FLOPs relative to the baseline", ylabel="mean score (%)")
     for _, point in data.iterrows():

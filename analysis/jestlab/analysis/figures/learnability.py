@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from .. import units
-from ..frames import Diagnosis, diagnosis
+from ..frames import Diagnosis, NotYet, diagnosis
 from ..sheet import Sheet
 from .canvas import Slot, add_axes, band, figure_of, fit, row
 from .names import End, Key, Naming, name_ends, widest
@@ -87,7 +87,7 @@ def _alone(url: str, experiment: str, run: str | None, name: str, panel: str) ->
     whole = _data(found)
     data = whole[whole["panel"] == panel].dropna(axis="columns", how="all").reset_index(drop=True)
     if data.empty:
-        raise ValueError(f"{found.label!r} of {experiment!r} has measured nothing for the figure {name}")
+        raise NotYet(f"{found.label!r} of {experiment!r} has measured nothing for the figure {name}")
     return _plot(name, experiment, found, data)
 
 

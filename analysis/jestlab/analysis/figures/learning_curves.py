@@ -12,7 +12,7 @@ import numpy as np
 from ..costs import Scope
 from ..curves import Band, mean_curves, score_curves
 from ..efforts import WORDS, Effort, Over, cost_of, known
-from ..frames import Frames
+from ..frames import Frames, NotYet
 from ..metrics import Metric
 from ..smoothing import Smoothing
 from ..tables import finals, speedup_table
@@ -95,7 +95,7 @@ def learning_curves(
         if curves.empty:
             what = each.name or "score"
             missing = f"no {what} to draw over {effort} yet"
-            raise ValueError(f"experiment {frames.experiment!r} has {missing}: {frames.progress()}")
+            raise NotYet(f"experiment {frames.experiment!r} has {missing}: {frames.progress()}")
         ends = ["mean", "low", "high"]
         part = styled(frames, curves, compared, []).rename(columns={column: "effort"})
         part[ends] *= each.metric.factor
@@ -218,7 +218,7 @@ def speedup(
     found = finals(frames, baseline, scope)
     table = speedup_table(found).frame
     if not found.efforts:
-        raise ValueError(f"nothing is known of what the runs of {frames.experiment!r} have spent")
+        raise NotYet(f"nothing is known of what the runs of {frames.experiment!r} have spent")
     over, cost = found.efforts[0], cost_of(found.runs)
     compared_with = len(table) - 1
     table = _soonest(table, compared, over)

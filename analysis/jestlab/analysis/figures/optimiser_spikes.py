@@ -67,7 +67,7 @@ def optimiser_spikes(
             rows.assign(panel=str(panel), line=line, colour=look.colour, dash=[look.line] * len(rows))
         )
     if not parts:
-        raise ValueError(f"no run of experiment {experiment!r} that varies {key} has logged {metric!r}")
+        raise reading.NotYet(f"no run of experiment {experiment!r} that varies {key} has logged {metric!r}")
     data = pd.concat(parts, ignore_index=True)
     data["text"] = [_end_text(row) for row in data.to_dict("records")]
     seeds = int(data.loc[data["kind"] == "raw", "seed"].nunique())

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from .. import units
 from ..costs import Scope
 from ..curves import mean_curves, score_curves
 from ..efforts import WORDS, Effort, cost_of, unit
-from ..frames import Frames
+from ..frames import Frames, NotYet
 from ..intervals import range_holds
+from ..lost import DIVERGED
 from ..pareto import attainment, front, hypervolume, standing
 from .drawing import draw_pareto
 from .plot import (
@@ -65,19 +67,21 @@ def pareto(
         ValueError: If no run has completed with a known price yet, there is no such baseline, or surfaces are
             requested and no seed is complete; or no score is better than another (`Frames.ranked`).
     """
+    import numpy as np
     import pandas as pd
 
     compared, metric = frames.baseline(baseline), frames.ranked
     curves = score_curves(frames, scope)
     ended = curves[curves["final"]]
     cost = cost_of(ended) if cost is None else cost
-    runs = ended.dropna(subset=["score", cost]).assign(cost=lambda rows: rows[cost])
+    runs = ended[np.isfinite(ended[["score", cost]]).all(axis=1)].assign(cost=lambda rows: rows[cost])
     if runs.empty:
-        raise ValueError(
+        raise NotYet(
             f"no run of experiment {frames.experiment!r} has completed with a score and known "
             f"{WORDS[cost].amount}: {frames.progress()}"
         )
-    means = _means(runs, ~runs["label"].isin(frames.apart_from(compared)), metric.sign)
+    diverged = [label for label, fates in frames.fates.items() if DIVERGED in fates]
+    means = _means(runs, ~runs["label"].isin(frames.apart_from(compared)), metric.sign, diverged)
     parts = [means.assign(kind="mean"), runs[["label", "seed", "cost", "score"]].assign(kind="seed")]
     if trajectories:
         way = mean_curves(curves[curves["label"].isin(means["label"])], cost)
@@ -101,14 +105,17 @@ def pareto(
     )
 
 
-def _means(runs: pd.DataFrame, competes: pd.Series[bool], sign: float) -> pd.DataFrame:
-    """One row a label; for those that compete also whether they are on the front."""
+def _means(
+    runs: pd.DataFrame, competes: pd.Series[bool], sign: float, diverged: Collection[str]
+) -> pd.DataFrame:
+    """One row a label; for those that compete, also whether they are on the front: not if a seed diverged."""
     of_label = runs.groupby("label", sort=False)
     means = of_label[["cost", "score"]].mean().assign(spread=of_label["score"].std(), seeds=of_label.size())
     means[["cost_low", "cost_high"]] = of_label["cost"].agg(["min", "max"])
     means[["low", "high"]] = of_label["score"].agg(["min", "max"])
     means["on_front"], means["standing"] = False, ""
-    of_competitors = list(runs.loc[competes, "label"].unique())
+    means.loc[means.index.isin(diverged), "standing"] = "dominated"
+    of_competitors = list(runs.loc[competes & ~runs["label"].isin(diverged), "label"].unique())
     rivals = means.loc[of_competitors]
     means.loc[of_competitors, "on_front"] = front(rivals["cost"], sign * rivals["score"])
     ends = [sign * rivals[end] for end in (("low", "high") if sign > 0 else ("high", "low"))]
@@ -125,7 +132,7 @@ def _surfaces(frames: Frames, runs: pd.DataFrame) -> pd.DataFrame:
     complete = [seed for seed, of_seed in runs.groupby("seed") if of_seed["label"].nunique() == labels]
     paired = runs[runs["seed"].isin(complete)]
     if not complete:
-        raise ValueError(
+        raise NotYet(
             f"no attainment surface for experiment {frames.experiment!r}, since no seed is complete: "
             f"{frames.progress()}"
         )
@@ -167,6 +174,7 @@ def _caption(frames: Frames, data: pd.DataFrame, scope: Scope, cost: Effort) -> 
         sentences.append("Faint lines: the path over training; not part of the front.")
     sentences += _about_hypervolume(frames, competing, cost)
     apart = set(means.loc[means["role"] == "reference", "label"])
+    sentences += [f"{frames.shown[label]} {lost}." for label, lost in frames.lost.items()]
     sentences += about_unfinished(frames, [label for label in frames.competitors if label not in apart])
     sentences += about_references(frames, means.rename(columns={"score": "mean"}).assign(final=True))
     if cost == "flops":

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..efforts import WORDS, unit
 from ..files import write_whole
-from ..frames import Frames
+from ..frames import Frames, NotYet
 from ..metrics import UNKNOWN, Metric
 from ..sheet import PLAIN, Sheet
 from .style import applied, looks
@@ -67,7 +67,7 @@ def seeds(frames: Frames) -> dict[str, tuple[int, int]]:
 def require_competitors(frames: Frames, data: pd.DataFrame) -> None:
     """Raise a ValueError if nothing but references has a score."""
     if (data["role"] == "reference").all():
-        raise ValueError(
+        raise NotYet(
             f"only references of experiment {frames.experiment!r} have a score so far: {frames.progress()}"
         )
 

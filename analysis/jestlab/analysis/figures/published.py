@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..curves import score_curves
-from ..frames import Frames
+from ..frames import Frames, NotYet
 from ..published.cell import EXAMPLES, TOTAL, is_score
 from .drawing import draw_published
 from .plot import Plot, Texts
@@ -51,7 +51,7 @@ def published_scores(
 
     of_table = cells[cells["table"] == table]
     if of_table.empty:
-        raise ValueError(f"no published table {table!r} in the store: run jestlab published import")
+        raise NotYet(f"no published table {table!r} in the store: run jestlab published import")
     rows, values, shared = _chosen(of_table, table, group, source)
     whose = rows.drop_duplicates("position").set_index("position")
     found: list[dict[str, Any]] = []
@@ -114,7 +114,7 @@ def _chosen(of_table: pd.DataFrame, table: str, group: str | None, source: str |
         return max(candidates, key=lambda candidate: int(candidate.values[TOTAL].count()))
     of = "no group" if group is None else f"group {group!r}"
     lacks = "has both FLOPs and a score in common" if group is None else "has no FLOPs, or no score in common"
-    raise ValueError(f"{of} of the published table {table!r} {lacks}")
+    raise NotYet(f"{of} of the published table {table!r} {lacks}")
 
 
 def _runs(frames: Frames, baseline: str, shared: list[str]) -> pd.DataFrame:

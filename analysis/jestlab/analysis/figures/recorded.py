@@ -12,7 +12,7 @@ from ..connection import connect, frame
 from ..costs import Scope
 from ..curves import score_curves
 from ..efforts import EFFORTS
-from ..frames import Frames
+from ..frames import Frames, NotYet
 from ..metrics import Metric, Scale
 from ..units import nearest
 
@@ -71,7 +71,7 @@ def recorded(
         missing = [name for name in of_training if name not in set(logged["name"])]
         if missing:
             there = sorted(map(str, frame(connection, _RECORDED, experiment=frames.experiment)["name"]))
-            raise ValueError(
+            raise NotYet(
                 f"no run of {frames.experiment!r} has recorded {missing[0]!r}: "
                 f"{nearest(missing[0], [*frames.evaluated, *there])}"
             )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import units
 from ..configs import Configs, lookup
-from ..frames import Frames
+from ..frames import Frames, NotYet
 from ..names import Shown
 from .against import final_scores, value_text
 from .drawing import draw_scatter_panels
@@ -47,7 +47,7 @@ def against_reference(frames: Frames, baseline: str | None = None) -> Plot:
     compared = frames.baseline(baseline)
     pairs = _pairs(frames, compared)
     if pairs["reference"].nunique() < 2:
-        raise ValueError(
+        raise NotYet(
             f"experiment {frames.experiment!r} has {pairs['reference'].nunique()} references that completed "
             f"with their learners; a comparison needs two: {frames.progress()}"
         )
@@ -82,7 +82,7 @@ def _pairs(frames: Frames, baseline: str) -> pd.DataFrame:
         on="seed",
     )
     if finals.empty:
-        raise ValueError(
+        raise NotYet(
             f"baseline {baseline!r} of {frames.experiment!r} has not completed with a score: "
             f"{frames.progress()}"
         )

@@ -11,6 +11,7 @@ from ..costs import SCOPES, Scope
 from ..efforts import WORDS, Effort
 from ..frames import Frames
 from ..intervals import CONFIDENCE
+from ..lost import UNEVALUATED
 from ..metrics import Metric, lacks_goal
 from ..tables import Finals, finals, summary
 from ..tables.core import Record, records
@@ -49,16 +50,18 @@ def answer(rows: pd.DataFrame, found: Finals) -> Answer:
     lines = [{**row, "name": frames.shown[row["label"]]} for row in records(rows)]
     own = next(row for row in lines if row["label"] == found.baseline)
     others = [row for row in lines if not row["apart"] and row["label"] != found.baseline]
-    scored = [row for row in others if not math.isnan(row["score_mean"])]
+    scored = [row for row in others if not math.isnan(row["score_mean"]) and not row["diverged"]]
     if frames.no_score:
         return Answer(f"{frames.no_score[0].upper()}{frames.no_score[1:]}.")
     say = _Words(frames.score)
-    known = not math.isnan(own["score_mean"])
+    known = not math.isnan(own["score_mean"]) and not own["diverged"]
     gaps = _gaps([own, *others], baseline)
     if not scored and not known:
         return Answer("Nothing with a score has completed yet.", gaps)
     if not scored:
-        why = "no other run has a score yet" if others else "no other run competes with it"
+        lost = any(row["diverged"] for row in others)
+        has = "has a finite score in all seeds" if lost else "has a score yet"
+        why = f"no other run {has}" if others else "no other run competes with it"
         return Answer(f"{baseline} scores {say.score(own)}; {why}.", gaps)
     rivals = [row for row in scored if row["delta_seeds"] > 0] or scored
     if frames.score.goal is None:
@@ -68,7 +71,8 @@ def answer(rows: pd.DataFrame, found: Finals) -> Answer:
     sign = frames.score.sign
     best = max(rivals, key=lambda row: sign * float(row["score_mean"]))
     if not known or best["delta_seeds"] == 0:
-        lacks = "has no score: a metric is missing" if own["seeds"] > 0 else "has no score yet"
+        missing = "has no score: a metric is missing" if own["seeds"] > 0 else "has no score yet"
+        lacks = own["lost"] if own["diverged"] else missing
         why = "has no seed in common with it" if known else lacks
         return Answer(f"{best['name']} scores {say.score(best)}; {baseline}, the baseline, {why}.", gaps)
     side = _side(best) * sign
@@ -167,13 +171,16 @@ def _gaps(rows: Sequence[Record], baseline: str) -> str:
     fewer = []
     for row in rows:
         name, seeds, planned = str(row["name"]), int(row["score_seeds"]), int(row["seeds_planned"])
-        if not seeds:
-            why = "a metric is missing" if row["seeds"] > 0 else "no seed has completed"
+        if row["diverged"]:
+            reasons.setdefault(str(row["lost"]), []).append(name)
+        elif not seeds:
+            none = row["lost"] if UNEVALUATED in row["lost"] else "no seed has completed"
+            why = "a metric is missing" if row["seeds"] > 0 else none
             reasons.setdefault(why, []).append(name)
         elif compares and name != baseline and not row["delta_seeds"]:
             reasons.setdefault(f"no seed in common with {baseline}", []).append(name)
         elif seeds < planned:
-            fewer.append(f"{name} ({seeds} of {planned})")
+            fewer.append(f"{name} ({seeds} of {planned}{', ' * bool(row['lost'])}{row['lost']})")
     sentences = []
     if reasons:
         sentences.append(
@@ -252,7 +259,7 @@ def _factor(row: Record, effort: Effort) -> str:
         return f"∞ {fewer}"
     if round(factor, 1) > 1:
         return f"{'at least ' if bound else ''}{factor:.1f}× {fewer}"
-    more = f"{1 / factor:.1f}"
+    more = f"{1 / factor:.1f}" if factor > 0 else "∞"
     return f"{'at most ' if bound else ''}{as_many if more == '1.0' else f'{more}× more'}"
 
 

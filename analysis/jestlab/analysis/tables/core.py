@@ -7,6 +7,7 @@ people; Markdown, LaTeX and HTML share those texts (`Cell`) and differ in emphas
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -336,7 +337,7 @@ def _best(column: Column, rows: Sequence[Record]) -> float | None:
     if column.rank is None:
         return None
     ranks = [rank for row in rows if not row["apart"] and (rank := column.rank(row)) == rank]
-    return max(ranks) if len(ranks) > 1 else None
+    return max(ranks) if len(ranks) > 1 and max(ranks) > -math.inf else None
 
 
 def plain(value: Any) -> Any:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from .. import units
+from ..frames import NotYet
 from ..intervals import INTERVAL
 from ..metrics import PERCENT, Metric
 from ..published.cell import (
@@ -141,7 +142,7 @@ def paper_table(name: str, published: pd.DataFrame, own: Sequence[Finals] = ()) 
     cells = published[published["table"] == name]
     mine = [own_rows(each, layout.pair, not cells.empty) for each in own]
     if cells.empty and not mine:
-        raise ValueError(_nothing_to_show(name, published))
+        raise NotYet(_nothing_to_show(name, published))
     of_papers = [] if cells.empty else [published_rows(cells)]
     rows = with_unique_names(pd.concat([*of_papers, *(each.rows for each in mine)], ignore_index=True))
     found = [check for check in checks(published) if any(key.table == name for key in check.keys)]

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..frames import Frames
+from ..lost import DIVERGED
 from ..metrics import Metric, Metrics
 from .core import MISSING as MISSING
 from .core import Record, Table, records
@@ -107,6 +108,8 @@ def gaps(finals: Finals) -> list[str]:
         f"{frames.shown[label]}: a reference that other runs depend on; not ranked"
         for label in frames.apart_from(finals.baseline)
     ]
+    for label, lost in frames.lost.items():
+        notes.append(f"{frames.shown[label]}: {lost}{'; not ranked' * (DIVERGED in frames.fates[label])}")
     notes += unfinished(frames)
     averaged = list(finals.averaged)
     left_out = [name for name in frames.averaged if name not in averaged]

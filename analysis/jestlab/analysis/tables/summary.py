@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Literal, get_args
 from ..costs import Scope
 from ..curves import Crossing, break_even, crossing_words, score_curves, speedups
 from ..efforts import WORDS, Effort, known, unit, writer
-from ..frames import Frames
+from ..frames import Frames, NotYet
 from ..intervals import INTERVAL, censored_median, half_widths, to_match
+from ..lost import DIVERGED
 from ..metrics import Metric, lacks_goal
 from ..units import listed
 from . import show
@@ -88,7 +89,8 @@ class Finals:
 
     @cached_property
     def by_label(self) -> pd.DataFrame:
-        """One row a label, in the order of the study: index label; run, apart (bool), seeds, seeds_planned;
+        """One row a label, in the order of the study: index label; run, apart (bool), seeds, seeds_planned,
+        lost (`Frames.lost`), diverged (bool: whether one did);
         for each metric, score and delta `_mean`, `_std` and `_seeds`; delta_low, delta_high (95% confidence
         interval of the mean); and of each known effort the mean."""
         import pandas as pd
@@ -99,6 +101,8 @@ class Finals:
         ended = self.runs.groupby("label")
         rows["seeds"] = ended.size()
         rows["seeds_planned"] = of_label.size()
+        rows["lost"] = [self.frames.lost.get(str(label), "") for label in rows.index]
+        rows["diverged"] = [DIVERGED in self.frames.fates[str(label)] for label in rows.index]
         for name in [*self.frames.metrics, "score", "delta"]:
             # The standard deviation is the sample's: n − 1.
             spread = ended[name].agg(["mean", "std", "count"])
@@ -106,6 +110,8 @@ class Finals:
         counts = [name for name in rows.columns if name == "seeds" or str(name).endswith("_seeds")]
         rows[counts] = rows[counts].fillna(0).astype(int)
         half = half_widths(rows["delta_std"], rows["delta_seeds"])
+        # The seeds that are left are a selection.
+        half[rows["diverged"] | rows.loc[self.baseline, "diverged"]] = math.nan
         rows["delta_low"], rows["delta_high"] = rows["delta_mean"] - half, rows["delta_mean"] + half
         rows[self.efforts] = ended[self.efforts].mean()
         return rows
@@ -138,7 +144,7 @@ def finals(
     curves = score_curves(frames, scope, averaged)
     ended = curves[curves["final"]].drop(columns=["step", "final"])
     if ended.empty:
-        raise ValueError(f"no run of experiment {frames.experiment!r} has completed yet: {frames.progress()}")
+        raise NotYet(f"no run of experiment {frames.experiment!r} has completed yet: {frames.progress()}")
     competes = ~ended["label"].isin([compared, *frames.apart_from(compared)])
     of_baseline = ended[ended["label"] == compared].set_index("seed")["score"]
     ended["delta"] = (ended["score"] - ended["seed"].map(of_baseline)).where(competes)
@@ -226,8 +232,14 @@ def _columns(found: Finals) -> tuple[Column, ...]:
             mean, std, seeds = (row[f"{key}_{part}"] for part in ("mean", "std", "seeds"))
             return show.mean(mean, std, seeds, row["seeds"], metric)
 
+        def rank(row: Record) -> float:
+            """Rank a run last that diverged."""
+            found, lacks = metric.rank(float(row[f"{key}_mean"])), row[f"{key}_seeds"] < row["seeds"]
+            is_last = (row["diverged"] and lacks and not math.isnan(found)) or math.isinf(found)
+            return -math.inf if is_last else found
+
         return Column(
-            key, header, text, lambda row: metric.rank(float(row[f"{key}_mean"])),
+            key, header, text, rank,
             mark=show.one_seed(f"{key}_seeds"), formula=f"mean over seeds of the {formula}", inputs=inputs,
             importance=importance, family="scores",
             data=tuple(f"{key}_{part}" for part in ("mean", "std", "seeds")),
@@ -372,9 +384,7 @@ def speedup_table(found: Finals) -> Table:
     frames, words = found.frames, crossing_words(found.crossing, found.frames.ranked)
     rows = reaching(found)
     if rows.empty:
-        raise ValueError(
-            f"no run of experiment {frames.experiment!r} has a seed in common with {found.against}"
-        )
+        raise NotYet(f"no run of experiment {frames.experiment!r} has a seed in common with {found.against}")
     paid = break_even(frames, found.baseline, found.averaged, found.crossing)
     needing = paid.dropna(subset="break_even")
     if len(needing):
@@ -456,7 +466,8 @@ def reaching(found: Finals) -> pd.DataFrame:
     """Compute what each label takes to match the baseline, in the order of the study.
 
     Returns:
-        Index label; seeds_compared, seeds_reached; for each effort: `<effort>_to_match` (median over seeds,
+        Index label; seeds_compared (those that diverged too), seeds_reached; for each effort:
+        `<effort>_to_match` (median over seeds,
         or what it is at least where `<effort>_most` is more), `<effort>_low` and `_high` (range over seeds;
         infinite where one does not get there), `<effort>_spent` (the least by which one had not got there,
         else NaN), `<effort>_at_most` and `_low_at_most` (bool: the median, or the least, is of a run that was
@@ -468,14 +479,15 @@ def reaching(found: Finals) -> pd.DataFrame:
     columns = {str(name): compared[name].to_numpy() for name in compared.columns}
     lines = []
     for label, at in compared.groupby("label", sort=False).indices.items():
-        line: dict[str, object] = {"label": label, "seeds_compared": len(at)}
+        lost = found.frames.fates[label].count(DIVERGED)
+        line: dict[str, object] = {"label": label, "seeds_compared": len(at) + lost}
         line["seeds_reached"] = int(columns["reached"][at].sum())
         first = [bool(bounded) for bounded in columns["bounded"][at]]
         for effort in (WORDS[its].name for its in found.efforts):
             names = (f"{effort}_to_match", f"{effort}_spent", f"fewer_{effort}")
             took, spent, fewer = (columns[name][at].astype(float).tolist() for name in names)
             missed = [whole for effort_, whole in zip(took, spent, strict=True) if math.isnan(effort_)]
-            reach, factor = to_match(took, spent), censored_median(fewer)
+            reach, factor = to_match(took, spent), censored_median(fewer + [math.nan] * lost)
             line |= {f"{effort}_to_match": reach.value, f"{effort}_most": reach.most}
             line |= {f"{effort}_low": reach.low, f"{effort}_high": reach.high, f"fewer_{effort}": factor}
             line[f"{effort}_spent"] = min(missed, default=math.nan)

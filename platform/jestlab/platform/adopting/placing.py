@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-import numpy as np
-
 from jestlab.analysis.configs import flat, lookup
 from jestlab.analysis.names import value_text
 from jestlab.platform.adopted import ORIGIN
@@ -170,9 +168,7 @@ class Placing:
         for name, metric in self._chosen(run.metrics).items():
             dataset, _, measure = name.rpartition("/")
             curve = run.metrics[metric]
-            # Nothing compares with an infinite score: it counts as none.
-            values = np.where(np.isinf(curve.values), np.nan, curve.values)
-            for step, value in zip(curve.steps.tolist(), values.tolist(), strict=True):
+            for step, value in zip(curve.steps.tolist(), curve.values.tolist(), strict=True):
                 seen = examples(step)
                 yield Score(
                     dataset,

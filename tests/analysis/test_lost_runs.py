@@ -1,0 +1,120 @@
+"""Runs that diverged, failed, or were never evaluated, in tables, figures, and the answer."""
+
+import math
+
+import pytest
+
+from jestlab.analysis import curves, frames
+from jestlab.analysis.figures.pareto import pareto
+from jestlab.analysis.report.answer import answer
+from jestlab.analysis.tables import finals, speedup_table, summary
+
+INF = math.inf
+GOALS = {"max": {}, "min": {"metrics": {"*/*": {"goal": "min"}}}}
+
+
+def cells(table):
+    heads = [column.key for column in table.columns]
+    return {line.key: dict(zip(heads, line.cells, strict=True)) for line in table.lines}
+
+
+@pytest.fixture(params=[(goal, lost) for goal in GOALS for lost in (INF, -INF, None)])
+def diverged(request, read_runs, stored_runs):
+    """Results in which the better run diverged in two of five seeds."""
+    goal, lost = request.param
+    better, worse = (0.7, 0.5) if goal == "max" else (0.3, 0.5)
+    best = [[0.4, better], [0.4, better], [0.4, better], [0.4, lost], [0.4, lost]]
+    return read_runs(
+        *stored_runs("uniform", *([0.4, worse + seed / 100] for seed in range(5))),
+        *stored_runs("better", *best),
+        *stored_runs("plain", *([0.4, worse + 0.001] for _ in range(5))),
+        spec=GOALS[goal],
+    )
+
+
+def test_a_run_that_diverged_is_not_the_best(diverged):
+    table = summary(finals(diverged))
+    found = cells(table)
+    assert not found["better"]["score"].bold
+    assert any(found[label]["score"].bold for label in ("uniform", "plain"))
+    assert "[" not in found["better"]["delta"].text  # of seeds that were selected
+    assert "better: diverged in 2 of 5 seeds; not ranked" in table.notes
+    said = answer(table.frame, finals(diverged))
+    assert "better" not in said.sentence
+    assert "Not judged: better, diverged in 2 of 5 seeds" in said.caveat
+    assert speedup_table(finals(diverged)).frame.set_index("label").loc["better", "seeds_compared"] == 5
+
+
+def test_an_infinite_score_is_shown(read_runs, stored_runs):
+    found = read_runs(*stored_runs("uniform", [0.5], [0.5]), *stored_runs("a", [0.9], [INF]))
+    assert cells(summary(finals(found)))["a"]["score"].text == "inf"
+
+
+def test_a_run_that_diverged_is_not_on_the_front_and_the_front_stays(diverged):
+    plot = pareto(diverged)
+    means = plot.data[plot.data["kind"] == "mean"].set_index("label")
+    assert not means.loc["better", "on_front"] and means["on_front"].any()
+    assert means.loc["better", "seeds"] == 3
+    assert "better diverged in 2 of 5 seeds." in plot.texts.caption
+    assert plot._drawn([".svg"])
+
+
+def test_a_baseline_that_diverged_is_compared_with_nothing(read_runs, stored_runs):
+    found = finals(read_runs(*stored_runs("uniform", [0.5], [None]), *stored_runs("a", [0.9], [0.8])))
+    said = answer(summary(found).frame, found)
+    assert said.sentence == "a scores 85.0 ± 7.1%; uniform, the baseline, diverged in 1 of 2 seeds."
+
+
+def test_a_run_without_an_evaluation_has_a_row_and_a_reason(read_runs, stored_run, stored_runs):
+    found = finals(
+        read_runs(
+            *stored_runs("uniform", [0.5], [0.5]),
+            *stored_runs("silent", [], []),
+            stored_run("cache", [], needed=1),
+        )
+    )
+    table = summary(found)
+    assert list(cells(table)) == ["uniform", "silent"]
+    assert "silent: completed without an evaluation in 2 of 2 seeds" in table.notes
+    assert answer(table.frame, found).caveat == (
+        "Not judged: silent, completed without an evaluation in 2 of 2 seeds."
+    )
+
+
+def test_seeds_that_failed_are_told(read_runs, stored_run, stored_runs):
+    found = finals(
+        read_runs(
+            *stored_runs("uniform", [0.5], [0.5]),
+            stored_run("a", [0.9]),
+            stored_run("a", [0.9], seed=1, state="FAILED"),
+        )
+    )
+    table = summary(found)
+    assert "a: failed in 1 of 2 seeds" in table.notes
+    assert "a (1 of 2, failed in 1 of 2 seeds)" in answer(table.frame, found).caveat
+
+
+def test_a_run_of_no_flops_is_not_one_of_unknown_flops(read_runs, stored_run, stored_runs):
+    found = read_runs(
+        stored_run("zero", [0.3], flops_per_step=(0, 0, 0)),
+        *stored_runs("a", [0.1, 0.4]),
+        stored_run("unknown", [0.4], counts=False),
+    )
+    ends = curves.score_curves(found).groupby("label")["flops"].last()
+    assert ends["zero"] == 0 and ends["a"] > 0 and math.isnan(ends["unknown"])
+    plot = pareto(found)
+    assert set(plot.data.loc[plot.data["kind"] == "mean", "label"]) == {"zero", "a"}
+    assert plot._drawn([".svg"])
+    table = summary(finals(found))
+    assert cells(table)["zero"]["flops"].text == "0"
+    assert "∞× more training FLOPs" in answer(table.frame, finals(found)).sentence
+
+
+def test_runs_with_and_without_examples_are_read_together(new_store, stored_run):
+    store = new_store().add(
+        stored_run("a", [0.1, 0.2]), stored_run("b", [0.1, 0.3, 0.4], counts=False, metrics=("x/y", "x/z"))
+    )
+    store.execute("DELETE FROM v_evaluations WHERE label = 'b' AND metric = 'y' AND step = 1")
+    read = frames.read(store.url, "study").scores.set_index(["label", "step"])
+    assert read.loc[("a", 2), "examples_seen"] == 128
+    assert read.loc["b", "examples_seen"].isna().all()
