@@ -111,7 +111,7 @@ def test_more_examples_to_compare_than_are_left_to_read_are_refused(own_web, tok
         counts[select(own_web, "noise == 'vague'")] = copies
         options |= {"filter": None, "repeat": "n", "columns": {"n": counts}}
     assert len(take(batches(own_web, tokenizer, together=kept, **options), 1)) == 1
-    message = rf"a batch of {kept + 1} examples is larger than what is left to read of .*: {kept} different"
+    message = rf"a batch of {kept + 1} examples is larger than the training set: {kept} different examples"
     with pytest.raises(ValueError, match=message):
         batches(own_web, tokenizer, together=kept + 1, **options)
     with pytest.raises(ValueError, match=r"a batch of 701 .*: 700 different"):

@@ -94,7 +94,7 @@ def measured(run):
 
 
 def test_a_super_batch_larger_than_what_a_filter_leaves_is_refused(run, tiny):
-    with pytest.raises(ValueError, match=f"a batch of {B} examples is larger than what is left to read of"):
+    with pytest.raises(ValueError, match=f"a batch of {B} examples is larger than the training set"):
         run(data=tiny["data"] | {"filter": "noise == 'vague'"})
 
 

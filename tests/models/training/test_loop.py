@@ -112,7 +112,7 @@ def test_a_run_logs_evaluates_and_saves_what_its_config_says(lab, small, uniform
 def test_a_batch_larger_than_what_a_filter_leaves_is_refused_before_the_first_step(lab, small):
     seen = Recorder()
     few = config(small, data={"filter": "key in ('000000001', '000000007')"})
-    with pytest.raises(ValueError, match="a batch of 16 examples is larger than what is left to read of"):
+    with pytest.raises(ValueError, match="a batch of 16 examples is larger than the training set"):
         lab("few", few, tracker=seen)
     assert not seen.steps
 

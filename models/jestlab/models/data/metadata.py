@@ -104,7 +104,7 @@ def by_shard(function: Callable[[int], Part], index: ShardIndex, done: str) -> I
 
 
 def without_metadata(index: ShardIndex) -> int:
-    """Count the examples that have no row in the parquet beside their tar or, without one, no `.json`."""
+    """Count the examples that have no row in the parquet of their tar or, without one, no `.json`."""
 
     def missing(shard: int) -> int:
         if not parquet_of(index, shard).exists():

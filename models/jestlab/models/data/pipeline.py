@@ -213,8 +213,8 @@ def training_batches(
     different = len(left) if decoded is None else int(decoded.whole[left].sum())
     if different < together:
         raise ValueError(
-            f"a batch of {together:,} examples is larger than what is left to read of {folder}: "
-            f"{different:,} different examples: lower the batch size, or train on more data"
+            f"a batch of {together:,} examples is larger than the training set: {different:,} different "
+            f"examples of {folder} can be read: lower the batch size, or train on more data"
         )
     rows_here = np.arange(batch_size)[rows or slice(None)]
     changes = flip > 0.0 or crop < 1.0

@@ -27,7 +27,7 @@ _IMAGES = ("jpg", "jpeg", "png", "webp")
 _KNOWN = {*_IMAGES, "txt", "json"}
 _COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 _DOTTED = "dot in the name (a pair if split at its last dot, not the first as in webdataset: rename it)"
-_USED, _DAMAGED, _OTHER = "of examples", "damaged", "other file"  # beside what a member is in its tar
+_USED, _DAMAGED, _OTHER = "of examples", "damaged", "other file"  # and the kinds of tar members
 _OPEN_FILES = 128
 _PLACES = 3  # of damaged examples that are named
 _LONGEST_TEXT = 1 << 20  # bytes of a caption, or of metadata
@@ -114,13 +114,13 @@ class ShardIndex:
         return f"{_in_words(self.damaged)} (first at {', '.join(self.damaged_places)}{more})"
 
     def left_out(self, without_metadata: int = 0) -> str:
-        """Return one line on what is damaged, lacks metadata, or is not read; empty if nothing is."""
+        """Return one line on damage, missing metadata and members that are not read; empty if none."""
         others = {kind: count for kind, count in self.members.items() if kind not in (_USED, _DAMAGED)}
         others |= {"no metadata": without_metadata} if without_metadata else {}
         return ", ".join(filter(None, (self.damage(), _in_words(others))))
 
     def check(self, damaged_share: float, without_metadata: int = 0) -> None:
-        """Log what was left out, and raise if too much of it is damaged.
+        """Log which examples and members are left out, and raise if too many of them are damaged.
 
         A tar that was left out whole counts as many examples as tars hold on average.
 
@@ -273,7 +273,7 @@ def _examples(path: Path) -> tuple[list[_Example], list[tuple[str, str]], Counte
     """Return a tar's complete examples, reason and place of each damage, and what its members are used for.
 
     A key ends at the first dot of a name, as in webdataset. Names such as `a.b.jpg`, which then have no kind
-    that is read, are split at their last dot: they are damaged if `a.b` is a pair, or `a` is none.
+    that is read, are split at their last dot. They are damaged if `a.b` is a pair, or `a` isn't a pair.
     """
     groups: dict[str, dict[str, Span]] = {}
     examples: list[_Example] = []
