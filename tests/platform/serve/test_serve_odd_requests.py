@@ -26,8 +26,9 @@ ODD = (
     "-1", "0", "1e400", "nan", "9" * 19, "9" * 5000, "-" + "9" * 5000, "٣", "²", "(" * 5000,
     "a" * 20_000, "not " * 5000, "seed = " + "9" * 5000, "seed = 1e999", "config." + "a." * 500,
     "seed like '" + "%" * 99 + "'", "seed = 0 and " * 2000 + "seed = 0", "x.y[0]", "SELECT '\0'",
-    "SELECT " + "9" * 5000, "SELECT 1e999, -1e999", "SELECT x'00ff'", "SELECT " + "(" * 2000 + "1" + ")" * 2000, "SELECT",
-    "EXPLAIN SELECT 1", "VALUES (1)", "--", "{x}",
+    "SELECT " + "9" * 5000, "SELECT 1e999, -1e999",
+    "SELECT x'00ff'", "SELECT " + "(" * 2000 + "1" + ")" * 2000,
+    "SELECT", "EXPLAIN SELECT 1", "VALUES (1)", "--", "{x}",
     "abcdef", "0" * 64, "f" * 64, "toy", "loss", "RUNNING", "joint", "token", "..%2f..%2fetc", "SELECT *",
     "(" * 3000 + "seed = 0" + ")" * 3000, "not " * 2000 + "seed = 0", "summary.csv", "joint\nx", "[" * 3000,
 )
