@@ -29,6 +29,13 @@ _READ_PRAGMAS = frozenset(
 SECRET = ("attempt", "token")
 """A column with which a job proves that it is its run's."""
 
+# PostgreSQL has no authorizer. To read the column, SQL names its table, as such or in a text that a function
+# executes, or it reads samples of the column in the statistics.
+_TOWARDS_SECRET = re.compile(
+    rf"\b({SECRET[0]}|\w+_to_xml\w*|ts_(stat|rewrite)|dblink\w*|crosstab\w*|pg_stat(s|istic)\w*)\b|U&",
+    re.IGNORECASE,
+)
+
 _INSTRUCTIONS = 10_000
 """Of SQLite's machine, between two looks at the clock: a few milliseconds."""
 
@@ -133,6 +140,16 @@ def only_selects(connection: sqlite3.Connection, hidden: tuple[str, str] | None 
         return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
 
     connection.set_authorizer(authorize)
+
+
+def refuse_secret(sql: str) -> None:
+    """Refuse SQL for PostgreSQL that could read the secret, or what looks like it.
+
+    Raises:
+        ValueError: It could; says by which word.
+    """
+    if found := _TOWARDS_SECRET.search(sql):
+        raise ValueError(f"{found[0]!r} could show secrets of jobs: read the views, such as v_attempts")
 
 
 _AS_READER = """

@@ -149,9 +149,12 @@ def ask(url: str | None, sql: str, limits: Limits | None = None) -> Result:
     from sqlalchemy.exc import DBAPIError, StatementError
 
     with connect(url or default_url()) as connection, ExitStack() as stack:
+        is_postgresql = connection.dialect.name == "postgresql"
+        if is_postgresql:
+            guards.refuse_secret(sql)
         if limits is not None:
             stack.enter_context(guards.limits(connection, limits.seconds, limits.most_bytes))
-            if connection.dialect.name == "postgresql":
+            if is_postgresql:
                 sql = guards.short_rows(sql, limits.most_bytes)
         try:
             # Without parameters `%` is a sign like any other. A buffer of several rows may be large.

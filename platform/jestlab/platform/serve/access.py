@@ -16,9 +16,8 @@ import hmac
 import ipaddress
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlencode
 
-from starlette.datastructures import URL
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -181,10 +180,12 @@ class Guard:
         """Put the token of an address into a cookie, so that it stays in no address that people share."""
         if not self._access.knows(given):
             return PlainTextResponse("This is not the token that `jestlab serve` has printed.", 401)
-        url = URL(scope=request.scope).remove_query_params("token")
-        answer = RedirectResponse(url.path + (f"?{url.query}" if url.query else ""), 303)
+        others = [pair for pair in request.query_params.multi_items() if pair[0] != "token"]
+        answer = RedirectResponse(
+            "/" + quote(request.scope["path"].lstrip("/")) + (f"?{urlencode(others)}" if others else ""), 303
+        )
         answer.set_cookie(
-            COOKIE, given, httponly=True, samesite="strict", secure=request.url.scheme == "https"
+            COOKIE, given, httponly=True, samesite="strict", secure=request.scope["scheme"] == "https"
         )
         return answer
 
@@ -209,7 +210,7 @@ def _is_own(request: Request, host: str) -> bool:
     """Whether a request that writes comes from a page of ours, or from no browser at all."""
     origin = request.headers.get("origin")
     if origin is not None:
-        return urlsplit(origin).netloc.lower() == host.strip().lower()
+        return origin.lower().partition("://")[2] == host.strip().lower()
     if (site := request.headers.get("sec-fetch-site")) is not None:
         return site in ("same-origin", "none")
     return request.headers.get("authorization") is not None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from itertools import chain
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -11,13 +12,13 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from jestlab.platform.errors import StoreUnreachable, UserError
 from jestlab.platform.serve import actions, compare, experiment, experiments, published, run, runs, sql
-from jestlab.platform.serve.access import Access, Guard
+from jestlab.platform.serve.access import BODY_BYTES, Access, Guard
 from jestlab.platform.serve.labs import Labs, Missing
 from jestlab.platform.serve.rendering import as_json, assets, rendered
 
@@ -37,7 +38,7 @@ PAGES: dict[str, Page] = {
     "/run/{fingerprint}/live": run.live,
     "/run/{fingerprint}/curves": run.curves,
     "/run/{fingerprint}/log": run.log,
-    "/run/{fingerprint}/batch/{step:int}": run.batch,
+    "/run/{fingerprint}/batch/{step}": run.batch,
     "/runs": runs.page,
     "/compare": compare.page,
     "/sql": sql.page,
@@ -66,19 +67,22 @@ def application(labs: Labs, access: Access) -> Starlette:
     )
 
 
-_ZIP = Middleware(GZipMiddleware, minimum_size=1_000, compresslevel=5)
 _ACTIONS = ("/{kind:str}/{name:str}/{action:str}", "/{kind:str}/{action:str}")
 
 
 def _action(labs: Labs) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
-        form = dict(parse_qsl((await request.body()).decode(errors="replace"), keep_blank_values=True))
+        try:
+            body = await request.body()
+        except ClientDisconnect:
+            return _told(request, 413, f"The form is longer than {BODY_BYTES:,} bytes.")
+        form = dict(parse_qsl(body.decode(errors="replace"), keep_blank_values=True))
         given = request.path_params
         if given["kind"] not in ("run", "experiment", "sql"):
-            return _told(request, 404, f"There is no page {request.url.path!r}.")
+            return _not_found(request)
         name = given.get("name", "")
         return await _answered(
-            request, partial(actions.act, labs, given["kind"], name, given["action"], form)
+            request, partial(actions.act, labs, given["kind"], name, given["action"], form), form
         )
 
     return endpoint
@@ -91,16 +95,23 @@ def _endpoint(labs: Labs, page: Page) -> Callable[[Request], Awaitable[Response]
     return endpoint
 
 
-async def _answered(request: Request, answer: Callable[[], Any]) -> Response:
-    """Answer in a thread, and tell in a line what is wrong."""
+async def _answered(
+    request: Request, answer: Callable[[], Any], form: Mapping[str, str] | None = None
+) -> Response:
+    """Answer in a thread, and tell in a line what is wrong with the address, the form, or a lab's files."""
+    given = chain([request.scope["path"]], *request.query_params.multi_items(), *(form or {}).items())
+    if any("\0" in text for text in given):
+        return _told(request, 400, "The address or the form has a NUL character, which no text has here.")
     try:
         said = await run_in_threadpool(answer)
     except Missing as error:
         return _told(request, 404, str(error))
-    except StoreUnreachable as error:
+    except (StoreUnreachable, OSError) as error:
         return _told(request, 503, f"{error}. This page tries again by itself.", {"retry-after": "5"})
-    except (UserError, ValueError) as error:
+    except (UserError, ValueError, OverflowError) as error:
         return _told(request, 400, str(error))
+    except RecursionError:
+        return _told(request, 400, "The condition, or the config of a run, is nested too deep.")
     if isinstance(said, Response):
         return said
     if isinstance(said, str):
@@ -116,8 +127,8 @@ def _told(request: Request, code: int, said: str, headers: dict[str, str] | None
     return PlainTextResponse(line, code, headers)
 
 
-def _not_found(request: Request, error: Exception) -> Response:
-    return _told(request, 404, f"There is no page {request.url.path!r}.")
+def _not_found(request: Request, error: Exception | None = None) -> Response:
+    return _told(request, 404, f"There is no page {request.scope['path']!r}.")
 
 
 def _static(request: Request) -> Response:

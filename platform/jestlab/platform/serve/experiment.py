@@ -13,7 +13,7 @@ from jestlab.analysis import units
 from jestlab.platform.errors import UserError
 from jestlab.platform.serve.curves import curves_of, finite
 from jestlab.platform.serve.labs import Labs, Missing, Served
-from jestlab.platform.serve.rendering import address, number, rendered
+from jestlab.platform.serve.rendering import address, number, rendered, whole
 from jestlab.platform.store.annotations import Subject, notes, tags, tags_of_runs
 from jestlab.platform.store.records import RunState
 from jestlab.platform.watching.watch import LOSS, Line
@@ -46,7 +46,7 @@ def page(labs: Labs, request: Request) -> str:
     name = request.path_params["name"]
     snapshot = served.tail(name).snapshot()
     shown = _chosen(snapshot.lines, request)
-    start = (_whole(request, "page", 1) - 1) * PER_PAGE
+    start = (max(1, whole(request.query_params.get("page", "")) or 1) - 1) * PER_PAGE
     subject = Subject(experiment=name)
     [about] = [row for row in served.store.experiments() if row.name == name]
     part = shown[start : start + PER_PAGE]
@@ -191,8 +191,3 @@ def _chosen(lines: Sequence[Line], request: Request) -> list[tuple[int, Line]]:
     known = [pair for pair in chosen if key(pair[1]) is not None]
     known.sort(key=lambda pair: key(pair[1]), reverse=sort.startswith("-"))
     return known + [pair for pair in chosen if key(pair[1]) is None]
-
-
-def _whole(request: Request, name: str, default: int) -> int:
-    given = request.query_params.get(name, "")
-    return int(given) if given.isdecimal() and 0 < int(given) < 1_000_000 else default

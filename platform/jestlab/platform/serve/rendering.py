@@ -109,6 +109,11 @@ def number(value: float | None) -> str:
     return f"{value:,.4g}" if abs(value) < 1e6 else f"{value:.4g}"
 
 
+def whole(text: str) -> int | None:
+    """Read a whole number of an address; None for what is none, or has more digits than any number here."""
+    return int(text) if text.isdecimal() and len(text) <= 18 else None
+
+
 def as_json(value: Mapping[str, Any]) -> str:
     """Write JSON for scripts of ours; what is no number becomes null."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import stat
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from jestlab.platform.serve import facts
 from jestlab.platform.serve.curves import curves_of
 from jestlab.platform.serve.experiment import row
 from jestlab.platform.serve.labs import Labs, Missing, Served
-from jestlab.platform.serve.rendering import address, rendered
+from jestlab.platform.serve.rendering import address, rendered, whole
 from jestlab.platform.store.annotations import Subject, notes, tags
 from jestlab.platform.watching.watch import LOSS
 
@@ -26,6 +28,9 @@ TAIL_BYTES = 64 * 1024
 
 PICTURES = 12
 """Pictures of the selected, and of the rejected, at a step."""
+
+_CONTINUED = bytes(range(0x80, 0xC0))
+"""Bytes of UTF-8 with which no character begins."""
 
 MOST_CURVES = 12
 """Curves of a run that are drawn at a time."""
@@ -76,8 +81,8 @@ def live(labs: Labs, request: Request) -> dict[str, Any]:
 def curves(labs: Labs, request: Request) -> dict[str, Any]:
     """Return curves of metrics of a run, thinned for a width in pixels so that spikes survive."""
     served, fingerprint = _found(labs, request)
-    given = request.query_params.get("width", "")
-    width = min(max(int(given), 50), 4_000) if given.isdecimal() else 800
+    given = whole(request.query_params.get("width", ""))
+    width = 800 if given is None else min(max(given, 50), 4_000)
     names = request.query_params.getlist("metric")[:MOST_CURVES] or [LOSS]
     found = {name: curves_of(served, [fingerprint], name, width)[fingerprint] for name in names}
     return {"curves": {name: {"x": x, "y": y} for name, (x, y) in found.items()}}
@@ -87,17 +92,30 @@ def log(labs: Labs, request: Request) -> dict[str, Any]:
     """Return the end of a run's log, or what has come to it since an offset."""
     served, fingerprint = _found(labs, request)
     directory = served.store.run(fingerprint).directory
-    path = served.lab.inside(f"{directory}/{logs.NAME}")
-    given = request.query_params.get("from", "")
+    given = whole(request.query_params.get("from", ""))
     try:
-        size = path.stat().st_size
-    except OSError:
+        path = served.lab.inside(f"{directory}/{logs.NAME}")
+        if not stat.S_ISREG((status := path.stat()).st_mode):  # to open a pipe waits for a writer
+            raise OSError(f"it is not a file: {directory}/{logs.NAME}")
+        size = status.st_size
+        start = given if given is not None and given <= size else max(0, size - TAIL_BYTES)
+        with path.open("rb") as stream:
+            stream.seek(start)
+            block = stream.read(TAIL_BYTES)
+    except FileNotFoundError:
         return {"text": "", "to": 0, "why": _no_log(served, fingerprint)}
-    start = int(given) if given.isdecimal() and int(given) <= size else max(0, size - TAIL_BYTES)
-    with path.open("rb") as stream:
-        stream.seek(start)
-        block = stream.read(TAIL_BYTES)
-    return {"text": block.decode(errors="replace"), "to": start + len(block), "cut": start > 0 and not given}
+    except (OSError, RuntimeError) as error:  # the latter of a loop of links
+        return {
+            "text": "",
+            "to": 0,
+            "why": f"Its log cannot be read: {getattr(error, 'strerror', None) or error}.",
+        }
+    # The rest of a character that begins before is left out; the beginning of one comes again with its rest.
+    whole_block = block.lstrip(_CONTINUED) if 0 < start != given else block
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    text = decoder.decode(whole_block)
+    to = start + len(block) - len(decoder.getstate()[0])
+    return {"text": text, "to": to, "cut": start > 0 and given is None}
 
 
 def batch(labs: Labs, request: Request) -> Response:
@@ -112,7 +130,9 @@ def batch(labs: Labs, request: Request) -> Response:
     [recorded, *_] = served.store.runs(of[0]["experiment"], [fingerprint])
     with one_line_errors():
         run = RecordedRun(served.lab, served.store, recorded)
-        step = run.nearest(request.path_params["step"])
+        if (asked := whole(request.path_params["step"])) is None:
+            raise Missing(f"no step {request.path_params['step'][:40]!r}")
+        step = run.nearest(asked)
         found = run.batch(step)
         shown = [each for part in few(found, PICTURES) for each in run.shown(step, found, part)]
         caption = (

@@ -18,6 +18,7 @@ from uuid import uuid4
 
 from sqlalchemy import Connection, TextClause, text
 
+from jestlab.platform.serve.rendering import whole
 from jestlab.platform.serve.totals import Totals
 from jestlab.platform.store.store import Store
 from jestlab.platform.watching.standing import why_they_wait
@@ -106,8 +107,9 @@ class Tail:
         with self._lock:
             now = self._look()
             epoch, _, number = cursor.partition(".")
-            known = epoch == self._epoch and number.isdecimal() and int(number) >= self._forgotten
-            count = int(number) if known else 0
+            asked = whole(number)
+            known = epoch == self._epoch and asked is not None and asked >= self._forgotten
+            count = asked or 0 if known else 0
             changed = takewhile(lambda pair: pair[1] > count, reversed(self._changed.items()))
             lines = [(place, now.lines[place]) for place in sorted(place for place, _ in changed)]
             come = list(takewhile(lambda pair: pair[0] > count, reversed(self._points))) if known else []

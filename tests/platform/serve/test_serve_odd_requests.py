@@ -1,0 +1,203 @@
+"""Whatever is asked for, the answer is a page, data, or one clear line."""
+
+import json
+import os
+import shutil
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import quote, urlencode
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.platform.serve.conftest import HOST, TOKEN, Answer
+from tests.platform.serve.recorded import STUDY, record
+
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.serve import run as pages_of_runs
+from jestlab.platform.serve.app import PAGES
+from jestlab.platform.store.store import Store
+
+pytestmark = pytest.mark.both_databases
+
+# fmt: off
+ODD = (
+    "", " ", ".", "..", "\0", "a\0b", "\n", "\ud7ff", "é" * 300, "%", "%00", "%s", "'", '"', "\\", ";",
+    "-1", "0", "1e400", "nan", "9" * 19, "9" * 5000, "-" + "9" * 5000, "٣", "²", "(" * 5000,
+    "a" * 20_000, "not " * 5000, "seed = " + "9" * 5000, "seed = 1e999", "config." + "a." * 500,
+    "seed like '" + "%" * 99 + "'", "seed = 0 and " * 2000 + "seed = 0", "x.y[0]", "SELECT '\0'",
+    "SELECT " + "9" * 5000, "SELECT 1e999, -1e999",
+    "SELECT x'00ff'", "SELECT " + "(" * 2000 + "1" + ")" * 2000,
+    "SELECT", "EXPLAIN SELECT 1", "VALUES (1)", "--", "{x}",
+    "abcdef", "0" * 64, "f" * 64, "toy", "loss", "RUNNING", "joint", "token", "..%2f..%2fetc", "SELECT *",
+    "(" * 3000 + "seed = 0" + ")" * 3000, "not " * 2000 + "seed = 0", "summary.csv", "joint\nx", "[" * 3000,
+)
+KEYS = (
+    "lab", "page", "sort", "state", "find", "since", "from", "width", "metric", "run", "data", "where",
+    "columns", "order", "q", "tok",
+)
+# fmt: on
+ACTIONS = ("note", "tag", "untag", "accept", "save", "forget", "\0", "shred")
+FIELDS = ("by", "text", "names", "reason", "name", "q", "lab")
+
+
+@pytest.fixture
+def lab(tmp_path: Path, store_url: str) -> Lab:
+    (tmp_path / "lab").mkdir()
+    return Lab.find(tmp_path / "lab", store_url)
+
+
+@pytest.fixture
+def run(lab: Lab) -> str:
+    """The fingerprint of a run of a recorded study."""
+    return next(iter(record(lab, STUDY | {"name": "toy"}).values()))
+
+
+@pytest.fixture
+def asks(lab, run, client):
+    """Send a request as a browser of ours; an exception of the application counts as 500."""
+    asking = client(lab, writes=True)
+
+    def ask(method: str, path: str, body: bytes = b"", **headers: str) -> Answer:
+        own = {"host": HOST, "origin": f"http://{HOST}", "cookie": f"jestlab-token={TOKEN}"}
+        try:
+            return asking.request(method, path, body, own | headers)
+        except Exception as error:
+            return Answer(500, {}, repr(error).encode())
+
+    return ask
+
+
+def addresses(run: str) -> st.SearchStrategy[str]:
+    """Addresses of every page and action, of which each part may be right or odd."""
+    right = {
+        "name": "toy",
+        "fingerprint": run,
+        "study": "toy",
+        "figure": "summary.png",
+        "file": "summary.csv",
+    }
+    odd = st.sampled_from(ODD) | st.text(max_size=20)
+
+    def filled(template: str) -> st.SearchStrategy[str]:
+        parts = []
+        for part in template.removeprefix("/").split("/"):
+            name = part.strip("{}").partition(":")[0]
+            may = st.just(right.get(name, "1")) if part.startswith("{") else st.just(part)
+            parts.append(may | odd if part.startswith("{") else may)
+        return st.tuples(*parts).map(lambda texts: "/" + "/".join(quote(text, safe="") for text in texts))
+
+    pairs = st.lists(st.tuples(st.sampled_from(KEYS), odd | st.just(run)), max_size=3)
+    paths = st.sampled_from([*PAGES, "/static/{name}", "/{name}"]).flatmap(filled)
+    return st.tuples(paths, pairs).map(lambda both: f"{both[0]}?{urlencode(both[1])}" if both[1] else both[0])
+
+
+def is_clear(answer: Answer) -> bool:
+    """Whether an answer is no error of the server, and an error of the asker's is one line."""
+    return answer.status < 500 and (answer.status < 400 or (b"\n" not in answer.body and answer.body != b""))
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_no_address_is_an_error_of_the_server(asks, run, data):
+    address = data.draw(addresses(run))
+    answer = asks("GET", address)
+    assert is_clear(answer), (answer.status, answer.body[:500])
+
+
+@pytest.mark.parametrize("path", ["/runs", "/sql", "/experiment/toy", "/compare"])
+def test_no_value_is_an_error_of_the_server(asks, run, path):
+    for value in ODD:
+        query = urlencode(
+            {"where": value, "q": value, "sort": value, "page": value, "run": run, "metric": value}
+        )
+        answer = asks("GET", f"{path}?{query}")
+        assert is_clear(answer), (value[:50], answer.status, answer.body[:500])
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    path=st.tuples(
+        st.sampled_from(("/experiment/toy", "/run/abcdef", "/sql", "/experiment/%00")),
+        st.sampled_from(ACTIONS),
+    ),
+    form=st.dictionaries(st.sampled_from(FIELDS), st.sampled_from(ODD) | st.text(max_size=20), max_size=4),
+)
+def test_no_form_is_an_error_of_the_server(asks, path, form):
+    answer = asks("POST", f"{path[0]}/{quote(path[1])}", urlencode(form).encode())
+    assert is_clear(answer), (answer.status, answer.body[:500])
+
+
+@pytest.mark.parametrize("host", ["[", "[::1]x", "localhost:" + "9" * 5000, "localhost:x", "é", ""])
+@pytest.mark.parametrize("origin", ["http://[", "//", "null", "é"])
+def test_no_header_is_an_error_of_the_server(asks, host, origin):
+    for method, path in (("GET", "/nowhere"), ("GET", f"/?token={TOKEN}"), ("GET", "/experiment/toi")):
+        assert is_clear(asks(method, path, host=host, origin=origin))
+    assert is_clear(asks("POST", "/experiment/toy/note", b"text=x", host=host, origin=origin))
+    assert is_clear(
+        asks("POST", "/experiment/toy/note", b"text=x", origin=origin, cookie="jestlab-token=\xe9")
+    )
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "nothing", "loop", "no permission"])
+def test_a_log_that_is_no_file_is_reported_in_one_line(lab, asks, run, kind):
+    with closing(Store.open(lab.store_url)) as store:
+        log = lab.root / store.run(run).directory / "log.txt"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    match kind:
+        case "folder":
+            log.mkdir()
+        case "pipe":
+            os.mkfifo(log)
+        case "loop":
+            log.symlink_to(log)
+        case "no permission":
+            log.write_text("x")
+            log.chmod(0)
+    for query in ("", "?from=0", "?from=" + "9" * 5000):
+        answer = asks("GET", f"/run/{run}/log{query}")
+        assert is_clear(answer), answer.body
+        assert b'"why":"It' in answer.body or answer.status == 400 or os.geteuid() == 0
+
+
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(characters=st.text(st.sampled_from("aé€😀"), min_size=1, max_size=7), block=st.integers(4, 9))
+def test_a_live_log_splits_no_character(lab, asks, run, characters, block):
+    with closing(Store.open(lab.store_url)) as store:
+        log = lab.root / store.run(run).directory / "log.txt"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    text = characters * 6
+    data = text.encode()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(pages_of_runs, "TAIL_BYTES", block)
+        log.write_bytes(data)
+        shown = json.loads(asks("GET", f"/run/{run}/log").body)["text"]
+        assert shown and text.endswith(shown)
+        shown, start = "", 0
+        for end in range(1, len(data) + 9, 2):  # it is read while it is written
+            log.write_bytes(data[:end])
+            answer = json.loads(asks("GET", f"/run/{run}/log?from={start}").body)
+            shown, start = shown + answer["text"], answer["to"]
+    assert shown == text
+
+
+def test_a_store_that_was_moved_away_is_reported_by_every_page(lab, asks, run):
+    if not lab.store_url.startswith("sqlite"):
+        pytest.skip("a server is stopped elsewhere")
+    path = Path(lab.store_url.removeprefix("sqlite:///"))
+    shutil.move(path, path.with_name("away.db"))
+    for template in PAGES:
+        parts = {
+            "name": "toy",
+            "fingerprint": run,
+            "study": "toy",
+            "figure": "a.png",
+            "file": "b",
+            "step": "1",
+        }
+        address = template.format_map(parts)
+        for query in ("", "?q=SELECT+1&where=seed+%3D+0"):
+            answer = asks("GET", address + query)
+            assert answer.status in (200, 400, 503), (address, answer.body)
+            assert answer.status == 200 or (b"store" in answer.body and b"\n" not in answer.body), answer.body
+    assert asks("GET", "/sql?q=SELECT+1").status == 503
