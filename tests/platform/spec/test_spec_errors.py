@@ -46,20 +46,20 @@ runs: {a..b: {}}
 runs: {-a: {}}
 => 1: runs: invalid name '-a': expected
 runs: {1: {}}
-=> 1: runs: invalid name 1: expected a string, not a whole number: put it in quotes
+=> 1: runs: invalid name 1 (a whole number): put it in quotes
 runs: {1e3: {}}
-=> 1: runs: invalid name 1000: expected a string, not a whole number: put it in quotes
+=> 1: runs: invalid name 1000 (a whole number): put it in quotes
 runs: {true: {}}
-=> 1: runs: invalid name true: expected a string, not true or false: put it in quotes
+=> 1: runs: invalid name true (true or false): put it in quotes
 name: my study!
 runs: {a: {}}
 => 1: name: invalid name 'my study!': expected at most 80 letters
 name: [a]
 runs: {a: {}}
-=> 1: name: invalid name ['a']: expected a string, not a list
+=> 1: name: invalid name ['a'] (a list)
 name: 0.5
 runs: {a: {}}
-=> 1: name: invalid name 0.5: expected a string, not a number: put it in quotes
+=> 1: name: invalid name 0.5 (a number): put it in quotes
 runs: {a: {needs: [1e3]}}
 => 1: runs.a.needs: must be a list of names of runs, or a mapping from roles to them, not 1000 (a whole
 runs: {a: {match: {flops: 1e3}}}
