@@ -3,6 +3,7 @@
 import math
 import re
 from pathlib import Path
+from typing import Any
 
 import labs_support as labs
 import pytest
@@ -463,7 +464,7 @@ def test_a_value_by_itself_is_a_list_of_one():
     assert Study.parse({"name": "s", "runs": {"a": {}}, "reports": "curves"}).reports[0].kind == "curves"
 
 
-WRONG = [
+WRONG: list[Any] = [
     *(3, -1, 0, 1.5, 10**40, -1e9, math.nan, "x", "", "x" * 500, True, None),
     *([], ["x"], [3], [""], [None], [[]], {}, {"a": 1}, {"kind": "zzz"}, {"kind": 3}),
 ]
@@ -480,7 +481,9 @@ def test_an_error_of_seeds_names_their_range(seeds):
 
 def test_no_error_is_in_the_words_of_pydantic():
     models = [programs.get(name).schema for name in ("train", "embed", "diagnose", "weights", "score")]
-    checked = [(model, {}) for model in (*models, Resources, Record, FigureOptions, Settings) if model]
+    checked: list[tuple[Any, dict[str, str]]] = [
+        (model, {}) for model in (*models, Resources, Record, FigureOptions, Settings) if model
+    ]
     checked += [(report_of(kind), {"kind": kind}) for kind in REPORTS]
     seen = 0
     for model, beside in checked:

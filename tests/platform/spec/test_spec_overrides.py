@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -190,7 +192,8 @@ def test_elements_of_lists_are_set(text, lists):
 
 def test_a_run_of_the_spec_sets_elements_of_the_base():
     study = Study.parse(LISTS | {"runs": {"r": {"lst.0": 9}}})
-    assert study.members[0].config["lst"] == [9, 2, [3, 4], {"a": 5}]
+    config: Any = study.members[0].config
+    assert config["lst"] == [9, 2, [3, 4], {"a": 5}]
 
 
 NO_PARTS = """

@@ -141,7 +141,7 @@ def merge(beneath: Tree, above: Tree, schema: Field | None = None, path: Path = 
             merged[key] = merge(under, value, below, here)
         elif isinstance(value, dict) and isinstance(under, list) and any(map(_INDEX.fullmatch, value)):
             elements = parts_of(under)
-            for index in value.keys() - elements.keys():
+            for index in sorted(value.keys() - elements.keys()):
                 raise SpecError((*here, index), f"no such element: there are {len(under)}, counted from 0")
             merged[key] = [*merge(elements, value, None, here).values()]
         else:
