@@ -221,17 +221,14 @@ class Metrics:
 
         What the spec says without a goal is laid over what a program says.
         """
-        own: Metric | None = None
-        for declared in (self.declared, *(OF_PROGRAM.get(program, {}) for program in self.programs)):
-            found = declared.get(name)
-            if found is None:
-                found = next((each for pattern, each in declared.items() if fnmatchcase(name, pattern)), None)
-            if found is not None and own is not None:
-                return Metric(**{**found.written(), **own.written()})
-            if found is not None and (found.goal is not None or declared is not self.declared):
-                return found
-            own = found or own
-        return own
+        found: list[Metric] = []
+        for layer in (self.declared, *(OF_PROGRAM.get(program, {}) for program in self.programs)):
+            patterns = (each for pattern, each in layer.items() if fnmatchcase(name, pattern))
+            if (each := layer.get(name) or next(patterns, None)) is not None:
+                found.append(each)
+        if not found or found[0].goal is not None:
+            return next(iter(found), None)
+        return Metric(**{key: value for each in reversed(found) for key, value in each.written().items()})
 
     def of(self, name: str) -> Metric:
         """Return what a metric means; without a goal if nobody says."""

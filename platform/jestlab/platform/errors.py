@@ -30,10 +30,8 @@ class UserErrors(UserError):
 def sentence(error: BaseException) -> str:
     """Write an error on one line for people: that of a file as its name and what is wrong with it."""
     text = str(error)
-    if isinstance(error, OSError) and error.strerror and error.filename is not None:
-        text = f"{error.filename}: {error.strerror}"
-    elif isinstance(error, OSError) and error.strerror:
-        text = error.strerror
+    if isinstance(error, OSError) and error.strerror:
+        text = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
     return without_addresses(" ".join(text.split()))
 
 

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 from jestlab.analysis.tables import NAMES
 from jestlab.platform.cli import VERBS, cli, completing
+from jestlab.platform.cli.completion import SCRIPTS
 from jestlab.platform.cli.own import Named
 from jestlab.platform.store.annotations import Subject, add_tags
 from jestlab.platform.store.store import Store
@@ -190,7 +191,7 @@ def test_imports_nothing_heavy(folder):
 
 
 def test_each_shell_has_its_script():
-    for shell in completing._shells([], "", completing._Store(None)):
+    for shell in SCRIPTS:
         shown = CliRunner().invoke(cli, ["completion", shell])
         assert shown.exit_code == 0 and f"_JESTLAB_COMPLETE={shell}" in shown.output
 

@@ -3,6 +3,7 @@
 import math
 import re
 from pathlib import Path
+from typing import Any
 
 import labs_support as labs
 import pytest
@@ -46,20 +47,20 @@ runs: {a..b: {}}
 runs: {-a: {}}
 => 1: runs: invalid name '-a': expected
 runs: {1: {}}
-=> 1: runs: invalid name 1: expected a string, not a whole number: put it in quotes
+=> 1: runs: invalid name 1 (a whole number): put it in quotes
 runs: {1e3: {}}
-=> 1: runs: invalid name 1000: expected a string, not a whole number: put it in quotes
+=> 1: runs: invalid name 1000 (a whole number): put it in quotes
 runs: {true: {}}
-=> 1: runs: invalid name true: expected a string, not true or false: put it in quotes
+=> 1: runs: invalid name true (true or false): put it in quotes
 name: my study!
 runs: {a: {}}
 => 1: name: invalid name 'my study!': expected at most 80 letters
 name: [a]
 runs: {a: {}}
-=> 1: name: invalid name ['a']: expected a string, not a list
+=> 1: name: invalid name ['a'] (a list)
 name: 0.5
 runs: {a: {}}
-=> 1: name: invalid name 0.5: expected a string, not a number: put it in quotes
+=> 1: name: invalid name 0.5 (a number): put it in quotes
 runs: {a: {needs: [1e3]}}
 => 1: runs.a.needs: must be a list of names of runs, or a mapping from roles to them, not 1000 (a whole
 runs: {a: {match: {flops: 1e3}}}
@@ -463,7 +464,7 @@ def test_a_value_by_itself_is_a_list_of_one():
     assert Study.parse({"name": "s", "runs": {"a": {}}, "reports": "curves"}).reports[0].kind == "curves"
 
 
-WRONG = [
+WRONG: list[Any] = [
     *(3, -1, 0, 1.5, 10**40, -1e9, math.nan, "x", "", "x" * 500, True, None),
     *([], ["x"], [3], [""], [None], [[]], {}, {"a": 1}, {"kind": "zzz"}, {"kind": 3}),
 ]
@@ -480,7 +481,9 @@ def test_an_error_of_seeds_names_their_range(seeds):
 
 def test_no_error_is_in_the_words_of_pydantic():
     models = [programs.get(name).schema for name in ("train", "embed", "diagnose", "weights", "score")]
-    checked = [(model, {}) for model in (*models, Resources, Record, FigureOptions, Settings) if model]
+    checked: list[tuple[Any, dict[str, str]]] = [
+        (model, {}) for model in (*models, Resources, Record, FigureOptions, Settings) if model
+    ]
     checked += [(report_of(kind), {"kind": kind}) for kind in REPORTS]
     seen = 0
     for model, beside in checked:

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -190,30 +192,33 @@ def test_elements_of_lists_are_set(text, lists):
 
 def test_a_run_of_the_spec_sets_elements_of_the_base():
     study = Study.parse(LISTS | {"runs": {"r": {"lst.0": 9}}})
-    assert study.members[0].config["lst"] == [9, 2, [3, 4], {"a": 5}]
+    config: Any = study.members[0].config
+    assert config["lst"] == [9, 2, [3, 4], {"a": 5}]
 
 
 NO_PARTS = """
 base.lst.4=9
-=> base.lst.4: no element '4': there are 4, counted from 0
+=> base.lst.4: base.lst is [1, 2, [3, 4], {'a': 5}], without '4': set it as a whole
 base.lst.-1=9
-=> base.lst.-1: no element '-1': there are 4, counted from 0
+=> base.lst.-1: base.lst is [1, 2, [3, 4], {'a': 5}], without '-1': set it as a whole
 base.lst.x=9
-=> base.lst.x: no element 'x': there are 4, counted from 0
-base={lst.²: 9, lst.7: 9}
-=> base.lst
+=> base.lst.x: base.lst is [1, 2, [3, 4], {'a': 5}], without 'x'
+base.lst.²=9
+=> base.lst.²: base.lst is [1, 2, [3, 4], {'a': 5}], without '²'
+base={lst.7: 9}
+=> base.lst.7: no such element: there are 4, counted from 0
 runs.r.lst.4=9
-=> runs.r.lst.4: no element '4': there are 4, counted from 0
+=> runs.r.lst.4: runs.r.lst is [1, 2, [3, 4], {'a': 5}], without '4'
 runs.own.lst.2=9
-=> runs.own.lst.2: no element '2': there are 2, counted from 0
+=> runs.own.lst.2: runs.own.lst is [7, 8], without '2'
 runs.own.lst.0.a=9
-=> runs.own.lst.0.a: runs.own.lst.0 is 7, without parts: set it as a whole
+=> runs.own.lst.0.a: runs.own.lst.0 is 7, without 'a'
 runs.r.n.x=9
-=> runs.r.n.x: runs.r.n is 3, without parts: set it as a whole
+=> runs.r.n.x: runs.r.n is 3, without 'x'
 base.n.x.y=9
-=> base.n.x.y: base.n is 3, without parts: set it as a whole
+=> base.n.x.y: base.n is 3, without 'x'
 axes=[{runs: [own], grid: {lst.2: [9]}}]
-=> axes.0.grid.lst.2: no element '2': there are 2, counted from 0
+=> axes.0.grid.lst.2: no such element: there are 2, counted from 0
 reports.²=x
 => reports.²: unknown place
 reports.².kind=curves

@@ -213,7 +213,7 @@ def _arguments(path: tuple[str, ...], given: Sequence[str], begun: str, store: _
     if not kinds:
         return ()
     kind = kinds[min(len(given), len(kinds) - 1)] if len(given) < len(kinds) or kinds[-1] in _MANY else None
-    return kind(given, begun, store) if kind is not None else ()
+    return kind(given, begun, store) if callable(kind) else kind or ()
 
 
 def _specs(given: Sequence[str], begun: str, store: _Store) -> Iterable[str]:
@@ -261,14 +261,6 @@ def _tags(given: Sequence[str], begun: str, store: _Store) -> Iterable[str]:
     return store.tags()
 
 
-def _files(given: Sequence[str], begun: str, store: _Store) -> Iterable[str]:
-    return FILES
-
-
-def _folders(given: Sequence[str], begun: str, store: _Store) -> Iterable[str]:
-    return FOLDERS
-
-
 def _sources(given: Sequence[str], begun: str, store: _Store) -> Iterable[str]:
     """Name runs with weights, where these begin so; else files."""
     runs = [name for name in _runs(given, begun, store) if begun and name.startswith(begun)]
@@ -282,13 +274,9 @@ def _keys(given: Sequence[str], begun: str, store: _Store) -> Iterable[str]:
     return dict.fromkeys(key.path for key in find(""))
 
 
-def _shells(given: Sequence[str], begun: str, store: _Store) -> Iterable[str]:
-    return ("bash", "zsh", "fish")
+_Kind = Callable[[Sequence[str], str, "_Store"], Iterable[str]] | tuple[str, ...]
 
-
-_Kind = Callable[[Sequence[str], str, "_Store"], Iterable[str]]
-
-_MANY = (_experiments, _runs_of_study, _tags, _files)
+_MANY = (_experiments, _runs_of_study, _tags, FILES)
 """Kinds of which a verb takes any number where they come last."""
 
 _ARGUMENTS: dict[tuple[str, ...], tuple[_Kind, ...]] = {
@@ -314,20 +302,19 @@ _ARGUMENTS: dict[tuple[str, ...], tuple[_Kind, ...]] = {
     ("accept",): (_experiments,),
     ("retract",): (_runs,),
     ("trust",): (_experiments,),
-    ("export",): (_files, _experiments),
-    ("import",): (_files,),
-    ("completion",): (_shells,),
+    ("export",): (FILES, _experiments),
+    ("import",): (FILES,),
     ("weights", "inspect"): (_sources,),
-    ("weights", "import"): (_sources, _files),
-    ("weights", "export"): (_sources, _files),
-    ("published", "import"): (_files,),
-    ("published", "lint"): (_files,),
-    ("db", "backup"): (_files,),
-    ("db", "restore"): (_files,),
-    ("data", "fetch", "icons"): (_folders,),
-    ("data", "pack"): (_folders, _folders),
-    ("data", "inspect"): (_folders,),
-    ("data", "score"): (_runs, _files),
+    ("weights", "import"): (_sources, FILES),
+    ("weights", "export"): (_sources, FILES),
+    ("published", "import"): (FILES,),
+    ("published", "lint"): (FILES,),
+    ("db", "backup"): (FILES,),
+    ("db", "restore"): (FILES,),
+    ("data", "fetch", "icons"): (FOLDERS,),
+    ("data", "pack"): (FOLDERS, FOLDERS),
+    ("data", "inspect"): (FOLDERS,),
+    ("data", "score"): (_runs, FILES),
 }
 
 

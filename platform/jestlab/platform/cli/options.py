@@ -60,11 +60,8 @@ def spec_options(function: Function) -> Callable[..., Any]:
     """Add SPEC, `--scale` and `--set`; the command receives the loaded and validated `study: Study`."""
 
     @click.argument("spec")
-    @click.option(
-        "--scale",
-        shell_complete=lambda *_: ["smoke", "mini", "paper"],
-        help="Scale of the study: smoke, mini, paper  [default: the study's first]",
-    )
+    @click.option("--scale", shell_complete=lambda *_: ["smoke", "mini", "paper"],
+                  help="Scale of the study: smoke, mini, paper  [default: the study's first]")  # fmt: skip
     @click.option(
         "--set", "overrides", metavar="PATH=VALUE", multiple=True, help="Override a value; repeatable."
     )

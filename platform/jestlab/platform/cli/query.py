@@ -61,12 +61,8 @@ Rows = Sequence[Sequence[Any]]
 
 @click.command(epilog=_EPILOG)
 @click.argument("sql", required=False)
-@click.option(
-    "--view",
-    metavar="NAME",
-    shell_complete=lambda *_: [name.removeprefix("v_") for name in VIEWS],
-    help="View to read: runs, metrics, evaluations, …  [default: runs]",
-)
+@click.option("--view", metavar="NAME", shell_complete=lambda *_: [name.removeprefix("v_") for name in VIEWS],
+              help="View to read: runs, metrics, evaluations, …  [default: runs]")  # fmt: skip
 @click.option("--where", metavar="CONDITION", help="Keep the rows that satisfy CONDITION.")
 @click.option("--columns", metavar="A,B,…", help="Columns and config keys to show; config.* for all keys.")
 @click.option("--order-by", metavar="A,B,…", help="Sort by columns or config keys; -A in descending order.")

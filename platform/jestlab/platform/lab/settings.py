@@ -86,6 +86,9 @@ _GoogleSecret = Annotated[
 ]
 _Project = Annotated[str, _matching(r"([-.a-z0-9]+:)?[a-z][-a-z0-9]{4,28}[a-z0-9]", "the id of a project")]
 _Region = Annotated[str, _matching(r"[a-z]+-[a-z]+[0-9]{1,2}", "a region, as in us-west4")]
+_Network = Annotated[
+    str, _matching(r"projects/[^/]+/global/networks/[^/]+", "projects/NUMBER/global/networks/NAME")
+]
 _Bucket = Annotated[str, _matching(r"gs://[-._a-z0-9]{3,}(/.*)?", "gs://BUCKET, or a folder in it")]
 _Folder = Annotated[str, _matching(r"(/[-._A-Za-z0-9]+)+", "an absolute path of letters, digits and - . _ /")]
 _TpuName = Annotated[str, AfterValidator(_tpu_type)]
@@ -145,12 +148,7 @@ class Vertex(_Section):
     region: _Region | None = None
     staging: _Bucket | None = None
     service_account: str | None = None
-    network: (
-        Annotated[
-            str, _matching(r"projects/[^/]+/global/networks/[^/]+", "projects/NUMBER/global/networks/NAME")
-        ]
-        | None
-    ) = None
+    network: _Network | None = None
     store_secret: _GoogleSecret | None = None
     nfs: Annotated[str, _matching(r"[-.:A-Za-z0-9]+:/[-._/A-Za-z0-9]*", "SERVER:/PATH")] | None = None
     root: _Folder | None = None

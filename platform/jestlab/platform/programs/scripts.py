@@ -66,14 +66,14 @@ def _interpreted(arguments: Sequence[str]) -> Iterator[str]:
 
 
 def check_scripts(words: Sequence[str], folder: Path) -> None:
-    """Check that the files that a command executes exist, and that the system finds their interpreters.
+    """Check that the files that a command executes exist, and that none has the line ends of Windows.
 
     Args:
         words: Of the command.
         folder: What relative paths count from: the command's working directory.
 
     Raises:
-        UserError: One does not, and a file like it is named; or a first line as `#!/bin/sh` names no program.
+        UserError: One does not, and a file like it is named; or a first line `#!/bin/sh` names no program.
     """
     for word in scripts_of(words):
         path = folder / word
@@ -83,20 +83,15 @@ def check_scripts(words: Sequence[str], folder: Path) -> None:
             hint = f"did you mean {near}?" if near else "relative paths count from `cwd`, the spec's folder"
             raise UserError(f"command: no such file {path}: {hint}")
         if [word] == _executed(words)[:1]:
-            _check_first_line(path, folder)
+            _check_first_line(path)
 
 
-def _check_first_line(path: Path, folder: Path) -> None:
+def _check_first_line(path: Path) -> None:
     first = b""
     with contextlib.suppress(OSError), path.open("rb") as file:
         first = file.readline(_LONGEST_LINE)
-    if not first.startswith(b"#!"):
-        return
-    if first.endswith(b"\r\n"):
+    if first.startswith(b"#!") and first.endswith(b"\r\n"):
         raise UserError(
             f"command: the first line of {path} ends in a carriage return, as on Windows, and names no "
             f"program so: convert the file, sed -i 's/\\r$//' {shlex.quote(str(path))}"
         )
-    named = os.fsdecode(next(iter(first[2:].split()), b""))
-    if not (folder / named).exists():
-        raise UserError(f"command: the first line of {path} names {named!r}, which is not on this machine")

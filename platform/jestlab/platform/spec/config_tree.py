@@ -140,22 +140,13 @@ def merge(beneath: Tree, above: Tree, schema: Field | None = None, path: Path = 
         if isinstance(value, dict) and isinstance(under, dict) and not _another_kind(under, value, below):
             merged[key] = merge(under, value, below, here)
         elif isinstance(value, dict) and isinstance(under, list) and any(map(_INDEX.fullmatch, value)):
-            for index in value:
-                check_index(index, under, (*here, index))
-            merged[key] = [*merge(parts_of(under), value, None, here).values()]
+            elements = parts_of(under)
+            for index in sorted(value.keys() - elements.keys()):
+                raise SpecError((*here, index), f"no such element: there are {len(under)}, counted from 0")
+            merged[key] = [*merge(elements, value, None, here).values()]
         else:
             merged[key] = value
     return merged
-
-
-def check_index(index: str, items: Sequence[object], path: Path) -> None:
-    """Refuse an index that a list does not have.
-
-    Raises:
-        SpecError: At the path.
-    """
-    if index not in parts_of(items):
-        raise SpecError(path, f"no element {index!r}: there are {len(items)}, counted from 0")
 
 
 def parts_of(value: Any) -> Tree:

@@ -16,7 +16,6 @@ from jestlab.platform.spec.config_tree import (
     Field,
     Tree,
     check,
-    check_index,
     depth_of,
     fields_of,
     is_mapping,
@@ -152,12 +151,10 @@ def _accepting(study: Study, keys: Sequence[str], value: Any) -> list[str]:
 def _check_parts(tree: Tree, keys: Sequence[str], path: Path) -> None:
     """Refuse a place below a value that has no parts, or below an element that a list does not have."""
     depth = depth_of(tree, keys)
-    above, part = path[: len(path) - len(keys) + depth], path[len(path) - len(keys) + depth :]
     beneath = lookup(tree, keys[:depth])
-    if isinstance(beneath, list) and part:
-        check_index(part[0], beneath, path)
-    elif part and beneath is not None and not isinstance(beneath, dict):
-        raise SpecError(path, f"{dotted(above)} is {shown(beneath)}, without parts: set it as a whole")
+    if depth < len(keys) and not isinstance(beneath, dict | None):
+        place = dotted(path[: len(path) - len(keys) + depth])
+        raise SpecError(path, f"{place} is {shown(beneath)}, without {keys[depth]!r}: set it as a whole")
 
 
 def _lay(beneath: Tree, keys: Sequence[str], value: Any, fields: Field | None, path: Path) -> Tree:

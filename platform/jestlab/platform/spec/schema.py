@@ -29,7 +29,6 @@ from jestlab.platform.errors import (
     Path,
     SpecError,
     UserError,
-    kind_of,
     nearest,
     no_string,
     shown,
@@ -414,8 +413,7 @@ def is_name(name: str) -> bool:
 def _checked_name(name: object, path: Path) -> str:
     """Return a name of a study or a run if it is valid."""
     if not isinstance(name, str):
-        quotes = "" if isinstance(name, list | tuple) or is_mapping(name) else ": put it in quotes"
-        raise SpecError(path, f"invalid name {shown(name)}: expected a string, not {kind_of(name)}{quotes}")
+        raise SpecError(path, f"invalid name {no_string(name)}")
     if not is_name(name):
         raise SpecError(
             path,

@@ -49,6 +49,15 @@ class _Loader(yaml.SafeLoader):
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 — PyYAML's protocol
 
 
+class _ValueLoader(_Loader):
+    """Takes `#` for a letter like any other, which begins no comment."""
+
+    def peek(self, index: int = 0) -> str:
+        """Return the next character, or another one, which decides what it is part of."""
+        character: str = super().peek(index)
+        return "x" if character == "#" else character
+
+
 class _Dumper(yaml.SafeDumper):
     """Quotes what the loader above would not read as a string; never writes anchors."""
 
@@ -89,7 +98,7 @@ _Dumper.add_representer(str, _text)
 class Document:
     """A parsed YAML document: its value, and the line of any place in it."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, loader_class: type[_Loader] = _Loader) -> None:
         """Parse a document.
 
         Raises:
@@ -97,7 +106,7 @@ class Document:
         """
         self._root: yaml.Node | None = None
         try:
-            loader = _Loader(text)
+            loader = loader_class(text)
             self._root = loader.get_single_node()
             if self._root is not None:
                 _check(self._root)
@@ -137,25 +146,12 @@ def value_of(text: str) -> Any:
     Raises:
         SpecError: As of `Document`; or it is written with what YAML would leave out.
     """
-    letter = next(chr(code) for code in range(0xE000, 0xF900) if chr(code) not in text)  # private use
-    try:
-        value = Document(text.replace("#", letter)).value
-    except SpecError as error:
-        raise SpecError((), error.message.replace(letter, "#")) from None
-    for token in yaml.scan(text.replace("#", letter), Loader=_Loader):
+    value = Document(text, _ValueLoader).value
+    for token in yaml.scan(text, Loader=_ValueLoader):
         is_empty_block = isinstance(token, yaml.ScalarToken) and token.style in ("|", ">") and not token.value
         if is_empty_block or isinstance(token, _LEFT_OUT):
             raise SpecError((), "has a special meaning in YAML")
-    return _with_letter(value, letter)
-
-
-def _with_letter(value: Any, letter: str) -> Any:
-    """Write `#` again where another letter was put in its place."""
-    if isinstance(value, dict):
-        return {_with_letter(key, letter): _with_letter(below, letter) for key, below in value.items()}
-    if isinstance(value, list):
-        return [_with_letter(item, letter) for item in value]
-    return value.replace(letter, "#") if isinstance(value, str) else value
+    return value
 
 
 def _below(node: yaml.Node) -> Iterator[tuple[list[str], yaml.Node, yaml.Node]]:

@@ -328,8 +328,8 @@ def _make_pending(connection: Connection, runs: Sequence[_Free]) -> None:
 
 @functools.cache
 def _pending() -> Update:
-    runs = bindparam("runs", expanding=True)
-    return update(Run).where(Run.id.in_(runs)).values(state=RunState.PENDING, reason=None)
+    chosen = Run.id.in_(bindparam("runs", expanding=True))
+    return update(Run).where(chosen).values(state=RunState.PENDING, reason=None)
 
 
 @functools.cache
