@@ -279,7 +279,8 @@ class Evaluator:
         contents = [rows.tobytes() for rows in np.split(tokens, classes)]
         first = {content: at for at, content in reversed([*enumerate(contents)])}
         if equal := [data.class_names[at] for at in range(classes) if first[contents[at]] < at]:
-            _LOG.warning("%s: zero-shot never finds classes with the tokens of earlier ones: %s", name, equal)
+            text = "%s: zero-shot never finds %d classes with the tokens of earlier ones, such as %r"
+            _LOG.warning(text, name, len(equal), equal[0])
         return _Classification(
             data.images,
             data.labels,

@@ -99,8 +99,8 @@ class Captioned:
         """
         column = self._one_of(CAPTION_COLUMNS)
         others = [name for name in self._names if name not in (column, self._file)]
-        for name in {"key", "image"}.intersection(others):
-            raise ValueError(f"{self._captions}: column {name!r} has a name that shards use: rename it")
+        if taken := {"key", "image"}.intersection(others):
+            raise ValueError(f"{self._captions}: column {min(taken)!r} has a name that shards use: rename it")
 
         def examples() -> Iterator[dict[str, Any]]:
             for row, content in self._read_images(self.rows, progress):
@@ -154,7 +154,8 @@ class Captioned:
             if split not in _SPLITS:
                 raise ValueError(f"{row.where}: split {split!r} is none of {', '.join(_SPLITS)}")
             if (known := targets.setdefault(row.path, (name, split))) != (name, split):
-                raise ValueError(f"{row.where}: {row.path} is {known[0]!r} in {known[1]} by an earlier row")
+                earlier = f"{known[0]!r} in {known[1]} by an earlier row"
+                raise ValueError(f"{row.where}: {row.path} is {earlier}: give it one label and one split")
         classes = sorted({name for name, _ in targets.values()})
         check_class_names(classes, self._captions)
         number = {name: str(at) for at, name in enumerate(classes)}

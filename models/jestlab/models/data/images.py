@@ -51,8 +51,8 @@ def decode(file: bytes, size: int) -> Pixels:
     are turned as EXIF says; 16-bit grey values keep their upper byte; transparent pixels become white, as in
     img2dataset; CMYK is converted by Pillow.
 
-    A decoded image takes up to four bytes per pixel (a progressive JPEG six), and little more than that: of
-    images above 16 megapixels only one is decoded at a time.
+    Decoding takes up to four bytes per pixel of the file (six for a progressive JPEG, sixteen for WebP, by
+    their decoders). Of images above 16 megapixels only one is decoded at a time.
 
     Args:
         file: An image file's bytes (JPEG, PNG, WebP, GIF or BMP; of an animation the first frame).
