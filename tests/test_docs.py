@@ -24,6 +24,7 @@ _INSTALLS = "installs, and changes the reader's shell"
 _DATABASE = "needs a PostgreSQL server"
 _DOCKER = "needs docker and a registry"
 _SERVES = "goes on until it is stopped: tests of the server start and stop it"
+_HOURS = "takes an hour and a half"
 
 NOT_RUN = {
     "../README.md": {"make demo": _INSTALLS},
@@ -48,7 +49,7 @@ NOT_RUN = {
     "methods.md": {"jestlab launch frontier": "takes 20 minutes"},
     "paper.md": {
         "jestlab launch filtering_ratio": "takes minutes",
-        "jestlab launch paper": "takes an hour and a half",
+        "jestlab register paper --set 'seeds={until: decided, at_most: 30, budget: {hours: 2.2}}'": _HOURS,
     },
     "deciding.md": {"jestlab launch filtering_ratio --decide": "takes a quarter of an hour"},
     "icons.md": {
