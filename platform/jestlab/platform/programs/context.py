@@ -107,23 +107,32 @@ class RunContext(Reporter):
         self._first_step: int | None = None  # that this attempt reports
         self._check_evaluation: Callable[[Collection[str]], None] | None = check_evaluation
 
+    def _send(self, message: dict[str, Any]) -> None:
+        getattr(self, f"_{message.pop('type')}")(**message)
+
     def _log(self, step: int, metrics: dict[str, float]) -> None:
         self._reported(step)
         if step > 0:
             self.clock.reports(step, since=step - 1)
         self._recorder.log(step, metrics)
 
-    def _evaluation(self, step: int, scores: dict[str, float], **spent: float | None) -> None:
+    def _evaluation(
+        self,
+        step: int,
+        scores: dict[str, float],
+        examples_seen: int | None = None,
+        flops_total: float | None = None,
+        seconds: float | None = None,
+    ) -> None:
         """Record scores; UserError if the first names aren't those that the study expects."""
         if self._check_evaluation is not None:
             check, self._check_evaluation = self._check_evaluation, None
             check(tuple(scores))
         self._reported(step)
         self.clock.reports(step, since=step - 1, trained=step > 0)
-        if (seconds := spent["seconds"]) is None:
+        if seconds is None:
             seconds = self._earlier + time.perf_counter() - self._began
-        examples_seen: Any = spent["examples_seen"]
-        self._recorder.evaluation(step, examples_seen, spent["flops_total"], scores, seconds=seconds)
+        self._recorder.evaluation(step, examples_seen, flops_total, scores, seconds=seconds)
 
     def _reported(self, step: int) -> None:
         """Note where this attempt goes on: at the first step that it reports."""
@@ -136,8 +145,8 @@ class RunContext(Reporter):
         before = [step for step in self._earlier_seconds if step < (self._first_step or 0)]
         return self._earlier_seconds[max(before)] if before else 0.0
 
-    def _artifact(self, name: str, path: Path) -> None:
-        self._record_artifact(name, path)
+    def _artifact(self, name: str, path: str) -> None:
+        self._record_artifact(name, Path(path))
 
     def _progress(self, step: int, total_steps: int) -> None:
         self._reported(step + 1)
