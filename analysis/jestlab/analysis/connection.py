@@ -57,7 +57,7 @@ def connect(store: str | Connection) -> Iterator[Connection]:
         remedy = " (if an older build has made it: run jestlab db upgrade)" if _OLDER.search(said) else ""
         raise ValueError(f"cannot read results from {address.shown(url)}: {said}{remedy}") from error
     except PermissionError as error:
-        said = error.strerror or error
+        said = error.strerror or str(error)
         raise ValueError(f"cannot read results from {address.shown(url)}: {said}") from error
 
 

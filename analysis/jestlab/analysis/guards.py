@@ -81,7 +81,7 @@ def open_readonly(path: Path, mode: str = "ro", timeout: float = 5.0) -> sqlite3
     options: Any = {"uri": True, "timeout": timeout, "check_same_thread": False, "isolation_level": None}
     address = f"file:{quote(str(path))}?mode={mode}"
     try:
-        connection = sqlite3.connect(address, **options)
+        connection: sqlite3.Connection = sqlite3.connect(address, **options)
         connection.execute("PRAGMA schema_version").fetchone()
         return connection
     except sqlite3.OperationalError as error:
@@ -95,7 +95,7 @@ def open_readonly(path: Path, mode: str = "ro", timeout: float = 5.0) -> sqlite3
             f"no permission to read {log.name}, which holds some of its results, without permission to "
             f"write in {path.parent}: read it as its owner, or copy the folder"
         )
-    unlocked = sqlite3.connect(f"{address}&immutable=1", factory=_Unlocked, **options)
+    unlocked: _Unlocked = sqlite3.connect(f"{address}&immutable=1", factory=_Unlocked, **options)
     unlocked.is_unchanged = lambda: _version(path) == before
     return unlocked
 

@@ -137,7 +137,7 @@ class Reporter:
         The same step again replaces a value.
         """
         values = as_metrics({} if metrics is None else metrics)
-        self._log(as_count("step", step), values | as_metrics(named))
+        self._send({"type": "log", "step": as_count("step", step), "metrics": values | as_metrics(named)})
 
     def evaluation(
         self,
@@ -160,32 +160,26 @@ class Reporter:
         """
         if isinstance(examples_seen, Mapping) and scores is None:
             examples_seen, scores = None, examples_seen
-        self._evaluation(
-            as_count("step", step),
-            as_scores({} if scores is None else scores),
-            examples_seen=None if examples_seen is None else as_count("examples_seen", examples_seen),
-            flops_total=None if flops_total is None else as_amount("flops_total", flops_total),
-            seconds=None if seconds is None else as_amount("seconds", seconds),
-        )
+        message: dict[str, Any] = {"type": "evaluation", "step": as_count("step", step)}
+        if examples_seen is not None:
+            message["examples_seen"] = as_count("examples_seen", examples_seen)
+        if flops_total is not None:
+            message["flops_total"] = as_amount("flops_total", flops_total)
+        if seconds is not None:
+            message["seconds"] = as_amount("seconds", seconds)
+        self._send(message | {"scores": as_scores({} if scores is None else scores)})
 
     def artifact(self, name: str, path: str | Path) -> None:
         """Report a file or folder inside the lab, best in `directory`; its size and digest are recorded."""
-        self._artifact(as_name(name), Path(path).absolute())
+        self._send({"type": "artifact", "name": as_name(name), "path": str(Path(path).absolute())})
 
     def progress(self, step: int, total_steps: int) -> None:
         """Report how far the run is."""
-        self._progress(as_count("step", step), as_count("total_steps", total_steps))
+        counts = {"step": as_count("step", step), "total_steps": as_count("total_steps", total_steps)}
+        self._send({"type": "progress", **counts})
 
-    def _log(self, step: int, metrics: dict[str, float]) -> None:
-        raise NotImplementedError
-
-    def _evaluation(self, step: int, scores: dict[str, float], **spent: float | None) -> None:
-        raise NotImplementedError
-
-    def _artifact(self, name: str, path: Path) -> None:
-        raise NotImplementedError
-
-    def _progress(self, step: int, total_steps: int) -> None:
+    def _send(self, message: dict[str, Any]) -> None:
+        """Report a message of the protocol."""
         raise NotImplementedError
 
 
@@ -211,19 +205,6 @@ class Run(Reporter):
         self.config = config
         self.needs = needs
         self._inner_seconds = 0.0  # of phases within the present one
-
-    def _log(self, step: int, metrics: dict[str, float]) -> None:
-        self._send({"type": "log", "step": step, "metrics": metrics})
-
-    def _evaluation(self, step: int, scores: dict[str, float], **spent: float | None) -> None:
-        known = {name: value for name, value in spent.items() if value is not None}
-        self._send({"type": "evaluation", "step": step, **known, "scores": scores})
-
-    def _artifact(self, name: str, path: Path) -> None:
-        self._send({"type": "artifact", "name": name, "path": str(path)})
-
-    def _progress(self, step: int, total_steps: int) -> None:
-        self._send({"type": "progress", "step": step, "total_steps": total_steps})
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:

@@ -398,7 +398,8 @@ def _outcome(attempt: Attempt, stop: Stop, execute: Callable[[], None], root: Pa
     except BaseException as error:  # whatever ends a program ends this run, and nothing else
         if isinstance(error, SystemExit) and not error.code:
             return EXIT_COMPLETED, ""
-        traceback.print_exc()
+        with suppress(OSError):  # a full disk may be what there is to say
+            traceback.print_exc()
         code = EXIT_REFUSED if failures.recurs(error, root) else EXIT_FAILED
         return code, logs.one_line(f"{type(error).__name__}: {error}")
     return EXIT_COMPLETED, ""
@@ -415,8 +416,9 @@ def _enter(attempt: Attempt, code: int, reason: str) -> int:
 
 
 def _say(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
-    sys.stderr.flush()
+    with suppress(OSError):  # a full disk may be what there is to say
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
 
 
 if __name__ == "__main__":

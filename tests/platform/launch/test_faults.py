@@ -15,12 +15,14 @@ import labs_support as labs
 import pytest
 from in_process import HARMS, Machine, Threads, rows
 
-from jestlab.platform.launch import executors, liveness
+from jestlab.platform.errors import StoreUnreachable
+from jestlab.platform.launch import controller, executors, liveness
 from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executor import JobState, JobStatus
 from jestlab.platform.launch.record import Record
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec.load import load
+from jestlab.platform.store import leases
 from jestlab.platform.store.records import Progress
 
 RUNS: dict[str, dict[str, Any]] = {"uniform": {"steps": 300}, "joint": {"needs": ["uniform"], "steps": 12}}
@@ -163,6 +165,40 @@ def test_a_second_ctrl_c_kills_what_ignores_the_first(root, tmp_path, machine, m
     assert launched(root, spec, listener=Signaled(signal.SIGINT, twice=True)) == 130
     assert states(root) == CANCELLED
     assert rows(root, "SELECT state, exit_code FROM attempt") == [("CANCELLED", -signal.SIGKILL)]
+
+
+class Told(Signaled):
+    """Also keeps what it is told."""
+
+    def __init__(self) -> None:
+        super().__init__(signal.SIGTERM)
+        self.notes: list[str] = []
+
+    def note(self, message: str) -> None:
+        self.notes.append(message)
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_with_a_full_disk_one_signal_ends_the_launcher(root, tmp_path, machine, monkeypatch, reads):
+    """Its jobs can't write how they end, so nobody sees it: also where the store can still be read."""
+    monkeypatch.setattr(Threads, "grace_seconds", 600.0)
+    monkeypatch.setattr(controller, "LAST_SECONDS", 0.0)
+    machine.harm("long", "ignore", 1)
+    listener = Told()
+
+    def standings(*given: Any) -> Any:
+        if not reads and listener._number is None:
+            raise StoreUnreachable("store results.db: the disk is full: make room")
+        return known(*given)
+
+    known = leases.standings
+    monkeypatch.setattr(leases, "standings", standings)
+    monkeypatch.setattr(controller, "is_full", lambda folder: listener._number is None)
+    spec = labs.write_study(tmp_path, runs=LONG)
+    assert launched(root, spec, listener=listener) == 130
+    assert sum("disk full" in note and str(root) in note for note in listener.notes) == 1
+    assert sum(note.startswith("attempt 1 may still run: local ") for note in listener.notes) == 1
+    assert states(root)["long"] == "RUNNING"
 
 
 def test_ctrl_c_before_any_run_has_begun(root, tmp_path, machine, monkeypatch):

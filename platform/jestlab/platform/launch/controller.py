@@ -35,12 +35,13 @@ from jestlab.platform.launch.together import each
 from jestlab.platform.launch.wakeup import Intervals, Wakeup
 from jestlab.platform.store import leases
 from jestlab.platform.store.claims import LIMIT
+from jestlab.platform.store.engine import is_full
 from jestlab.platform.store.records import Lease, RunState, Standing
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import now
 
 LAST_SECONDS = 15.0
-"""How long after a second Ctrl-C the end of runs is waited for."""
+"""How long the end of runs is waited for after a second Ctrl-C; after the first, if none can be seen."""
 
 SETTLE_SECONDS = 10.0
 """How long the workers of runs that have ended may take to end themselves."""
@@ -165,9 +166,10 @@ class _Controller:
         self._stopping: str | None = None
         self.stopped: str | None = None  # why this launch stopped itself
         self._interrupted = False
-        self._interrupted_at = math.inf  # when for the second time
+        self._interrupted_at = math.inf  # when for the last time
         self._has_to_open = False
         self._store_away = False
+        self._disk_full = False
         self._presence = Presence(self.lab, self.store, self._name, self._intervals.heartbeat)
         self._record = Record(self.lab.xmanager, self.title, self.listener.note)
         self._claiming = Claiming(
@@ -210,6 +212,7 @@ class _Controller:
 
     async def _pass(self) -> bool:
         """Look at every run once and do what there is to do; return whether all stay as they are."""
+        self._look_at_disk()
         try:
             claimed = await self._presence.beating(asyncio.to_thread(self._reconcile))
         except StoreError as error:
@@ -218,7 +221,7 @@ class _Controller:
             self._store_away = True
             self._looked_at = -math.inf
             self._liveness.forget()
-            return self._termination.at_once
+            return self._termination.at_once or self._gives_up()
         if self._store_away:
             self.listener.note("the store is back")
             self._store_away = False
@@ -230,11 +233,24 @@ class _Controller:
             self._batch.tell(self.listener, len(claimed), self._claiming.left)
             if ended or self._claiming.left:
                 self.wakeup.set()
-        if self._termination.at_once and self._interrupted_at + LAST_SECONDS < time.monotonic():
-            for lease in self._ours:
-                self.listener.note(f"attempt {lease.number} may still run: {lease.executor} {lease.handle}")
-            return True
-        return self._is_stuck or len(self._final) == len(self._runs)
+        over = self._is_stuck or len(self._final) == len(self._runs)
+        return over or ((self._termination.at_once or self._disk_full) and self._gives_up())
+
+    def _look_at_disk(self) -> None:
+        """Say at once when the lab's disk is full, and when it's not full any more."""
+        was_full, self._disk_full = self._disk_full, is_full(self.lab.root)
+        if self._disk_full and not was_full:
+            self.listener.note(f"disk full: {self.lab.root}: make room; what runs goes on")
+        elif was_full and not self._disk_full:
+            self.listener.note(f"there is room at {self.lab.root} again")
+
+    def _gives_up(self) -> bool:
+        """Whether a launch that was stopped has waited long enough for runs whose end it can't see."""
+        if not self._interrupted or (self._ours and self._interrupted_at + LAST_SECONDS > time.monotonic()):
+            return False
+        for lease in self._ours:
+            self.listener.note(f"attempt {lease.number} may still run: {lease.executor} {lease.handle}")
+        return True
 
     # ---- one pass
 
@@ -442,9 +458,9 @@ class _Controller:
 
     def interrupt(self) -> None:
         """Stop the runs on the first SIGINT or SIGTERM, and kill them on the second; called in its loop."""
+        self._interrupted_at = time.monotonic()
         if self._interrupted:
             self._termination.at_once = True
-            self._interrupted_at = time.monotonic()
         else:
             self._interrupted, self._stopping = True, "the launch was stopped"
             if self.options.launches:

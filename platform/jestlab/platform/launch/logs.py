@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from jestlab.analysis.written import without_addresses
@@ -15,6 +16,10 @@ COPIED = "JESTLAB_COPY_LOG"
 """Set where a worker's output is not yet the run's log: on another machine than the launcher's."""
 
 _BLOCK = 1 << 16
+_PLACE = re.compile(
+    r'^Traceback \(most recent call last\):$|^ +File ".*(?:", line \d+.*$|\Z)(?:\n {4}.*$)*', re.MULTILINE
+)
+"""The lines of a traceback that say where an error was raised, not which."""
 
 
 def last_lines(path: Path, count: int, limit: int = 1 << 24) -> bytes:
@@ -41,9 +46,9 @@ def summary(path: Path, count: int = 3) -> str:
 def tail(text: str, count: int = 3) -> str:
     """Return the last lines of a text that say something, as one line without passwords in URLs.
 
-    The marks by which a traceback points at part of a line say nothing.
+    Of a traceback, that is the error alone.
     """
-    said = (one_line(line) for line in without_url_credentials(text).splitlines())
+    said = (one_line(line) for line in _PLACE.sub("", without_url_credentials(text)).splitlines())
     lines = [line for line in said if line.strip("~^ ") and not line.startswith("---")]
     return one_line(" | ".join(lines[-count:]))
 

@@ -378,8 +378,9 @@ class Child:
             return True
         self._tail = (self._tail + block)[-_KEPT:]
         left = memoryview(block)
-        while left:
-            left = left[os.write(2, left) :]
+        with contextlib.suppress(OSError):  # a full disk takes no log, which is no reason to end the command
+            while left:
+                left = left[os.write(2, left) :]
         return bool(block)
 
     def copy_rest(self) -> None:

@@ -105,21 +105,30 @@ class RunContext(Reporter):
         self._began = time.perf_counter()
         self._check_evaluation: Callable[[Collection[str]], None] | None = check_evaluation
 
+    def _send(self, message: dict[str, Any]) -> None:
+        getattr(self, f"_{message.pop('type')}")(**message)
+
     def _log(self, step: int, metrics: dict[str, float]) -> None:
         if step > 0:  # 0 is what holds for the whole run
             self.clock.reports(step, is_value=True)
         self._recorder.log(step, metrics)
 
-    def _evaluation(self, step: int, scores: dict[str, float], **spent: float | None) -> None:
+    def _evaluation(
+        self,
+        step: int,
+        scores: dict[str, float],
+        examples_seen: int | None = None,
+        flops_total: float | None = None,
+        seconds: float | None = None,
+    ) -> None:
         """Record scores; UserError if the first names aren't those that the study expects."""
         if self._check_evaluation is not None:
             check, self._check_evaluation = self._check_evaluation, None
             check(tuple(scores))
         self.clock.reports(step, is_value=True, trained=step > 0)
-        if (seconds := spent["seconds"]) is None:
+        if seconds is None:
             seconds = self._earlier + time.perf_counter() - self._began
-        examples_seen: Any = spent["examples_seen"]
-        self._recorder.evaluation(step, examples_seen, spent["flops_total"], scores, seconds=seconds)
+        self._recorder.evaluation(step, examples_seen, flops_total, scores, seconds=seconds)
 
     @property
     def _earlier(self) -> float:
@@ -128,8 +137,8 @@ class RunContext(Reporter):
         before = [step for step in self._earlier_seconds if step <= resumed]
         return self._earlier_seconds[max(before)] if before else 0.0
 
-    def _artifact(self, name: str, path: Path) -> None:
-        self._record_artifact(name, path)
+    def _artifact(self, name: str, path: str) -> None:
+        self._record_artifact(name, Path(path))
 
     def _progress(self, step: int, total_steps: int) -> None:
         self.clock.reports(step)

@@ -209,15 +209,10 @@ class Channel:
 
     def _act(self, message: Message) -> None:
         context = self._context
-        if isinstance(message, Log):
-            context.log(message.step, message.metrics)
-        elif isinstance(message, Evaluation):
-            spent = (message.examples_seen, message.flops_total)
-            context.evaluation(message.step, *spent, message.scores, seconds=message.seconds)
+        if isinstance(message, Log | Evaluation | Progress):
+            getattr(context, message.type)(**message.model_dump(exclude={"type"}))
         elif isinstance(message, Artifact):
             context.artifact(message.name, context.directory / Path(message.path))
-        elif isinstance(message, Progress):
-            context.progress(message.step, message.total_steps)
         elif isinstance(message, Phase):
             context.clock.move(message.name, message.seconds)
             if message.name == "checkpoint":

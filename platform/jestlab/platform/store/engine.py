@@ -35,6 +35,8 @@ CONNECT_SECONDS = 10
 QUERY_SECONDS = 600.0
 """How long a server works at one query of a reader."""
 
+_LEAST_BYTES = 1 << 16  # of room on a disk that isn't full
+
 _WRITES = "jestlab_writes"
 
 MIGRATING, RECORDING, CLAIMING = 0x6A657374, 0x6A657375, 0x6A657376
@@ -374,6 +376,15 @@ def database_message(error: Exception) -> str:
     return " ".join(str(primary or error.orig).split())
 
 
+def is_full(folder: Path) -> bool:
+    """Whether the disk of a folder has no room for another transaction; False if the folder isn't there."""
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return False
+    return found.f_bavail * found.f_frsize < _LEAST_BYTES
+
+
 def damage_of(error: StoreError) -> str | None:
     """Return what SQLite says about the content of a damaged file; None for any other error."""
     cause = getattr(error.__cause__, "orig", error.__cause__)
@@ -388,6 +399,9 @@ def _of_sqlite(error: sqlite3.Error, place: str, file: Path | None) -> StoreErro
         there = (file, file.parent) if file.exists() else (file.parent,)
         if closed := [each for each in there if each.exists() and not os.access(each, os.R_OK | os.W_OK)]:
             return StoreError(f"{place}: no permission to write to {closed[0]}")
+    has_no_room = primary == sqlite3.SQLITE_IOERR and file is not None and is_full(file.parent)
+    if primary == sqlite3.SQLITE_FULL or has_no_room:
+        return StoreUnreachable(f"{place}: the disk is full: make room")
     if primary in _SQLITE_PASSES:
         return StoreUnreachable(message)
     # Integrity and programming errors are ours, and have classes of their own.

@@ -1,0 +1,97 @@
+"""A full disk is named, and ends neither a worker nor the command that it runs."""
+
+import errno
+import os
+import shutil
+import sqlite3
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from jestlab.platform import worker
+from jestlab.platform.errors import StoreUnreachable
+from jestlab.platform.launch import logs
+from jestlab.platform.programs.command import Child
+from jestlab.platform.store import engine
+from jestlab.platform.store.address import parse_url
+
+CRASHED = """
+step 10
+Traceback (most recent call last):
+  File "/home/me/train.py", line 7, in <module>
+    main()
+    ^^^^^^
+  File "/home/me/train.py", line 4, in main
+    save(model)
+OSError: [Errno 28] No space left on device: 'model.npz'
+"""
+
+
+def test_the_reason_is_the_error_and_not_where_it_was_raised():
+    assert logs.tail(CRASHED) == "step 10 | OSError: [Errno 28] No space left on device: 'model.npz'"
+
+
+def test_a_traceback_that_was_cut_by_the_full_disk_says_nothing():
+    whole = CRASHED.rpartition("OSError")[0]
+    for end in range(whole.index("Traceback") + len("Traceback (most recent call last):"), len(whole)):
+        lines = logs.tail(whole[:end]).split(" | ")
+        assert lines[0] == "step 10"
+        assert len(lines) == 1 or whole[:end].rstrip().endswith(
+            lines[1]
+        )  # at most the line that was being written
+
+
+def test_output_that_is_no_traceback_stays():
+    text = 'File "data.csv", line 3: no label\n  File names: 3\n    indented\nloss 0.5\n'
+    assert logs.tail(text) == "File names: 3 | indented | loss 0.5"
+
+
+def of_sqlite(code: int, folder: Path) -> Any:
+    error = sqlite3.OperationalError("some words")
+    error.sqlite_errorcode = code
+    url = parse_url(f"sqlite:///{folder / 'results.db'}")
+    return engine.user_error(OperationalError("INSERT", {}, error), url)
+
+
+@pytest.mark.parametrize("free", [0, 4_096, 10_000_000])
+def test_the_store_says_that_the_disk_is_full(tmp_path, monkeypatch, free):
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=free // 4_096, f_frsize=4_096))
+    full = f"store {tmp_path / 'results.db'}: the disk is full: make room"
+    found = of_sqlite(sqlite3.SQLITE_FULL, tmp_path)
+    assert (type(found), str(found)) == (StoreUnreachable, full)
+    for code in (sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE):
+        found = of_sqlite(code, tmp_path)
+        assert type(found) is StoreUnreachable
+        assert (str(found) == full) == (free < 65_536)
+
+
+def test_a_folder_that_is_gone_is_not_full(tmp_path):
+    assert not engine.is_full(tmp_path / "missing")
+    assert engine.is_full(tmp_path) == (shutil.disk_usage(tmp_path).free < 65_536)
+
+
+def test_a_worker_goes_on_without_its_log(monkeypatch):
+    def full(_: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(sys, "stderr", SimpleNamespace(write=full, flush=lambda: None))
+    worker._say("jestlab: something")
+
+
+def test_a_command_goes_on_without_its_log():
+    child = Child([sys.executable, "-c", "print('first'); print('last words')"], None, {})
+    kept = os.dup(2)
+    full = os.open("/dev/full", os.O_WRONLY)
+    os.dup2(full, 2)
+    try:
+        assert child.code == 0
+        child.copy_rest()
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(full)
+    assert child.last_words == "first\nlast words\n"
