@@ -123,7 +123,7 @@ def test_numbers_of_any_width_are_compared(text, kept):
     assert table.filter(Filter.parse(text).compile(table.schema))["row"].to_pylist() == kept
 
 
-@pytest.mark.parametrize("text", ["times > 5", "lists = 1", "bytes = 'a'", "times = lists"])
+@pytest.mark.parametrize("text", ["times > 5", "lists = 1", "times = lists"])
 def test_types_that_do_not_compare_are_refused_in_one_line(text):
     table = pa.table({"times": pa.array([0], pa.timestamp("s")), "lists": [[1]], "bytes": [b"a"]})
     with pytest.raises(ValueError, match="values of these types don't compare: ") as caught:
