@@ -90,3 +90,12 @@ def test_only_metrics_of_one_goal_and_unit_have_a_mean():
     for names in (["a/x", "a/ppl"], ["a/x", "a/acc"], ["a/x", "unknown/x"]):
         with pytest.raises(ValueError, match="have no mean, since their goals or units differ: name one"):
             metrics.mean(names)
+
+
+def test_percent_from_0_to_100_is_shown_as_it_is(read_runs, stored_runs):
+    spec = {"metrics": {"x/*": {"goal": "max", "unit": "percent"}}}
+    for scores, text in (([70.0, 71.0], "71.0"), ([0.70, 0.71], "71.0"), ([0.9, 1.5], "150.0")):
+        read = read_runs(*stored_runs("a", scores, metrics=["x/y"]), spec=spec)
+        metric = read.declared.of("x/y")
+        assert metric.text(scores[-1]) == text
+        assert (metric.suffix, metric.of_differences, metric.goal) == ("%", "points", "max")

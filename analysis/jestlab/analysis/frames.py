@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from .connection import connect, frame
 from .costs import COUNTED, Scope
 from .lost import DIVERGED, LOST, UNEVALUATED, in_words
-from .metrics import Metric, Metrics, lacks_goal
+from .metrics import MOST_SHARE, Metric, Metrics, lacks_goal
 from .names import Names, Shown, names_in
 from .units import nearest, some
 
@@ -158,8 +158,15 @@ class Frames:
 
     @cached_property
     def declared(self) -> Metrics:
-        """What the metrics mean, by the spec and by the programs of the runs."""
-        return Metrics.of_spec(self.spec, self.runs["program"].unique() if "program" in self.runs else ())
+        """What the metrics mean, by the spec and by the programs of the runs.
+
+        A metric that the spec declares in percent and that exceeds any share was recorded from 0 to 100.
+        """
+        found = Metrics.of_spec(self.spec, self.runs["program"].unique() if "program" in self.runs else ())
+        own = {name: metric for name in self.evaluated if (metric := found.of_spec_alone(name)).in_percent}
+        finite = self.scores[list(own)].replace([math.inf, -math.inf], math.nan)
+        whole = {name: own[name].of_hundred for name in own if finite[name].abs().max() > MOST_SHARE}
+        return replace(found, declared={**found.declared, **whole})
 
     @cached_property
     def metrics(self) -> list[str]:

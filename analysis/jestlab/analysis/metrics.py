@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, Literal, get_args
 
@@ -24,6 +24,7 @@ Scale = Literal["linear", "log"]
 """Scale of the axis that a metric is drawn on."""
 
 PERCENT, RAW = "percent", "raw"
+MOST_SHARE = 2.0  # 200%: a metric in percent that exceeds it isn't recorded as a share of 1
 _LONGEST_UNIT = 16
 _MOST_DIGITS = 12
 _FIELDS = ("goal", "unit", "name", "digits", "scale")
@@ -114,7 +115,12 @@ class Metric:
     @property
     def of_differences(self) -> str:
         """The unit of a difference: "points" of a percentage; empty where there is none."""
-        return "points" if self.in_percent else self.suffix
+        return "points" if self.suffix == "%" else self.suffix
+
+    @property
+    def of_hundred(self) -> Metric:
+        """The same, of values that are recorded from 0 to 100 instead of as shares."""
+        return replace(self, unit="%", digits=1 if self.digits is None else self.digits)
 
     @property
     def arrow(self) -> str:
@@ -229,6 +235,10 @@ class Metrics:
         if not found or found[0].goal is not None:
             return next(iter(found), None)
         return Metric(**{key: value for each in reversed(found) for key, value in each.written().items()})
+
+    def of_spec_alone(self, name: str) -> Metric:
+        """Return what the spec says that a metric means; without a unit if it doesn't."""
+        return Metrics(self.declared).of(name)
 
     def of(self, name: str) -> Metric:
         """Return what a metric means; without a goal if nobody says."""

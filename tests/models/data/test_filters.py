@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -94,3 +95,37 @@ def test_categories_are_compared_as_text():
 def test_text_and_numbers_do_not_compare(condition):
     with pytest.raises(ValueError, match="cannot be compared with"):
         kept(condition, pa.table({"row": [0], "similarity": [0.1], "noise": ["clean"]}))
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("half > 1.5", [1]),
+        ("half = 1.5", [0]),
+        ("half >= large", []),
+        ("large > 5", [0]),
+        ("large > -1", [0, 1]),
+        ("large = 18446744073709551615", [0]),
+        ("large > small", [0, 1]),
+        ("large in (5, 7)", [1]),
+        ("small < 4.5", [0, 1]),
+    ],
+)
+def test_numbers_of_any_width_are_compared(text, kept):
+    table = pa.table(
+        {
+            "half": pa.array(np.array([1.5, 2.5, np.nan], np.float16)),
+            "large": pa.array([2**64 - 1, 5, None], pa.uint64()),
+            "small": pa.array([-1, -1, 5], pa.int8()),
+            "row": [0, 1, 2],
+        }
+    )
+    assert table.filter(Filter.parse(text).compile(table.schema))["row"].to_pylist() == kept
+
+
+@pytest.mark.parametrize("text", ["times > 5", "lists = 1", "times = lists"])
+def test_types_that_do_not_compare_are_refused_in_one_line(text):
+    table = pa.table({"times": pa.array([0], pa.timestamp("s")), "lists": [[1]], "bytes": [b"a"]})
+    with pytest.raises(ValueError, match="values of these types don't compare: ") as caught:
+        Filter.parse(text).compile(table.schema)
+    assert type(caught.value) is ValueError and "\n" not in str(caught.value)

@@ -144,7 +144,7 @@ class Measures:
         """Runs of which the last value that was recorded isn't finite."""
         if is_score(measure) or (self.frames is not None and measure in self.frames.evaluated):
             ends, flags = self._final(SCORE if is_score(measure) else measure), self._final("diverged")
-            return {place for place, value in ends.items() if flags[place] and not math.isfinite(value)}
+            return {place for place, v in ends.items() if math.isinf(v) or (flags[place] and math.isnan(v))}
         last = self._last(_LOSS if measure == SPIKES else measure)
         return {place for place, value in last.items() if not math.isfinite(value)}
 

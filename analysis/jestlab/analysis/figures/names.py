@@ -214,17 +214,22 @@ def _cut(line: str, width: float) -> str:
 
 
 def name_ends(axes: Axes, ends: list[End]) -> None:
-    """Write names to the right of the axes, as level with their lines' ends as they fit without touching."""
-    frame = _box(axes)
-    pixels = axes.transData.transform([(end.x, end.y) for end in ends])
+    """Write names to the right of the axes, as level with their lines' ends as they fit without touching.
+
+    A line that ends at no finite score is named below, and joined to nothing.
+    """
+    frame, lowest = _box(axes), axes.get_ylim()[0]
+    places = [(end.x, end.y if math.isfinite(end.y) else lowest) for end in ends]
+    pixels = axes.transData.transform(places)
     gap = label_size() * 1.35 * axes.figure.dpi / 72
     levels = spread([float(y) for y in pixels[:, 1]], gap, frame.bottom + gap / 2, frame.top - gap / 2)
-    for end, level in zip(ends, levels, strict=True):
+    for end, place, level in zip(ends, places, levels, strict=True):
         axes.annotate(
-            end.text, (end.x, end.y), textcoords="axes fraction", va="center_baseline", size=label_size(),
+            end.text, place, textcoords="axes fraction", va="center_baseline", size=label_size(),
             xytext=(1.035, (level - frame.bottom) / (frame.top - frame.bottom)),
             color=ink(end.colour), annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": end.colour, "linewidth": 0.5, "alpha": 0.6,
+            arrowprops={"arrowstyle": "-", "color": end.colour, "linewidth": 0.5,
+                        "alpha": 0.6 if math.isfinite(end.y) else 0.0,
                         "shrinkA": 1, "shrinkB": 3, "relpos": (0, 0.5)},
         )  # fmt: skip
 

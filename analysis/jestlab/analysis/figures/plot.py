@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _NEAR = 0.35  # a reference farther from the scores than this share of their range would squeeze them
+_HUGE = 1e300  # axes multiply numbers, which overflows above
 
 
 def styled(frames: Frames, data: pd.DataFrame, baseline: str, scores: Sequence[str]) -> pd.DataFrame:
@@ -216,7 +217,7 @@ class Plot:
             `figure.savefig("score.pdf")` works; fonts are embedded whatever the user's settings say.
         """
         with applied(self.sheet):
-            return self.draw(self.data, self.sheet.worded(self.texts), self.sheet)
+            return self.draw(self._drawable, self.sheet.worded(self.texts), self.sheet)
 
     def save(self, folder: str | Path, made: Sequence[str | Path] = ()) -> list[Path]:
         """Write the figure as PNG, SVG and PDF, each atomically; files that are up to date stay untouched.
@@ -280,11 +281,18 @@ class Plot:
         content = path.read_bytes() if path.is_file() else b""
         return content if self._mark.encode() in content else None
 
+    @property
+    def _drawable(self) -> pd.DataFrame:
+        """The data without numbers that no axis can hold, which are gaps."""
+        numbers = self.data.select_dtypes("float")
+        is_huge = numbers.abs() > _HUGE
+        return self.data.assign(**numbers.mask(is_huge)) if is_huge.any(axis=None) else self.data
+
     def _drawn(self, suffixes: Sequence[str]) -> list[bytes]:
         """The figure, drawn once, in each of the formats."""
         contents = []
         with applied(self.sheet):
-            figure = self.draw(self.data, self.sheet.worded(self.texts), self.sheet)
+            figure = self.draw(self._drawable, self.sheet.worded(self.texts), self.sheet)
             for suffix in suffixes:
                 content = io.BytesIO()
                 figure.savefig(content, format=suffix[1:], metadata=_metadata(suffix, self._mark))

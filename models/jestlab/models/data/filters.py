@@ -57,7 +57,15 @@ class Filter:
         Raises:
             ValueError: A column is compared with a value of another type.
         """
-        return _Compiler(self.text, schema).condition(self.condition)
+        import pyarrow as pa
+
+        compiled = _Compiler(self.text, schema).condition(self.condition)
+        try:
+            schema.empty_table().select(self.columns).filter(compiled)
+        except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+            types = ", ".join(f"{name} is {schema.field(name).type}" for name in self.columns)
+            raise ValueError(f"filter {self.text!r}: values of these types don't compare: {types}") from None
+        return compiled
 
 
 def missing_column(columns: Sequence[str], known: Sequence[str]) -> str | None:
@@ -148,6 +156,11 @@ class _Compiler:
             if {"text", "integer"} == set(kinds) or {"text", "float"} == set(kinds):
                 raise self._mismatch(left, right)
             left_value, right_value = (self._value(each) for each in (left, right))
+            keys = (each.name for each in (left, right) if isinstance(each, Key))
+            # PyArrow compares uint64 with no other integers.
+            if kinds[0] == kinds[1] and any("uint64" in str(self._schema.field(key).type) for key in keys):
+                wide = self._pa.decimal128(20)
+                left_value, right_value = left_value.cast(wide), right_value.cast(wide)
         found: pc.Expression = compare(left_value, right_value)
         return found
 
@@ -189,9 +202,14 @@ class _Compiler:
             convert: Callable[[Any], Any] = {"integer": int, "float": float, "text": str}[self._kind(operand)]
             return self._pc.scalar(convert(operand))
         field, found = self._pc.field(operand.name), self._schema.field(operand.name).type
-        if self._pa.types.is_dictionary(found):
-            return field.cast(found.value_type)
-        return field.cast(self._pa.int8()) if self._pa.types.is_boolean(found) else field
+        is_type = self._pa.types
+        if is_type.is_dictionary(found):
+            found = found.value_type
+            field = field.cast(found)
+        # PyArrow compares no float16.
+        if is_type.is_float16(found):
+            return field.cast(self._pa.float32())
+        return field.cast(self._pa.int8()) if is_type.is_boolean(found) else field
 
     def _as_float(self, operand: Operand) -> pc.Expression:
         return self._value(operand).cast(self._pa.float64(), safe=False)
