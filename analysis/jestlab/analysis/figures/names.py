@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -229,12 +230,15 @@ def wrapped(name: str, width: float) -> list[str]:
 
 def _cut(line: str, width: float, head: float = 0.5) -> str:
     """Shorten a line to a width in inches; of what is kept, a share is from its beginning."""
-    text, kept = line, len(line)
-    while kept > 2 and widest([text]) > width:
-        kept -= 1
+
+    def short(kept: int) -> str:
         first = int(head * kept)
-        text = f"{line[:first]}…{line[len(line) - kept + first :]}"
-    return text
+        return f"{line[:first]}…{line[len(line) - kept + first :]}"
+
+    if widest([line]) <= width:
+        return line
+    fitting = bisect_right(range(1, len(line)), width, key=lambda kept: widest([short(kept)]))
+    return short(max(fitting, 1))
 
 
 def name_ends(axes: Axes, ends: list[End]) -> None:
