@@ -317,7 +317,132 @@ _VALUES = ["null", "7", '"x"', "[]", '"2026-01-01T00:00:00"', '"{}"', "0.5", "{}
 _EDITS = [(place, place % 3, 2 * place % 7, value.encode()) for place, value in enumerate(_VALUES)]
 
 
+# ---- runs of other tools
+
+_NEXT = b"\0next\0"
+"""Stands between records, so that a mutation changes what is in them rather than their checksums."""
+
+
+def _adoptions(folder: Path) -> tuple[list[bytes], Callable[[bytes], None]]:
+    import sqlite3
+
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from tensorboardX import SummaryWriter
+    from tensorboardX.record_writer import RecordWriter
+    from tests.platform.adopting.make_data import DATA, written
+
+    from jestlab.platform.adopting.tensorboard import _records
+    from jestlab.platform.adopting.wandb_log import records
+    from jestlab.platform.cli import cli
+
+    lab = folder / "lab"
+    (log,), (layers,) = DATA.glob("wandb/*/*.wandb"), DATA.glob("mlruns/*/*/params/model.layers")
+    of_log = [*records(log)]
+
+    def wandb_folder(name: str) -> Path:
+        made = folder / "wandb" / f"run-20200101_000000-{name}" / f"run-{name}.wandb"
+        made.parent.mkdir(parents=True)
+        return made
+
+    wandb_folder("soundrun").write_bytes(
+        written(record.replace(b"abcd1234", b"soundrun") for record in of_log)
+    )
+    shutil.copytree(DATA / "mlruns", folder / "mlruns")
+    mlflow_run = folder / layers.parents[1].relative_to(DATA)
+    database = sqlite3.connect(folder / "mlflow.db")
+    database.executescript((DATA / "mlflow.sql").read_text())
+    database.close()
+    for name in ("sound", "case"):
+        with SummaryWriter(str(folder / "logs" / name)) as writer:
+            for step in range(4):
+                writer.add_scalar("val/loss", 1 / (step + 1), 10 * step)
+            writer.add_hparams({"lr": 0.5, "seed": 3, "name": "x"}, {"final": 0.75})
+    (events,) = (folder / "logs" / "case").glob("events*")
+    table = "run,step,val/acc,lr,note,seed\na,1,0.5,0.1,x,0\na,2,0.75,0.1,x,0\nb,1,0.25,0.2,y,1\n"
+    pq.write_table(
+        pa.table(
+            {
+                "run": ["a", "a", "b"],
+                "step": [1.0, 2.0, 1.0],
+                "val/acc": [0.5, 0.75, 0.25],
+                "l": [[1], [], None],
+            }
+        ),
+        folder / "table.parquet",
+    )
+    metas = mlflow_run.parent.glob("*/meta.yaml")
+    (other,) = (meta.parent.name for meta in metas if "run_name: two" in meta.read_text())
+    # How each kind is adopted, where the input goes, and a run there that has to stay as it is.
+    kinds: dict[bytes, tuple[str, Path, Path, str]] = {
+        b"w": ("wandb", folder / "wandb", wandb_folder("case"), "soundrun"),
+        b"W": (
+            "wandb",
+            folder / "wandb",
+            folder / "wandb/run-20200101_000000-case/run-case.wandb",
+            "soundrun",
+        ),
+        b"y": ("mlflow", folder / "mlruns", mlflow_run / "meta.yaml", other),
+        b"m": ("mlflow", folder / "mlruns", mlflow_run / "metrics/loss", other),
+        b"l": ("mlflow", folder / "mlruns", mlflow_run / "params/model.layers", other),
+        b"d": ("mlflow", folder / "case.db", folder / "case.db", ""),
+        b"t": ("tensorboard", folder / "logs", events, "logs/sound"),
+        b"T": ("tensorboard", folder / "logs", events, "logs/sound"),
+        b"c": ("csv", folder / "case.csv", folder / "case.csv", ""),
+        b"p": ("parquet", folder / "case.parquet", folder / "case.parquet", ""),
+    }
+    by_kind = {
+        b"w": log, b"y": mlflow_run / "meta.yaml", b"m": mlflow_run / "metrics/loss", b"l": layers,
+        b"d": folder / "mlflow.db", b"t": events, b"p": folder / "table.parquet",
+    }  # fmt: skip
+    seeds = [
+        *(kind + file.read_bytes() for kind, file in by_kind.items()), b"c" + table.encode(),
+        b"c" + table.replace(",", ";").encode(), b"W" + _NEXT.join(of_log),
+        b"T" + _NEXT.join(data for _, data in _records(events)),
+    ]  # fmt: skip
+
+    def adopt(*arguments: object) -> dict[str, Any]:
+        out, err, found = io.StringIO(), io.StringIO(), {"runs": []}
+        words = [*map(str, arguments), "--into", "old", "--score", "val/*", "--json", "--root", str(lab)]
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), refusing():
+            with contextlib.suppress(SystemExit):
+                cli.main(["adopt", *words], standalone_mode=False)
+            found = json.loads(out.getvalue())
+        if len(err.getvalue().splitlines()) > 1:
+            raise Crash(f"several lines: {err.getvalue()[:300]!r}")
+        return found
+
+    (folder / "kept.csv").write_text(table)
+    adopt("csv", folder / "kept.csv")
+
+    def run(content: bytes) -> None:
+        """The first byte says which file of which tool the others are."""
+        kind, path, file, sound = kinds.get(content[:1], kinds[b"c"])
+        content, whole = content[1:], file.read_bytes() if file.exists() else b""
+        if kind == "wandb" and _NEXT in content:
+            content = written(content.split(_NEXT))
+        elif kind == "tensorboard" and _NEXT in content:
+            file.unlink()
+            with contextlib.closing(RecordWriter(str(file))) as written_events:
+                for record in content.split(_NEXT):
+                    written_events.write(record)
+            content = file.read_bytes()
+        file.write_bytes(content)
+        try:
+            found = adopt(kind, path)
+            runs = [one for one in found["runs"] if sound and one["origin"].endswith(sound)]
+            if sound and [one["change"] in ("new", "same") for one in runs] != [True]:
+                raise Crash("another run was lost")
+            if {one["change"] for one in adopt("csv", folder / "kept.csv")["runs"]} != {"same"}:
+                raise Crash("a run that was adopted before has changed")
+        finally:
+            file.write_bytes(whole)
+
+    return seeds, run
+
+
 TARGETS: dict[str, Make] = {
+    "adoptions": _adoptions,
     "archives": _archives,
     "specs": _specs,
     "weights": _weights,

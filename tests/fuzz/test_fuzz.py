@@ -8,7 +8,7 @@ from targets import TARGETS, refusing
 
 from fuzz import Counted, mutated
 
-CASES = {"archives": 15, "specs": 30, "weights": 30, "protocol": 50}
+CASES = {"adoptions": 40, "archives": 15, "specs": 30, "weights": 30, "protocol": 50}
 
 
 @pytest.mark.parametrize("times", [1, pytest.param(10, marks=pytest.mark.full)])

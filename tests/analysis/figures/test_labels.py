@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jestlab.analysis.figures.names import Box, place_beside, spread
+from jestlab.analysis.figures.names import Box, place_beside, spread, widest, wrapped, wrapped_apart
 
 
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=20), st.floats(1, 4))
@@ -31,3 +31,19 @@ def test_a_single_label_stays_near():
     assert abs((box.bottom + box.top) / 2 - 300) <= 30
     (box,) = place_beside([(990, 300)], [(100, 16)], [], Box(0, 0, 1000, 600))
     assert box.right <= 1000
+
+
+def test_names_of_panels_keep_what_distinguishes_them():
+    stem = "joint example selection with a long name, width=64 "
+    for names in (
+        [f"{stem}lr={rate}" for rate in (0.1, 0.2, 0.3)],
+        [f"{stem}lr={rate} {stem}" for rate in (0.1, 0.2)],
+        [f"{'x' * 130}{end}" for end in "abc"],
+        [f"{end}{'x' * 130}" for end in "abc"],
+        ["short", "other"],
+    ):
+        found = wrapped_apart(names, 0.8)
+        assert len(set(map(tuple, found))) == len(names)
+        assert all(len(lines) <= 2 and widest(lines) <= 0.8 for lines in found)
+    assert wrapped("short", 0.8) == ["short"]
+    assert wrapped_apart(["a", "a"], 0.8) == [["a"], ["a"]]

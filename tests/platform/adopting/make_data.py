@@ -9,9 +9,12 @@ them, since their dependencies conflict with its own. The data name no machine a
 import os
 import shutil
 import sqlite3
+import struct
 import subprocess
 import sys
 import tempfile
+import zlib
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
@@ -107,6 +110,24 @@ def main(python: str) -> None:
                 kept.write_text(file.read_text().replace(made, "/made"))
         sql = dump(folder / "mlflow.db").replace(made, "/made")
         (DATA / "mlflow.sql").write_text(sql.replace(str(Path(__file__).resolve()), "make_data.py"))
+
+
+def written(made: Iterable[bytes]) -> bytes:
+    """Write a log of W&B, as LevelDB does."""
+    block, log = 32 * 1024, bytearray(struct.pack("<4sHB", b":W&B", 0xBEE1, 0))
+    for record in made:
+        pieces: list[bytes] = []
+        rest = record
+        while rest or not pieces:
+            room = block - len(log) % block
+            if room < 7:
+                log += bytes(room)
+                continue
+            piece, rest = rest[: room - 7], rest[room - 7 :]
+            kind = (1 if not rest else 2) if not pieces else (3 if rest else 4)
+            log += struct.pack("<IHB", zlib.crc32(bytes([kind]) + piece), len(piece), kind) + piece
+            pieces.append(piece)
+    return bytes(log)
 
 
 if __name__ == "__main__":

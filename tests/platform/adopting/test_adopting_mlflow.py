@@ -181,3 +181,43 @@ def test_reports_a_damaged_run_and_reads_the_others(store):
     errors: list[UserError] = []
     assert [run.name for run in mlflow.read(store, errors.append)] == ["two"]
     assert str(damaged) in str(errors[0]) and len(errors) == 1
+
+
+def test_a_resumed_run_that_starts_again_has_the_later_history_alone(store, mlflow_database):
+    first = [(step, 15.0) for step in range(100, 1_001, 100)]
+    points = [*first, *((step, 0.2) for step in range(100, 501, 100))]
+    run = store / ONE.parent.name / ONE.name
+    (run / "metrics" / "loss").write_text("".join(f"{n} {v} {s}.0\n" for n, (s, v) in enumerate(points)))
+    with closing(sqlite3.connect(mlflow_database)) as connection, connection:
+        ((one,),) = connection.execute("SELECT run_uuid FROM runs WHERE name = 'one'")
+        connection.execute("DELETE FROM metrics WHERE key = 'loss'")
+        columns = "run_uuid, key, timestamp, step, value, is_nan"
+        row = f"INSERT INTO metrics ({columns}) VALUES (?, 'loss', ?, ?, ?, 0)"
+        connection.executemany(row, [(one, n, float(s), v) for n, (s, v) in enumerate(points)])
+    for path in (store, mlflow_database):
+        found = next(each for each in mlflow.read(path) if each.name == "one")
+        assert found.metrics["loss"].steps.tolist() == [100, 200, 300, 400, 500]
+        assert set(found.metrics["loss"].values) == {0.2}
+        assert found.left_out == {"points that a restart replaced": 5}
+
+
+def test_values_that_are_not_numbers_are_counted(mlflow_database):
+    with closing(sqlite3.connect(mlflow_database)) as connection, connection:
+        connection.execute("UPDATE metrics SET value = 'much' WHERE key = 'eval/top1' AND step = 10")
+    left_out = {run.name: +run.left_out for run in mlflow.read(mlflow_database)}
+    assert left_out == {"one": {"values that are not numbers": 1}, "two": {}}
+
+
+def test_metadata_that_would_grow_is_one_damaged_run(store):
+    meta = store / ONE.parent.name / ONE.name / "meta.yaml"
+    text = meta.read_text()
+    aliases = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+        f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 8)
+    )
+    for head, name in ((aliases, "*a7"), ("", "1" * 5_000)):
+        meta.write_text(head + text.replace("run_name: one", f"run_name: {name}"))
+        errors: list[UserError] = []
+        assert [run.name for run in mlflow.read(store, errors.append)] == ["two"]
+        assert len(errors) == 1 and "\n" not in str(errors[0])
+    meta.write_text(text.replace("run_name: one", "run_name: " + "1:" * 3_000 + "1"))
+    assert {run.name for run in mlflow.read(store)} == {"two", "1:" * 3_000 + "1"}

@@ -14,6 +14,7 @@ from jestlab.platform.planning.identity import is_true, of_origin
 from jestlab.platform.store.adoption import Known
 from jestlab.platform.store.records import RunState
 
+TEXTS = st.text(st.characters(), max_size=1_000)
 NOTHING = Known((), {}, {}, ())
 
 
@@ -44,8 +45,9 @@ def test_labels_are_written_by_a_template():
         "old": "old",
         "{group} w={model.width}": "pilot w=64",
         "{name} {lr}": "one 0.5",
-        "a\n\tb \x1b[31m": "a b [31m",
-        "x" * 500: "x" * 119 + "…",
+        "a\n\tb \x1b[31m": "a b [31m #fec8ab21e848",
+        "x" * 500: "x" * 59 + "…" + "x" * 60 + " #c38c2bf3055c",
+        "a #0123456789ab": "a #0123456789ab #5f4b4d9c8629",  # else it might be the label of another name
     }
     run = found(group="pilot")
     assert {template: placed(run, label=template).name for template in labels} == labels
@@ -179,8 +181,57 @@ def test_drops_values_that_stores_cannot_hold():
     run = placed(
         found(metrics=metrics, config=config, notes="\0 ", tags=("t\0", "jestlab.seed=3"), host="h\0")
     )
-    assert {name: steps.tolist() for name, (steps, _) in run.metrics.items()} == {"ab": [0]}
-    assert run.config["x"] == "nan" and run.config["y"] == ["inf", {"k": "v?"}]
+    assert {name: steps.tolist() for name, (steps, _) in run.metrics.items()} == {"ab #59b271ae1bbc": [0]}
+    assert run.left_out == {"points at negative steps": 2}
+    assert run.config["x"] == "nan" and list(run.config["y"][1].values()) == ["v?"]
     assert (run.note, run.tags, run.host) == ("", ("t",), "h")
     run = placed(found("csv:t.csv#\ud800\0"))
-    assert run.origin == "csv:t.csv#?" and run.fingerprint == of_origin("csv:t.csv#?")
+    assert run.origin.startswith("csv:t.csv#? #") and run.fingerprint == of_origin(run.origin)
+
+
+def _label(name: str) -> str | None:
+    try:
+        return placed(found(name=name)).label
+    except UserError:  # nothing of it is printable
+        return None
+
+
+@given(TEXTS, TEXTS, st.sampled_from(["{}{}", "{} {}", "{}\n{}", "{}  {}", "{}\0{}", "{}x{}"]))
+def test_distinct_names_have_distinct_labels(head, tail, joined):
+    labels: dict[str | None, str] = {}
+    for name in {head, tail, joined.format(head, tail), joined.format(tail, head), f"{head} "}:
+        label = _label(name)
+        for text in {name, *([label.removesuffix(" (wandb)")] if label else [])}:
+            found_label = _label(text)
+            assert found_label is None or labels.setdefault(found_label, text) == text
+
+
+@given(TEXTS, TEXTS)
+def test_distinct_origins_are_distinct_runs(first, second):
+    fingerprints = {placed(found(f"csv:t.csv#{name}")).fingerprint for name in (first, second, f"{first}\0")}
+    assert len(fingerprints) == len({first, second, f"{first}\0"})
+
+
+def test_a_run_whose_points_cannot_be_stored_is_refused():
+    with pytest.raises(UserError, match="one: it has only points at negative steps"):
+        placed(found(metrics={"loss": Curve.of([-2, -1], [1, 2])}))
+    assert placed(found(metrics={})).state is RunState.COMPLETED
+
+
+def test_rejects_two_metrics_for_one_score():
+    metrics = {"eval/top1": Curve.of([1], [0.5]), "eval.top1": Curve.of([1], [0.25])}
+    with pytest.raises(UserError, match=r"eval/top1 and eval.top1 have one name: --score eval/top1=METRIC"):
+        placed(found(metrics=metrics), scores=[("", "eval*")])
+
+
+def test_huge_numbers_and_deep_configs_give_one_line():
+    assert placed(found(config={"seed": 10**400})).seed == 0
+    assert placed(found(tags=("seed=" + "1" * 5_000,))).seed == 0
+    assert placed(found(tags=("seed=3.0",))).seed == 3
+    scores = placed(found(config={"b": 10**300}), scores=[("", "eval/*")], flops=Effort("step*b")).scores
+    assert scores[0].flops_total == 1e301
+    deep: object = 1
+    for _ in range(700):
+        deep = {"a": [deep]}
+    with pytest.raises(UserError, match="one: its config nests deeper than 100 levels"):
+        placed(found(config={"deep": deep}), label="{width}")

@@ -1,5 +1,6 @@
 import csv
 import math
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -185,3 +186,38 @@ def test_any_text_gives_runs_or_an_error_of_one_line(tmp_path, text):
         list(tabular.read(path))
     except UserError as error:
         assert len(str(error).splitlines()) == 1
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t", "|", ","])
+def test_any_usual_delimiter_is_found(write, delimiter):
+    text = 'run;step;val/acc\r\n"a,b";1;0.5\r\n"a,b";2;0.75\r\n"c;d|e";1;0.25\r\n'.replace(";d|", "\0")
+    rows = text.replace(";", delimiter).replace("\0", ";d|")
+    runs = {run.name: run.metrics["val/acc"].values.tolist() for run in tabular.read(write(rows))}
+    assert runs == {"a,b": [0.5, 0.75], "c;d|e": [0.25]}
+
+
+def test_columns_that_are_left_out_are_counted_with_the_reason(write):
+    text = "run;step;good;comma;note\na;1;0.5;0,5;x\na;2;0.75;0,75;y\nb;1;0.25;;\n"
+    runs = list(tabular.read(write(text)))
+    assert [sorted(run.metrics) for run in runs] == [["good"], ["good"]]
+    comma = "cells of column 'comma', such as '0,5': write numbers with a decimal point"
+    note = "cells of column 'note', such as 'x': not numbers"
+    assert [+Counter(run.left_out) for run in runs] == [{comma: 2, note: 2}, {}]
+    (run,) = tabular.read(write("run;acc\na;0,5\n"))  # a row for each run: no config either
+    assert run.config == {} and len(run.left_out) == 1
+
+
+def test_steps_may_be_written_as_floats(write):
+    (run,) = tabular.read(write("step,x\n50.0,1\n060,2\n"))
+    assert run.metrics["x"].steps.tolist() == [50, 60]
+
+
+def test_a_small_file_cannot_fill_the_memory(tmp_path):
+    for name, rows, text in (("once", 20_000, "x" * 50_000), ("many", 5_000_000, "x")):
+        indices = pyarrow.array(np.zeros(rows, np.int32))
+        column = pyarrow.DictionaryArray.from_arrays(indices, pyarrow.array([text]))
+        path = tmp_path / f"{name}.parquet"
+        table = pyarrow.table({"run": column})
+        pyarrow.parquet.write_table(table, path, compression="zstd", store_schema=False)
+        with pytest.raises(UserError, match=r"more than 4 million cells, or 0\.2 GB of texts: split it by"):
+            list(tabular.read(path))

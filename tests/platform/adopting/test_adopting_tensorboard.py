@@ -175,3 +175,43 @@ def test_reports_a_damaged_run_and_reads_the_others(logs):
         "tensorboard:old/pilot/a"
     ]
     assert "damaged at byte 0" in str(errors[0]) and len(errors) == 1
+
+
+def test_a_restarted_writer_replaces_what_tensorboard_replaces(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    folder = str(tmp_path / "run")
+    with SummaryWriter(folder) as writer:
+        for step in range(10):
+            writer.add_scalar("loss", step / 10, step)
+            writer.add_scalar("other", step, step)
+    with SummaryWriter(folder, purge_step=5, filename_suffix=".2") as writer:
+        for step in (5, 6, 7):
+            writer.add_scalar("loss", 0.55, step)
+    (run,) = tensorboard.read(tmp_path)
+    theirs = EventAccumulator(folder)
+    theirs.Reload()
+    for tag, curve in run.metrics.items():
+        points = [(event.step, event.value) for event in theirs.Scalars(tag)]
+        assert [*zip(curve.steps.tolist(), curve.values.tolist(), strict=True)] == points
+    assert run.metrics["loss"].steps.tolist() == [0, 1, 2, 3, 4, 5, 6, 7]
+    assert run.left_out == {"points that a restart replaced": 10}
+
+
+def test_a_restart_without_a_marker_replaces_later_steps_of_its_scalars(tmp_path):
+    for number, steps in ((1, range(10)), (2, range(5, 8))):
+        with SummaryWriter(str(tmp_path / "run"), filename_suffix=f".{number}") as writer:
+            for step in steps:
+                writer.add_scalar("loss", number, step)
+    (run,) = tensorboard.read(tmp_path)
+    assert run.metrics["loss"].values.tolist() == [1, 1, 1, 1, 1, 2, 2, 2]
+    assert run.left_out == {"points that a restart replaced": 2}
+
+
+def test_results_of_hyperparameters_do_not_replace_a_curve(tmp_path):
+    with SummaryWriter(str(tmp_path / "run")) as writer:
+        for step in (1, 2, 3):
+            writer.add_scalar("loss", 1 / step, step)
+        writer.add_hparams({"lr": 0.5}, {"loss": 0.25})
+    (run,) = tensorboard.read(tmp_path)
+    assert run.metrics["loss"].steps.tolist()[-3:] == [1, 2, 3]

@@ -2,7 +2,6 @@ import json
 import math
 import shutil
 import struct
-import zlib
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from pathlib import Path
@@ -10,33 +9,15 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.platform.adopting.make_data import DATA
+from tests.platform.adopting.make_data import DATA, written
 
 from jestlab.platform.adopting import wandb
 from jestlab.platform.adopting.found import FoundRun
-from jestlab.platform.adopting.wandb_log import BLOCK_BYTES, records
+from jestlab.platform.adopting.wandb_log import records
 from jestlab.platform.errors import UserError
 
 (LOG,) = DATA.glob("wandb/*/run-abcd1234.wandb")
 WHOLE = LOG.read_bytes()
-
-
-def written(made: Iterable[bytes]) -> bytes:
-    """Write a log as LevelDB does."""
-    log = bytearray(WHOLE[:7])
-    for record in made:
-        pieces: list[bytes] = []
-        rest = record
-        while rest or not pieces:
-            room = BLOCK_BYTES - len(log) % BLOCK_BYTES
-            if room < 7:
-                log += bytes(room)
-                continue
-            piece, rest = rest[: room - 7], rest[room - 7 :]
-            kind = (1 if not rest else 2) if not pieces else (3 if rest else 4)
-            log += struct.pack("<IHB", zlib.crc32(bytes([kind]) + piece), len(piece), kind) + piece
-            pieces.append(piece)
-    return bytes(log)
 
 
 def varint(value: int) -> bytes:
@@ -268,3 +249,51 @@ def test_any_records_give_runs_or_an_error_of_one_line(tmp_path, made):
 
 def test_these_tests_write_logs_as_the_library_does():
     assert written(records(LOG)) == WHOLE
+
+
+def attempt(folder: Path, number: int, steps: Iterable[int], loss: float, more: bytes = b"") -> None:
+    made = [message(17, text(1, "abcd1234") + more)]
+    made += [message(2, item(1, ["loss"], str(loss)) + message(2, b"\x08" + varint(step))) for step in steps]
+    made.append(message(3, item(1, [f"summary{number}"], "1")))
+    place = folder / f"run-2020010{number}_000000-abcd1234"
+    place.mkdir()
+    (place / LOG.name).write_bytes(written(made))
+
+
+def branch(step: float) -> bytes:
+    return message(23, text(1, "abcd1234") + b"\x11" + struct.pack("<d", step) + text(3, "_step"))
+
+
+def test_a_run_that_was_started_again_has_the_later_history_alone(tmp_path):
+    attempt(tmp_path, 1, range(100, 1_001, 100), 15.0)
+    attempt(tmp_path, 2, range(100, 501, 100), 0.2)
+    (run,) = wandb.read(tmp_path)
+    assert run.metrics["loss"].steps.tolist() == [100, 200, 300, 400, 500]
+    assert set(run.metrics["loss"].values) == {0.2}
+    assert "summary1" not in run.metrics and run.left_out == {"points that a restart replaced": 10}
+
+
+@pytest.mark.parametrize("logged", [(), range(6, 8)])
+def test_a_rewound_run_goes_on_from_where_it_was_rewound_to(tmp_path, logged):
+    attempt(tmp_path, 1, range(10), 15.0)
+    attempt(tmp_path, 2, logged, 0.2, branch(5.0))
+    (run,) = wandb.read(tmp_path)
+    assert run.metrics["loss"].steps.tolist() == [*range(6), *logged]
+    assert run.metrics["summary1"].steps.tolist() == [max([5, *logged])]
+
+
+def test_runs_of_two_projects_with_one_id_stay_apart(tmp_path):
+    for number, project in enumerate("aba", start=1):
+        attempt(tmp_path, number, [number], number, text(3, project))
+    runs = {run.origin: run.metrics["loss"].steps.tolist() for run in wandb.read(tmp_path)}
+    assert runs == {"wandb:-/a/abcd1234": [1, 3], "wandb:-/b/abcd1234": [2]}
+
+
+def test_a_step_that_is_no_whole_number_is_refused(log):
+    def steps(*texts: str) -> FoundRun:
+        run = message(17, text(1, "x"))
+        return log(run, *(message(2, item(1, ["_step"], text) + item(1, ["x"], "1")) for text in texts))
+
+    assert steps("1.0", "2").metrics["x"].steps.tolist() == [1, 2]
+    with pytest.raises(UserError, match=r"expected a whole number, got 1\.9"):
+        steps("1.9")

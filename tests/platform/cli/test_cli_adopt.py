@@ -148,9 +148,8 @@ def test_adopts_what_other_tools_recorded(root, tmp_path):
 def test_reports_the_same_fault_of_many_runs_once(root, siglip):
     arguments = ("csv", siglip, "--into", "toy", "--run", "model,seed", "--examples", "seen")
     lines = labs.here("adopt", *arguments, root=root).stderr.splitlines()
-    assert len(lines) == 2
-    assert "no metric 'seen'" in lines[0]
-    assert "5 more runs" in lines[1]
+    assert len(lines) == 1
+    assert "no metric 'seen'" in lines[0] and "5 more runs" in lines[0]
     found = adopted(root, *arguments, code=1)
     assert len(set(found["failed"])) == 6 and found["runs"] == []
 
@@ -208,3 +207,27 @@ def test_an_archive_contains_adopted_runs(root, siglip, tmp_path):
     assert "sound" in printed(other, "db", "check")
     assert "nothing to collect" in printed(other, "gc", "--older-than", "0m")
     assert {run["change"] for run in adopt_table(other, siglip)["runs"]} == {"same"}
+
+
+def test_reports_what_was_left_out(root, tmp_path):
+    (tmp_path / "t.csv").write_text("run;step;v/x;v/y\na;-1;0.5;0,5\na;1;0.25;0,9\nb;-1;1;0,1\nb;1.0;2;\n")
+    text = printed(root, "adopt", "csv", tmp_path / "t.csv", "--into", "old", "--score", "v/*")
+    assert "left out: 3 cells of column 'v/y', such as '0,5': write numbers with a decimal point" in text
+    assert "left out: 2 points at negative steps" in text
+    (tmp_path / "t.csv").write_text("run,step,v/x\na,-1,0.5\n")
+    assert "it has only points at negative steps" in printed(
+        root, "adopt", "csv", tmp_path / "t.csv", "--into", "old", code=1
+    )
+
+
+def test_names_that_differ_late_are_different_runs(root, tmp_path):
+    rows = "".join(f"{'x' * 129}{end},1,0.{digit}\n" for digit, end in enumerate("abc", start=5))
+    (tmp_path / "t.csv").write_text(f"run,step,v/x\n{rows}")
+    runs = adopted(root, "csv", tmp_path / "t.csv", "--into", "old", "--score", "v/*")["runs"]
+    assert {run["seed"] for run in runs} == {0} and len({run["label"] for run in runs}) == 3
+
+
+def test_unchanged_runs_are_new_in_a_second_study(root, siglip):
+    adopt_table(root, siglip)
+    text = printed(root, "adopt", "csv", siglip, "--into", "second", *COLUMNS, "--flops", "flops")
+    assert "6 runs in second: 6 new, 0 changed, 0 as before" in text

@@ -1,6 +1,7 @@
 """Adopted runs in the store, next to runs of the lab itself."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -11,9 +12,13 @@ import pytest
 
 from jestlab.analysis import query, soundness
 from jestlab.platform.adopted import NAME as PROGRAM
+from jestlab.platform.adopting import taking
+from jestlab.platform.adopting.damage import refuse
+from jestlab.platform.adopting.found import FoundRun
+from jestlab.platform.adopting.placing import Placing, Rules
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.identity import of_origin
-from jestlab.platform.store.adoption import AdoptedRun, Score, adopt, known
+from jestlab.platform.store.adoption import AdoptedRun, PlaceTaken, Score, adopt, known
 from jestlab.platform.store.annotations import Subject, add_note, notes, tags
 from jestlab.platform.store.maintenance import check
 from jestlab.platform.store.records import RunState
@@ -103,7 +108,8 @@ def test_adopting_a_run_again_replaces_what_has_changed(store):
 
 def test_a_run_can_be_in_two_studies(store):
     take(store, adopted())
-    assert take(store, adopted(), "other") == "changed"
+    assert take(store, adopted(), "other") == "new"
+    assert take(store, adopted(), "other") == take(store, adopted()) == "same"
     assert sorted(rows(store, "runs", "experiment label")) == [("old", "old (csv)"), ("other", "old (csv)")]
     assert len(rows(store, "metrics", "value")) == 10
 
@@ -114,6 +120,10 @@ def test_rejects_another_file_of_the_same_name(store):
     with pytest.raises(UserError, match=r"was adopted from /data/t.csv, .* --source NAME"):
         take(store, other)
     assert json.loads(rows(store, "runs", "config")[0][0])["lr"] == 0.5
+    of_wandb = adopted("wandb:a/b/c", name="w", label="w (wandb)")
+    take(store, of_wandb)
+    with pytest.raises(UserError, match=r"was adopted from /data/t.csv, .*: add --moved"):
+        take(store, replace(of_wandb, path="/elsewhere", note="other"))
     assert take(store, adopted(path="/elsewhere/t.csv")) == "same"
     assert take(store, other, moved=True) == "changed"
     assert take(store, replace(other, seed=1)) == "changed"
@@ -185,3 +195,33 @@ def test_a_store_with_adopted_runs_has_no_faults(store, tmp_path):
 
 def test_the_analysis_uses_the_same_program_name():
     assert soundness.ADOPTED == PROGRAM
+
+
+@pytest.mark.both_databases
+def test_a_label_and_a_seed_are_those_of_one_run_in_every_study(store):
+    other = adopted("csv:u.csv#a", path="/data/u.csv")
+    take(store, adopted())
+    with pytest.raises(PlaceTaken) as error:
+        take(store, other)
+    assert error.value.places == {("old (csv)", 0): FINGERPRINT}
+    assert take(store, other, "second") == "new"
+    take(store, replace(adopted(), seed=1), "second")
+    # Its seed is 1 in both studies now: 0 is free in the first, and taken in the second.
+    with pytest.raises(PlaceTaken):
+        take(store, adopted())
+    assert rows(store, "runs", "experiment seed") == [("old", 1), ("second", 0), ("second", 1)]
+    store.record(plans.plan(plans.run("old"), name="third"))
+    with pytest.raises(UserError, match="has a run 'old' of its own: give another --label"):
+        take(store, adopted(), "third")
+
+
+def test_two_adoptions_at_once_choose_different_seeds(store):
+    def place(path: str) -> Iterator[Any]:
+        placing = Placing("csv", Rules(label="all"), known(store, "old"), path)
+        found = [FoundRun(f"csv:{path}#{name}", name, {}, {}, "COMPLETED") for name in "abc"]
+        return taking.take(found, placing, lambda run: take(store, run), refuse)
+
+    one, two = place("one"), place("two")
+    for _ in range(3):
+        next(one), next(two)
+    assert sorted(rows(store, "runs", "label seed")) == [("all (csv)", seed) for seed in range(6)]

@@ -23,7 +23,7 @@ from .canvas import (
     scale_scores,
     single,
 )
-from .names import End, Key, Naming, name_ends, wrapped
+from .names import End, Key, Naming, name_ends, wrapped_apart
 from .plot import Texts, axis_unit, near_references
 from .style import ACCENT, GREY, label_size, points
 
@@ -122,7 +122,7 @@ def _multiples(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     placed = Sheet(width, sheet.height, legend="none" if sheet.legend == "none" else "below")
     naming = Naming.of_lines(placed, keys, math.inf, _LEFT)
     first = Slot(0.5, (width - points(0.5)) / columns - 0.1, 0.1)
-    names = [wrapped(str(curve["text"].iloc[0]), first.width) for curve in panels]
+    names = wrapped_apart([str(curve["text"].iloc[0]) for curve in panels], first.width)
     above = 0.06 + 0.125 * max(map(len, names))
     # Only the panels at the left and at the bottom have numbers at their axes.
     height = max(0.55, min(1.0, 0.75 * first.width))

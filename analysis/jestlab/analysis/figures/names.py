@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -195,22 +197,48 @@ def _columns(keys: Sequence[Key], width: float) -> int:
     return max(1, min(len(keys), int((width - 2 * EDGE) / each)))
 
 
+def wrapped_apart(names: Sequence[str], width: float) -> list[list[str]]:
+    """Break names into lines as `wrapped` does; those that look the same lose their common beginning."""
+    texts = [*names]
+    for _ in names:
+        places: dict[tuple[str, ...], list[int]] = {}
+        for place, text in enumerate(texts):
+            places.setdefault(tuple(wrapped(text, width)), []).append(place)
+        alike = [same for same in places.values() if len({texts[place] for place in same}) > 1]
+        for same in alike:
+            letters = zip(*(texts[place] for place in same), strict=False)
+            start = sum(1 for _ in takewhile(lambda each: len({*each}) == 1, letters))
+            for place in same:
+                texts[place] = f"…{texts[place][start:]}"
+        if not alike:
+            break
+    return [wrapped(text, width) for text in texts]
+
+
 def wrapped(name: str, width: float) -> list[str]:
-    """Break a name into at most two lines of a width in inches, between its words; what is longer is cut."""
+    """Break a name into at most two lines of a width in inches, between its words; the middle is cut."""
     lines = [""]
     for word in re.findall(r"[^ _=,/-]+[ _=,/-]*|[ _=,/-]+", name):
         if lines[-1] and widest([(lines[-1] + word).rstrip()]) > width:
             lines.append("")
         lines[-1] += word
     lines = [line.rstrip() for line in lines]
-    cut = lines if len(lines) <= 2 else [lines[0], f"{lines[1]}…"]
-    return [_cut(line, width) for line in cut]
+    if len(lines) > 2:
+        return [_cut(lines[0], width), _cut(name[len(lines[0]) :].strip(), width, head=0)]
+    return [_cut(line, width) for line in lines]
 
 
-def _cut(line: str, width: float) -> str:
-    while len(line) > 2 and widest([line]) > width:
-        line = line.rstrip("…")[:-1] + "…"
-    return line
+def _cut(line: str, width: float, head: float = 0.5) -> str:
+    """Shorten a line to a width in inches; of what is kept, a share is from its beginning."""
+
+    def short(kept: int) -> str:
+        first = int(head * kept)
+        return f"{line[:first]}…{line[len(line) - kept + first :]}"
+
+    if widest([line]) <= width:
+        return line
+    fitting = bisect_right(range(1, len(line)), width, key=lambda kept: widest([short(kept)]))
+    return short(max(fitting, 1))
 
 
 def name_ends(axes: Axes, ends: list[End]) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jestlab.analysis.configs import lookup
-from jestlab.platform.adopting.found import FoundRun
+from jestlab.platform.adopting.found import FoundRun, number
 from jestlab.platform.errors import UserError, nearest
 
 _PER_STEP = re.compile(r"\s*step\s*\*\s*(\S+)\s*")
@@ -65,5 +65,5 @@ class Effort:
 def number_of(config: dict[str, Any], key: str) -> float | None:
     """Return the finite number at a dotted key of a config; None if there is none."""
     value = config.get(key, lookup(config, key))
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return value if is_number and math.isfinite(value) else None
+    found = None if isinstance(value, bool | str) else number(value)
+    return found if found is not None and math.isfinite(found) else None

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from jestlab.platform.errors import UserError
+from jestlab.platform.errors import shown
 
 State = Literal["COMPLETED", "FAILED", "CANCELLED", "RUNNING"]
 """How a run ended. RUNNING: the source says of no end; the run goes on, or was killed."""
-
-
-Damaged = Callable[[UserError], None]
-"""Told of a run that cannot be read; the others are read all the same."""
-
-
-def refuse(error: UserError) -> None:
-    """Raise what is wrong with a run."""
-    raise error
 
 
 @dataclass(frozen=True)
@@ -64,6 +58,7 @@ class FoundRun:
         device: Name of the accelerator.
         git_commit: Commit of its code.
         seconds: Wall time that it took.
+        left_out: What of it was not taken, in words → the number of values.
     """
 
     origin: str
@@ -80,6 +75,59 @@ class FoundRun:
     device: str | None = None
     git_commit: str | None = None
     seconds: float | None = None
+    left_out: Mapping[str, int] = field(default_factory=dict)
+
+
+class Points:
+    """The points of a run's metrics, in the order in which they were written.
+
+    Attributes:
+        left_out: What was not taken, in words → the number of points.
+    """
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self.left_out = Counter[str]()
+        self._points: defaultdict[str, tuple[array[int], array[float]]]
+        self._points = defaultdict(lambda: (array("q"), array("d")))
+
+    def __contains__(self, name: str) -> bool:
+        """Whether a metric has points."""
+        return name in self._points
+
+    def add(self, name: str, step: int, value: float) -> None:
+        """Add a point."""
+        steps, values = self._points[name]
+        steps.append(step)
+        values.append(value)
+
+    def restart(self, first: int, after: Points | None = None) -> None:
+        """Drop the points from a step on, since the run went on from there, and add those written after."""
+        for name, (steps, values) in self._points.items():
+            kept = [index for index, step in enumerate(steps) if step < first]
+            self.left_out[_REPLACED] += len(steps) - len(kept)
+            self._points[name] = array("q", [steps[i] for i in kept]), array("d", [values[i] for i in kept])
+        for name, (steps, values) in after._points.items() if after is not None else ():
+            self._points[name][0].extend(steps)
+            self._points[name][1].extend(values)
+
+    def curves(self) -> dict[str, Curve]:
+        """Build the curves, in the order of their names.
+
+        A point replaces those written before it at its own step and at later ones, which are of an attempt
+        that died. TensorBoard reads its files in this way.
+        """
+        found = {}
+        for name in sorted(self._points):
+            steps, values = map(np.asarray, self._points[name])
+            later = np.minimum.accumulate(steps[::-1])[::-1]
+            kept = np.append(steps[:-1] < later[1:], True)
+            self.left_out[_REPLACED] += len(np.unique(steps)) - int(kept.sum())
+            found[name] = Curve(steps[kept], values[kept])
+        return found
+
+
+_REPLACED = "points that a restart replaced"
 
 
 def utc(seconds: float) -> datetime | None:
@@ -107,6 +155,23 @@ def number(value: object) -> float | None:
         return float(value)
     except OverflowError:
         return float("inf") if value > 0 else float("-inf")
+
+
+_WHOLE = re.compile(r"([+-]?[0-9]{1,19})(?:\.0*)?")
+
+
+def whole(value: object) -> int:
+    """Return a whole number that a store can hold, however a tool wrote it: 50, 50.0 or "50".
+
+    Raises:
+        ValueError: It is not such a number.
+    """
+    if isinstance(value, str) and (matched := _WHOLE.fullmatch(value.strip())):
+        value = int(matched[1])
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not -(2**63) <= value < 2**63 or value != int(value):
+        raise ValueError(f"expected a whole number, got {shown(value)}")
+    return int(value)
 
 
 def put(config: dict[str, Any], path: Sequence[str], value: Any) -> None:
@@ -138,13 +203,3 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
 
 _DEEPEST = 32
 """Levels that dots in a key may make: a key of many dots would nest deeper than JSON can be written."""
-
-
-def finished(curves: Mapping[str, tuple[Sequence[int], Sequence[float]]]) -> dict[str, Curve]:
-    """Build the curves of a run, in the order of their names."""
-    return {name: Curve.of(*curves[name]) for name in sorted(curves)}
-
-
-def one_line(parts: Iterable[object]) -> str:
-    """Join the parts of an error's text, without line breaks that the data may have brought in."""
-    return " ".join(" ".join(str(part) for part in parts).split())

@@ -6,18 +6,19 @@ import json
 import math
 import sqlite3
 import sys
-from array import array
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from jestlab.analysis import guards
-from jestlab.platform.adopting.found import Damaged, FoundRun, State, finished, nested, one_line, refuse, utc
-from jestlab.platform.errors import UserError
+from jestlab.platform.adopting.damage import Damaged, attempted, one_line, refuse
+from jestlab.platform.adopting.found import FoundRun, Points, State, nested, utc, whole
+from jestlab.platform.errors import SpecError, UserError
 
 _LARGEST_VALUE_BYTES = 1 << 20
+_LARGEST_CELL_BYTES = 1 << 24
 _LONGEST_LINE_BYTES = 4096
 
 _STATES: dict[object, State] = {
@@ -51,26 +52,21 @@ def read(path: Path, damaged: Damaged = refuse) -> Iterator[FoundRun]:
         UserError: There is no such store, or it is none of MLflow's.
     """
     if path.is_file():
-        yield from _database(path)
+        yield from _database(path, damaged)
         return
     if not path.is_dir():
         raise UserError(f"{path}: no such file or folder: expected a folder mlruns, or a database mlflow.db")
     stores = 0
     if _is_own_file(path / "mlflow.db"):
         stores += 1
-        yield from _database(path / "mlflow.db")
+        yield from _database(path / "mlflow.db", damaged)
     for folder in (path, path / "mlruns"):
         if folder == path or not folder.is_symlink():
             for experiment, run in _run_folders(folder):
                 stores += 1
                 if run is None:
                     continue
-                try:
-                    found = _run(experiment, run)
-                except UserError as error:
-                    damaged(error)
-                    continue
-                if found is not None:
+                if (found := attempted(damaged, run, partial(_run, experiment, run))) is not None:
                     yield found
     if not stores:
         raise UserError(
@@ -106,7 +102,9 @@ def _run(experiment: Path, folder: Path) -> FoundRun | None:
     if "run_id" not in meta and "run_uuid" not in meta:
         # A folder of something else that MLflow keeps in an experiment, such as a logged model.
         return None
-    curves = {key: _points(file) for key, file in _values(folder / "metrics")}
+    points = Points()
+    for key, file in _values(folder / "metrics"):
+        _read_points(file, key, points)
     return _found(
         experiment_id=experiment.resolve().name,
         experiment=told.get("name"),
@@ -114,7 +112,7 @@ def _run(experiment: Path, folder: Path) -> FoundRun | None:
         name=meta.get("run_name"),
         status=meta.get("status"),
         times=(meta.get("start_time"), meta.get("end_time")),
-        curves=curves,
+        points=points,
         params={key: _text(file) for key, file in _values(folder / "params")},
         tags={key: _text(file) for key, file in _values(folder / "tags")},
     )
@@ -148,13 +146,13 @@ def _values(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _meta(file: Path) -> dict[str, Any]:
-    import yaml
+    from jestlab.platform.spec.yaml import Document
 
     if not _is_own_file(file):
         return {}
     try:
-        meta = yaml.safe_load(_text(file))
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        meta = Document(_text(file)).value
+    except SpecError as error:
         raise UserError(one_line([f"{file}: not valid YAML ({error}): {_REMEDY}"])) from error
     if not isinstance(meta, dict):
         raise UserError(f"{file}: expected a mapping, as MLflow writes it: {_REMEDY}")
@@ -167,9 +165,8 @@ def _text(file: Path) -> str:
     return file.read_bytes().decode(errors="replace")
 
 
-def _points(file: Path) -> tuple[array[int], array[float]]:
+def _read_points(file: Path, key: str, points: Points) -> None:
     """Read a metric: in each line a time, the value, and the step, which is 0 if it is missing."""
-    steps, values = array("q"), array("d")
     with file.open("rb") as lines:
         number = 0
         # MLflow ends each line: one without an end was cut off by a kill.
@@ -177,14 +174,11 @@ def _points(file: Path) -> tuple[array[int], array[float]]:
             number += 1
             words = line.split()
             try:
-                value, step = float(words[1]), int(words[2]) if len(words) > 2 else 0
-                steps.append(step)
-            except (ValueError, IndexError, OverflowError) as error:
+                points.add(key, whole(words[2].decode()) if len(words) > 2 else 0, float(words[1]))
+            except (ValueError, IndexError) as error:
                 raise UserError(f"{file}, line {number}: expected 'TIME VALUE STEP': {_REMEDY}") from error
-            values.append(value)
         if len(line) == _LONGEST_LINE_BYTES:
             raise UserError(f"{file}, line {number + 1}: expected 'TIME VALUE STEP': {_REMEDY}")
-    return steps, values
 
 
 _REMEDY = "copy it again, or move the run's folder away"
@@ -202,18 +196,21 @@ ORDER BY experiments.experiment_id, runs.start_time, runs.run_uuid
 """
 
 
-def _database(path: Path) -> Iterator[FoundRun]:
+def _database(path: Path, damaged: Damaged) -> Iterator[FoundRun]:
     try:
         with closing(guards.open_readonly(path.absolute())) as connection:
             connection.text_factory = lambda text: text.decode(errors="replace")
             connection.execute("PRAGMA trusted_schema = OFF")
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LARGEST_CELL_BYTES)
             tables = {
                 name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
             }
             if missing := sorted(_TABLES - tables):
                 raise UserError(f"{path}: not a database of MLflow: it has no table {missing[0]}")
             for row in connection.execute(_RUNS).fetchall():
-                yield _recorded(connection, *row)
+                read_row = partial(_recorded, connection, *row)
+                if (found := attempted(damaged, f"{path}, run {row[0]}", read_row)) is not None:
+                    yield found
             connection.rollback()  # an error where somebody wrote to a file that could not be locked
     except PermissionError as error:
         raise UserError(f"{path}: {error.strerror or error}") from error
@@ -234,22 +231,21 @@ def _recorded(
     experiment_id: object,
     experiment: object,
 ) -> FoundRun:
-    curves: defaultdict[str, tuple[array[int], array[float]]]
-    curves = defaultdict(lambda: (array("q"), array("d")))
+    points = Points()
     query = "SELECT key, step, value, is_nan FROM metrics WHERE run_uuid = ? ORDER BY timestamp, rowid"
     for key, step, value, is_nan in connection.execute(query, [run_id]):
         # SQLite lets anything stand in any column.
-        if isinstance(step, int) and isinstance(value, int | float):
-            steps, values = curves[str(key)]
-            steps.append(step)
-            values.append(math.nan if is_nan else _unclamped(float(value)))
+        if isinstance(value, int | float):
+            points.add(str(key), whole(step), math.nan if is_nan else _unclamped(float(value)))
+        else:
+            points.left_out["values that are not numbers"] += 1
     pairs = "SELECT key, value FROM {} WHERE run_uuid = ?"
     params, tags = (
         {str(key): str(value) for key, value in connection.execute(pairs.format(table), [run_id])}
         for table in ("params", "tags")
     )
     return _found(
-        str(experiment_id), experiment, str(run_id), name, status, (began, ended), curves, params, tags
+        str(experiment_id), experiment, str(run_id), name, status, (began, ended), points, params, tags
     )
 
 
@@ -268,7 +264,7 @@ def _found(
     name: object,
     status: object,
     times: tuple[object, object],
-    curves: Mapping[str, tuple[array[int], array[float]]],
+    points: Points,
     params: Mapping[str, str],
     tags: Mapping[str, str],
 ) -> FoundRun:
@@ -278,7 +274,7 @@ def _found(
         origin=f"mlflow:{experiment_id}/{run_id}",
         name=str(name or tags.get("mlflow.runName") or run_id),
         config=nested({key: parameter(params[key]) for key in sorted(params)}),
-        metrics=finished(curves),
+        metrics=points.curves(),
         # A status that only later versions have may be any end, but is not known to be a good one.
         state=_STATES.get(status if isinstance(status, int | str) else None, "FAILED"),
         began=None if began is None else utc(began),
@@ -288,6 +284,7 @@ def _found(
         group=str(experiment) if experiment else None,
         git_commit=tags.get("mlflow.source.git.commit") or None,
         seconds=None if began is None or ended is None else ended - began,
+        left_out=points.left_out,
     )
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
@@ -13,7 +16,7 @@ from jestlab.analysis.configs import flat, lookup
 from jestlab.analysis.names import value_text
 from jestlab.platform.adopted import ORIGIN
 from jestlab.platform.adopting.efforts import AtStep, Effort, number_of
-from jestlab.platform.adopting.found import Curve, FoundRun
+from jestlab.platform.adopting.found import Curve, FoundRun, whole
 from jestlab.platform.errors import UserError, nearest, shown
 from jestlab.platform.planning.identity import of_origin
 from jestlab.platform.store.adoption import AdoptedRun, Known, Score
@@ -91,7 +94,8 @@ class Placing:
         Raises:
             UserError: It lacks what a rule names, or another run has its name.
         """
-        origin = _storable(run.origin)
+        config = _plain(run.config, run.name)
+        origin = _distinct(run.origin, _storable(run.origin))
         fingerprint = of_origin(origin)
         name = self._label(run)
         label = f"{name} ({self._kind})"
@@ -100,7 +104,10 @@ class Placing:
                 f"{run.name}: the study has a run {name!r} of its own: give another, --label 'old {{name}}'"
             )
         seed = self._seed(run, label, fingerprint)
-        metrics = dict(_as_stored(run.metrics))
+        left_out = Counter(run.left_out)
+        metrics = dict(_as_stored(run.metrics, left_out))
+        if run.metrics and not metrics:
+            raise UserError(f"{run.name}: it has only {' and '.join(+left_out)}, which a store cannot hold")
         steps = [int(curve.steps[-1]) for curve in metrics.values()]
         state, reason = _state(run)
         return AdoptedRun(
@@ -110,7 +117,7 @@ class Placing:
             name=name,
             label=label,
             seed=seed,
-            config={**_plain(run.config), ORIGIN: origin},
+            config={**config, ORIGIN: origin},
             state=state,
             reason=reason,
             metrics={key: (curve.steps, curve.values) for key, curve in metrics.items()},
@@ -122,7 +129,12 @@ class Placing:
             commit=_storable(run.git_commit or "") or None,
             tags=tuple(_storable(tag) for tag in run.tags if not tag.startswith(_EXPORTED)),
             note=_storable(run.notes).strip(),
+            left_out=+left_out,
         )
+
+    def learn(self, places: Mapping[tuple[str, int], str]) -> None:
+        """Take in the labels and seeds that other runs have by now → fingerprints."""
+        self._taken |= places
 
     def _label(self, run: FoundRun) -> str:
         values = {**_tags(run), "name": run.name, "group": run.group or run.name}
@@ -139,14 +151,17 @@ class Placing:
         label = " ".join(printable(written).split())
         if not label:
             raise UserError(f"{run.origin}: its label is empty: give one with --label")
-        return label if len(label) <= _LONGEST_LABEL else label[: _LONGEST_LABEL - 1] + "…"
+        if len(label) > _LONGEST_LABEL:
+            label = f"{label[: _LONGEST_LABEL // 2 - 1]}…{label[-_LONGEST_LABEL // 2 :]}"
+        return _distinct(written, label)
 
     def _seed(self, run: FoundRun, label: str, fingerprint: str) -> int:
         """Return the seed of a run: its own, else that which it has in the store, else the first free."""
         asked = [self._known.seeds.get(fingerprint)]
         own = number_of(run.config, self._rules.seed)
-        if own is None and (tag := _tags(run).get(self._rules.seed, "")).isdecimal():
-            own = int(tag)
+        if own is None:
+            with suppress(ValueError):
+                own = whole(_tags(run).get(self._rules.seed))
         if own is not None and 0 <= own < 2**32 and own == int(own):
             asked.insert(0, int(own))
         for seed in asked:
@@ -190,8 +205,9 @@ class Placing:
                 chosen |= {name: pattern} if pattern in metrics else {}
                 continue
             for metric in metrics:
-                if fnmatchcase(metric, pattern) and (evaluation := _as_evaluation(metric, pattern)):
-                    chosen[evaluation] = metric
+                evaluation = _as_evaluation(metric, pattern) if fnmatchcase(metric, pattern) else None
+                if evaluation and (other := chosen.setdefault(evaluation, metric)) != metric:
+                    raise UserError(f"{other} and {metric} have one name: --score {evaluation}=METRIC")
         return chosen
 
 
@@ -233,16 +249,28 @@ def _tags(run: FoundRun) -> dict[str, str]:
     return {key: value for key, equals, value in (tag.partition("=") for tag in run.tags) if equals}
 
 
-def _as_stored(metrics: Mapping[str, Curve]) -> Iterator[tuple[str, Curve]]:
+def _as_stored(metrics: Mapping[str, Curve], left_out: Counter[str]) -> Iterator[tuple[str, Curve]]:
     """Yield the metrics that a store can hold: it has no steps below 0, and no zero bytes in names."""
     for name, curve in metrics.items():
-        first = int(curve.steps.searchsorted(0))
-        if len(curve.steps) > first and (text := _storable(name)):
+        first = int(curve.steps.searchsorted(0)) if name else len(curve.steps)
+        left_out["points at negative steps" if name else "points of a metric without a name"] += first
+        if len(curve.steps) > first:
+            text = _distinct(name, _storable(name))
             yield text, Curve(curve.steps[first:], curve.values[first:])
 
 
 def _storable(text: str) -> str:
     return text.replace("\0", "").encode(errors="replace").decode()
+
+
+def _distinct(written: str, cleaned: str) -> str:
+    """Mark a text that was cleaned or shortened, so that no two texts become the same: with a digest."""
+    if cleaned == written and not _MARKED.fullmatch(written):
+        return written
+    return f"{cleaned} #{hashlib.sha256(written.encode(errors='surrogatepass')).hexdigest()[:12]}"
+
+
+_MARKED = re.compile(r".* #[0-9a-f]{12}", re.DOTALL)
 
 
 def _state(run: FoundRun) -> tuple[RunState, str | None]:
@@ -253,12 +281,24 @@ def _state(run: FoundRun) -> tuple[RunState, str | None]:
     return RunState.CANCELLED, _NO_END if run.state == "RUNNING" else _CANCELLED
 
 
-def _plain(value: Any) -> Any:
-    """Return a value of a config as JSON has it: NaN and infinities are texts, and no text has zero bytes."""
+_DEEPEST = 100
+
+
+def _plain(value: Any, run: str, depth: int = 0) -> Any:
+    """Return a value of a config as JSON has it: NaN and infinities are texts, and no text has zero bytes.
+
+    Raises:
+        UserError: It nests too deeply for those who read it later.
+    """
+    if depth > _DEEPEST:
+        raise UserError(f"{run}: its config nests deeper than {_DEEPEST} levels")
     if isinstance(value, str):
         return _storable(value)
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, Mapping):
-        return {_storable(str(key)): _plain(one) for key, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
+        return {
+            _distinct(str(key), _storable(str(key))): _plain(one, run, depth + 1)
+            for key, one in value.items()
+        }
+    return [_plain(one, run, depth + 1) for one in value] if isinstance(value, list | tuple) else value

@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from jestlab.platform.adopting.found import one_line
+from jestlab.platform.adopting.damage import one_line
 from jestlab.platform.errors import UserError
 
 # A number that begins with zeros is rather a name: 007.
@@ -46,7 +48,7 @@ class Table:
 
 
 def table(path: Path, names: Collection[str]) -> Table:
-    """Read the table in a file: Parquet, TSV (named .tsv) or CSV.
+    """Read the table in a file: Parquet, or CSV whose cells commas, semicolons, tabs or bars separate.
 
     Args:
         path: The file.
@@ -67,7 +69,8 @@ def _csv(path: Path, texts: Collection[str]) -> Table:
     reader = None
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, delimiter="\t" if path.suffix == ".tsv" else ",", strict=True)
+            reader = csv.reader(file, delimiter=_delimiter(file.read(_HEAD)), strict=True)
+            file.seek(0)
             names = next(reader, [])
             _check_names(path, names)
             cells: list[list[Any]] = [[] for _ in names]
@@ -95,6 +98,22 @@ def _csv(path: Path, texts: Collection[str]) -> Table:
     return Table(path, "csv", dict(zip(names, cells, strict=True)), lines)
 
 
+_HEAD = 1 << 16
+_ROWS_AT_ONCE = 256
+
+
+def _delimiter(head: str) -> str:
+    """Return what divides the first lines evenly into most cells; a comma if nothing does."""
+    lines, found = head.splitlines(keepends=True), {}
+    for delimiter in ",;\t|":
+        # The last line may have been cut.
+        rows = csv.reader(lines if len(head) < _HEAD else lines[:-1], delimiter=delimiter)
+        with suppress(csv.Error):
+            widths = [len(row) for row in islice(rows, 100) if row]
+            found[delimiter] = (len({*widths}) == 1 and widths[0] > 1, *widths[:1])
+    return max(found, key=lambda delimiter: found[delimiter], default=",")
+
+
 def parsed(cell: str) -> Any:
     """Return what the text of a cell stands for."""
     text = cell.strip()
@@ -113,10 +132,18 @@ def _parquet(path: Path, texts: Collection[str]) -> Table:
     import pyarrow
     import pyarrow.parquet
 
+    sum_bytes = 0
     try:
         file = pyarrow.parquet.ParquetFile(path)
-        _check_size(path, file.metadata.num_rows * file.metadata.num_columns)
-        read = file.read()
+        groups = [file.metadata.row_group(index) for index in range(file.num_row_groups)]
+        cells = sum(group.column(index).num_values for group in groups for index in range(group.num_columns))
+        _check_size(path, cells)
+        batches: list[pyarrow.RecordBatch] = []
+        # A few rows at once: a text that a small file has once may stand in each of a million rows.
+        for batch in file.iter_batches(_ROWS_AT_ONCE):
+            batches.append(batch)
+            _check_size(path, cells, sum_bytes := sum_bytes + batch.nbytes)
+        read = pyarrow.Table.from_batches(batches, file.schema_arrow)
         while any(pyarrow.types.is_struct(field.type) for field in read.schema):
             read = read.flatten()
         names = [name for name in read.column_names if not name.startswith("__index_level_")]
@@ -142,19 +169,27 @@ def _plain(cell: Any) -> Any:
 _MOST_CELLS = 50_000_000
 """Of a table, which is in memory as a whole: about 4 GB of numbers."""
 
+_ALWAYS = 4_000_000
+"""Cells that any table may have; beyond that a file has to be as large as to hold them."""
 
-def _check_size(path: Path, cells: int) -> None:
-    if cells > _MOST_CELLS:
+
+def _check_size(path: Path, cells: int, held: int = 0) -> None:
+    """Check the number of cells, and the bytes that they take."""
+    most = min(_MOST_CELLS, max(_ALWAYS, 8 * path.stat().st_size))
+    if cells > most or held > 64 * most:
         raise UserError(
-            f"{path}: more than {_MOST_CELLS // 10**6} million cells: split it by runs, or leave columns out"
+            f"{path}: more than {most / 1e6:.0f} million cells, or {most / 16e6:.1f} GB of texts: "
+            "split it by runs, or leave columns out"
         )
 
 
 def _check_names(path: Path, names: Sequence[str]) -> None:
     if not names:
         raise UserError(f"{path}: an empty file: expected the names of columns in the first line")
+    seen = set[str]()
     for index, name in enumerate(names):
         if not name.strip():
             raise UserError(f"{path}: column {index + 1} has no name: write one in the first line")
-        if name in names[:index]:
+        if name in seen:
             raise UserError(one_line([f"{path}: two columns are named {name}: rename one of them"]))
+        seen.add(name)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from jestlab.platform.adopting.found import Curve, FoundRun, finished, nested, one_line
+from jestlab.platform.adopting.damage import one_line
+from jestlab.platform.adopting.found import Curve, FoundRun, nested, whole
 from jestlab.platform.adopting.tables import Table, parsed, table
 from jestlab.platform.errors import UserError, nearest, shown
 
@@ -38,8 +40,8 @@ def read(
       of each run. In a table with steps a column of numbers is config if each run that has any cells in it
       has the same number in all its rows, if that is so in a run of several rows, and if the number differs
       among runs.
-    - All others are metrics, with the exception of those that are mostly texts: those are left out. Empty
-      cells are no points. NaN is one.
+    - All others are metrics, with the exception of those that are mostly texts: those are left out, and are
+      counted in each run's `left_out`. Empty cells are no points. NaN is one.
 
     Cells of a CSV file are numbers, `true` or `false`, or else texts. Nothing says how a run ended: it is
     COMPLETED. The whole table is in memory.
@@ -66,7 +68,7 @@ def read(
     if not named and has_steps:
         _refuse_two_rows(found, step, steps)
     left = [name for name in found.columns if name not in named and not (has_steps and name == step)]
-    configs, metrics = _divided(found, left, config, list(rows.values()), has_steps)
+    configs, metrics, texts = _divided(found, left, config, list(rows.values()), has_steps)
     for key, mine in rows.items():
         values = {name.removeprefix(_PREFIX): _only(found, name, mine) for name in configs}
         if len(named) > 1:
@@ -77,33 +79,40 @@ def read(
             config=nested({name: value for name, value in values.items() if value is not None}),
             metrics=_metrics(found, metrics, mine, steps),
             state="COMPLETED",
+            left_out={
+                reason: sum(found.columns[name][row] is not None for row in mine)
+                for name, reason in texts.items()
+            },
         )
 
 
 def _divided(
     found: Table, names: Sequence[str], config: Sequence[str], runs: Sequence[Sequence[int]], has_steps: bool
-) -> tuple[list[str], list[str]]:
-    """Divide columns into those of the config, and metrics."""
-    configs, metrics = [], []
+) -> tuple[list[str], list[str], dict[str, str]]:
+    """Divide columns into those of the config, metrics, and those that are left out, with the reason."""
+    configs, metrics, texts = [], [], {}
     for name in names:
         is_given = name in config or (name.startswith(_PREFIX) and name != _PREFIX)
         if is_given or (not config and _is_config(found.columns[name], runs, has_steps)):
             configs.append(name)
-        elif _is_metric(found, name):
+        elif (text := _first_text(found, name)) is None:
             metrics.append(name)
-    return configs, metrics
+        else:
+            remedy = "write numbers with a decimal point" if _is_number(text, comma=True) else "not numbers"
+            texts[name] = one_line([f"cells of column {shown(name)}, such as {shown(text)}: {remedy}"])
+    return configs, metrics, texts
 
 
 def _metrics(
     found: Table, names: Sequence[str], rows: Sequence[int], steps: Sequence[int]
 ) -> dict[str, Curve]:
-    points: dict[str, tuple[list[int], list[float]]] = {}
+    curves = {}
     for name in names:
         cells = found.columns[name]
         filled = [row for row in rows if cells[row] is not None]
         if filled:
-            points[name] = [steps[row] for row in filled], [float(cells[row]) for row in filled]
-    return finished(points)
+            curves[name] = Curve.of([steps[row] for row in filled], [float(cells[row]) for row in filled])
+    return {name: curves[name] for name in sorted(curves)}
 
 
 def _rows_of_runs(found: Table, named: Sequence[str], has_steps: bool) -> dict[tuple[str, ...], list[int]]:
@@ -131,10 +140,12 @@ def _rows_of_runs(found: Table, named: Sequence[str], has_steps: bool) -> dict[t
 def _steps(found: Table, step: str) -> list[int]:
     steps = []
     for row, cell in enumerate(found.columns[step]):
-        is_whole = isinstance(cell, int) or (isinstance(cell, float) and cell.is_integer())
-        if not is_whole or isinstance(cell, bool) or not -(2**63) <= cell < 2**63:
-            raise UserError(f"{found.place(row, step)}: expected a step, a whole number, got {shown(cell)}")
-        steps.append(int(cell))
+        try:
+            steps.append(whole(cell))
+        except ValueError as error:
+            raise UserError(
+                f"{found.place(row, step)}: expected a step, a whole number, got {shown(cell)}"
+            ) from error
     return steps
 
 
@@ -152,7 +163,7 @@ def _refuse_two_rows(found: Table, step: str, steps: Sequence[int]) -> None:
 def _is_config(cells: Sequence[Any], runs: Sequence[Sequence[int]], has_steps: bool) -> bool:
     """Return whether a column is config by the rule that `read` tells."""
     filled = [cell for cell in cells if cell is not None]
-    is_text = any(not _is_number(cell) for cell in filled)
+    is_text = any(not _is_number(cell, comma=True) for cell in filled)
     if not has_steps:
         return is_text
     values = [[cells[row] for row in rows] for rows in runs]
@@ -168,12 +179,18 @@ def _same(cells: Sequence[Any]) -> bool:
     return all(cell == cells[0] and isinstance(cell, bool) == isinstance(cells[0], bool) for cell in cells)
 
 
-def _is_number(cell: Any) -> bool:
+def _is_number(cell: Any, *, comma: bool = False) -> bool:
+    """Whether a cell is a number, or if that is asked, one that is written with a decimal comma."""
+    if isinstance(cell, str):
+        return comma and _WITH_COMMA.fullmatch(cell) is not None
     return isinstance(cell, int | float) and not isinstance(cell, bool)
 
 
-def _is_metric(found: Table, name: str) -> bool:
-    """Return whether a column is a metric rather than mostly texts.
+_WITH_COMMA = re.compile(r"\s*[+-]?[0-9]*,[0-9]+([eE][+-]?[0-9]+)?\s*")
+
+
+def _first_text(found: Table, name: str) -> Any:
+    """Return the first cell that is no number of a column that is mostly texts; None of a metric.
 
     Raises:
         UserError: It is a metric, but one of its cells is no number.
@@ -185,7 +202,7 @@ def _is_metric(found: Table, name: str) -> bool:
             f"{found.place(texts[0], name)}: expected a number, as in most rows, got "
             f"{shown(found.columns[name][texts[0]])}"
         )
-    return not texts
+    return found.columns[name][texts[0]] if texts else None
 
 
 def _only(found: Table, name: str, rows: Sequence[int]) -> Any:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
-from jestlab.platform.adopting.found import Damaged, FoundRun
+from jestlab.platform.adopting.damage import Damaged, attempted
+from jestlab.platform.adopting.found import FoundRun
 from jestlab.platform.adopting.placing import Placing
-from jestlab.platform.errors import UserError
-from jestlab.platform.store.adoption import AdoptedRun, Change
+from jestlab.platform.store.adoption import AdoptedRun, Change, PlaceTaken
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,14 @@ def take(
         damaged: Told of a run that cannot be placed or written.
     """
     for found in runs:
+        if (taken := attempted(damaged, found.name, partial(_take, found, placing, write))) is not None:
+            yield taken
+
+
+def _take(found: FoundRun, placing: Placing, write: Callable[[AdoptedRun], Change | None]) -> Taken:
+    while True:
+        run = placing.place(found)
         try:
-            run = placing.place(found)
-            change = write(run)
-        except UserError as error:
-            damaged(error)
-            continue
-        yield Taken(run, change)
+            return Taken(run, write(run))
+        except PlaceTaken as error:
+            placing.learn(error.places)

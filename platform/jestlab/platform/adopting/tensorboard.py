@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import re
 import struct
-from array import array
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from jestlab.platform.adopting.found import Damaged, FoundRun, State, finished, nested, one_line, refuse, utc
+from jestlab.platform.adopting.damage import Damaged, attempted, one_line, refuse
+from jestlab.platform.adopting.found import FoundRun, Points, State, nested, utc
 from jestlab.platform.errors import UserError
 
 _EVENT_FILE = re.compile(r".*\.tfevents\.\d+(?:\.(?P<host>.+?))?(?:\.\d+\.\d+)?(?:\.v2)?")
@@ -21,6 +22,7 @@ _MADE_BY_ADD_HPARAMS = re.compile(r"\d{9,}(\.\d+)?")
 _LENGTH = struct.Struct("<Q")
 _CRC = struct.Struct("<I")
 _CHECKED_BYTES = 1 << 16
+_START = 1  # of SessionLog's statuses
 _STATES: dict[int, State] = {2: "FAILED", 3: "RUNNING"}
 
 
@@ -32,7 +34,8 @@ def read(path: Path, damaged: Damaged = refuse, source: str | None = None) -> It
     belongs to that run. Event files do not say how a run ended: unless the HParams plugin does, it is
     COMPLETED.
 
-    An event file that ends amid an event, as after a kill, lacks that event alone.
+    An event file that ends amid an event, as after a kill, lacks that event alone. A restarted writer
+    replaces all points from its `purge_step` on; a scalar whose steps go back, its own points from there on.
 
     Args:
         path: The folder.
@@ -57,15 +60,10 @@ def read(path: Path, damaged: Damaged = refuse, source: str | None = None) -> It
     for folder in folders:
         if _belongs_to_parent(folder, folders):
             continue
-        log = _Log()
-        try:
-            for one in (folder, *inner[folder]):
-                for file in folders[one]:
-                    log.read(file)
-        except UserError as error:
-            damaged(error)
-            continue
-        yield log.run(path, folder, source)
+        # The folder itself is last: the results in an inner folder, at step 0, replace no curve of it.
+        files = [file for one in (*inner[folder], folder) for file in folders[one]]
+        if (log := attempted(damaged, folder, partial(_Log, files))) is not None:
+            yield log.run(path, folder, source)
 
 
 def _event_folders(path: Path) -> dict[Path, list[Path]]:
@@ -86,7 +84,7 @@ def _belongs_to_parent(folder: Path, folders: dict[Path, list[Path]]) -> bool:
 class _Log:
     """What the event files of a run tell of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, files: Iterable[Path]) -> None:
         self.began: float | None = None
         self.ended: float | None = None
         self.host: str | None = None
@@ -94,8 +92,9 @@ class _Log:
         self.status = 0
         self.config: dict[str, Any] = {}
         self.plugins: dict[str, str] = {}
-        self.steps: defaultdict[str, array[int]] = defaultdict(lambda: array("q"))
-        self.values: defaultdict[str, array[float]] = defaultdict(lambda: array("d"))
+        self.points = Points()
+        for file in files:
+            self.read(file)
 
     def read(self, file: Path) -> None:
         matched = _EVENT_FILE.fullmatch(file.name)
@@ -119,19 +118,22 @@ class _Log:
             origin=f"tensorboard:{(source / relative).as_posix()}",
             name=relative.as_posix() if relative.parts else source,
             config=nested(self.config),
-            metrics=finished({tag: (self.steps[tag], self.values[tag]) for tag in self.steps}),
+            metrics=self.points.curves(),
             state=_STATES.get(self.status, "COMPLETED"),
             began=None if self.began is None else utc(self.began),
             ended=None if self.ended is None else utc(self.ended),
             group=self.group,
             host=self.host,
             seconds=None if self.began is None or self.ended is None else self.ended - self.began,
+            left_out=self.points.left_out,
         )
 
     def _absorb(self, event: Any) -> None:
         if event.wall_time > 0:
             self.began = min(self.began or event.wall_time, event.wall_time)
             self.ended = max(self.ended or event.wall_time, event.wall_time)
+        if event.HasField("session_log") and event.session_log.status == _START:
+            self.points.restart(event.step)
         for value in event.summary.value:
             plugin = value.metadata.plugin_data
             if plugin.plugin_name == "hparams":
@@ -145,8 +147,7 @@ class _Log:
             elif value.HasField("tensor") and self.plugins.get(value.tag) == "scalars":
                 point = _scalar(value.tensor)
             if point is not None:
-                self.steps[value.tag].append(event.step)
-                self.values[value.tag].append(point)
+                self.points.add(value.tag, event.step, point)
 
     def _absorb_hparams(self, content: bytes) -> None:
         from tensorboardX.proto.plugin_hparams_pb2 import HParamsPluginData

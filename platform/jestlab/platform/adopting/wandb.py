@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from array import array
-from collections import defaultdict
+import struct
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from jestlab.platform.adopting.found import Damaged as Told
-from jestlab.platform.adopting.found import FoundRun, State, finished, number, one_line, put, refuse, utc
+from jestlab.platform.adopting.damage import Damaged as Told
+from jestlab.platform.adopting.damage import attempted, one_line, refuse
+from jestlab.platform.adopting.found import FoundRun, Points, State, number, put, utc, whole
 from jestlab.platform.adopting.wandb_log import Damaged, Fields, fields, integer, messages, records, text
 from jestlab.platform.errors import UserError
 
@@ -25,14 +26,16 @@ _HISTORY, _SUMMARY, _CONFIG, _RUN, _EXIT, _ENVIRONMENT = 2, 3, 5, 17, 18, 26
 _KEY, _NESTED_KEY, _VALUE_JSON = 1, 2, 16
 _UPDATE, _REMOVE = 1, 2
 
+_NO_STEP = 2**63  # later than any step
+
 
 def read(path: Path, damaged: Told = refuse) -> Iterator[FoundRun]:
     """Yield the runs in a folder of W&B.
 
-    The log of each run is read, up to where a kill cut it off. A run that was resumed has several folders: it
-    is one run, and at steps that several of them have the latest folder's values stand. Numbers that are in
-    a run's summary alone become metrics with one point, at the run's last step. Texts, images and histograms
-    are left out. A run without an exit code, whose process was killed or goes on, is RUNNING.
+    The log of each run is read, up to where a kill cut it off. A run that was resumed, rewound or started
+    again has several folders: it is one run, and a later folder replaces all from its first step on. Numbers
+    that are in a run's summary alone become metrics with one point, at the run's last step. Texts, images and
+    histograms are left out. A run without an exit code, whose process was killed or goes on, is RUNNING.
 
     Args:
         path: A folder `wandb`, or the one it is in; the folder of a run in it; or a file `run-ID.wandb`.
@@ -44,31 +47,23 @@ def read(path: Path, damaged: Told = refuse) -> Iterator[FoundRun]:
     logs = _logs(path)
     found = 0
     for _, group in groupby(logs, key=lambda log: log.name):
-        try:
-            runs = _runs(group)
-        except UserError as error:
-            found += 1
-            damaged(error)
-            continue
-        found += len(runs)
-        yield from (log.run() for log in runs)
+        files = [*group]
+        runs = attempted(damaged, files[0], partial(_runs, files))
+        found += 1 if runs is None else len(runs)
+        yield from runs or ()
     if not found:
         raise UserError(f"{path}: its {len(logs)} logs of W&B end before a run's name: nothing to adopt")
 
 
-def _runs(files: Iterable[Path]) -> list[_Log]:
+def _runs(files: Iterable[Path]) -> list[FoundRun]:
     """Read logs of one name; those of a run that was resumed become one."""
-    runs: list[_Log] = []
+    runs: dict[str, _Log] = {}
     for file in files:
         log = _Log.read(file)
-        if not log.run_id:
-            # Killed before anything was written.
-            continue
-        if runs and runs[-1].origin == log.origin:
-            runs[-1] = runs[-1].resumed(log)
-        else:
-            runs.append(log)
-    return runs
+        # Without an ID it was killed before anything was written.
+        if log.run_id:
+            runs[log.origin] = runs[log.origin].resumed(log) if log.origin in runs else log
+    return [log.run() for log in runs.values()]
 
 
 def _logs(path: Path) -> list[Path]:
@@ -112,9 +107,9 @@ class _Log:
         self.exit_code: int | None = None
         self.config: dict[str, Any] = {}
         self.summary: dict[str, float] = {}
-        self.steps: defaultdict[str, array[int]] = defaultdict(lambda: array("q"))
-        self.values: defaultdict[str, array[float]] = defaultdict(lambda: array("d"))
+        self.points = Points()
         self.step = -1
+        self.first_step = _NO_STEP
 
     @classmethod
     def read(cls, file: Path) -> _Log:
@@ -135,25 +130,24 @@ class _Log:
         return f"wandb:{self.entity or '-'}/{self.project or '-'}/{self.run_id}"
 
     def resumed(self, after: _Log) -> _Log:
-        """Return the log of both, of which `after` was written later."""
-        for name, steps in after.steps.items():
-            self.steps[name].extend(steps)
-            self.values[name].extend(after.values[name])
-        after.steps, after.values = self.steps, self.values
-        after.config = self.config | after.config
-        after.summary = self.summary | after.summary
-        after.began = after.began if self.began is None else self.began
-        after.seconds = max((one.seconds for one in (self, after) if one.seconds is not None), default=None)
-        after.step = max(self.step, after.step)
+        """Return the log of both; `after` was written later, and from its first step on it alone counts."""
+        if after.first_step > self.first_step or after.first_step == _NO_STEP:
+            after.config = self.config | after.config
+            after.summary = self.summary | after.summary
+            after.began = after.began if self.began is None else self.began
+            after.seconds = max(self.seconds or 0.0, after.seconds or 0.0) or None
+            after.step = max(after.step, min(self.step, after.first_step - 1))
+        self.points.restart(after.first_step, after.points)
+        after.points, after.first_step = self.points, min(self.first_step, after.first_step)
         after.tags = after.tags or self.tags
         for name in ("name", "notes", "group", "host", "device", "git_commit"):
             setattr(after, name, getattr(after, name) or getattr(self, name))
         return after
 
     def run(self) -> FoundRun:
-        last_step = max(self.step, 0)
-        curves = {name: (self.steps[name], self.values[name]) for name in self.steps}
-        only_summed = {name: value for name, value in self.summary.items() if name not in curves}
+        for name, value in self.summary.items():
+            if name not in self.points:
+                self.points.add(name, max(self.step, 0), value)
         ended = None
         if self.exit_code is not None:
             ended = self.written
@@ -163,7 +157,7 @@ class _Log:
             origin=self.origin,
             name=self.name or self.run_id,
             config=self.config,
-            metrics=finished(curves | {name: ([last_step], [only_summed[name]]) for name in only_summed}),
+            metrics=self.points.curves(),
             state=_state(self.exit_code),
             began=None if self.began is None else utc(self.began),
             ended=None if ended is None else utc(ended),
@@ -174,6 +168,7 @@ class _Log:
             device=self.device or None,
             git_commit=self.git_commit or None,
             seconds=self.seconds,
+            left_out=self.points.left_out,
         )
 
     def _absorb(self, record: Fields) -> None:
@@ -208,6 +203,11 @@ class _Log:
         for message in messages(run, 17):
             time = fields(message)
             self.began = integer(time, 1) + integer(time, 2) / 1e9
+        for message in messages(run, 23):  # where the run was rewound to, or another run that it is a fork of
+            branch = fields(message)
+            if text(branch, 1) == self.run_id and text(branch, 3) == "_step":
+                (step,) = struct.unpack("<d", (integer(branch, 2) % 2**64).to_bytes(8, "little"))
+                self.first_step = min(self.first_step, whole(step) + 1)
         for message in messages(run, 21):
             self.git_commit = text(fields(message), 2) or self.git_commit
 
@@ -246,17 +246,17 @@ class _Log:
         own = {path[0]: number(value) for path, value in items if path[0] in _OWN}
         if told := messages(history, 2):
             self.step = integer(fields(told[-1]), 1)
-        elif (step := own.get("_step")) is not None and abs(step) < 2**53:
-            self.step = int(step)
+        elif (step := own.get("_step")) is not None:
+            self.step = whole(step)
         else:
             self.step += 1
+        self.first_step = min(self.first_step, self.step)
         self.written = own.get("_timestamp") or self.written
         self.seconds = max(self.seconds or 0.0, own.get("_runtime") or 0.0) or self.seconds
         for path, value in items:
             if path[0] not in _OWN:
                 for name, point in _numbers(".".join(path), value).items():
-                    self.steps[name].append(self.step)
-                    self.values[name].append(point)
+                    self.points.add(name, self.step, point)
 
     def _read_metadata(self, file: Path) -> None:
         """Read what older versions of W&B keep beside the log: it adds to the log, and may be missing."""

@@ -19,7 +19,8 @@ from jestlab.platform.whoami import person
 from jestlab.platform.words import listed
 
 if TYPE_CHECKING:
-    from jestlab.platform.adopting.found import Damaged, FoundRun
+    from jestlab.platform.adopting.damage import Damaged
+    from jestlab.platform.adopting.found import FoundRun
     from jestlab.platform.adopting.placing import Rules
     from jestlab.platform.adopting.taking import Taken
     from jestlab.platform.store.adoption import Score
@@ -35,7 +36,7 @@ Nothing is uploaded or downloaded, and none of these tools has to be installed. 
   wandb        a folder wandb, or a run's folder in it, also offline ones
   mlflow       a folder mlruns, or a database mlflow.db
   tensorboard  a folder with event files below it
-  csv          a table with a row for each step, or each run; .tsv, too
+  csv          a table with a row for each step, or each run; also with tabs or semicolons
   parquet      likewise
 
 Tables, fronts and claims show adopted runs by their labels with the kind of their source,
@@ -171,17 +172,13 @@ def adopt_command(
 
 
 def _told(failed: Sequence[str]) -> Iterator[str]:
-    """Write what went wrong with runs; of more than two with the same fault the first, and their number."""
+    """Write what went wrong with runs, in a line for each fault: the first of its runs, and their number."""
     alike: dict[str, list[str]] = {}
     for line in failed:
         _, _, fault = line.partition(": ")
         alike.setdefault(fault or line, []).append(line)
     for first, *others in alike.values():
-        yield first
-        if len(others) < 2:
-            yield from others
-        else:
-            yield f"the same is so of {len(others)} more runs: --json names them"
+        yield first + (f"; and {counted(len(others), 'more run')}: --json names them" if others else "")
 
 
 def _rules(
@@ -255,6 +252,7 @@ def _summary(taken: Taken) -> dict[str, Any]:
         "metrics": sorted(run.metrics),
         "scores": _finals(run.scores),
         "change": taken.change,
+        "left_out": dict(run.left_out),
     }
 
 
@@ -281,6 +279,10 @@ def _shown(taken: list[dict[str, Any]], study: str, dry_run: bool, only: tuple[s
         row = [f"{run['label']}/{run['seed']}", run["state"], f"{run['step']:,}", scores, run["origin"]]
         rows.append(row if dry_run else [*row, run["change"]])
     yield table(headers, rows, right=(2,))
+    left_out = Counter[str]()
+    for run in taken:
+        left_out.update(run["left_out"])
+    yield from (f"left out: {count:,} {reason}" for reason, count in left_out.items())
     changes = Counter(run["change"] for run in taken)
     if dry_run:
         yield f"{counted(len(taken), 'run')} would be adopted into {study}; nothing was written"

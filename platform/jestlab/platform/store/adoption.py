@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from sqlalchemy import Connection, delete, func, select, update
+from sqlalchemy.orm import aliased
 
 from jestlab.platform.adopted import NAME as PROGRAM
 from jestlab.platform.errors import UserError
@@ -88,6 +89,7 @@ class AdoptedRun:
         commit: Of its code.
         tags: Its tags.
         note: Free text about it.
+        left_out: What of it was not taken, in words → the number of values; not stored.
     """
 
     fingerprint: str
@@ -108,6 +110,7 @@ class AdoptedRun:
     commit: str | None = None
     tags: Sequence[str] = ()
     note: str = ""
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def last_step(self) -> int:
@@ -126,6 +129,14 @@ class AdoptedRun:
             for part in (name.encode(), steps.tobytes(), values.tobytes()):
                 found.update(len(part).to_bytes(8, "little") + part)
         return found.hexdigest()
+
+
+class PlaceTaken(UserError):
+    """Another run has a run's label and seed, in some study; `places` are all that others have."""
+
+    def __init__(self, run: AdoptedRun, places: Mapping[tuple[str, int], str]) -> None:
+        self.places = places
+        super().__init__(f"another run is {run.label}/{run.seed}: adopt it again")
 
 
 @dataclass(frozen=True)
@@ -199,7 +210,9 @@ def adopt(
             spec of another one says that.
 
     Raises:
-        UserError: A run of this origin was read from another place, and says something else.
+        UserError: A run of this origin was read from another place, and says something else; or the study has
+            a run of its own of this name.
+        PlaceTaken: Another run has its label and seed.
     """
     digest = run.digest()
     with store.writing() as connection:
@@ -207,9 +220,12 @@ def adopt(
         before = _before(connection, run.fingerprint)
         is_same = before is not None and before.digest == digest
         if before is not None and not is_same and not moved and before.path not in (None, run.path):
+            # Runs of the other kinds have names of their own, wherever they are.
+            named = run.origin.startswith(("csv:", "parquet:", "tensorboard:"))
+            other = "give this one a name of its own with --source NAME, or " if named else ""
             raise UserError(
-                f"{run.origin} was adopted from {before.path}, where it says something else: give this one "
-                "a name of its own with --source NAME, or --moved if it is the same, continued"
+                f"{run.origin} was adopted from {before.path}, where it says something else: {other}"
+                "add --moved if it is the same, continued"
             )
         run_id = before.run_id if before is not None else None
         if run_id is None or not is_same:
@@ -217,9 +233,24 @@ def adopt(
             _annotate(connection, run_id, run, author)
         experiment_id = _experiment(connection, experiment, run, goal)
         entered = _enter(connection, experiment_id, run_id, run)
-    if before is None:
-        return "new"
-    return "same" if is_same and not entered else "changed"
+        _check_place(connection, run_id, run)
+    return "changed" if entered == "same" and not is_same else entered
+
+
+def _check_place(connection: Connection, run_id: int, run: AdoptedRun) -> None:
+    """Check that no other run has a run's label and seed, in any study that it is in."""
+    mine, other = aliased(Member), aliased(Member)
+    texts = (mine.name, mine.label)
+    query = select(other.label == mine.label, Run.seed, Run.fingerprint, Run.program).where(
+        mine.run_id == run_id, other.run_id != run_id, other.experiment_id == mine.experiment_id,
+        other.name.in_(texts) | other.label.in_(texts), Run.id == other.run_id,
+    )  # fmt: skip
+    rows = connection.execute(query).all()
+    if any(row.program != PROGRAM for row in rows):
+        raise UserError(f"a study of {run.origin} has a run {run.name!r} of its own: give another --label")
+    places = {(run.label, row.seed): row.fingerprint for row in rows if row[0]}
+    if (run.label, run.seed) in places:
+        raise PlaceTaken(run, places)
 
 
 @dataclass(frozen=True)
@@ -350,13 +381,13 @@ def _annotate(connection: Connection, run_id: int, run: AdoptedRun, author: str)
         connection.execute(insert(connection, Note).values(**about, text=run.note))
 
 
-def _enter(connection: Connection, experiment_id: int, run_id: int, run: AdoptedRun) -> bool:
-    """Make a run one of an experiment's, behind those that are there, or give it its new label; return
-    whether that changed anything."""
+def _enter(connection: Connection, experiment_id: int, run_id: int, run: AdoptedRun) -> Change:
+    """Make a run one of an experiment's, behind those that are there, or give it its new label; return what
+    that changed."""
     own = (Member.experiment_id == experiment_id) & (Member.run_id == run_id)
     held = connection.execute(select(Member.name, Member.label, Member.position).where(own)).one_or_none()
     if held is not None and (held.name, held.label) == (run.name, run.label):
-        return False
+        return "same"
     last = select(func.max(Member.position)).where(Member.experiment_id == experiment_id)
     place = held.position if held is not None else (connection.scalar(last) or 0) + 1
     connection.execute(delete(Member).where(own))
@@ -365,4 +396,4 @@ def _enter(connection: Connection, experiment_id: int, run_id: int, run: Adopted
         "point": "{}", "needed": 0, "position": place,
     }  # fmt: skip
     connection.execute(insert(connection, Member).values(**values))
-    return True
+    return "new" if held is None else "changed"
