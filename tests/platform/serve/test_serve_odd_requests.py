@@ -61,9 +61,10 @@ def asks(lab, run, client):
     def ask(method: str, path: str, body: bytes = b"", **headers: str) -> Answer:
         own = {"host": HOST, "origin": f"http://{HOST}", "cookie": f"jestlab-token={TOKEN}"}
         try:
-            return asking.request(method, path, body, own | headers)
+            answer: Answer = asking.request(method, path, body, own | headers)
         except Exception as error:
             return Answer(500, {}, repr(error).encode())
+        return answer
 
     return ask
 

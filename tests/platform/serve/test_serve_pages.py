@@ -132,7 +132,12 @@ def test_cancel_and_retry_start_the_commands(lab, client, tmp_path, monkeypatch)
     assert "cancelled in `jestlab serve`" in page and "Ada" in page
     log.write_text("a note\njestlab: toy is launched already\n")
     started = []
-    monkeypatch.setattr(detached, "start", lambda *given: started.append(given) or detached.Begun(1, log, 1))
+
+    def refuse(*given):
+        started.append(given)
+        return detached.Begun(1, log, 1)
+
+    monkeypatch.setattr(detached, "start", refuse)
     refused = sends.post("/experiment/toy/retry", {"by": "Ada"})
     assert (refused.status, refused.text) == (400, "toy is launched already")
     names = [f"{40 * 'a'}{letter}" for letter in "bc"]
