@@ -5,11 +5,10 @@ import json
 import math
 import os
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import jax.numpy as jnp
@@ -54,8 +53,11 @@ def script(kept: Kept) -> Iterator[Reporter]:
             found["JESTLAB_REPORTS"], found["JESTLAB_REPLIES"], seed=0, directory=Path("/lab/run"),
             resume=None, config={}, needs={},
         )  # fmt: skip
-        with closing(SimpleNamespace(close=lambda: [os.close(run._reports), os.close(run._replies)])):
+        try:
             yield run
+        finally:
+            os.close(run._reports)
+            os.close(run._replies)
         channel.drain(whole=True)
 
 
