@@ -160,7 +160,7 @@ def number(value: object) -> float | None:
 _WHOLE = re.compile(r"([+-]?[0-9]{1,19})(?:\.0*)?")
 
 
-def whole(value: object) -> int:
+def whole(value: Any) -> int:
     """Return a whole number that a store can hold, however a tool wrote it: 50, 50.0 or "50".
 
     Raises:

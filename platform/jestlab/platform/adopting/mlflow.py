@@ -210,7 +210,7 @@ def _database(path: Path, damaged: Damaged) -> Iterator[FoundRun]:
                 read_row = partial(_recorded, connection, *row)
                 if (found := attempted(damaged, f"{path}, run {row[0]}", read_row)) is not None:
                     yield found
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite's messages quote what is damaged
         remedy = (
             "expected a database of MLflow; if it is one of an old version, run `mlflow db upgrade` on a copy"
         )
