@@ -292,7 +292,10 @@ def test_runs_of_two_projects_with_one_id_stay_apart(tmp_path):
 def test_a_step_that_is_no_whole_number_is_refused(log):
     def steps(*texts: str) -> FoundRun:
         run = message(17, text(1, "x"))
-        return log(run, *(message(2, item(1, ["_step"], text) + item(1, ["x"], "1")) for text in texts))
+        found: FoundRun = log(
+            run, *(message(2, item(1, ["_step"], text) + item(1, ["x"], "1")) for text in texts)
+        )
+        return found
 
     assert steps("1.0", "2").metrics["x"].steps.tolist() == [1, 2]
     with pytest.raises(UserError, match=r"expected a whole number, got 1\.9"):

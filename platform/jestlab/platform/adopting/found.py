@@ -160,7 +160,7 @@ def number(value: object) -> float | None:
 _WHOLE = re.compile(r"([+-]?[0-9]{1,19})(?:\.0*)?")
 
 
-def whole(value: object) -> int:
+def whole(value: Any) -> int:
     """Return a whole number that a store can hold, however a tool wrote it: 50, 50.0 or "50".
 
     Raises:
@@ -168,8 +168,12 @@ def whole(value: object) -> int:
     """
     if isinstance(value, str) and (matched := _WHOLE.fullmatch(value.strip())):
         value = int(matched[1])
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not -(2**63) <= value < 2**63 or value != int(value):
+    if (
+        not isinstance(value, int | float)
+        or isinstance(value, bool)
+        or not -(2**63) <= value < 2**63
+        or value != int(value)
+    ):
         raise ValueError(f"expected a whole number, got {shown(value)}")
     return int(value)
 

@@ -214,7 +214,7 @@ def _database(path: Path, damaged: Damaged) -> Iterator[FoundRun]:
             connection.rollback()  # an error where somebody wrote to a file that could not be locked
     except PermissionError as error:
         raise UserError(f"{path}: {error.strerror or error}") from error
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite's messages quote what is damaged
         remedy = (
             "expected a database of MLflow; if it is one of an old version, run `mlflow db upgrade` on a copy"
         )
