@@ -79,7 +79,7 @@ def once(values: Floats, error: float) -> Outcome:
 
     n, level = values.shape[2], error / values.shape[1] / 2
     allowed = binom.ppf(level, n, 0.5) - (binom.cdf(binom.ppf(level, n, 0.5), n, 0.5) > level)
-    finite = np.isfinite(values).all(axis=2)
+    finite = np.asarray(np.isfinite(values).all(axis=2))
     known = np.where(finite[:, :, None], values, 0.0)
     half = student.ppf(1 - level, n - 1) * known.std(axis=2, ddof=1) / math.sqrt(n)
     holds, fails = (

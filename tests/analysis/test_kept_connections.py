@@ -22,7 +22,7 @@ def test_reads_a_file_that_replaces_another(study, stored_run, new_store):
 
 def test_the_time_limit_is_for_one_query(study):
     with pytest.raises(ValueError, match=r"took longer than 0\.05 s"):
-        query.ask(study.url, COUNT.format(10**9), seconds=0.05)
+        query.ask(study.url, COUNT.format(10**9), query.Limits(rows=1, most_bytes=1_000, seconds=0.05))
     assert query.ask(study.url, COUNT.format(10**5)).rows == [(100_000,)]
 
 

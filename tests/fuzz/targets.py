@@ -402,7 +402,8 @@ def _adoptions(folder: Path) -> tuple[list[bytes], Callable[[bytes], None]]:
     ]  # fmt: skip
 
     def adopt(*arguments: object) -> dict[str, Any]:
-        out, err, found = io.StringIO(), io.StringIO(), {"runs": []}
+        out, err = io.StringIO(), io.StringIO()
+        found: dict[str, Any] = {"runs": []}
         words = [*map(str, arguments), "--into", "old", "--score", "val/*", "--json", "--root", str(lab)]
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), refusing():
             with contextlib.suppress(SystemExit):

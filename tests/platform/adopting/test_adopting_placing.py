@@ -191,7 +191,7 @@ def test_drops_values_that_stores_cannot_hold():
 
 def _label(name: str) -> str | None:
     try:
-        return placed(found(name=name)).label
+        return str(placed(found(name=name)).label)
     except UserError:  # nothing of it is printable
         return None
 

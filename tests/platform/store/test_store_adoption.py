@@ -18,7 +18,7 @@ from jestlab.platform.adopting.found import FoundRun
 from jestlab.platform.adopting.placing import Placing, Rules
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.identity import of_origin
-from jestlab.platform.store.adoption import AdoptedRun, PlaceTaken, Score, adopt, known
+from jestlab.platform.store.adoption import AdoptedRun, Change, PlaceTaken, Score, adopt, known
 from jestlab.platform.store.annotations import Subject, add_note, notes, tags
 from jestlab.platform.store.maintenance import check
 from jestlab.platform.store.records import RunState
@@ -52,7 +52,7 @@ def adopted(origin: str = "csv:t.csv#a", **parts) -> AdoptedRun:
     return AdoptedRun(**given | parts)
 
 
-def take(store: Store, run: AdoptedRun, study: str = "old", **options) -> str:
+def take(store: Store, run: AdoptedRun, study: str = "old", **options) -> Change:
     return adopt(store, study, run, author="Ada", **options)
 
 

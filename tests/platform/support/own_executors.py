@@ -90,7 +90,7 @@ class NoStop(Local):
 
 class Twice(Local):
     def launch(self, job: Job) -> LaunchedJob:
-        self._names.clear()
+        self._launched.clear()
         return super().launch(job)
 
 

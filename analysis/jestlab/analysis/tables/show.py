@@ -114,9 +114,9 @@ def gaps(finals: Finals) -> list[str]:
     averaged = list(finals.averaged)
     left_out = [name for name in frames.averaged if name not in averaged]
     missing = finals.runs[averaged].isna().groupby(finals.runs["label"], sort=False).any()
-    for label, of_metric in missing[missing.any(axis=1)].iterrows():
+    for row, of_metric in missing[missing.any(axis=1)].iterrows():
         lacking = [name for name in averaged if of_metric[name]]
-        notes.append(f"{frames.shown[str(label)]}: no score where {', '.join(lacking)} is missing")
+        notes.append(f"{frames.shown[str(row)]}: no score where {', '.join(lacking)} is missing")
     if left_out:
         notes.append(f"score: without {', '.join(left_out)}, which some runs lack")
     return notes
