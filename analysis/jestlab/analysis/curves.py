@@ -76,7 +76,7 @@ def score_curves(
         curves["flops"] += planned["reference_training_share_flops"].reindex(of_run).to_numpy()
     flops = curves["flops"]
     # A program that counts none says 0. In a study where others count, a run of 0 to its end cost nothing.
-    is_free = (flops.groupby(curves["fingerprint"]).transform("max") == 0) & (flops > 0).any()
+    is_free = (flops.groupby(curves["fingerprint"]).transform("max") == 0) & bool((flops > 0).any())
     curves["flops"] = flops.where((flops > 0) | is_free)
     return curves
 

@@ -234,10 +234,6 @@ class Metrics:
                 return found
         return None
 
-    def of_spec_alone(self, name: str) -> Metric:
-        """Return what the spec says that a metric means; without a unit if it doesn't."""
-        return Metrics(self.declared).of(name)
-
     def of(self, name: str) -> Metric:
         """Return what a metric means; without a goal if nobody says."""
         return self.find(name) or UNKNOWN

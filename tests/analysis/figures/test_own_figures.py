@@ -105,7 +105,7 @@ def test_an_error_is_one_line_with_file_and_line(study):
         (lambda results: json.loads("{\n"), r"test_own_figures.py:\d+: JSONDecodeError: Expecting"),
         # A mistake, which jestlab's own code finds: no result that comes later mends it.
         (
-            lambda results: score_curves(results.frames, "all"),
+            lambda results: score_curves(results.frames, "all"),  # type: ignore[arg-type]
             r"test_own_figures.py:\d+: ValueError: unknown cost scope 'all'",
         ),
         (lambda results: results.frames.label_of("jiont"), r"test_own_figures.py:\d+: ValueError: .*jiont"),

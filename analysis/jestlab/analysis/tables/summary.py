@@ -111,7 +111,7 @@ class Finals:
         rows[counts] = rows[counts].fillna(0).astype(int)
         half = half_widths(rows["delta_std"], rows["delta_seeds"])
         # The seeds that are left are a selection.
-        half[rows["diverged"] | rows.loc[self.baseline, "diverged"]] = math.nan
+        half[rows["diverged"] | (DIVERGED in self.frames.fates[self.baseline])] = math.nan
         rows["delta_low"], rows["delta_high"] = rows["delta_mean"] - half, rows["delta_mean"] + half
         rows[self.efforts] = ended[self.efforts].mean()
         return rows
@@ -479,7 +479,7 @@ def reaching(found: Finals) -> pd.DataFrame:
     columns = {str(name): compared[name].to_numpy() for name in compared.columns}
     lines = []
     for label, at in compared.groupby("label", sort=False).indices.items():
-        lost = found.frames.fates[label].count(DIVERGED)
+        lost = found.frames.fates[str(label)].count(DIVERGED)
         line: dict[str, object] = {"label": label, "seeds_compared": len(at) + lost}
         line["seeds_reached"] = int(columns["reached"][at].sum())
         first = [bool(bounded) for bounded in columns["bounded"][at]]
