@@ -79,14 +79,14 @@ def once(values: Floats, error: float) -> Outcome:
 
     n, level = values.shape[2], error / values.shape[1] / 2
     allowed = binom.ppf(level, n, 0.5) - (binom.cdf(binom.ppf(level, n, 0.5), n, 0.5) > level)
-    finite = np.asarray(np.isfinite(values).all(axis=2))
-    known = np.where(finite[:, :, None], values, 0.0)
+    finite = np.all(np.isfinite(values), axis=2)
+    known = np.where(np.asarray(finite)[:, :, None], values, 0.0)
     half = student.ppf(1 - level, n - 1) * known.std(axis=2, ddof=1) / math.sqrt(n)
     holds, fails = (
         np.where(finite, sign * known.mean(axis=2) > half, (~(sign * values > 0)).sum(axis=2) <= allowed)
         for sign in (1, -1)
     )
-    return _outcome(holds[:, :, None], fails[:, :, None])
+    return _outcome(np.asarray(holds)[:, :, None], np.asarray(fails)[:, :, None])
 
 
 def losing(draw: Draw, share: float, value: float, *, the_worst: bool = False) -> Draw:

@@ -117,4 +117,4 @@ def test_runs_with_and_without_examples_are_read_together(new_store, stored_run)
     store.execute("DELETE FROM v_evaluations WHERE label = 'b' AND metric = 'y' AND step = 1")
     read = frames.read(store.url, "study").scores.set_index(["label", "step"])
     assert read.loc[("a", 2), "examples_seen"] == 128
-    assert read["examples_seen"].loc[["b"]].isna().all()
+    assert read.xs("b")["examples_seen"].isna().all()

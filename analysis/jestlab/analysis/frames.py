@@ -163,7 +163,8 @@ class Frames:
         A metric that the spec declares in percent and that exceeds any share was recorded from 0 to 100.
         """
         found = Metrics.of_spec(self.spec, self.runs["program"].unique() if "program" in self.runs else ())
-        own = {name: metric for name in self.evaluated if (metric := found.of_spec_alone(name)).in_percent}
+        by_spec = Metrics(found.declared)
+        own = {name: metric for name in self.evaluated if (metric := by_spec.of(name)).in_percent}
         finite = self.scores[list(own)].replace([math.inf, -math.inf], math.nan)
         whole = {name: own[name].of_hundred for name in own if finite[name].abs().max() > MOST_SHARE}
         return replace(found, declared={**found.declared, **whole})

@@ -236,10 +236,6 @@ class Metrics:
             return next(iter(found), None)
         return Metric(**{key: value for each in reversed(found) for key, value in each.written().items()})
 
-    def of_spec_alone(self, name: str) -> Metric:
-        """Return what the spec says that a metric means; without a unit if it doesn't."""
-        return Metrics(self.declared).of(name)
-
     def of(self, name: str) -> Metric:
         """Return what a metric means; without a goal if nobody says."""
         return self.find(name) or UNKNOWN

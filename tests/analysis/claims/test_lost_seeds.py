@@ -2,6 +2,7 @@
 
 import json
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -148,8 +149,8 @@ def test_a_lost_seed_never_makes_a_claim_hold(values, data, side):
     at = data.draw(st.integers(0, len(values) - 1))
     for lost in (NAN, -INF if side == "above" else INF):
         others = [*values[:at], lost, *values[at + 1 :]]
-        for look in (one_look, lambda of, side, within, error: any_look(of, side, within, error, LAST)):
-            before, after = (look(each, side, 0.0, 0.05) for each in (values, others))
+        for look in (one_look, partial(any_look, at_most=LAST)):
+            before, after = (look(each, side, within=0.0, error=0.05) for each in (values, others))
             assert not (after.verdict == "holds" and before.verdict != "holds")
 
 

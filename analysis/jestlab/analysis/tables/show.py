@@ -108,8 +108,8 @@ def gaps(finals: Finals) -> list[str]:
         f"{frames.shown[label]}: a reference that other runs depend on; not ranked"
         for label in frames.apart_from(finals.baseline)
     ]
-    for label, lost in frames.lost.items():
-        notes.append(f"{frames.shown[label]}: {lost}{'; not ranked' * (DIVERGED in frames.fates[label])}")
+    for name, lost in frames.lost.items():
+        notes.append(f"{frames.shown[name]}: {lost}{'; not ranked' * (DIVERGED in frames.fates[name])}")
     notes += unfinished(frames)
     averaged = list(finals.averaged)
     left_out = [name for name in frames.averaged if name not in averaged]

@@ -111,7 +111,7 @@ class Finals:
         rows[counts] = rows[counts].fillna(0).astype(int)
         half = half_widths(rows["delta_std"], rows["delta_seeds"])
         # The seeds that are left are a selection.
-        half[rows["diverged"] | bool(rows.loc[self.baseline, "diverged"])] = math.nan
+        half[rows["diverged"] | (DIVERGED in self.frames.fates[self.baseline])] = math.nan
         rows["delta_low"], rows["delta_high"] = rows["delta_mean"] - half, rows["delta_mean"] + half
         rows[self.efforts] = ended[self.efforts].mean()
         return rows
