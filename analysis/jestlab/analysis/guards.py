@@ -149,7 +149,7 @@ def refuse_secret(sql: str) -> None:
         ValueError: It could; says by which word.
     """
     if found := _TOWARDS_SECRET.search(sql):
-        raise ValueError(f"{found[0]!r} could show secrets of jobs: read the views, such as v_attempts")
+        raise ValueError(f"query: {found[0]!r} could show secrets of jobs: read the views")
 
 
 _AS_READER = """

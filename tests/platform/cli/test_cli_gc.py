@@ -66,7 +66,8 @@ def runs(lab, store):
 def change(store, run, **values):
     with store.writing() as connection:
         where = tables.Run.fingerprint == run.fingerprint
-        connection.execute(update(tables.Run).where(where).values(**values))
+        same_age = {"updated_at": tables.Run.updated_at}
+        connection.execute(update(tables.Run).where(where).values(same_age | values))
 
 
 def found(lab, age=DAY):
@@ -304,7 +305,7 @@ def test_does_not_lock_the_store_while_it_measures_sizes(lab, runs, monkeypatch)
         with writing(engine) as connection:
             if connection.dialect.name == "postgresql":
                 connection.execute(text("SET LOCAL lock_timeout = 300"))
-            connection.execute(update(tables.Run).values(step=tables.Run.step + 1))
+            connection.execute(update(tables.Run).values(updated_at=tables.Run.updated_at))
         engine.dispose()
         return size(path)
 

@@ -118,12 +118,13 @@ def test_two_launchers_at_once_run_each_run_once(root, machine, own_names):
     assert_decided(root)
 
 
-def test_a_seed_that_fails_holds_up_the_claims_that_need_it_alone(root, machine):
+def test_a_seed_that_fails_counts_against_the_claims_that_need_it_alone(root, machine):
     runs = RUNS | {"other": RUNS["other"] | {"fail_seeds": [1]}}
     launched(root, write_study(root.parent, runs=runs), code=1)
     joint, other = claims(root)
     assert joint["verdict"] == "holds"
-    assert (other["verdict"], other["seeds"], other["stopped"]) == ("undecided", 1, "goes on")
+    assert (other["verdict"], other["seeds"]) == ("undecided", 10)
+    assert other["stopped"].startswith("hopeless") and "other failed in 1 of 10 seeds" in other["reason"]
     assert started_once(root)  # it was not tried again in each round
     assert rows(root, "SELECT state FROM v_runs WHERE run = 'other' AND seed = 1") == [("FAILED",)]
 

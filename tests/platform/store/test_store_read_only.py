@@ -91,7 +91,7 @@ ON_POSTGRESQL = [
 
 _REFUSALS = (
     "syntax error|read-only transaction|permission denied|multiple commands|not allowed|must not contain"
-    "|must be set before any query"
+    "|must be set before any query|could show secrets"
 )
 
 

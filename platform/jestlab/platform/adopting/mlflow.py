@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sqlite3
 import sys
 from collections.abc import Iterator, Mapping
@@ -20,6 +21,7 @@ from jestlab.platform.errors import SpecError, UserError
 _LARGEST_VALUE_BYTES = 1 << 20
 _LARGEST_CELL_BYTES = 1 << 24
 _LONGEST_LINE_BYTES = 4096
+_ENDLESS_NUMBER = re.compile(r"\b\d{100,}\b")
 
 _STATES: dict[object, State] = {
     1: "RUNNING",
@@ -151,7 +153,7 @@ def _meta(file: Path) -> dict[str, Any]:
     if not _is_own_file(file):
         return {}
     try:
-        meta = Document(_text(file)).value
+        meta = Document(_ENDLESS_NUMBER.sub(r"'\g<0>'", _text(file))).value
     except SpecError as error:
         raise UserError(one_line([f"{file}: not valid YAML ({error}): {_REMEDY}"])) from error
     if not isinstance(meta, dict):

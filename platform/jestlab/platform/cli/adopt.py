@@ -36,7 +36,7 @@ Nothing is uploaded or downloaded, and none of these tools has to be installed. 
   wandb        a folder wandb, or a run's folder in it, also offline ones
   mlflow       a folder mlruns, or a database mlflow.db
   tensorboard  a folder with event files below it
-  csv          a table with a row for each step, or each run; also with tabs or semicolons
+  csv          a table with a row for each step or run; also tabs, semicolons
   parquet      likewise
 
 Tables, fronts and claims show adopted runs by their labels with the kind of their source,
