@@ -397,17 +397,12 @@ def _lost(
 ) -> str:
     """Say in how many of so many seeds which runs diverged or failed."""
     diverged = {place for each in values for place, value in each.items() if not math.isfinite(value)}
-    fates = {
-        label: in_words(
-            (
-                LOST.get(study.runs[label, seed].state, DIVERGED * ((label, seed) in diverged))
-                for seed in known
-            ),
-            of,
-        )
-        for label in labels
-    }
-    named = [f"{study.names.shown[label]} {fate}" for label, fate in fates.items() if fate]
+    named = []
+    for label in labels:
+        states = {seed: study.runs[label, seed].state for seed in known}
+        fates = [LOST.get(state, DIVERGED * ((label, seed) in diverged)) for seed, state in states.items()]
+        if told := in_words(fates, of):
+            named.append(f"{study.names.shown[label]} {told}")
     return "; ".join(named[:_MOST_NAMED]) + " …" * (len(named) > _MOST_NAMED)
 
 
