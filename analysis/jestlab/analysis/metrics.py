@@ -138,10 +138,7 @@ class Metric:
 
     def rounded(self, value: float) -> float:
         """Round a value as it is shown, for comparison with others."""
-        shown = self.factor * value
-        if self.digits is None and not self.in_percent:
-            return float(f"{shown:.4g}")
-        return round(shown, 1 if self.digits is None else self.digits)
+        return float(self.text(value).replace("−", "-"))
 
     def rank(self, value: float) -> float:
         """Round a value as it is shown, so that more is better; NaN without a goal."""

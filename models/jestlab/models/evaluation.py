@@ -276,9 +276,8 @@ class Evaluator:
         drawn = [draw(data.train_labels, classes, cfg.shots, seed) for seed in seeds]
         chosen = np.unique(np.concatenate([np.empty(0, np.int64), *drawn]))
         tokens = tokenizer(prompts(data.class_names, data.templates), self._config.model.text.length)
-        contents = [rows.tobytes() for rows in np.split(tokens, classes)]
-        first = {content: at for at, content in reversed([*enumerate(contents)])}
-        if equal := [data.class_names[at] for at in range(classes) if first[contents[at]] < at]:
+        _, first = np.unique(tokens.reshape(classes, -1), axis=0, return_index=True)
+        if equal := np.delete(data.class_names, first).tolist():
             text = "%s: zero-shot never finds %d classes with the tokens of earlier ones, such as %r"
             _LOG.warning(text, name, len(equal), equal[0])
         return _Classification(

@@ -32,13 +32,8 @@ if TYPE_CHECKING:
 
     from ..frames import Frames
 
-_COUNTED: dict[Verdict, tuple[str, str]] = {
-    "holds": ("holds", "hold"),
-    "does not hold": ("does not hold", "do not hold"),
-    "undecided": ("undecided", "undecided"),
-    "not run": ("not run", "not run"),
-}
-"""Verdict → how it is said of one claim, of several."""
+_PLURALS: dict[Verdict, str] = {"holds": "hold", "does not hold": "do not hold"}
+"""Verdict → its form for several claims, where that is another one."""
 
 _PARTS = ["experiment", "label", "seed", "fingerprint", "value", "weight", "difference"]
 _MOST_NAMED = 4  # of labels that are missing
@@ -275,8 +270,9 @@ def counted(judged: Sequence[Judged]) -> str:
     scales = list(dict.fromkeys(each.scale for each in judged if each.scale))
     where = f"At scale {' and '.join(scales)}, " if scales else ""
     if len(judged) == 1:
-        return f"{where}1 claim: {_COUNTED[judged[0].verdict][0]}."
-    parts = [f"{counts[each]} {_COUNTED[each][counts[each] > 1]}" for each in VERDICTS if counts[each]]
+        return f"{where}1 claim: {judged[0].verdict}."
+    forms = {each: _PLURALS.get(each, each) if counts[each] > 1 else each for each in VERDICTS}
+    parts = [f"{counts[each]} {form}" for each, form in forms.items() if counts[each]]
     return f"{where}{len(judged)} claims: {', '.join(parts)}."
 
 
@@ -335,7 +331,8 @@ def judge(
     )
     known = sorted(ended) if measured else []
     if judging.until is not None:
-        known = _without_gap(known)
+        # Looks are taken in the order of the seeds, not of their ends: from 0 on without a gap.
+        known = [seed for place, seed in enumerate(known) if seed == place]
     places = [(label, seed) for label in labels for seed in known]
     outcomes = {
         measure: {place: _outcome(measures.metric(measure), found.get(place)) for place in places}
@@ -400,17 +397,12 @@ def _lost(
 ) -> str:
     """Say in how many of so many seeds which runs diverged or failed."""
     diverged = {place for each in values for place, value in each.items() if not math.isfinite(value)}
-    fates = {
-        label: in_words(
-            (
-                LOST.get(study.runs[label, seed].state, DIVERGED * ((label, seed) in diverged))
-                for seed in known
-            ),
-            of,
-        )
-        for label in labels
-    }
-    named = [f"{study.names.shown[label]} {fate}" for label, fate in fates.items() if fate]
+    named = []
+    for label in labels:
+        states = {seed: study.runs[label, seed].state for seed in known}
+        fates = [LOST.get(state, DIVERGED * ((label, seed) in diverged)) for seed, state in states.items()]
+        if told := in_words(fates, of):
+            named.append(f"{study.names.shown[label]} {told}")
     return "; ".join(named[:_MOST_NAMED]) + " …" * (len(named) > _MOST_NAMED)
 
 
@@ -419,11 +411,6 @@ def _outcome(metric: Metric, value: float | None) -> float:
     if value is None:
         return math.nan
     return value if math.isfinite(value) else -math.inf * metric.sign
-
-
-def _without_gap(known: Sequence[int]) -> list[int]:
-    """The seeds from 0 on without a gap: looks are taken in their order, not of their ends."""
-    return [seed for place, seed in enumerate(known) if seed == place]
 
 
 def _of_study(
@@ -484,7 +471,7 @@ class _Runs:
         unknown: list[str] = []
         for sign, side, measure in zip((1.0, -1.0), (claim.of, claim.other), claim.measures, strict=True):
             for sign_here, names in ((sign, side.of), (-sign, side.minus)):
-                unknown += [name for name in names if not self._meant(name)]
+                unknown += [name for name in names if not self.names.meant(name)]
                 labels = self._labels(names)
                 for label in labels:
                     place = measure, label
@@ -502,11 +489,7 @@ class _Runs:
 
     def _labels(self, names: Iterable[str]) -> list[str]:
         """List the labels that names mean, each once."""
-        return list(dict.fromkeys(label for name in names for label in self._meant(name)))
-
-    def _meant(self, name: str) -> list[str]:
-        """List a label itself, or all points of a run, or what is shown so; empty if the name is neither."""
-        return self.names.meant(name)
+        return list(dict.fromkeys(label for name in names for label in self.names.meant(name)))
 
 
 def _interval(by_seed: Sequence[float]) -> tuple[float, float, float]:

@@ -30,10 +30,7 @@ _FEW_TICKS = 7  # up to so many values are themselves the ticks
 DPI = 200  # names are measured as finely as they are printed, since hinting makes coarse ones narrower
 _TITLE_LINE, _CAPTION_LINE = 0.17, 0.115  # inches
 _TITLE_CHARACTERS, _CAPTION_CHARACTERS = 74, 112  # that fit a line of a figure WIDTH wide
-_NARROWEST, _LOWEST = (
-    1.15,
-    0.35,
-)  # a plotting area, inches: else panels go into further rows
+_NARROWEST, _LOWEST = 1.15, 0.35  # a plotting area, inches: else panels go into further rows
 _FLATTEST = 1.35  # inches: a narrower figure makes its plotting areas lower, down to this
 
 

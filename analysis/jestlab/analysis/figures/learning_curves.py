@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from ..costs import Scope
-from ..curves import Band, mean_curves, score_curves
+from ..curves import mean_curves, score_curves
 from ..efforts import WORDS, Effort, Over, cost_of, known
 from ..frames import Frames, NotYet
 from ..metrics import Metric
@@ -39,18 +39,12 @@ if TYPE_CHECKING:
 
 _POINTS = 500  # of a curve that are drawn
 
-BANDS: dict[Band, str] = {
-    "range": "from the lowest to the highest seed",
-    "std": "± standard deviation over seeds",
-}
-
 
 def learning_curves(
     frames: Frames,
     baseline: str | None = None,
     effort: Over | None = None,
     scope: Scope = "scoring",
-    band: Band = "range",
     *,
     shown: Sequence[Recorded] = (),
     smooth: Smoothing | None = None,
@@ -67,7 +61,6 @@ def learning_curves(
         baseline: Label or run; by default the study's first non-reference run.
         effort: What the horizontal axis measures; None for examples seen, or what is known instead.
         scope: What counts as FLOPs.
-        band: What the bands span: "range" (lowest to highest seed) or "std".
         shown: Metrics in place of the score, from `recorded`; several make a panel each.
         smooth: A running mean over every seed's curve.
         highlight: Labels or runs that are coloured beside the baseline; the others are thin and grey.
@@ -91,7 +84,7 @@ def learning_curves(
     column: Effort | Literal["step"] = "step" if effort == "steps" else effort
     parts = []
     for each in measured:
-        curves = mean_curves(smooth(each.curves) if smooth else each.curves, column, band)
+        curves = mean_curves(smooth(each.curves) if smooth else each.curves, column)
         if curves.empty:
             what = each.name or "score"
             missing = f"no {what} to draw over {effort} yet"
@@ -109,7 +102,7 @@ def learning_curves(
     metric = measured[0].metric
     sentences = [_what_is_shown(measured)] if shown else [what_score_is(frames)]
     if data["seeds"].max() > 1:
-        sentences.append(f"Lines: mean over seeds; bands: {BANDS[band]}.")
+        sentences.append("Lines: mean over seeds; bands: from the lowest to the highest seed.")
     if smooth:
         sentences.append(f"Smoothed: running mean over {smooth} of each seed.")
     if (data["final"] & (data["role"] == "baseline")).any():

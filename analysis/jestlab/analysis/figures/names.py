@@ -37,10 +37,7 @@ _LEAST = 1.3  # inches that names beside curves have to leave to these
 _MOST_IN_A_COLUMN = 8  # points that are named beside themselves in a narrow figure
 _MOST_NAMED = 20  # in a wide one
 _NARROW = 4.2  # inches
-_ROW, _HANDLE = (
-    0.145,
-    0.36,
-)  # of a legend: height of a row, and width of a line and the gaps around it, inches
+_ROW, _HANDLE = 0.145, 0.36  # of a legend, inches: height of a row; width of a line and the gaps around it
 
 
 class End(NamedTuple):

@@ -22,7 +22,6 @@ def published_scores(
     frames: Frames | None = None,
     baseline: str | None = None,
     group: str | None = None,
-    table: str = _TABLE,
     source: str | None = None,
 ) -> Plot:
     """Plot the mean score of published methods against their FLOPs: the source's own coloured, others grey.
@@ -36,7 +35,6 @@ def published_scores(
         frames: Results of an experiment; None for the published alone.
         baseline: Of the experiment: label or run whose FLOPs are 100%.
         group: Rows that are compared with one baseline; by default the table's first that has FLOPs.
-        table: Name of the published table.
         source: Where it is published; by default the one with most rows that have both
             FLOPs and the scores, of several the first.
 
@@ -49,10 +47,10 @@ def published_scores(
     """
     import pandas as pd
 
-    of_table = cells[cells["table"] == table]
+    of_table = cells[cells["table"] == _TABLE]
     if of_table.empty:
-        raise NotYet(f"no published table {table!r} in the store: run jestlab published import")
-    rows, values, shared = _chosen(of_table, table, group, source)
+        raise NotYet(f"no published table {_TABLE!r} in the store: run jestlab published import")
+    rows, values, shared = _chosen(of_table, group, source)
     whose = rows.drop_duplicates("position").set_index("position")
     found: list[dict[str, Any]] = []
     for place, row in values.iterrows():
@@ -94,12 +92,12 @@ class _Rows(NamedTuple):
     shared: list[str]  # scores that every row has
 
 
-def _chosen(of_table: pd.DataFrame, table: str, group: str | None, source: str | None) -> _Rows:
+def _chosen(of_table: pd.DataFrame, group: str | None, source: str | None) -> _Rows:
     """Choose what is shown: as named, or else the source with most points, and its first group."""
     sources = list(dict.fromkeys(of_table["source"]))
     if source is not None and source not in sources:
         raise ValueError(
-            f"no source {source!r} of the published table {table!r}: choose {' or '.join(sources)}"
+            f"no source {source!r} of the published table {_TABLE!r}: choose {' or '.join(sources)}"
         )
     candidates = []
     for name in sources if source is None else [source]:
@@ -114,7 +112,7 @@ def _chosen(of_table: pd.DataFrame, table: str, group: str | None, source: str |
         return max(candidates, key=lambda candidate: int(candidate.values[TOTAL].count()))
     of = "no group" if group is None else f"group {group!r}"
     lacks = "has both FLOPs and a score in common" if group is None else "has no FLOPs, or no score in common"
-    raise NotYet(f"{of} of the published table {table!r} {lacks}")
+    raise NotYet(f"{of} of the published table {_TABLE!r} {lacks}")
 
 
 def _runs(frames: Frames, baseline: str, shared: list[str]) -> pd.DataFrame:

@@ -73,12 +73,21 @@ def build(
         union = gather_union(url, experiment, own, pictures)
         sources = Sources(url, union.history, {})
         made = _table_files(union.tables, sources)
-        page = union_page(union, sources, made, lambda section, still: _study_image(folder, section, still))
+
+        def image(section: Section, still: StillPart) -> bytes:
+            """The PNG of a study's figure, as it is in the study's own folder beside the union's."""
+            place = folder.parent / section.name
+            return still.plot.png([place, place / FOLDER])
+
+        page = union_page(union, sources, made, image)
     else:
         contents = gather(url, experiment, baseline, scope, own, pictures)
         options = {"baseline": contents.baseline, "scope": contents.scope}
         sources = Sources(url, contents.history, options)
-        made = _study_files(contents, sources, beside, folder)
+        made = _table_files(contents.tables, sources)
+        for plot in contents.plots:
+            made |= _plot_files(plot, sources, beside, [folder])
+        made[_SPEC] = contents.recipe.spec.encode()
         page = study_page(contents, sources, made)
     _clear(beside, set(made))
     written = [write_whole(beside / name, content) for name, content in made.items()]
@@ -114,26 +123,11 @@ def _table_files(parts: Iterable[TablePart], sources: Sources) -> dict[str, byte
     return made
 
 
-def _study_files(contents: Contents, sources: Sources, beside: Path, folder: Path) -> dict[str, bytes]:
-    """Name → content of every file beside the page of a study; its folder's figures are not drawn again."""
-    made = _table_files(contents.tables, sources)
-    for plot in contents.plots:
-        made |= _plot_files(plot, sources, beside, [folder])
-    made[_SPEC] = contents.recipe.spec.encode()
-    return made
-
-
 def _plot_files(plot: Plot, sources: Sources, folder: Path, known: Sequence[Path]) -> dict[str, bytes]:
     """Name → content of the files of a figure; one that is in a known folder is not drawn again."""
     data = plot.data.to_csv(index=False, lineterminator="\n").encode()
     files = {path.name: path.read_bytes() for path in plot.save(folder, known)}
     return files | {plot.name + SUFFIX: sources.document(data, files).encode()}
-
-
-def _study_image(union: Path, section: Section, still: StillPart) -> bytes:
-    """The PNG of a study's figure, as it is in the study's own folder beside the union's."""
-    own = union.parent / section.name
-    return still.plot.png([own, own / FOLDER])
 
 
 def _clear(beside: Path, kept: set[str]) -> None:

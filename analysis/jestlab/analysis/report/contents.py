@@ -374,6 +374,19 @@ def requested(
         own: Imports the figures and tables of one's own.
         pictures: Reads what runs selected; None where that cannot be read.
     """
+
+    def table_of(frames: Frames | None, name: str, options: Mapping[str, Any]) -> Table:
+        known = {_RENAMED.get(key, key): value for key, value in options.items() if key in _TABLE_OPTIONS}
+        known["shape"] = Shape.of(options)
+        results = None if frames is None else {history.experiment: lambda: frames}
+        return named_table(url, name, [history.experiment], results=results, own=own, **known)
+
+    def plot_of(frames: Frames | None, kind: str, options: Mapping[str, Any]) -> Plot:
+        known: dict[str, Any] = {key: value for key, value in options.items() if key in _OPTIONS}
+        known |= {key: tuple(value) for key, value in known.items() if isinstance(value, list)}
+        known |= {"results": None if frames is None else lambda: frames, "sheet": _sheet(history, options)}
+        return draw(kind, Request(url, history.experiment, own=own, pictures=pictures, **known))
+
     tables: list[TablePart] = []
     stills: list[StillPart] = []
     gaps: dict[str, str] = {}
@@ -400,44 +413,12 @@ def requested(
                 compared = baseline if baseline in shown.labels else None
             options = {"baseline": compared, "scope": scope} | options
             if is_table:
-                tables.append(TablePart(part, heading, _table(url, history, shown, name, options, own)))
+                tables.append(TablePart(part, heading, table_of(shown, name, options)))
             else:
-                plot = _plot(url, history, shown, name, options, own, pictures)
-                stills.append(StillPart(heading, replace(plot, name=part)))
+                stills.append(StillPart(heading, replace(plot_of(shown, name, options), name=part)))
         except ValueError as error:
             gaps[heading] = str(error)
     return Requested(tuple(tables), tuple(stills), gaps)
-
-
-def _table(
-    url: str,
-    history: History,
-    frames: Frames | None,
-    name: str,
-    options: Mapping[str, Any],
-    own: Loader | None,
-) -> Table:
-    known = {_RENAMED.get(key, key): value for key, value in options.items() if key in _TABLE_OPTIONS}
-    known["shape"] = Shape.of(options)
-    results = None if frames is None else {history.experiment: lambda: frames}
-    return named_table(url, name, [history.experiment], results=results, own=own, **known)
-
-
-def _plot(
-    url: str,
-    history: History,
-    frames: Frames | None,
-    kind: str,
-    options: Mapping[str, Any],
-    own: Loader | None,
-    pictures: Pictures | None,
-) -> Plot:
-    known: dict[str, Any] = {key: value for key, value in options.items() if key in _OPTIONS}
-    known |= {key: tuple(value) for key, value in known.items() if isinstance(value, list)}
-    results = None if frames is None else lambda: frames
-    sheet = _sheet(history, options)
-    known |= {"results": results, "sheet": sheet, "own": own, "pictures": pictures}
-    return draw(kind, Request(url, history.experiment, **known))
 
 
 def _sheet(history: History, report: Mapping[str, Any]) -> Sheet:

@@ -130,24 +130,18 @@ def machine_time(history: History) -> MachineTime | None:
     bars = [_bar(name, its, shown) for name, its in zip(names, [*found.values(), whole], strict=True)]
     if len(bars) > _MOST_BARS:
         bars = [*bars[: _MOST_BARS - 1], bars[-1]]
-    assert whole.ratio is not None
-    return MachineTime(
-        TablePart("goodput", "Where the machines’ time went", table),
-        tuple(bar for bar in bars if bar.segments),
-        tuple((CAUSES[cause], _COLOURS[cause]) for cause in shown),
-        _sentence(whole, history, len(found) + 1 - len(bars)),
-    )
-
-
-def _sentence(whole: Goodput, history: History, left_out: int) -> str:
-    assert whole.ratio is not None
     said = (
         f"Goodput {percent(whole.ratio)}: this share of the time in which machines were held was training "
         "and evaluation that did not have to be done again."
     )
-    if left_out > 0:
+    if left_out := len(found) + 1 - len(bars):
         said += f" The table has {left_out} more runs."
-    return said
+    return MachineTime(
+        TablePart("goodput", "Where the machines’ time went", table),
+        tuple(bar for bar in bars if bar.segments),
+        tuple((CAUSES[cause], _COLOURS[cause]) for cause in shown),
+        said,
+    )
 
 
 def _bar(name: str, found: Goodput, shown: Sequence[Cause]) -> Bar:

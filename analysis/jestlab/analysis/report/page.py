@@ -8,7 +8,7 @@ import hashlib
 import io
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from importlib.resources import files
 from typing import Any
@@ -124,7 +124,7 @@ def _document(
         sources,
         embedded,
         charts or {},
-        policy=_policy([script]),
+        policy=_policy(script),
         style=Markup(own_file("style.css")),
         script=Markup(script),
         **values,
@@ -201,12 +201,11 @@ def _small(png: bytes) -> bytes:
     return min(content.getvalue(), png, key=len)
 
 
-def _policy(scripts: Sequence[str]) -> str:
-    digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
-    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
+def _policy(script: str) -> str:
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     # Styles: cells have some of their own. Images: figures are data.
     return (
-        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
 

@@ -106,9 +106,22 @@ def table(
         code = load(own, study, "table", name)
         made = own_table(code, Results(url, study, lambda: results_of(study), baseline, scope), options or {})
     else:
-        made = _table(
-            url, name, studies, baseline, scope, mean, crossing, with_published, score, results_of, shape
-        )
+        if not studies and name in experiments(url):
+            is_shown = with_published and name in set(published.read(url)["table"])
+            studies = [] if is_shown else [name]
+        if baseline is not None and not studies:
+            raise ValueError(f"baseline {baseline!r} is a run of an experiment: name the experiment too")
+        if name in _OF_ONE_EXPERIMENT:
+            frames = results_of(_only(url, name, studies))
+            made = _OF_ONE_EXPERIMENT[name](finals(frames, baseline, scope, mean, crossing))
+        elif name == "claims":
+            made = _claims(url, studies, baseline, score)
+        else:
+            cells = published.read(url)
+            if name not in LAYOUTS:
+                _check_published(name, cells, experiments(url))
+            found = _all_finals([results_of(study) for study in studies], baseline, scope, mean, crossing)
+            made = paper_table(name, cells if with_published else cells[:0], found)
     made = replace(made, notes=(*made.notes, *_imported(url, made.experiments or list(studies))))
     return shape.applied(Soundness.read(url, made.experiments).marked(made), seen)
 
@@ -118,42 +131,6 @@ def _imported(url: str, shown: Sequence[str]) -> Iterator[str]:
     for study in shown:
         if archive := imported_from(url, study):
             yield f"{study} was imported from {archive}."
-
-
-def _table(
-    url: str,
-    name: str,
-    studies: Sequence[str],
-    baseline: str | None,
-    scope: Scope,
-    mean: Mean,
-    crossing: Crossing,
-    with_published: bool,
-    score: Sequence[str] | None,
-    results_of: Callable[[str], Frames],
-    shape: Shape,
-) -> Table:
-    """Build it with all columns of the rows that are shown."""
-    if not studies and name in experiments(url):
-        is_shown = with_published and name in set(published.read(url)["table"])
-        studies = [] if is_shown else [name]
-    if baseline is not None and not studies:
-        raise ValueError(f"baseline {baseline!r} is a run of an experiment: name the experiment too")
-
-    if name in _OF_ONE_EXPERIMENT:
-        study = _only(url, name, studies)
-        return _OF_ONE_EXPERIMENT[name](finals(results_of(study), baseline, scope, mean, crossing))
-    if name == "claims":
-        return _claims(url, studies, baseline, score)
-    cells = published.read(url)
-    if name not in LAYOUTS:
-        _check_published(name, cells, experiments(url))
-    read_here = [results_of(study) for study in studies]
-    return paper_table(
-        name,
-        cells if with_published else cells[:0],
-        _all_finals(read_here, baseline, scope, mean, crossing),
-    )
 
 
 def default_name(url: str, experiment: str) -> str:

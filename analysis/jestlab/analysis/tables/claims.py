@@ -44,27 +44,16 @@ def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) ->
         digits of the measure.
     """
     meant = {row: each.metric for row, each in zip(names(judged), judged, strict=True)}
+    is_sequential = any(each.judging.until is not None for each in judged)
+    registered = Column("registered", "registered", _registered, align="left", importance=45)
     return Table(
         name=f"{name} claims",
         caption=counted(judged),
         frame=_frame(judged),
         columns=(
-            *(
-                [Column("study", "study", lambda row: str(row["study"]), align="left", importance=70)]
-                if by_study
-                else []
-            ),
-            Column(
-                "statement", "claim", lambda row: str(row["statement"]), align="left", importance=ESSENTIAL
-            ),
-            Column(
-                "source",
-                "source",
-                lambda row: str(row["source"]),
-                align="left",
-                importance=40,
-                data=("source",),
-            ),
+            *([_text_column("study", "study", 70)] if by_study else []),
+            _text_column("statement", "claim", ESSENTIAL),
+            _text_column("source", "source", 40, data=("source",)),
             Column(
                 "expected",
                 "expected",
@@ -77,28 +66,18 @@ def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) ->
             Column("chance", "error", error, formula=_CHANCE, importance=50, data=("chance",)),
             Column("agree", "agree", agree, formula=_AGREE, importance=55, data=("agree", "seeds")),
             Column("seeds", "n", show.seeds, formula=_SEEDS, importance=30),
-            *(
-                [Column("stopped", "stopped", lambda row: str(row["stopped"]), align="left", importance=35)]
-                if any(each.judging.until is not None for each in judged)
-                else []
-            ),
-            *(
-                [Column("registered", "registered", _registered, align="left", importance=45)]
-                if any(each.registered for each in judged)
-                else []
-            ),
-            Column(
-                "reason",
-                "why not",
-                lambda row: str(row["reason"]),
-                align="left",
-                importance=20,
-                data=("reason",),
-            ),
+            *([_text_column("stopped", "stopped", 35)] if is_sequential else []),
+            *([registered] if any(each.registered for each in judged) else []),
+            _text_column("reason", "why not", 20, data=("reason",)),
         ),
         notes=(*_rules(judged), *_lost(judged), *_gaps(judged)),
         parts=_parts(judged),
     )
+
+
+def _text_column(key: str, header: str, importance: int, data: tuple[str, ...] = ()) -> Column:
+    """Column of a text of the frame."""
+    return Column(key, header, lambda row: str(row[key]), align="left", importance=importance, data=data)
 
 
 def _difference_column(meant: Mapping[str, Metric]) -> Column:

@@ -86,11 +86,12 @@ def html(table: Table, opens: bool = False, most: int | None = None) -> str:
         most: As in `Table.html`.
     """
     shared = any(column.group for column in table.columns)
+    words = "<br>".join(map(escape, [table.caption, *table.notes]))
     text = "\n".join(
         [
             *([] if opens else [f"<style>{_CSS}</style>"]),
             '<table class="jestlab">',
-            *([] if opens else [f"<caption>{_lines([table.caption, *table.notes])}</caption>"]),
+            *([] if opens else [f"<caption>{words}</caption>"]),
             "<thead>",
             *([_groups(table)] if shared else []),
             "<tr>" + "".join(_heading(column) for column in table.columns) + "</tr>",
@@ -173,10 +174,6 @@ def _text(cell: Cell) -> str:
 
 def _classed(names: Sequence[str]) -> str:
     return f' class="{" ".join(names)}"' if names else ""
-
-
-def _lines(texts: list[str]) -> str:
-    return "<br>".join(escape(text) for text in texts)
 
 
 _CSS = (

@@ -104,6 +104,7 @@ def latex(table: Table) -> str:
         )
         gap = ["    \\addlinespace[2pt]"] if layout.breaks else []
         body += _joined(apart, gap) + (["    \\midrule"] if apart and rows else []) + _joined(rows, gap)
+    label = table.label or "tab:" + re.sub(r"[\W_]", "-", table.name)
     shaded = any(line.ours or any(cell.shade for cell in layout.kept(line)) for line in table.lines)
     return "\n".join(
         [
@@ -114,7 +115,7 @@ def latex(table: Table) -> str:
             f"\\begin{{{layout.environment}}}[t]",
             "  \\centering",
             f"  \\caption{{{escape(table.caption, breaks=True)}}}",
-            f"  \\label{{{table.label or f'tab:{_slug(table.name)}'}}}",
+            f"  \\label{{{label}}}",
             "  \\vspace{3pt}",
             *([f"  {layout.type.command}"] if layout.type.command else []),
             *(
@@ -490,10 +491,6 @@ _COLOURS = (
     "\\providecolor{jestlababove}{HTML}{0072B2}\n"
     "\\providecolor{jestlabbelow}{HTML}{D55E00}"
 )
-
-
-def _slug(text: str) -> str:
-    return "".join(character if character.isalnum() else "-" for character in text)
 
 
 def _plain(text: str) -> str:

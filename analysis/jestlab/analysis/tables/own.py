@@ -102,7 +102,7 @@ def _with_rows(made: pd.DataFrame, apart: Sequence[str]) -> tuple[pd.DataFrame, 
         raise ValueError(f"has two rows called {twice!r}: expected names in its index, or its first column")
     for name in frame.columns:  # JSON knows numbers and texts
         if not pd.api.types.is_numeric_dtype(frame[name]):
-            frame[name] = [v if _is_number(v) or _is_missing(v) else _as_text(v) for v in frame[name]]
+            frame[name] = [v if _is_plain(v) else str(v) for v in frame[name]]
     frame.insert(0, "row", rows)
     frame["apart"] = frame["apart"].astype(bool) if "apart" in frame else frame["row"].isin(apart)
     return frame, first
@@ -163,8 +163,8 @@ def _column(
     )
 
 
-def _as_text(value: Any) -> Any:
-    return value if isinstance(value, str | bool) else str(value)
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, bool) or _is_number(value) or _is_missing(value)
 
 
 def _is_number(value: Any) -> bool:

@@ -264,7 +264,7 @@ def _columns(
             if row["published"]:
                 key = CellKey(str(row["source"]), table, int(row["position"]), quantity)
                 return LINTED if key in flawed else ""
-            return show.ONE_SEED if row.get(f"{quantity}_seeds") == 1 and _plain(quantity) else ""
+            return show.ONE_SEED if row.get(f"{quantity}_seeds") == 1 and _family(quantity) else ""
 
         return of
 
@@ -320,30 +320,22 @@ def _called(scores: Sequence[str], own: Sequence[Finals]) -> dict[str, str]:
 
 
 def _family(quantity: str) -> str:
-    """What columns of the kind of a quantity are called together; empty where digits cannot be chosen."""
+    """Return the name for all columns of the kind of a quantity; empty if it does not vary with the seed."""
     if is_score(quantity) or quantity == MEAN:
         return "scores"
     return "differences" if quantity == DELTA else ""
 
 
-def _is_quantity(name: str) -> bool:
-    return not name.endswith(("_std", "_seeds", "_printed"))
-
-
 def _scores(rows: pd.DataFrame) -> list[str]:
     """List the scores that any row has, those of a dataset together."""
-    names = sorted((str(n) for n in rows.columns if is_score(str(n)) and _is_quantity(str(n))), key=order)
+    columns = [str(name) for name in rows.columns if not str(name).endswith(("_std", "_seeds", "_printed"))]
+    names = sorted(filter(is_score, columns), key=order)
     datasets = list(dict.fromkeys(_dataset(name) for name in names))
     return sorted(names, key=lambda name: datasets.index(_dataset(name)))
 
 
 def _dataset(score: str) -> str:
     return score.split("/", 1)[0]
-
-
-def _plain(quantity: str) -> bool:
-    """Tell whether a quantity varies with the seed."""
-    return is_score(quantity) or quantity in (MEAN, DELTA)
 
 
 def _heading(quantity: str, several: Counter[str], mixed: bool) -> tuple[str, str]:
@@ -401,14 +393,14 @@ def _rank(quantity: str, meant: _Meant, digits: int | None = None) -> Callable[[
     """Make a function that ranks rows: by the score's goal, and by the lowest cost."""
     if quantity in (TOTAL, _COUNTED[1]):
         return lambda row: -round(float(row[quantity]), 2)
-    if is_score(quantity) or quantity in (MEAN, DELTA):
+    if _family(quantity):
         return lambda row: _to_digits(meant(row, quantity), digits).rank(float(row[quantity]))
     return None
 
 
 def _formula(quantity: str, own: Sequence[Finals], mixed: bool) -> str:
     meaning = QUANTITIES.get(quantity.removesuffix(COUNTED), "final score")
-    if not own or not (_plain(quantity) or quantity in (PER_ITERATION, TOTAL, *_COUNTED)):
+    if not own or not (_family(quantity) or quantity in (PER_ITERATION, TOTAL, *_COUNTED)):
         return meaning
     if mixed and quantity in (PER_ITERATION, TOTAL):
         return f"{meaning}; own runs: by the paper's formula, from their planned parts"

@@ -26,10 +26,6 @@ Progress = Callable[[int], None]
 """Called with the number of rows that were just done with."""
 
 
-def _silent(rows: int) -> None:
-    """Tell nobody."""
-
-
 @dataclass(frozen=True)
 class Row:
     """A row of a file of captions.
@@ -90,7 +86,7 @@ class Captioned:
             raise ValueError(f"{missing[0].where}{also}: no image {missing[0].path}")
         self.damaged: list[str] = []
 
-    def write_shards(self, folder: Path, progress: Progress = _silent) -> None:
+    def write_shards(self, folder: Path, progress: Progress = lambda rows: None) -> None:
         """Write all pairs as shards; columns but the caption's are metadata, `file` the image's path.
 
         Raises:
@@ -109,7 +105,7 @@ class Captioned:
 
         write_shards(folder, examples(), str(self._captions))
 
-    def write_retrieval(self, folder: Path, progress: Progress = _silent) -> None:
+    def write_retrieval(self, folder: Path, progress: Progress = lambda rows: None) -> None:
         """Write a retrieval dataset: the captions of rows with the same image are all its captions.
 
         Raises:
@@ -128,7 +124,7 @@ class Captioned:
         write_retrieval(folder, targets())
 
     def write_classification(
-        self, folder: Path, templates: Sequence[str], progress: Progress = _silent
+        self, folder: Path, templates: Sequence[str], progress: Progress = lambda rows: None
     ) -> None:
         """Write a classification dataset by the rows' labels, in the splits that they name, else all to test.
 
@@ -233,9 +229,6 @@ def _read(path: Path) -> Any:
     if len(set(table.column_names)) < len(table.column_names):
         raise ValueError(f"{path}: two columns have the same name")
     for at, column in enumerate(table.schema):
-        if not (
-            pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
-            or pa.types.is_boolean(column.type) or pa.types.is_string(column.type)
-        ):  # fmt: skip
+        if column.type not in (pa.int64(), pa.float64(), pa.bool_(), pa.string()):
             table = table.set_column(at, column.name, table.column(at).cast(pa.string()))
     return table

@@ -49,7 +49,7 @@ def concepts(folder: Path, columns: Sequence[str]) -> Concepts:
     source = ShardSource(folder, index)
     columns = tuple(dict.fromkeys(columns))
 
-    def of_shard(shard: int) -> tuple[npt.NDArray[np.int64], list[list[str]]]:
+    def of_shard(shard: int) -> list[list[str]]:
         table = read_table(source, shard, columns)
         cells = {name: table[name].to_pylist() for name in columns}
         tar = folder / index.tars[shard]
@@ -57,25 +57,21 @@ def concepts(folder: Path, columns: Sequence[str]) -> Concepts:
         def of_row(row: int) -> list[str]:
             return sorted({text for name in columns for text in _names(cells[name][row], name, tar)})
 
-        return index.examples(shard), [of_row(row) for row in range(len(table))]
+        return [of_row(row) for row in range(len(table))]
 
     def build(partial: Path) -> None:
         vocabulary: dict[str, int] = {}  # in the order of their first examples, until all are known
-        parts: list[tuple[npt.NDArray[np.int64], list[npt.NDArray[np.int32]]]] = []
-        for examples, found in by_shard(of_shard, index, "read concepts of"):
-            coded = [
-                np.array([vocabulary.setdefault(name, len(vocabulary)) for name in names], np.int32)
-                for names in found
-            ]
-            parts.append((examples, coded))
+        coded = [
+            np.array([vocabulary.setdefault(name, len(vocabulary)) for name in names], np.int32)
+            for found in by_shard(of_shard, index, "read concepts of")
+            for names in found
+        ]
         names = sorted(vocabulary)
         places = np.empty(len(names), np.int32)
         places[[vocabulary[name] for name in names]] = np.arange(len(names), dtype=np.int32)
-        most = max((len(codes) for _, coded in parts for codes in coded), default=0)
-        numbers = np.full((len(index), max(most, 1)), -1, np.int32)
-        for examples, coded in parts:
-            for example, codes in zip(examples.tolist(), coded, strict=True):
-                numbers[example, : len(codes)] = np.sort(places[codes])
+        numbers = np.full((len(index), max(1, *map(len, coded))), -1, np.int32)
+        for example, codes in enumerate(coded):
+            numbers[example, : len(codes)] = np.sort(places[codes])
         (partial / "numbers").write_bytes(numbers.tobytes())
         write_whole(partial / "names.json", json.dumps(names).encode())
 

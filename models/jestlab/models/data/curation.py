@@ -65,7 +65,8 @@ def select(folder: Path, expression: str | None, columns: Columns | None = None)
 
     def chosen(shard: int) -> npt.NDArray[np.int64]:
         table = _with_numbers(source, shard, condition.columns, beside)
-        return np.asarray(_satisfying(condition, table)[_NUMBER].to_numpy(), np.int64)
+        found = table.filter(condition.compile(table.schema))[_NUMBER]
+        return np.asarray(found.to_numpy(), np.int64)
 
     indices: npt.NDArray[np.int64] = np.concatenate(
         [np.zeros(0, np.int64), *by_shard(chosen, index, "filtered")]
@@ -133,9 +134,8 @@ def recaptions(folder: Path, expression: str) -> Recaptions:
     source = ShardSource(folder, index)
 
     def captions(shard: int) -> tuple[npt.NDArray[np.int64], list[bytes]]:
-        table = _satisfying(
-            condition, _with_numbers(source, shard, [*condition.columns, SYNTHETIC_CAPTION], {})
-        )
+        table = _with_numbers(source, shard, [*condition.columns, SYNTHETIC_CAPTION], {})
+        table = table.filter(condition.compile(table.schema))
         cells = table[SYNTHETIC_CAPTION].to_pylist()
         if any(not isinstance(cell, str | None) for cell in cells):
             tar = folder / index.tars[shard]
@@ -324,19 +324,3 @@ def _with_numbers(source: ShardSource, shard: int, names: Sequence[str], beside:
         table = read_table(source, shard, own)
         found |= {name: table[name] for name in own}
     return pa.table(found)
-
-
-def _satisfying(condition: Filter, table: pa.Table) -> pa.Table:
-    """Return the rows that satisfy a filter."""
-    import pyarrow as pa
-
-    try:
-        return table.filter(condition.compile(table.schema))
-    except (pa.ArrowException, TypeError) as error:
-        types = ", ".join(
-            f"{field.name}: {field.type}" for field in table.schema if field.name in condition.columns
-        )
-        reason = str(error).partition("\n")[0]
-        raise ValueError(
-            f"filter {condition.text!r} does not fit the metadata ({types}): {reason}"
-        ) from error

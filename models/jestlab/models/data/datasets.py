@@ -50,21 +50,17 @@ def ensure_web(
         planned = settings.path_digest
         if settings.path and planned and readers.path_digest(Path(settings.path)) != planned:
             raise ValueError(f"{settings.path}: changed since the run was planned: launch again")
-
-        def read(partial: Path) -> None:
-            write_shards(partial, readers.examples(settings), f"reader {settings.function}")
-            ShardIndex.load(partial)
-
-        return build_once(cache / web_name(settings, seed, code), read)
     if isinstance(settings, ShardFolder):
         folder = Path(settings.path)
         ShardIndex.load(folder)
         _check_digest(folder, settings.digest)
         return folder
-    seed = seed if settings.seed is None else settings.seed
 
     def build(partial: Path) -> None:
-        shapes.make_web(partial, settings, seed)
+        if isinstance(settings, OwnReader):
+            write_shards(partial, readers.examples(settings), f"reader {settings.function}")
+        else:
+            shapes.make_web(partial, settings, seed if settings.seed is None else settings.seed)
         ShardIndex.load(partial)
 
     return build_once(cache / web_name(settings, seed, code), build)

@@ -59,10 +59,10 @@ class Filter:
         """
         import pyarrow as pa
 
-        compiled = _Compiler(self.text, schema).condition(self.condition)
         try:
+            compiled = _Compiler(self.text, schema).condition(self.condition)
             schema.empty_table().select(self.columns).filter(compiled)
-        except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+        except (pa.ArrowException, TypeError):
             types = ", ".join(f"{name} is {schema.field(name).type}" for name in self.columns)
             raise ValueError(f"filter {self.text!r}: values of these types don't compare: {types}") from None
         return compiled

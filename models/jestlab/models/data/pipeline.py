@@ -231,7 +231,11 @@ def training_batches(
         augment=Augmenter(flip, crop, batch_size, rows_here, seed) if changes else None,
         damage=_Damage(index, len(index) if chosen is None else len(chosen), damaged_share),
     )
-    load = first if later is None else _Sizes(first, first.later(later))
+    after = None if later is None else first.later(later)
+
+    def load(number: int) -> Batch:
+        return (first if after is None or number < after.first else after)(number)
+
     # Grain knows the numbers of batches alone: each is loaded whole, since per example it costs as much as
     # decoding, and its own shuffle would add 13 µs.
     options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=max(_BATCHES_AHEAD, threads))
@@ -313,17 +317,6 @@ class _Texts:
         if self._recaptions is not None:
             self._recaptions.replace(index, captions)
         return {name: tokenizer(captions, length) for name, (tokenizer, length) in self._tokenizers.items()}
-
-
-@dataclass(frozen=True)
-class _Sizes:
-    """Maps the number of a batch to the batch, of one size and later of another."""
-
-    before: _Load
-    after: _Load
-
-    def __call__(self, number: int) -> Batch:
-        return (self.before if number < self.after.first else self.after)(number)
 
 
 @dataclass(frozen=True)

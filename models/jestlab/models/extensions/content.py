@@ -103,11 +103,8 @@ def _docstrings(tree: ast.Module) -> Iterator[Span]:
         if ast.get_docstring(node, clean=False) is not None:
             text = node.body[0]
             # Columns of `ast` are bytes; before a docstring there is white space alone, or a short `def`.
-            yield (text.lineno - 1, text.col_offset, (text.end_lineno or text.lineno) - 1, _last_column(text))
-
-
-def _last_column(node: ast.stmt) -> int:
-    return node.end_col_offset or 0
+            last, end = (text.end_lineno or text.lineno) - 1, text.end_col_offset or 0
+            yield (text.lineno - 1, text.col_offset, last, end)
 
 
 def _rows_inside(node: ast.AST) -> range:

@@ -54,8 +54,10 @@ def write(folder: Path, model: TwoTowers, tokenizer: bytes | None) -> None:
     _write_json(folder / IMAGES, images)
     if tokenizer is None:
         return
+    from tokenizers import Tokenizer as TheirTokenizer
+
     ours = Tokenizer(tokenizer)
-    theirs = _from_json(tokenizer) if ours.is_json else _from_sentencepiece(tokenizer)
+    theirs = TheirTokenizer.from_buffer(tokenizer) if ours.is_json else _from_sentencepiece(tokenizer)
     end, pad = (str(theirs.id_to_token(number)) for number in (ours.pieces.end, ours.pieces.pad))
     length = model.text.length
     _complete(theirs, (end, ours.pieces.end), (pad, ours.pieces.pad), length)
@@ -89,12 +91,6 @@ def _complete(
     tokenizer.post_processor = processors.TemplateProcessing(single=["$A", end[0]], special_tokens=[end])
     tokenizer.enable_truncation(length)
     tokenizer.enable_padding(pad_token=pad[0], pad_id=pad[1], length=length)
-
-
-def _from_json(content: bytes) -> tokenizers.Tokenizer:
-    import tokenizers
-
-    return tokenizers.Tokenizer.from_buffer(content)
 
 
 def _from_sentencepiece(content: bytes) -> tokenizers.Tokenizer:
