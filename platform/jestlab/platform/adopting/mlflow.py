@@ -107,17 +107,9 @@ def _run(experiment: Path, folder: Path) -> FoundRun | None:
     points = Points()
     for key, file in _values(folder / "metrics"):
         _read_points(file, key, points)
-    return _found(
-        experiment_id=experiment.resolve().name,
-        experiment=told.get("name"),
-        run_id=run_id,
-        name=meta.get("run_name"),
-        status=meta.get("status"),
-        times=(meta.get("start_time"), meta.get("end_time")),
-        points=points,
-        params={key: _text(file) for key, file in _values(folder / "params")},
-        tags={key: _text(file) for key, file in _values(folder / "tags")},
-    )
+    params, tags = ({key: _text(file) for key, file in _values(folder / name)} for name in ("params", "tags"))
+    meta |= {"run_id": run_id, "experiment_id": experiment.resolve().name, "experiment": told.get("name")}
+    return _found(meta, points, params, tags)
 
 
 def _subfolders(folder: Path) -> list[Path]:
@@ -190,8 +182,8 @@ _REMEDY = "copy it again, or move the run's folder away"
 _TABLES = frozenset({"experiments", "runs", "params", "metrics", "tags"})
 
 _RUNS = """
-SELECT runs.run_uuid, runs.name, runs.status, runs.start_time, runs.end_time, experiments.experiment_id,
-    experiments.name
+SELECT runs.run_uuid AS run_id, runs.name AS run_name, runs.status, runs.start_time, runs.end_time,
+    experiments.experiment_id, experiments.name AS experiment
 FROM runs JOIN experiments ON experiments.experiment_id = runs.experiment_id
 WHERE runs.lifecycle_stage = 'active' AND experiments.lifecycle_stage = 'active'
 ORDER BY experiments.experiment_id, runs.start_time, runs.run_uuid
@@ -209,8 +201,10 @@ def _database(path: Path, damaged: Damaged) -> Iterator[FoundRun]:
             }
             if missing := sorted(_TABLES - tables):
                 raise UserError(f"{path}: not a database of MLflow: it has no table {missing[0]}")
-            for row in connection.execute(_RUNS).fetchall():
-                read_row = partial(_recorded, connection, *row)
+            runs = connection.execute(_RUNS)
+            columns = [column for column, *_ in runs.description]
+            for row in runs.fetchall():
+                read_row = partial(_recorded, connection, dict(zip(columns, row, strict=True)))
                 if (found := attempted(damaged, f"{path}, run {row[0]}", read_row)) is not None:
                     yield found
             connection.rollback()  # an error where somebody wrote to a file that could not be locked
@@ -223,16 +217,8 @@ def _database(path: Path, damaged: Damaged) -> Iterator[FoundRun]:
         raise UserError(one_line([f"{path}: cannot be read ({error}): {remedy}"])) from error
 
 
-def _recorded(
-    connection: sqlite3.Connection,
-    run_id: object,
-    name: object,
-    status: object,
-    began: object,
-    ended: object,
-    experiment_id: object,
-    experiment: object,
-) -> FoundRun:
+def _recorded(connection: sqlite3.Connection, row: Mapping[str, object]) -> FoundRun:
+    run_id = row["run_id"]
     points = Points()
     query = "SELECT key, step, value, is_nan FROM metrics WHERE run_uuid = ? ORDER BY timestamp, rowid"
     for key, step, value, is_nan in connection.execute(query, [run_id]):
@@ -246,9 +232,7 @@ def _recorded(
         {str(key): str(value) for key, value in connection.execute(pairs.format(table), [run_id])}
         for table in ("params", "tags")
     )
-    return _found(
-        str(experiment_id), experiment, str(run_id), name, status, (began, ended), points, params, tags
-    )
+    return _found(row, points, params, tags)
 
 
 def _unclamped(value: float) -> float:
@@ -260,21 +244,16 @@ def _unclamped(value: float) -> float:
 
 
 def _found(
-    experiment_id: str,
-    experiment: object,
-    run_id: str,
-    name: object,
-    status: object,
-    times: tuple[object, object],
-    points: Points,
-    params: Mapping[str, str],
-    tags: Mapping[str, str],
+    meta: Mapping[str, object], points: Points, params: Mapping[str, str], tags: Mapping[str, str]
 ) -> FoundRun:
+    """Build a run from what MLflow has of it; `meta` has the keys of a file store's meta.yaml, at least."""
+    times = (meta.get("start_time"), meta.get("end_time"))
     began, ended = (one / 1000 if isinstance(one, int) and 0 < one < 2**53 else None for one in times)
+    experiment, status = meta["experiment"], meta.get("status")
     own = {key: value for key, value in tags.items() if not key.startswith("mlflow.")}
     return FoundRun(
-        origin=f"mlflow:{experiment_id}/{run_id}",
-        name=str(name or tags.get("mlflow.runName") or run_id),
+        origin=f"mlflow:{meta['experiment_id']}/{meta['run_id']}",
+        name=str(meta.get("run_name") or tags.get("mlflow.runName") or meta["run_id"]),
         config=nested({key: parameter(params[key]) for key in sorted(params)}),
         metrics=points.curves(),
         # A status that only later versions have may be any end, but is not known to be a good one.

@@ -173,18 +173,16 @@ class _Log:
 
     def _absorb(self, record: Fields) -> None:
         """Take in a record. What comes later stands: W&B writes a run again when its name or tags change."""
-        for message in messages(record, _HISTORY):
-            self._absorb_history(fields(message))
-        for message in messages(record, _SUMMARY):
-            self._absorb_summary(fields(message))
-        for message in messages(record, _CONFIG):
-            self._absorb_config(fields(message))
-        for message in messages(record, _RUN):
-            self._absorb_run(fields(message))
-        for message in messages(record, _EXIT):
-            self._absorb_exit(fields(message))
-        for message in messages(record, _ENVIRONMENT):
-            self._absorb_environment(fields(message))
+        for field, absorb in (
+            (_HISTORY, self._absorb_history),
+            (_SUMMARY, self._absorb_summary),
+            (_CONFIG, self._absorb_config),
+            (_RUN, self._absorb_run),
+            (_EXIT, self._absorb_exit),
+            (_ENVIRONMENT, self._absorb_environment),
+        ):
+            for message in messages(record, field):
+                absorb(fields(message))
 
     def _absorb_run(self, run: Fields) -> None:
         self.run_id = text(run, 1) or self.run_id

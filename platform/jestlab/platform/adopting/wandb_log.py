@@ -96,41 +96,19 @@ def fields(message: bytes) -> Fields:
     Raises:
         Damaged: The message does not follow the format.
     """
+    from google.protobuf.empty_pb2 import Empty
+    from google.protobuf.message import DecodeError
+    from google.protobuf.unknown_fields import UnknownFieldSet
+
     found: Fields = {}
-    offset = 0
-    while offset < len(message):
-        tag, offset = _varint(message, offset)
-        value: int | bytes
-        match tag & 7:
-            case 0:
-                value, offset = _varint(message, offset)
-            case 1:
-                value, offset = int.from_bytes(_cut(message, offset, 8), "little"), offset + 8
-            case 2:
-                length, offset = _varint(message, offset)
-                value, offset = _cut(message, offset, length), offset + length
-            case 5:
-                value, offset = int.from_bytes(_cut(message, offset, 4), "little"), offset + 4
-            case wire:
-                raise Damaged(f"wire type {wire}")
-        found.setdefault(tag >> 3, []).append(value)
+    try:
+        for field in UnknownFieldSet(Empty.FromString(message)):
+            if not isinstance(field.data, int | bytes):
+                raise Damaged(f"wire type {field.wire_type}")
+            found.setdefault(field.field_number, []).append(field.data)
+    except DecodeError as error:
+        raise Damaged("not a message of Protocol Buffers") from error
     return found
-
-
-def _cut(message: bytes, offset: int, length: int) -> bytes:
-    piece = message[offset : offset + length]
-    if len(piece) != length:
-        raise Damaged("a field reaches over the end of its message")
-    return piece
-
-
-def _varint(message: bytes, offset: int) -> tuple[int, int]:
-    value = 0
-    for index, byte in enumerate(message[offset : offset + 10]):
-        value |= (byte & 0x7F) << (7 * index)
-        if byte < 0x80:
-            return value & 0xFFFF_FFFF_FFFF_FFFF, offset + index + 1
-    raise Damaged("an integer without an end")
 
 
 def messages(found: Fields, field: int) -> list[bytes]:
