@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,9 +20,6 @@ from jestlab.platform.whoami import person
 from jestlab.platform.words import listed
 
 if TYPE_CHECKING:
-    from jestlab.platform.adopting.damage import Damaged
-    from jestlab.platform.adopting.found import FoundRun
-    from jestlab.platform.adopting.placing import Rules
     from jestlab.platform.adopting.taking import Taken
     from jestlab.platform.store.adoption import Score
 
@@ -127,7 +125,9 @@ def adopt_command(
 
     Exit code: 0 all were taken in, 1 some could not be read.
     """
-    from jestlab.platform.adopting.placing import Placing
+    from jestlab.platform.adopting.efforts import Effort
+    from jestlab.platform.adopting.kinds import READERS
+    from jestlab.platform.adopting.placing import Placing, Rules, parse_score
     from jestlab.platform.adopting.taking import take
     from jestlab.platform.spec.schema import is_name
     from jestlab.platform.store import adoption
@@ -135,13 +135,12 @@ def adopt_command(
 
     if not is_name(study):
         raise click.UsageError(f"--into {study}: expected letters, digits and _ . + -")
-    rules = _rules(label, scores, examples, flops, seconds, seed)
+    efforts = (None if written is None else Effort(written) for written in (examples, flops, seconds))
+    rules = Rules(label, seed, tuple(map(parse_score, scores)), *efforts)
     options = _options(kind, run_columns, step, config_columns, source)
-    failed: list[str] = []
-
-    def damaged(error: UserError) -> None:
-        failed.append(str(error))
-
+    errors: list[UserError] = []
+    if kind not in _TABLES:  # a table is read whole, or not at all
+        options["damaged"] = errors.append
     store = Store.open_readonly(lab.store_url) if dry_run else Store.open(lab.store_url)
     known = adoption.Known((), {}, {}, ()) if store is None else adoption.known(store, study)
     placing = Placing(kind, rules, known, str(path.resolve()))
@@ -152,15 +151,17 @@ def adopt_command(
             return None
         return adoption.adopt(store, study, run, author=author, moved=moved, goal=goal)
 
-    runs = _only(_read(kind, path, damaged, options), only)
+    every = READERS[kind](path, **options)
+    runs = (run for run in every if not only or any(fnmatchcase(run.name, one) for one in only))
     try:
         # Not the runs themselves, whose curves may be large.
-        taken = [_summary(one) for one in _with_progress(take(runs, placing, write, damaged))]
+        taken = [_summary(one) for one in _with_progress(take(runs, placing, write, errors.append))]
     finally:
         if store is not None:
             with closing(store):
                 if not dry_run:
                     store.close_whole()
+    failed = [str(error) for error in errors]
     for line in _told(failed):
         say(f"jestlab: {line}", err=True)
     if as_json:
@@ -181,21 +182,6 @@ def _told(failed: Sequence[str]) -> Iterator[str]:
         yield first + (f"; and {counted(len(others), 'more run')}: --json names them" if others else "")
 
 
-def _rules(
-    label: str,
-    scores: tuple[str, ...],
-    examples: str | None,
-    flops: str | None,
-    seconds: str | None,
-    seed: str,
-) -> Rules:
-    from jestlab.platform.adopting.efforts import Effort
-    from jestlab.platform.adopting.placing import Rules, parse_score
-
-    efforts = (None if written is None else Effort(written) for written in (examples, flops, seconds))
-    return Rules(label, seed, tuple(map(parse_score, scores)), *efforts)
-
-
 def _options(
     kind: str, run: str | None, step: str | None, config: str | None, source: str | None
 ) -> dict[str, Any]:
@@ -209,20 +195,6 @@ def _options(
     if kind in _TABLES:
         options |= {"run": listed(run or ""), "config": listed(config or ""), "step": step or "step"}
     return options
-
-
-def _read(kind: str, path: Path, damaged: Damaged, options: dict[str, Any]) -> Iterator[FoundRun]:
-    from jestlab.platform.adopting.kinds import READERS
-
-    if kind not in _TABLES:  # a table is read whole, or not at all
-        options["damaged"] = damaged
-    return READERS[kind](path, **options)
-
-
-def _only(runs: Iterator[FoundRun], patterns: tuple[str, ...]) -> Iterator[FoundRun]:
-    from fnmatch import fnmatchcase
-
-    return (run for run in runs if not patterns or any(fnmatchcase(run.name, one) for one in patterns))
 
 
 def _with_progress(taken: Iterator[Taken]) -> Iterator[Taken]:

@@ -10,7 +10,7 @@ from typing import Any
 from jestlab.models.extensions import references
 from jestlab.platform import adopted
 from jestlab.platform.programs import BUILTIN, Config, Program
-from jestlab.platform.spec.config_tree import depth_of, run_names, without
+from jestlab.platform.spec.config_tree import NAMES_A_RUN, marked, without
 
 
 def canonical_json(value: Any) -> str:
@@ -39,9 +39,8 @@ def identity_of(program: Program, config: Config) -> dict[str, Any]:
     """Return what of a run's config is part of its identity; the fingerprints of needed runs stand in for
     their names."""
     identity = program.identity(config)
-    for path in run_names(program.schema) if program.schema is not None else ():
-        if depth_of(identity, path) == len(path):
-            identity = without(identity, path)
+    for path in marked(program.schema, NAMES_A_RUN) if program.schema is not None else ():
+        identity = without(identity, path)
     return identity
 
 

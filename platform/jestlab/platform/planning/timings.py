@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from jestlab.platform.programs import Config, Program
+from jestlab.platform.spec.config_tree import lookup, without
 from jestlab.platform.spec.layers import SEED
 from jestlab.platform.spec.schema import Study
 
@@ -65,8 +66,10 @@ class Timings:
 
         Later seeds take it over: measured anew, the length would differ a little, and all would run again.
         """
-        others = {json.dumps(without_seed(it), sort_keys=True) for it in self.launched.get(other_label, ())}
-        if json.dumps(without_seed(plain(other)), sort_keys=True) not in others:
+        others = {
+            json.dumps(without(it, [SEED]), sort_keys=True) for it in self.launched.get(other_label, ())
+        }
+        if json.dumps(without(plain(other), [SEED]), sort_keys=True) not in others:
             return None
         mine = config_key(program, plain(own))
         lengths = [
@@ -86,29 +89,14 @@ def plain(config: Config) -> Plain:
     return config.model_dump(mode="json") if isinstance(config, BaseModel) else config
 
 
-def without_seed(config: Plain) -> Plain:
-    """Return a config without its seed."""
-    return _without(config, (SEED,))
-
-
 def length_of(program: Program, config: Plain) -> int:
     """Return the training length in a config."""
-    value: Any = config
-    for key in program.extent or ():
-        value = value[key]
-    return int(value)
+    return int(lookup(config, program.extent or ()))
 
 
 def config_key(program: Program, config: Plain) -> str:
     """Name what decides how long an example takes: the program and the config without seed and length."""
-    return (
-        f"{program.name} {json.dumps(_without(without_seed(config), program.extent or ()), sort_keys=True)}"
-    )
-
-
-def _without(config: Plain, path: Sequence[str]) -> Plain:
-    head, *rest = path or ("",)
-    if head not in config:
-        return config
-    left = {key: value for key, value in config.items() if key != head}
-    return left | {head: _without(config[head], rest)} if rest else left
+    rest = without(config, [SEED])
+    if program.extent is not None:
+        rest = without(rest, program.extent)
+    return f"{program.name} {json.dumps(rest, sort_keys=True)}"

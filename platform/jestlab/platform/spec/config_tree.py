@@ -194,8 +194,10 @@ def depth_of(tree: Any, path: Sequence[str]) -> int:
 
 
 def without(tree: Tree, path: Sequence[str]) -> Tree:
-    """Copy a tree without the value at a path."""
+    """Copy a tree without the value at a path, if there is one."""
     head, *rest = path
+    if head not in parts_of(tree):
+        return tree
     if not rest:
         return {key: value for key, value in tree.items() if key != head}
     return tree | {head: without(tree[head], rest)}
@@ -210,18 +212,14 @@ class Field:
         variants: Parts by `kind`, where a section has several.
         default_kind: The `kind` that is meant where none is given.
         types: Python types that a value may have; empty where pydantic alone decides.
-        names_a_run: Whether the value is the name of another run.
-        is_path: Whether the value is the path of a file or folder.
-        names_code: Whether the value, or a text in it, may be a reference to code.
+        marks: Which of `NAMES_A_RUN`, `IS_PATH` and `NAMES_CODE` it is marked with.
     """
 
     children: Mapping[str, Field] = field(default_factory=dict)
     variants: Mapping[str, Mapping[str, Field]] = field(default_factory=dict)
     default_kind: str | None = None
     types: tuple[type, ...] = ()
-    names_a_run: bool = False
-    is_path: bool = False
-    names_code: bool = False
+    marks: frozenset[str] = frozenset()
 
     def parts(self, section: Tree) -> Mapping[str, Field]:
         """Return the parts that a given mapping may have: those of its `kind`, if it names a known one."""
@@ -238,13 +236,10 @@ def fields_of(model: type[BaseModel]) -> Field:
 def _field(info: FieldInfo) -> Field:
     annotations = list(_alternatives(info.annotation))
     extras = [info.json_schema_extra, *(extra for _, extra in annotations)]
-    marked = [
-        any(isinstance(extra, dict) and extra.get(mark) for extra in extras)
-        for mark in (NAMES_A_RUN, IS_PATH, NAMES_CODE)
-    ]
+    marks = frozenset(key for extra in extras if isinstance(extra, dict) for key in extra if extra[key])
     sections = [a for a, _ in annotations if isinstance(a, type) and issubclass(a, BaseModel)]
     if not sections:
-        return Field({}, {}, None, _types([a for a, _ in annotations]), *marked)
+        return Field({}, {}, None, _types([a for a, _ in annotations]), marks)
     variants = {_kind(model): fields_of(model).children for model in sections} if len(sections) > 1 else {}
     children: dict[str, Field] = {}
     for model in sections:
@@ -297,21 +292,9 @@ def walk(section: Field, path: Path = ()) -> Iterator[tuple[Path, Field]]:
 
 
 @functools.cache
-def run_names(model: type[BaseModel]) -> tuple[Path, ...]:
-    """Return the paths of the fields that name other runs."""
-    return tuple(path for path, part in walk(fields_of(model)) if part.names_a_run)
-
-
-@functools.cache
-def local_paths(model: type[BaseModel]) -> tuple[Path, ...]:
-    """Return the paths of the fields whose values are paths of files and folders."""
-    return tuple(path for path, part in walk(fields_of(model)) if part.is_path)
-
-
-@functools.cache
-def code_names(model: type[BaseModel]) -> tuple[Path, ...]:
-    """Return the paths of the fields whose values may be references to code."""
-    return tuple(path for path, part in walk(fields_of(model)) if part.names_code)
+def marked(model: type[BaseModel], mark: str) -> tuple[Path, ...]:
+    """Return the paths of the fields with a mark: `NAMES_A_RUN`, `IS_PATH` or `NAMES_CODE`."""
+    return tuple(path for path, part in walk(fields_of(model)) if mark in part.marks)
 
 
 def check(tree: Tree, root: Field, path: Sequence[str]) -> None:

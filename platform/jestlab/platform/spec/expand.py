@@ -15,14 +15,15 @@ from jestlab.platform.programs import Config, Program
 from jestlab.platform.spec.axes import Point, Step, count, place_on, span
 from jestlab.platform.spec.config_tree import (
     MATCH,
+    NAMES_A_RUN,
     STUDIES,
     Tree,
     depth_of,
     fields_of,
     lookup,
+    marked,
     merge,
     nested,
-    run_names,
     validated,
 )
 from jestlab.platform.spec.labels import check_shown, names_of
@@ -342,6 +343,6 @@ class _Run:
         if self.program.schema is None:
             return
         identity = self.program.identity(config)
-        for path in run_names(self.program.schema):
+        for path in marked(self.program.schema, NAMES_A_RUN):
             if depth_of(identity, path) == len(path):
                 yield Reference(".".join(path), str(lookup(identity, path)), self._place(path, steps))

@@ -21,13 +21,14 @@ from jestlab.platform.registry import REGISTRY, study_names
 from jestlab.platform.spec import overrides as overriding
 from jestlab.platform.spec.axes import KINDS, columns_of
 from jestlab.platform.spec.config_tree import (
+    IS_PATH,
+    NAMES_CODE,
     STUDIES,
     Tree,
-    code_names,
     depth_of,
     is_mapping,
-    local_paths,
     lookup,
+    marked,
     merge,
     nested,
 )
@@ -400,8 +401,8 @@ def _places(study: Study, run: str | None = None) -> Iterator[tuple[Place, Absol
     if program.schema is None:
         yield from ((path, _absolute) for path in program.local_paths)
     else:
-        yield from ((path, _absolute) for path in local_paths(program.schema))
-        yield from ((path, _absolute_code) for path in code_names(program.schema))
+        yield from ((path, _absolute) for path in marked(program.schema, IS_PATH))
+        yield from ((path, _absolute_code) for path in marked(program.schema, NAMES_CODE))
 
 
 def _anchor_in(tree: Tree, prefix: Place, path: Place, absolute: Absolute, folder: Path) -> None:
