@@ -30,3 +30,8 @@ def listed(text: str) -> list[str]:
 def printable(text: str) -> str:
     """Replace what a terminal would obey by spaces."""
     return "".join(character if character.isprintable() else " " for character in text)
+
+
+def on_one_line(text: str) -> str:
+    """Write a text on one line, whole; what a terminal would obey becomes a space."""
+    return " ".join(printable(text).split())

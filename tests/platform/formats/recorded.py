@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import plans_support as plans
 
-from jestlab.platform.formats.results import Points, Result, Scored
+from jestlab.platform.formats.results import Points, Result
 from jestlab.platform.planning.plan import Alias
+from jestlab.platform.store.adoption import Score
 from jestlab.platform.store.annotations import Subject, add_note, add_tags
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
@@ -75,7 +76,7 @@ def result(
     label: str = "joint",
     seed: int = 0,
     metrics: Mapping[str, Iterable[float]] | None = None,
-    scores: Iterable[Scored] = (),
+    scores: Iterable[Score] = (),
     **parts: Any,
 ) -> Result:
     """A result with these parts; the values of a metric are at the steps 0, 1, …"""

@@ -17,7 +17,8 @@ from jestlab.analysis.configs import flat
 from jestlab.platform.adopting import mlflow as reader
 from jestlab.platform.adopting.found import FoundRun
 from jestlab.platform.formats import kinds, results
-from jestlab.platform.formats.results import Result, Scored
+from jestlab.platform.formats.results import Result
+from jestlab.platform.store.adoption import Score
 from jestlab.platform.store.records import RunState
 
 T = TypeVar("T")
@@ -144,7 +145,7 @@ def hostile() -> Result:
     values = {name: float(number) for number, name in enumerate(HOSTILE)}
     return result(
         metrics={name: [value] for name, value in values.items()},
-        scores=[Scored(name, "m", 0, value, None, None, None) for name, value in values.items()],
+        scores=[Score(name, "m", 0, value, None, None, None) for name, value in values.items()],
         config=values,
         tags=HOSTILE,
     )

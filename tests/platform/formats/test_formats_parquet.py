@@ -12,7 +12,8 @@ from tests.platform.formats import recorded
 from tests.platform.formats.recorded import JOINT, LABEL, files_below, result
 
 from jestlab.platform.formats import kinds, parquet, results
-from jestlab.platform.formats.results import Result, Scored
+from jestlab.platform.formats.results import Result
+from jestlab.platform.store.adoption import Score
 
 WHOSE = ["experiment", "label", "seed", "fingerprint"]
 TABLES = ("runs", "metrics", "evaluations")
@@ -65,8 +66,8 @@ def test_what_is_unknown_is_null_and_nan_is_a_number(out):
         result(
             metrics={"loss": [math.nan, math.inf, 1.0]},
             scores=[
-                Scored("a", "b", 2**40, math.nan, None, None, None),
-                Scored("a", "b", 2**41, 1, 2**53 + 1, 2, 3),
+                Score("a", "b", 2**40, math.nan, None, None, None),
+                Score("a", "b", 2**41, 1, 2**53 + 1, 2, 3),
             ],
             began=None,
             ended=None,
@@ -84,7 +85,7 @@ def test_what_is_unknown_is_null_and_nan_is_a_number(out):
 
 def test_types_do_not_depend_on_what_there_is(out):
     full = result(
-        metrics={"loss": [1.0]}, scores=[Scored("a", "b", 1, 0.5, 1, 1.0, 1.0)], tags=["t"], notes=["n"]
+        metrics={"loss": [1.0]}, scores=[Score("a", "b", 1, 0.5, 1, 1.0, 1.0)], tags=["t"], notes=["n"]
     )
     empty = result(began=None, ended=None, commit=None)
     schemas = []

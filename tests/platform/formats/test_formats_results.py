@@ -13,7 +13,7 @@ from tests.platform.formats.recorded import BROKEN, JOINT, JOINT_1, LABEL, WAITI
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.formats import kinds, results
-from jestlab.platform.formats.results import Scored
+from jestlab.platform.store.adoption import Score
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import now
@@ -36,8 +36,8 @@ def test_reads_all_that_is_recorded_of_a_run(store):
     assert (joint.tags, joint.notes) == (recorded.TAGS, recorded.NOTES)
     assert as_text(joint.metrics) == recorded.METRICS
     assert joint.scores[:2] == [
-        Scored("toy", "score", 2, 0.25, 20, None, None),
-        Scored("toy", "score", 3, 0.75, 3 * 10**9, 1.5e21, 9.5),
+        Score("toy", "score", 2, 0.25, 20, None, None),
+        Score("toy", "score", 3, 0.75, 3 * 10**9, 1.5e21, 9.5),
     ]
     (top,) = joint.scores[2:]
     assert (top.name, top.step, math.isnan(top.value)) == ("toy/top 1", 2, True)
@@ -133,11 +133,11 @@ def test_memory_holds_one_run_while_the_next_is_read(kind, out):
 
 def test_curves_of_formats_that_have_nothing_else():
     scores = [
-        Scored("a", "score", 20, 0.5, 200, None, 2.0),
-        Scored("a", "score", 30, 0.75, None, None, 3.0),
+        Score("a", "score", 20, 0.5, 200, None, 2.0),
+        Score("a", "score", 30, 0.75, None, None, 3.0),
         # The same step again: what is unknown here is known from there.
-        Scored("b", "score", 20, 0.25, None, 9.0, None),
-        Scored("b", "score", 10, 0.125, 100, None, None),
+        Score("b", "score", 20, 0.25, None, 9.0, None),
+        Score("b", "score", 10, 0.125, 100, None, None),
     ]
     one = result(metrics={"loss": [1.0], "a/score": [7.0], "seconds": [5.0]}, scores=scores)
     assert as_text(one.curves()) == {

@@ -14,7 +14,8 @@ from tests.platform.formats.recorded import HOSTILE, JOINT, LABEL, files_below, 
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.formats import kinds, results
-from jestlab.platform.formats.results import Result, Scored
+from jestlab.platform.formats.results import Result
+from jestlab.platform.store.adoption import Score
 from jestlab.platform.store.records import RunState
 
 event_accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
@@ -147,7 +148,7 @@ def test_two_runs_of_one_label_and_seed(out):
 def test_hostile_names(out):
     one = result(
         metrics={name: [number] for number, name in enumerate(HOSTILE)},
-        scores=[Scored(name, "m", 0, 0.5, None, None, None) for name in HOSTILE],
+        scores=[Score(name, "m", 0, 0.5, None, None, None) for name in HOSTILE],
         config=dict.fromkeys(HOSTILE, 0.5),
     )
     runs = written(out, one, *(result(name, experiment=name) for name in HOSTILE))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TypeVar
 
 from jestlab.platform.errors import UserError
+from jestlab.platform.words import on_one_line
 
 T = TypeVar("T")
 
@@ -26,10 +27,5 @@ def attempted(damaged: Damaged, place: object, read: Callable[[], T]) -> T | Non
         damaged(error)
     except (ArithmeticError, LookupError, MemoryError, OSError, RecursionError, ValueError) as error:
         what = str(error)[:200] or type(error).__name__
-        damaged(UserError(one_line([f"{place}: cannot be read ({what}): copy it again, or move it away"])))
+        damaged(UserError(on_one_line(f"{place}: cannot be read ({what}): copy it again, or move it away")))
     return None
-
-
-def one_line(parts: Iterable[object]) -> str:
-    """Join the parts of an error's text, without line breaks that the data may have brought in."""
-    return " ".join(" ".join(str(part) for part in parts).split())

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from jestlab.analysis import guards
-from jestlab.platform.adopting.damage import Damaged, attempted, one_line, refuse
+from jestlab.platform.adopting.damage import Damaged, attempted, refuse
 from jestlab.platform.adopting.found import FoundRun, Points, State, nested, utc, whole
 from jestlab.platform.errors import SpecError, UserError
+from jestlab.platform.words import on_one_line
 
 _LARGEST_VALUE_BYTES = 1 << 20
 _LARGEST_CELL_BYTES = 1 << 24
@@ -147,7 +148,7 @@ def _meta(file: Path) -> dict[str, Any]:
     try:
         meta = Document(_ENDLESS_NUMBER.sub(r"'\g<0>'", _text(file))).value
     except SpecError as error:
-        raise UserError(one_line([f"{file}: not valid YAML ({error}): {_REMEDY}"])) from error
+        raise UserError(on_one_line(f"{file}: not valid YAML ({error}): {_REMEDY}")) from error
     if not isinstance(meta, dict):
         raise UserError(f"{file}: expected a mapping, as MLflow writes it: {_REMEDY}")
     return meta
@@ -214,7 +215,7 @@ def _database(path: Path, damaged: Damaged) -> Iterator[FoundRun]:
         remedy = (
             "expected a database of MLflow; if it is one of an old version, run `mlflow db upgrade` on a copy"
         )
-        raise UserError(one_line([f"{path}: cannot be read ({error}): {remedy}"])) from error
+        raise UserError(on_one_line(f"{path}: cannot be read ({error}): {remedy}")) from error
 
 
 def _recorded(connection: sqlite3.Connection, row: Mapping[str, object]) -> FoundRun:

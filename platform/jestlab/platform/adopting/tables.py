@@ -12,8 +12,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from jestlab.platform.adopting.damage import one_line
 from jestlab.platform.errors import UserError
+from jestlab.platform.words import on_one_line
 
 # A number that begins with zeros is rather a name: 007.
 _WHOLE = re.compile(r"[+-]?(0|[1-9][0-9]{0,18})")
@@ -44,7 +44,7 @@ class Table:
     def place(self, row: int, column: str) -> str:
         """Name a cell in the words of an error."""
         line = "line" if self.kind == "csv" else "row"
-        return one_line([f"{self.path}, {line} {self.lines[row]}, column {column}"])
+        return on_one_line(f"{self.path}, {line} {self.lines[row]}, column {column}")
 
 
 def table(path: Path, names: Collection[str]) -> Table:
@@ -93,7 +93,7 @@ def _csv(path: Path, texts: Collection[str]) -> Table:
     except csv.Error as error:
         line = 1 if reader is None else max(reader.line_num, 1)
         raise UserError(
-            one_line([f"{path}, line {line}: not valid CSV ({error}): correct the line"])
+            on_one_line(f"{path}, line {line}: not valid CSV ({error}): correct the line")
         ) from error
     return Table(path, "csv", dict(zip(names, cells, strict=True)), lines)
 
@@ -150,7 +150,7 @@ def _parquet(path: Path, texts: Collection[str]) -> Table:
         _check_names(path, names)
         columns = {name: [_plain(cell) for cell in read.column(name).to_pylist()] for name in names}
     except (pyarrow.ArrowException, ValueError, OSError) as error:
-        raise UserError(one_line([f"{path}: not valid Parquet ({error}): write the table again"])) from error
+        raise UserError(on_one_line(f"{path}: not valid Parquet ({error}): write the table again")) from error
     for name in columns.keys() & texts:
         columns[name] = [None if cell is None else str(cell) for cell in columns[name]]
     return Table(path, "parquet", columns, range(1, read.num_rows + 1))
@@ -191,5 +191,5 @@ def _check_names(path: Path, names: Sequence[str]) -> None:
         if not name.strip():
             raise UserError(f"{path}: column {index + 1} has no name: write one in the first line")
         if name in seen:
-            raise UserError(one_line([f"{path}: two columns are named {name}: rename one of them"]))
+            raise UserError(on_one_line(f"{path}: two columns are named {name}: rename one of them"))
         seen.add(name)

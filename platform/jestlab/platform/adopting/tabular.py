@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from jestlab.platform.adopting.damage import one_line
 from jestlab.platform.adopting.found import Curve, FoundRun, nested, whole
 from jestlab.platform.adopting.tables import Table, parsed, table
 from jestlab.platform.errors import UserError, nearest, shown
+from jestlab.platform.words import on_one_line
 
 _PREFIX = "config."
 
@@ -60,7 +60,7 @@ def read(
     found = table(path, tuple(run) or ("run",))
     for name in (*run, *config, *([step] if step != "step" else [])):
         if name not in found.columns:
-            raise UserError(one_line([f"{path}: no column {name}: {nearest(name, found.columns)}"]))
+            raise UserError(on_one_line(f"{path}: no column {name}: {nearest(name, found.columns)}"))
     named = tuple(run) or (("run",) if "run" in found.columns else ())
     has_steps = step in found.columns
     rows = _rows_of_runs(found, named, has_steps)
@@ -99,7 +99,7 @@ def _divided(
             metrics.append(name)
         else:
             remedy = "write numbers with a decimal point" if _is_number(text, comma=True) else "not numbers"
-            texts[name] = one_line([f"cells of column {shown(name)}, such as {shown(text)}: {remedy}"])
+            texts[name] = on_one_line(f"cells of column {shown(name)}, such as {shown(text)}: {remedy}")
     return configs, metrics, texts
 
 

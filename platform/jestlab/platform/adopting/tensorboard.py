@@ -13,9 +13,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from jestlab.platform.adopting.damage import Damaged, attempted, one_line, refuse
+from jestlab.platform.adopting.damage import Damaged, attempted, refuse
 from jestlab.platform.adopting.found import FoundRun, Points, State, nested, utc
 from jestlab.platform.errors import UserError
+from jestlab.platform.words import on_one_line
 
 _EVENT_FILE = re.compile(r".*\.tfevents\.\d+(?:\.(?P<host>.+?))?(?:\.\d+\.\d+)?(?:\.v2)?")
 _MADE_BY_ADD_HPARAMS = re.compile(r"\d{9,}(\.\d+)?")
@@ -109,7 +110,7 @@ class _Log:
                 self._absorb(Event.FromString(record))
             except (DecodeError, ValueError, TypeError) as error:
                 raise UserError(
-                    one_line([f"{file}: the event at byte {offset} is not valid ({error}): {_REMEDY}"])
+                    on_one_line(f"{file}: the event at byte {offset} is not valid ({error}): {_REMEDY}")
                 ) from error
 
     def run(self, root: Path, folder: Path, source: str | None) -> FoundRun:

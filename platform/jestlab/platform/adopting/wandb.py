@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from jestlab.platform.adopting.damage import Damaged as Told
-from jestlab.platform.adopting.damage import attempted, one_line, refuse
+from jestlab.platform.adopting.damage import attempted, refuse
 from jestlab.platform.adopting.found import FoundRun, Points, State, number, put, utc, whole
 from jestlab.platform.adopting.wandb_log import Damaged, Fields, fields, integer, messages, records, text
 from jestlab.platform.errors import UserError
+from jestlab.platform.words import on_one_line
 
 _FOLDER = re.compile(r"(?:offline-)?run-(\d{8}_\d{6})-(.+)")
 _OWN = ("_wandb", "_step", "_runtime", "_timestamp")
@@ -119,7 +120,7 @@ class _Log:
                 log._absorb(fields(record))
             except (ValueError, RecursionError) as error:
                 raise UserError(
-                    one_line([f"{file}: record {index} is not valid ({error}):", _REMEDY])
+                    on_one_line(f"{file}: record {index} is not valid ({error}): {_REMEDY}")
                 ) from error
         log._read_metadata(file.parent / "files" / "wandb-metadata.json")
         return log
@@ -267,7 +268,7 @@ class _Log:
         try:
             metadata = json.loads(file.read_bytes())
         except (ValueError, RecursionError) as error:
-            raise UserError(one_line([f"{file}: not valid JSON ({error}):", _REMEDY])) from error
+            raise UserError(on_one_line(f"{file}: not valid JSON ({error}): {_REMEDY}")) from error
         if isinstance(metadata, dict):
             git = metadata.get("git")
             self.git_commit = self.git_commit or _word(git, "commit")

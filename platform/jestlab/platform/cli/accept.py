@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import click
 
 from jestlab.analysis.mixing import names_of
 from jestlab.platform.cli.naming import pasted
 from jestlab.platform.cli.options import examples, json_option, lab_options
-from jestlab.platform.cli.output import print_json, printable, say, table
+from jestlab.platform.cli.output import print_json, say, table
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.changes import changes_of
 from jestlab.platform.store.acceptances import accept, acceptances
 from jestlab.platform.store.store import Store
 from jestlab.platform.whoami import person
+from jestlab.platform.words import on_one_line
 
 
 @click.command(epilog=examples('accept ridge --reason "a comment alone"', "accept ridge"))
@@ -35,17 +38,7 @@ def accept_command(
         accept(store, experiment, values, reason, author or person())
     found = acceptances(store, experiment)
     if as_json:
-        print_json(
-            [
-                {
-                    "accepted": row.accepted,
-                    "reason": row.reason,
-                    "author": row.author,
-                    "created_at": row.created_at.isoformat(),
-                }
-                for row in found
-            ]
-        )
+        print_json([asdict(row) | {"created_at": row.created_at.isoformat()} for row in found])
         return
     if reason is not None and not values:
         say("nothing to accept: no difference of code, data or versions is known")
@@ -53,15 +46,10 @@ def accept_command(
         rows = [
             [
                 f"{row.created_at:%Y-%m-%d %H:%M}",
-                *map(_line, (row.author, names_of(row.accepted), row.reason)),
+                *map(on_one_line, (row.author, names_of(row.accepted), row.reason)),
             ]
             for row in found
         ]
         say(table(["accepted (UTC)", "by", "difference", "reason"], rows))
     else:
         say(f'nothing was accepted yet: jestlab accept {pasted(experiment)} --reason "…"')
-
-
-def _line(text: str) -> str:
-    """Write a text on one line, whole."""
-    return " ".join(printable(text).split())

@@ -232,7 +232,7 @@ def _finals(scores: Sequence[Score]) -> dict[str, float | None]:
     """The last score in each evaluation; None for NaN."""
     finals: dict[str, float | None] = {}
     for score in scores:  # each in the order of its steps
-        finals[f"{score.dataset}/{score.metric}"] = score.value if score.value == score.value else None
+        finals[score.name] = score.value if score.value == score.value else None
     return finals
 
 

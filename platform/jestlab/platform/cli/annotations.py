@@ -6,11 +6,12 @@ import click
 
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.options import json_option, lab_options
-from jestlab.platform.cli.output import print_json, printable, say, show, table
+from jestlab.platform.cli.output import print_json, say, show, table
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.annotations import add_note, add_tags, notes, remove_tags, tags
 from jestlab.platform.store.store import Store
 from jestlab.platform.whoami import person
+from jestlab.platform.words import on_one_line
 
 _SUBJECT = f"""SUBJECT is an experiment, or a run.
 
@@ -43,15 +44,12 @@ def note_command(name: str, text: str | None, *, author: str | None, as_json: bo
             [{"text": n.text, "author": n.author, "created_at": n.created_at.isoformat()} for n in found]
         )
     elif found:
-        cells = [[f"{n.created_at:%Y-%m-%d %H:%M}", _line(n.author), _line(n.text)] for n in found]
+        cells = [
+            [f"{n.created_at:%Y-%m-%d %H:%M}", on_one_line(n.author), on_one_line(n.text)] for n in found
+        ]
         say(table(["written (UTC)", "by", "note"], cells))
     else:
         say(f'no notes yet: jestlab note {naming.pasted(name)} "…"')
-
-
-def _line(text: str) -> str:
-    """Write a text on one line, whole."""
-    return " ".join(printable(text).split())
 
 
 @click.command(

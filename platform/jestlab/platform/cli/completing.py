@@ -335,9 +335,7 @@ class _Store:
 
     def experiments(self) -> list[str]:
         """Name the experiments, the last launched first."""
-        return [
-            name for (name,) in self._rows("SELECT experiment FROM v_experiments ORDER BY updated_at DESC")
-        ]
+        return self._names("SELECT experiment FROM v_experiments ORDER BY updated_at DESC")
 
     def runs(self, experiment: str) -> list[str]:
         """Name the runs of an experiment; with their seeds, where there are several."""
@@ -353,13 +351,14 @@ class _Store:
         places = ", ".join("?" * len(names))
         order = "GROUP BY label ORDER BY min(position)"
         query = f"SELECT label FROM v_runs WHERE experiment IN ({places}) {order}"
-        return [label for (label,) in self._rows(query, *names)]
+        return self._names(query, *names)
 
     def tags(self) -> list[str]:
         """Name all tags."""
-        return [
-            name for (name,) in self._rows("SELECT DISTINCT text FROM v_notes WHERE kind = 'tag' ORDER BY 1")
-        ]
+        return self._names("SELECT DISTINCT text FROM v_notes WHERE kind = 'tag' ORDER BY 1")
+
+    def _names(self, query: str, *values: str) -> list[str]:
+        return [name for (name,) in self._rows(query, *values)]
 
     def _rows(self, query: str, *values: str) -> list[tuple[Any, ...]]:
         if self._path is None or not self._path.is_file():

@@ -8,11 +8,12 @@ import click
 
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.options import json_option, lab_options
-from jestlab.platform.cli.output import print_json, printable, say, table
+from jestlab.platform.cli.output import print_json, say, table
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.retractions import retract, retracted, undo
 from jestlab.platform.store.store import Store
 from jestlab.platform.whoami import person
+from jestlab.platform.words import on_one_line
 
 _EPILOG = f"""{naming.HELP}
 
@@ -58,7 +59,7 @@ def retract_command(
             [
                 f"{row.experiment}/{row.label}/{row.seed}",
                 "" if row.origin == row.fingerprint else f"needs {row.origin[:8]}",
-                *(" ".join(printable(said).split()) for said in (row.reason, row.author)),
+                *map(on_one_line, (row.reason, row.author)),
             ]
             for row in found
         ]

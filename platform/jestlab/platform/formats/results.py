@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from sqlalchemy import Connection, select
 
 from jestlab.platform.errors import UserError, nearest
+from jestlab.platform.store.adoption import Score
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import (
@@ -34,23 +35,6 @@ Points = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]
 """Steps, ascending, and the values at them."""
 
 _POINT = np.dtype([("step", np.int64), ("value", np.float64)])
-
-
-class Scored(NamedTuple):
-    """A score with what training had taken by then; None where that is unknown."""
-
-    dataset: str
-    metric: str
-    step: int
-    value: float
-    examples_seen: int | None
-    flops_total: float | None
-    seconds: float | None
-
-    @property
-    def name(self) -> str:
-        """Name of the evaluation: dataset/metric."""
-        return f"{self.dataset}/{self.metric}"
 
 
 @dataclass(frozen=True)
@@ -95,7 +79,7 @@ class Result:
     tags: Sequence[str]
     notes: Sequence[str]
     metrics: Mapping[str, Points]
-    scores: Sequence[Scored]
+    scores: Sequence[Score]
 
     @property
     def title(self) -> str:
@@ -215,12 +199,12 @@ def _curves(connection: Connection, run_id: int) -> Iterator[tuple[str, Points]]
         yield names[name_id], (points["step"], points["value"])
 
 
-def _scores(connection: Connection, run_id: int) -> Iterator[Scored]:
+def _scores(connection: Connection, run_id: int) -> Iterator[Score]:
     order = (Evaluation.dataset, Evaluation.metric, Evaluation.step)
     efforts = (Evaluation.examples_seen, Evaluation.flops_total, Evaluation.seconds)
     query = select(*order, Evaluation.value, *efforts).where(Evaluation.run_id == run_id).order_by(*order)
     for row in connection.execute(query):
-        yield Scored(*row[:3], _number(row.value), *row[4:])
+        yield Score(*row[:3], _number(row.value), *row[4:])
 
 
 def _as_curves(points: Mapping[str, Mapping[int, float]]) -> dict[str, Points]:

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from sqlalchemy import case, func, select
 
@@ -27,7 +27,8 @@ from jestlab.analysis.mixing import (
 )
 from jestlab.platform.digests import digest_of
 from jestlab.platform.errors import SpecError
-from jestlab.platform.planning.explain import Pair, source_diff
+from jestlab.platform.planning.explain import Pair, differing_pairs, source_diff
+from jestlab.platform.planning.plan import PlannedRun
 from jestlab.platform.programs.sources import interpreter_of, sources_of
 from jestlab.platform.spec.record import Record
 from jestlab.platform.spec.schema import Study
@@ -44,37 +45,9 @@ _MOST_BYTES = 1 << 30
 _OF_ATTEMPT = ("number", "state", "started_at", "sources", "inputs", "versions", "git_commit")
 
 
-class Subject(Protocol):
-    """A run that may have been made by other code."""
-
-    @property
-    def fingerprint(self) -> str:
-        """Identity of the run."""
-
-    @property
-    def label(self) -> str:
-        """Name and values on the axes: runs of one label are one cell of a table."""
-
-    @property
-    def seed(self) -> int:
-        """Replicate."""
-
-    @property
-    def program(self) -> str:
-        """Name of the program."""
-
-    @property
-    def config(self) -> Mapping[str, Any]:
-        """The resolved config."""
-
-    @property
-    def state(self) -> RunState | None:
-        """State in the store; None where it does not know the run."""
-
-
 @dataclass(frozen=True)
 class _StoredRun:
-    """A run of an experiment as the store has it: a `Subject`."""
+    """A run of an experiment as the store has it."""
 
     fingerprint: str
     label: str
@@ -82,6 +55,10 @@ class _StoredRun:
     program: str
     config: Mapping[str, Any]
     state: RunState
+
+
+Subject = PlannedRun | _StoredRun
+"""A run that may have been made by other code."""
 
 
 @dataclass(frozen=True)
@@ -280,15 +257,10 @@ def changed_since(store: Store, fingerprint: str) -> Since:
         files |= Record.model_validate(record).named_files()
     data = json.loads(last["inputs"] or "{}")
     now = {name: digest_of(path) for name, path in files.items() if name in data}
-
-    def pairs(one: Mapping[str, str | None], other: Mapping[str, str | None]) -> dict[str, Pair[str]]:
-        names = {**one, **other}
-        return {n: Pair(one.get(n), other.get(n)) for n in names if one.get(n) != other.get(n)}
-
     return Since(
         known=last["sources"] is not None or run.program in OWN_PROGRAMS,
-        code=pairs(then, here),
-        data=pairs(data, now),
+        code=differing_pairs(then, here),
+        data=differing_pairs(data, now),
         source=source_diff(store, then, here, {} if sources is None else sources.files),
     )
 

@@ -192,7 +192,7 @@ def compare(store: Store, first: str, second: str) -> Comparison:
     with store.reading() as connection:
         one, other = (_side(connection, fingerprint) for fingerprint in (first, second))
     names = ("config", "needs", "code", "data", "provenance")
-    differing = {name: _differing(one[name], other[name]) for name in names}
+    differing = {name: differing_pairs(one[name], other[name]) for name in names}
     if not (known := one["known"] and other["known"]):
         differing["code"] = one["sources"] = other["sources"] = {}
     return Comparison(
@@ -327,7 +327,8 @@ def _pairs(first: Mapping[str, Value | None], second: Mapping[str, Value | None]
     return {name: Pair(first.get(name), second.get(name)) for name in {**first, **second}}
 
 
-def _differing(
+def differing_pairs(
     first: Mapping[str, Value | None], second: Mapping[str, Value | None]
 ) -> dict[str, Pair[Value]]:
+    """Return the values of two runs by name, where they differ."""
     return {name: pair for name, pair in _pairs(first, second).items() if pair.first != pair.second}

@@ -7,7 +7,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from sqlalchemy import Connection, delete, func, select, update
 from sqlalchemy.orm import aliased
@@ -53,8 +53,7 @@ _DIGEST = "what was adopted"
 _BATCH = 50_000  # points that are in memory as rows at once
 
 
-@dataclass(frozen=True)
-class Score:
+class Score(NamedTuple):
     """A score on a dataset at a step; NaN is a score, and efforts are None where they are unknown."""
 
     dataset: str
@@ -64,6 +63,11 @@ class Score:
     examples_seen: int | None = None
     flops_total: float | None = None
     seconds: float | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the evaluation: dataset/metric."""
+        return f"{self.dataset}/{self.metric}"
 
 
 @dataclass(frozen=True)
@@ -122,7 +126,8 @@ class AdoptedRun:
         """Return a digest of all that is stored of the run itself, whatever studies it belongs to."""
         found = hashlib.sha256()
         about = [self.seed, self.config, self.state, self.reason, self.began, self.ended, self.host]
-        about += [self.device, self.commit, [*self.tags], self.note, [vars(score) for score in self.scores]]
+        about += [self.device, self.commit, [*self.tags], self.note]
+        about.append([score._asdict() for score in self.scores])
         found.update(json.dumps(about, sort_keys=True, default=str).encode())
         for name in sorted(self.metrics):
             steps, values = self.metrics[name]
@@ -303,7 +308,7 @@ def _listing(spec: Mapping[str, Any], run: AdoptedRun, goal: Goal | None) -> dic
     adopted, metrics = spec.get("adopted") or (), spec.get("metrics") or {}
     found = {**spec, "adopted": [*dict.fromkeys([*adopted, run.name])]}
     if goal is not None:
-        names = dict.fromkeys(f"{score.dataset}/{score.metric}" for score in run.scores)
+        names = dict.fromkeys(score.name for score in run.scores)
         own = {name: {"goal": goal, **metrics.get(name, {})} for name in names}
         metrics = {**own, **{name: each for name, each in metrics.items() if name not in own}}
     return found | {"metrics": metrics} if metrics else found
@@ -362,7 +367,7 @@ def _record(connection: Connection, run: AdoptedRun, run_id: int, attempt_id: in
             rows = [(ids[name], step, as_number(value)) for step, value in points]
             write_points(connection, run_id, rows)
     of_run = {"run_id": run_id, "attempt_id": attempt_id}
-    scores = [of_run | vars(score) | {"value": as_number(score.value)} for score in run.scores]
+    scores = [of_run | score._asdict() | {"value": as_number(score.value)} for score in run.scores]
     execute_many(connection, insert(connection, Evaluation), scores)
     spent = [(score.step, score.flops_total) for score in run.scores if score.flops_total is not None]
     if spent:  # nobody knows the parts of it: all counts as the learner's

@@ -110,25 +110,20 @@ def _words(annotation: Any, metadata: list[Any], extra: Mapping[str, Any], plura
     return "mapping"
 
 
-def _bounds(metadata: Iterable[Any]) -> str:
+_BOUNDS = ((Gt, "gt", "above"), (Ge, "ge", "from"), (Lt, "lt", "below"), (Le, "le", "up to"))
+
+
+def _bounds(metadata: Sequence[Any]) -> str:
     """Write the bounds of a number: " above 0", " from 0 to 1", " from 0, below 1"."""
-    bounds: dict[type, Any] = {}
-    for one in metadata:
-        for kind, name in ((Gt, "gt"), (Ge, "ge"), (Lt, "lt"), (Le, "le")):
-            if isinstance(one, kind):
-                bounds[kind] = getattr(one, name)
-    parts = []
-    if Gt in bounds:
-        parts.append(f"above {_number(bounds[Gt])}")
-    if Ge in bounds:
-        parts.append(f"from {_number(bounds[Ge])}")
-    if Lt in bounds and bounds[Lt] != 2**32:  # seeds: nobody comes near it
-        parts.append(f"below {_number(bounds[Lt])}")
-    if Le in bounds:
-        parts.append(f"up to {_number(bounds[Le])}")
-    if len(parts) == 2 and Ge in bounds and Le in bounds:
-        parts = [f"from {_number(bounds[Ge])} to {_number(bounds[Le])}"]
-    return " " + ", ".join(parts) if parts else ""
+    parts = {
+        word: f"{word} {_number(getattr(one, name))}"
+        for kind, name, word in _BOUNDS
+        for one in metadata
+        if isinstance(one, kind) and one != Lt(2**32)  # seeds: nobody comes near it
+    }
+    if [*parts] == ["from", "up to"]:
+        return f" {parts['from']} {parts['up to'].removeprefix('up ')}"
+    return " " + ", ".join(parts.values()) if parts else ""
 
 
 def _number(bound: Any) -> str:
