@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 
 from jestlab.analysis.written import shown as shown
@@ -157,14 +157,19 @@ class Mistakes:
 
 
 @contextmanager
-def within(*place: str) -> Iterator[None]:
-    """Prefix the places of errors raised inside with a place in the spec."""
+def placed(place: Callable[[Path], Path]) -> Iterator[None]:
+    """Replace the places of errors raised inside by what a function makes of them."""
     try:
         yield
     except SpecError as error:
         mistakes = Mistakes()
-        mistakes.add(SpecError((*place, *one.path), one.message) for one in error.errors)
+        mistakes.add(SpecError(place(one.path), one.message) for one in error.errors)
         raise mistakes.together() from None
+
+
+def within(*place: str) -> AbstractContextManager[None]:
+    """Prefix the places of errors raised inside with a place in the spec."""
+    return placed(lambda path: (*place, *path))
 
 
 def dotted(path: Sequence[str]) -> str:

@@ -93,11 +93,11 @@ class Styled:
 
     def __add__(self, other: str | Styled) -> Styled:
         """Join two texts."""
-        return Styled(self.parts + _parts(other))
+        return Styled(self.parts + as_styled(other).parts)
 
     def __radd__(self, other: str) -> Styled:
         """Join two texts."""
-        return Styled(_parts(other) + self.parts)
+        return Styled(as_styled(other).parts + self.parts)
 
     def cut(self, begin: int, end: int) -> Styled:
         """Return a range of its characters."""
@@ -202,10 +202,6 @@ def _pieces(word: re.Match[str], most: int) -> Iterator[tuple[int, int]]:
         return
     for part in re.finditer(r"\S+", word[0]):
         yield word.start() + part.start(), word.start() + part.end()
-
-
-def _parts(text: str | Styled) -> tuple[tuple[str, str], ...]:
-    return as_styled(text).parts
 
 
 def _painted(text: str, style: str) -> str:

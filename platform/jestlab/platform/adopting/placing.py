@@ -16,7 +16,7 @@ from jestlab.analysis.configs import flat, lookup
 from jestlab.analysis.names import value_text
 from jestlab.platform.adopted import ORIGIN
 from jestlab.platform.adopting.efforts import AtStep, Effort, number_of
-from jestlab.platform.adopting.found import Curve, FoundRun, whole
+from jestlab.platform.adopting.found import Curve, FoundRun, State, whole
 from jestlab.platform.errors import UserError, nearest, shown
 from jestlab.platform.planning.identity import of_origin
 from jestlab.platform.store.adoption import AdoptedRun, Known, Score
@@ -28,9 +28,13 @@ _LONGEST_LABEL = 120
 _EXPORTED = "jestlab."
 """Tags of such names say what a run was before `jestlab export`; it is another one now."""
 
-_NO_END = "had not ended when it was adopted: it was killed, or went on"
-_FAILED = "its tool recorded that it failed"
-_CANCELLED = "its tool recorded that it was stopped"
+_STATES: Mapping[State, tuple[RunState, str | None]] = {
+    "COMPLETED": (RunState.COMPLETED, None),
+    "FAILED": (RunState.FAILED, "its tool recorded that it failed"),
+    "CANCELLED": (RunState.CANCELLED, "its tool recorded that it was stopped"),
+    "RUNNING": (RunState.CANCELLED, "had not ended when it was adopted: it was killed, or went on"),
+}
+"""How a run ended → its state in the store, and why it did not complete."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +113,7 @@ class Placing:
         if run.metrics and not metrics:
             raise UserError(f"{run.name}: it has only {' and '.join(+left_out)}, which a store cannot hold")
         steps = [int(curve.steps[-1]) for curve in metrics.values()]
-        state, reason = _state(run)
+        state, reason = _STATES[run.state]
         return AdoptedRun(
             fingerprint=fingerprint,
             origin=origin,
@@ -271,14 +275,6 @@ def _distinct(written: str, cleaned: str) -> str:
 
 
 _MARKED = re.compile(r".* #[0-9a-f]{12}", re.DOTALL)
-
-
-def _state(run: FoundRun) -> tuple[RunState, str | None]:
-    if run.state == "COMPLETED":
-        return RunState.COMPLETED, None
-    if run.state == "FAILED":
-        return RunState.FAILED, _FAILED
-    return RunState.CANCELLED, _NO_END if run.state == "RUNNING" else _CANCELLED
 
 
 _DEEPEST = 100

@@ -16,6 +16,7 @@ from jestlab.platform.adopting.damage import attempted, refuse
 from jestlab.platform.adopting.found import FoundRun, Points, State, number, put, utc, whole
 from jestlab.platform.adopting.wandb_log import Damaged, Fields, fields, integer, messages, records, text
 from jestlab.platform.errors import UserError
+from jestlab.platform.spec.config_tree import without
 from jestlab.platform.words import on_one_line
 
 _FOLDER = re.compile(r"(?:offline-)?run-(\d{8}_\d{6})-(.+)")
@@ -229,7 +230,7 @@ class _Log:
             if path[0] not in _OWN:
                 put(self.config, path, value)
         for path, _ in _items(config, _REMOVE):
-            _remove(self.config, path)
+            self.config = without(self.config, path)
 
     def _absorb_summary(self, summary: Fields) -> None:
         for path, value in _items(summary, _UPDATE):
@@ -311,15 +312,6 @@ def _numbers(name: str, value: Any) -> dict[str, float]:
         }
     point = number(value)
     return {} if point is None else {name: point}
-
-
-def _remove(config: dict[str, Any], path: list[str]) -> None:
-    for part in path[:-1]:
-        below = config.get(part)
-        if not isinstance(below, dict):
-            return
-        config = below
-    config.pop(path[-1], None)
 
 
 def _word(mapping: Any, key: str) -> str:

@@ -109,7 +109,9 @@ def _candidates(
         return ()
     path: tuple[str, ...] = (verb,)
     command: click.Command | None = None
-    if begun.startswith("-") or any(word.startswith("-") and _name(word) not in _SHARED for word in rest):
+    if begun.startswith("-") or any(
+        word.startswith("-") and word.partition("=")[0] not in _SHARED for word in rest
+    ):
         command, path, rest = _command(cli, verb, rest)
     else:
         while rest and rest[0] in _GROUPS.get(path, ()):
@@ -144,10 +146,6 @@ def _candidates(
     command = command or _command(cli, verb, [*path[1:]])[0]
     arguments = [each for each in command.params if isinstance(each, click.Argument)] if command else []
     return _of_type(arguments[len(given)], begun) if len(given) < len(arguments) else ()
-
-
-def _name(option: str) -> str:
-    return option.partition("=")[0]
 
 
 def _command(
@@ -209,9 +207,7 @@ _GROUPS: dict[tuple[str, ...], tuple[str, ...]] = {
 
 def _arguments(path: tuple[str, ...], given: Sequence[str], begun: str, store: _Store) -> Iterable[str]:
     """Return what an argument of a verb may be, after those that are given."""
-    kinds = _ARGUMENTS.get(path, ())
-    if not kinds:
-        return ()
+    kinds = _ARGUMENTS[path]
     kind = kinds[min(len(given), len(kinds) - 1)] if len(given) < len(kinds) or kinds[-1] in _MANY else None
     return kind(given, begun, store) if callable(kind) else kind or ()
 

@@ -29,7 +29,7 @@ from jestlab.platform.cli.output import (
 from jestlab.platform.cli.tables import ESSENTIAL, USUAL, Table
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.views import VIEWS
-from jestlab.platform.words import listed
+from jestlab.platform.words import listed, on_one_line
 
 _EPILOG = """\
 Conditions compare columns of the view and config keys with numbers, 'strings', true and false, by = != < <= >
@@ -145,7 +145,7 @@ def _portable(value: Any) -> Any:
 
 def _text(headers: Sequence[str], rows: Rows) -> Table:
     """Make a table for a terminal, in which long texts and JSON are left out before other columns."""
-    cells = [[_plain_cell(value) for value in row] for row in rows]
+    cells = [[on_one_line(_cell(value)) for value in row] for row in rows]
     columns = list(zip(*cells, strict=True)) or [()] * len(headers)
     right = [
         number
@@ -169,24 +169,16 @@ def _text(headers: Sequence[str], rows: Rows) -> Table:
 def _markdown(headers: Sequence[str], rows: Rows) -> str:
     from tabulate import tabulate
 
-    cells = [[_cell(value) for value in row] for row in rows]
+    cells = [[printable(_cell(value)).replace("|", "\\|") for value in row] for row in rows]
     text: str = tabulate(cells, headers, tablefmt="github", disable_numparse=True)
     return text + "\n"
 
 
-def _plain_cell(value: Any) -> str:
-    """Write a value on one line of a table."""
-    if value is None:
-        return ""
-    return " ".join(printable(f"{value:.6g}" if isinstance(value, float) else str(value)).split())
-
-
 def _cell(value: Any) -> str:
-    """Write a value on one line of a Markdown table."""
+    """Write a value; nothing for NULL."""
     if value is None:
         return ""
-    text = f"{value:.6g}" if isinstance(value, float) else str(value)
-    return printable(text).replace("|", "\\|")
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _csv(headers: Sequence[str], rows: Rows) -> str:

@@ -125,19 +125,14 @@ def _find(source: str, lab: Lab) -> Weights:
         own = Lab.find(root) if (root / "results.db").exists() else lab
         run = _run(own, lambda run: Path(run.directory).name == name, f"of the folder {path}")
         return run_weights(path, _towers(run))
-    fingerprint = _fingerprint(source, lab)
-    run = _run(lab, lambda run: run.fingerprint == fingerprint, source)
-    return run_weights(fetched(lab, run.directory), _towers(run))
-
-
-def _fingerprint(source: str, lab: Lab) -> str:
-    """Find the fingerprint of the run that is meant."""
     store = Store.open_readonly(lab.store_url)
     if store is None or not ("/" in source or naming.is_fingerprint(source)):
         raise UserError(
             f"no file, folder or completed run {source!r}: expected a path, or EXPERIMENT/RUN/SEED"
         )
-    return naming.run(store, source).fingerprint
+    fingerprint = naming.run(store, source).fingerprint
+    run = _run(lab, lambda run: run.fingerprint == fingerprint, source)
+    return run_weights(fetched(lab, run.directory), _towers(run))
 
 
 def _run(lab: Lab, chosen: Callable[[FinishedRun], bool], meant: str) -> FinishedRun:

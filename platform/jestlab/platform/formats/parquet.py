@@ -25,8 +25,8 @@ def write(results: Iterable[Result], folder: Path) -> None:
     """
     with ExitStack() as stack:
         runs, metrics, scores = (
-            stack.enter_context(_File(folder / f"{name}.parquet", schema()))
-            for name, schema in (("runs", _runs), ("metrics", _metrics), ("evaluations", _evaluations))
+            stack.enter_context(_File(folder / f"{name}.parquet", schema))
+            for name, schema in _schemas().items()
         )
         for result in results:
             whose = [result.experiment, result.label, result.seed, result.fingerprint]
@@ -73,35 +73,22 @@ class _File:
         self._writer.close()
 
 
-def _schema(*more: tuple[str, pa.DataType]) -> pa.Schema:
+def _schemas() -> dict[str, pa.Schema]:
+    """Return the columns of each file: those that say whose a row is, and its own."""
     import pyarrow as pa
 
-    text = pa.string()
-    whose = [("experiment", text), ("label", text), ("seed", pa.int64()), ("fingerprint", text)]
-    return pa.schema([*whose, *more])
-
-
-def _runs() -> pa.Schema:
-    import pyarrow as pa
-
-    text, time = pa.string(), pa.timestamp("us")
-    return _schema(
-        ("run", text), ("program", text), ("state", text), ("reason", text), ("step", pa.int64()),
-        ("config", text), ("began", time), ("ended", time), ("commit", text),
-        ("tags", pa.list_(text)), ("notes", pa.list_(text)),
-    )  # fmt: skip
-
-
-def _metrics() -> pa.Schema:
-    import pyarrow as pa
-
-    return _schema(("name", pa.string()), ("step", pa.int64()), ("value", pa.float64()))
-
-
-def _evaluations() -> pa.Schema:
-    import pyarrow as pa
-
-    return _schema(
-        ("dataset", pa.string()), ("metric", pa.string()), ("step", pa.int64()), ("value", pa.float64()),
-        ("examples_seen", pa.int64()), ("flops_total", pa.float64()), ("seconds", pa.float64()),
-    )  # fmt: skip
+    text, whole, number, time = pa.string(), pa.int64(), pa.float64(), pa.timestamp("us")
+    whose = [("experiment", text), ("label", text), ("seed", whole), ("fingerprint", text)]
+    own = {
+        "runs": [
+            ("run", text), ("program", text), ("state", text), ("reason", text), ("step", whole),
+            ("config", text), ("began", time), ("ended", time), ("commit", text),
+            ("tags", pa.list_(text)), ("notes", pa.list_(text)),
+        ],
+        "metrics": [("name", text), ("step", whole), ("value", number)],
+        "evaluations": [
+            ("dataset", text), ("metric", text), ("step", whole), ("value", number),
+            ("examples_seen", whole), ("flops_total", number), ("seconds", number),
+        ],
+    }  # fmt: skip
+    return {name: pa.schema([*whose, *columns]) for name, columns in own.items()}

@@ -225,7 +225,10 @@ def _resolve(
     timings: Timings,
     chips: int,
 ) -> _Resolved | Waiting:
-    """Complete the next member's config from its data, solve for its budget, and price and fingerprint it."""
+    """Complete the next member's config from its data, solve for its budget, and price and fingerprint it.
+
+    In the identity, the fingerprints of other runs stand in for their names.
+    """
     member = members[len(before)]
     variant, program = member.variant, member.variant.program
     needed: dict[str, _Resolved] = {}
@@ -267,7 +270,9 @@ def _resolve(
         price = program.price(config, configs)
     needs = {role: need.fingerprint for role, need in needed.items()}
     memory = program.memory(config, configs, chips)
-    return _Resolved(config, _fingerprint(member, config, needs), needs, configs, price, memory)
+    name = program.identifier or program.name
+    identity = fingerprint(name, program.version, identity_of(program, config), needs)
+    return _Resolved(config, identity, needs, configs, price, memory)
 
 
 def _waiting(members: Sequence[Member], index: int, config: Config, timings: Timings) -> Waiting:
@@ -334,13 +339,6 @@ def _complete(member: Member, contents: Contents) -> Config:
         return program.complete(member.config, contents)
     except (UserError, OSError, ValueError) as error:
         raise UserError(f"{written_at(member.variant.name)}: {sentence(error)}") from None
-
-
-def _fingerprint(member: Member, config: Config, needs: Mapping[str, str]) -> str:
-    """Compute a member's fingerprint; the fingerprints of other runs stand in for their names."""
-    program = member.variant.program
-    name = program.identifier or program.name
-    return fingerprint(name, program.version, identity_of(program, config), needs)
 
 
 def _planned(member: Member, its: _Resolved) -> PlannedRun:

@@ -196,7 +196,7 @@ def depth_of(tree: Any, path: Sequence[str]) -> int:
 def without(tree: Tree, path: Sequence[str]) -> Tree:
     """Copy a tree without the value at a path, if there is one."""
     head, *rest = path
-    if head not in parts_of(tree):
+    if not isinstance(tree, dict) or head not in tree:
         return tree
     if not rest:
         return {key: value for key, value in tree.items() if key != head}

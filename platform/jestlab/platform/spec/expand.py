@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel
 
 from jestlab.analysis.names import compose, short_names
-from jestlab.platform.errors import Mistakes, Path, SpecError, within
+from jestlab.platform.errors import Mistakes, Path, SpecError, placed, within
 from jestlab.platform.programs import Config, Program
 from jestlab.platform.spec.axes import Point, Step, count, place_on, span
 from jestlab.platform.spec.config_tree import (
@@ -295,7 +295,7 @@ class _Run:
                 mistakes.add([SpecError(axis, f"duplicate point {label!r}: give each point once")])
             labels.add(label)
             with mistakes:
-                config = self._validated(self._at(point, beneath, steps), steps)
+                config = self._config(point, beneath, steps)
                 references = tuple(self._references(config, steps))
                 found.append(
                     Variant(self.name, label, point, self.program, config, references, self.spec.match)
@@ -303,27 +303,17 @@ class _Run:
         mistakes.check()
         return found
 
-    def _at(self, point: Point, tree: Tree, steps: Sequence[Step]) -> Tree:
-        """Lay the values of a point over a config."""
-        try:
+    def _config(self, point: Point, tree: Tree, steps: Sequence[Step]) -> Config:
+        """Lay the values of a point over a config, and validate it."""
+        with placed(lambda path: self._place(path, steps)):
             for key, value in point.items():
                 tree = merge(tree, nested(key.split("."), value), self.fields)
-        except SpecError as error:
-            raise SpecError(self._place(error.path, steps), error.message) from None
-        return tree
-
-    def _validated(self, tree: Tree, steps: Sequence[Step]) -> Config:
-        mistakes = Mistakes()
-        if self.program.schema is None:
-            for path, message in self.program.problems(tree, self.spec.needs):
-                mistakes.add([SpecError(self._place(path, steps), message)])
+            if self.program.schema is not None:
+                return validated(self.program.schema, tree)
+            mistakes = Mistakes()
+            mistakes.add(SpecError(*problem) for problem in self.program.problems(tree, self.spec.needs))
             mistakes.check()
-            return tree
-        try:
-            return validated(self.program.schema, tree)
-        except SpecError as error:
-            mistakes.add(SpecError(self._place(one.path, steps), one.message) for one in error.errors)
-            raise mistakes.together() from None
+        return tree
 
     def _place(self, path: Path, steps: Sequence[Step]) -> Path:
         """Find where the value at a path of the config is written: on an axis, in the run or in the base."""

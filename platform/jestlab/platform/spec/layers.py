@@ -47,8 +47,7 @@ def check_layers(study: Study, unsure: Collection[str], mistakes: Mistakes) -> s
         before = len(mistakes)
         with mistakes:
             _check_run(study, name)
-        with mistakes:
-            _check_needs(study, name)
+        _check_needs(study, name, mistakes)
         with mistakes:
             _check_match(study, name)
         if len(mistakes) > before:
@@ -92,16 +91,14 @@ def _check_axis(study: Study, index: int, mistakes: Mistakes) -> None:
                 check(nested(keys, value), fields_of(schema), place[: -len(keys)])
 
 
-def _check_needs(study: Study, name: str) -> None:
+def _check_needs(study: Study, name: str, mistakes: Mistakes) -> None:
     """Check that the runs exist that a run names beside its config."""
-    run, mistakes = study.runs[name], Mistakes()
-    named = {("runs", name, "needs"): [*run.needs.values()]}
-    named[("runs", name, MATCH)] = [] if run.match is None else [run.match.run]
-    for path, others in named.items():
-        for other in others:
-            with mistakes:
-                check_known(other, study.runs, path)
-    mistakes.check()
+    run = study.runs[name]
+    named = [("needs", other) for other in run.needs.values()]
+    named += [] if run.match is None else [(MATCH, run.match.run)]
+    for key, other in named:
+        with mistakes:
+            check_known(other, study.runs, ("runs", name, key))
 
 
 def _check_match(study: Study, name: str) -> None:
