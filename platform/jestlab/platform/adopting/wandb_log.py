@@ -17,6 +17,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from google.protobuf.empty_pb2 import Empty
+from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
+
 from jestlab.platform.errors import UserError
 
 BLOCK_BYTES = 32 * 1024
@@ -96,10 +100,6 @@ def fields(message: bytes) -> Fields:
     Raises:
         Damaged: The message does not follow the format.
     """
-    from google.protobuf.empty_pb2 import Empty
-    from google.protobuf.message import DecodeError
-    from google.protobuf.unknown_fields import UnknownFieldSet
-
     found: Fields = {}
     try:
         for field in UnknownFieldSet(Empty.FromString(message)):
