@@ -91,7 +91,7 @@ def _launch(verb: str, done: str, lab: Lab, store: Store, subject: Subject, who:
     """Begin a command that goes on without the server, and note who began it."""
     what = subject.experiment or subject.fingerprint
     assert what is not None  # a subject is one of both
-    begun = detached.start(lab, f"{verb} {what}", [verb, what, "--root", lab.remote or str(lab.root)])
+    begun = detached.start(lab, f"{verb} {what}", [verb, what, "--root", lab.address])
     if begun.code:
         said = begun.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         raise UserError(
