@@ -240,7 +240,7 @@ def finish(
         return False
     failed = 1 if state == RunState.FAILED else 0
     how = {"new_state": state, "new_reason": reason, "failed": failed}
-    connection.execute(_finish_run(), {"run": fingerprint, **how})
+    connection.execute(_FINISH_RUN, {"run": fingerprint, **how})
     return True
 
 
@@ -253,18 +253,16 @@ def _finish_attempt(columns: tuple[str, ...]) -> Update:
     )
 
 
-@functools.cache
-def _finish_run() -> Update:
-    """The attempt that holds the run decides its state, whatever others have entered meanwhile."""
-    return (
-        update(Run)
-        .where(Run.fingerprint == bindparam("run"), Run.state != RunState.COMPLETED)
-        .values(
-            state=bindparam("new_state"),
-            reason=bindparam("new_reason"),
-            failures=Run.failures + bindparam("failed"),
-        )
+_FINISH_RUN = (
+    update(Run)
+    .where(Run.fingerprint == bindparam("run"), Run.state != RunState.COMPLETED)
+    .values(
+        state=bindparam("new_state"),
+        reason=bindparam("new_reason"),
+        failures=Run.failures + bindparam("failed"),
     )
+)
+"""The attempt that holds the run decides its state, whatever others have entered meanwhile."""
 
 
 def enter(store: Store, entries: Sequence[tuple[Standing, RunState, str | None]]) -> int:
