@@ -162,7 +162,7 @@ def ask(url: str | None, sql: str, limits: Limits | None = None) -> Result:
             result = connection.execution_options(**options).exec_driver_sql(sql)
             if not result.returns_rows:
                 raise ValueError("query: this SQL returns no rows")
-            return _limited(_distinct(result.keys()), result, limits)
+            return _limited(distinct(result.keys()), result, limits)
         except (DBAPIError, StatementError) as error:
             if limits is not None and guards.is_out_of_time(error):
                 raise ValueError(f"query: took longer than {limits.seconds:g} s: ask for less") from None
@@ -384,10 +384,10 @@ def _sorted(rows: Iterable[Row], get: Getter, down: bool) -> list[Row]:
     return [row for _, row in known] + [row for rank, row in ranked if rank is None]
 
 
-def _distinct(names: Iterable[str]) -> list[str]:
-    """Make names of columns unique by numbering repeated ones."""
+def distinct(names: Iterable[str], separator: str = "_") -> list[str]:
+    """Make names unique by numbering repeated ones: name, name_2."""
     found: list[str] = []
     for name in names:
-        candidates = itertools.chain([name], (f"{name}_{number}" for number in itertools.count(2)))
+        candidates = itertools.chain([name], (f"{name}{separator}{number}" for number in itertools.count(2)))
         found.append(next(candidate for candidate in candidates if candidate not in found))
     return found

@@ -122,20 +122,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         store, run = _patiently(lambda: _open(lab, options.run), stop)
         bucket = Bucket(lab.remote) if lab.remote else None
         assists = not launched_first()
+        if bucket is not None or logs.COPIED in os.environ:  # its own machine, where nothing is moved away
+            lab.root.mkdir(parents=True, exist_ok=True)
+        directory = _patiently(lambda: lab.make_folder(run.directory), stop)
     except StoreError as error:  # no fault of the run: it is tried again
         _say(f"jestlab: {error}")
         return EXIT_BUSY
     except (UserError, ValueError) as error:
         _say(f"jestlab: {error}")
         return EXIT_REFUSED
-    is_elsewhere = bucket is not None or logs.COPIED in os.environ
-    if is_elsewhere:  # a machine of its own, on which nothing is moved away
-        lab.root.mkdir(parents=True, exist_ok=True)
-    try:
-        directory = _patiently(lambda: lab.make_folder(run.directory), stop)
-    except StoreError as error:
-        _say(f"jestlab: {error}")
-        return EXIT_BUSY
     if assists:
         store.close()  # one of a slice's 64 hosts is enough to keep a connection
         return _assist(lab, run, stop)
@@ -362,9 +357,7 @@ def _ended(attempt: Attempt, stop: Stop, execute: Callable[[], None], root: Path
         finally:
             _end_descendants()
         return _enter(attempt, code, reason)
-    except AttemptLost as error:
-        _say(f"jestlab: {error}")
-    except StoreUnreachable as error:
+    except (AttemptLost, StoreUnreachable) as error:
         _say(f"jestlab: {error}")
     except ValueRefused as error:  # the run is FAILED by it
         _say(f"jestlab: {error}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
 import itertools
@@ -15,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any
 
 from sqlalchemy import Connection, select
 
@@ -32,9 +31,10 @@ from jestlab.platform.lab.archive import (
 )
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.records import RunState
+from jestlab.platform.store.rerun import with_needs
 from jestlab.platform.store.schema import HEAD as SCHEMA
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Attempt, Experiment, Member, Metric, MetricName, Need, Run, now
+from jestlab.platform.store.tables import Attempt, Experiment, Member, Metric, MetricName, Run, chunks, now
 
 _FEW = 500  # runs whose rows are asked for at once
 _POINTS = 100_000  # of a curve in one line: lines have to stay shorter than `limits.LIMITS` says
@@ -64,6 +64,8 @@ def write(
     Raises:
         UserError: No such experiment, another ending, or the file cannot be written.
     """
+    import pyarrow as pa
+
     compression = compression_of(path)
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:
@@ -71,7 +73,7 @@ def write(
         try:
             with (
                 partial.open("xb") as file,
-                _compressed(file, compression) as stream,
+                pa.CompressedOutputStream(file, compression) as stream,
                 tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as tar,
             ):
                 written = _Writer(lab, tar).whole(store, experiments, checkpoints)
@@ -83,14 +85,6 @@ def write(
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror or error}") from error
     return written
-
-
-@contextlib.contextmanager
-def _compressed(file: IO[bytes], compression: str) -> Iterator[Any]:
-    import pyarrow as pa
-
-    with pa.CompressedOutputStream(file, compression) as stream:
-        yield stream
 
 
 class _Writer:
@@ -182,8 +176,6 @@ class _Reader:
         return block
 
 
-Value = TypeVar("Value", int, str)
-
 Names = dict[int, str]
 """Id → natural key, of experiments or runs."""
 
@@ -201,17 +193,8 @@ def _runs(connection: Connection, experiments: Names | None) -> Names:
     known = dict(connection.execute(select(Run.id, Run.fingerprint)).tuples().all())
     if experiments is None:
         return known
-    needs: dict[int, list[int]] = {}
-    for run_id, needed in connection.execute(select(Need.run_id, Need.needs_id)):
-        needs.setdefault(run_id, []).append(needed)
     members = select(Member.run_id).where(Member.experiment_id.in_(list(experiments)))
-    chosen: set[int] = set()
-    waiting = list(connection.scalars(members))
-    while waiting:
-        run_id = waiting.pop()
-        if run_id not in chosen:
-            chosen.add(run_id)
-            waiting += needs.get(run_id, [])
+    chosen = with_needs(connection, connection.scalars(members))
     return {run_id: fingerprint for run_id, fingerprint in known.items() if run_id in chosen}
 
 
@@ -245,24 +228,22 @@ def _parts(
     connection: Connection, query: Any, name: str, own: Any, runs: Names, experiments: Names
 ) -> Iterator[Any]:
     """Yield the query for some of the runs at a time, and for the experiments."""
-    if name == "experiment":
-        yield query.where(own["id"].in_(list(experiments)))
-        return
     if name == "published":
         yield query
         return
     if name == "source":
-        for digests in _batched(sorted(_sources(connection, runs))):
+        for digests in chunks(sorted(_sources(connection, runs)), _FEW):
             yield query.where(own["sha256"].in_(digests))
-        return
-    if name == "acceptance":
-        yield query.where(own["experiment_id"].in_(list(experiments)))
         return
     if name == "registration":
         yield query.where(own["experiment"].in_(list(experiments.values())))
         return
+    if name in ("experiment", "acceptance"):
+        key = "id" if name == "experiment" else "experiment_id"
+        yield query.where(own[key].in_(list(experiments)))
+        return
     column = own["id"] if name == "run" else own["run_id"]
-    for few in _batched(list(runs)):
+    for few in chunks(runs, _FEW):
         yield query.where(column.in_(few))
     if own.get("run_id") is not None and own["run_id"].nullable:  # notes and tags of experiments
         yield query.where(own["experiment_id"].in_(list(experiments)))
@@ -271,21 +252,16 @@ def _parts(
 def _sources(connection: Connection, runs: Names) -> set[str]:
     """Return the digests of the users' code that attempts at the runs executed."""
     found: set[str] = set()
-    for few in _batched(list(runs)):
+    for few in chunks(runs, _FEW):
         query = select(Attempt.sources).where(Attempt.run_id.in_(few), Attempt.sources.is_not(None))
         for sources in connection.scalars(query.distinct()):
             found.update(json.loads(str(sources)).values())
     return found
 
 
-def _batched(ids: list[Value]) -> Iterator[list[Value]]:
-    for start in range(0, len(ids), _FEW):
-        yield ids[start : start + _FEW]
-
-
 def _curves(connection: Connection, runs: Names) -> Iterator[dict[str, Any]]:
     """Yield metrics, one line for each run and name; several for a very long curve."""
-    for few in _batched(list(runs)):
+    for few in chunks(runs, _FEW):
         rows = connection.execute(
             select(Metric.run_id, MetricName.name, Metric.step, Metric.value)
             .join(MetricName, MetricName.id == Metric.name_id)

@@ -37,8 +37,9 @@ from jestlab.platform.store.address import parse_url, sqlite_file
 from jestlab.platform.store.annotations import KEEP
 from jestlab.platform.store.engine import closing_engine, read_only, reading
 from jestlab.platform.store.records import LIVE, RunState
+from jestlab.platform.store.rerun import with_needs
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Attempt, Evaluation, Member, Metric, Need, Run, Tag, chunks, now
+from jestlab.platform.store.tables import Attempt, Evaluation, Member, Metric, Run, Tag, chunks, now
 
 
 class Kind(StrEnum):
@@ -154,22 +155,15 @@ class _State:
         ).all()
         live = {attempt.run_id for attempt in attempts}
         handles = [attempt.handle for attempt in attempts]
-        needs: dict[int, set[int]] = {}
-        for run_id, needed in connection.execute(select(Need.run_id, Need.needs_id)):
-            needs.setdefault(run_id, set()).add(needed)
         young = now() - older_than
-        kept = {
+        wanted = [
             row.id
             for row in rows
             if row.id in members | tagged | live
             or not RunState(row.state).is_terminal
             or row.updated_at > young
-        }
-        waiting = list(kept)
-        while waiting:
-            new = needs.get(waiting.pop(), set()) - kept
-            kept |= new
-            waiting += new
+        ]
+        kept = with_needs(connection, wanted)
         runs = [(row.id in kept, _Run(*row[:5])) for row in rows]
         return cls([run for keep, run in runs if keep], [run for keep, run in runs if not keep], handles)
 

@@ -78,11 +78,7 @@ def known(lab: Lab) -> LabId | None:
         return None
     except OSError as error:
         raise UserError(f"{lab.root / NAME} cannot be read: {error.strerror}") from None
-    return LabId(_checked(said, str(lab.root)), str(lab.root), host_name())
-
-
-def _checked(said: str, address: str) -> str:
     uid = said.strip()
     if len(uid) != 32 or set(uid) - set("0123456789abcdef"):
-        raise UserError(f"{address}/{NAME} holds no id of a lab: delete it, and the lab gets a new one")
-    return uid
+        raise UserError(f"{lab.root}/{NAME} holds no id of a lab: delete it, and the lab gets a new one")
+    return LabId(uid, str(lab.root), host_name())

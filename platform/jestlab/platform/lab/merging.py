@@ -262,11 +262,8 @@ class _Merge:
         for table in (Metric, Evaluation, Artifact, Cost, Budget, Retraction, Attempt):
             self._connection.execute(delete(table).where(table.run_id == here.id))
         values |= {"directory": here.directory}
-        for ours in (
-            "program",
-            "config",
-        ):  # equal but for paths, and those of this machine are known to be good
-            del values[ours]
+        # Program and config are equal but for paths, and those of this machine are known to be good.
+        del values["program"], values["config"]
         self._connection.execute(update(Run).where(Run.id == here.id).values(**values))
         self._taken[fingerprint] = (theirs, here.directory)
         self._merged.replaced += 1

@@ -6,21 +6,8 @@ from pathlib import Path
 
 _MOUNTS = Path("/proc/self/mounts")
 _NETWORK = (
-    *(
-        "nfs",
-        "nfs4",
-        "lustre",
-        "gpfs",
-        "beegfs",
-        "beegfs_nodev",
-        "cifs",
-        "smb3",
-        "smbfs",
-        "ceph",
-        "afs",
-        "glusterfs",
-    ),
-    *("panfs", "orangefs", "ocfs2", "gfs2", "wekafs", "pvfs2", "vastfs", "quobyte", "daos"),
+    *("nfs", "nfs4", "lustre", "gpfs", "beegfs", "beegfs_nodev", "cifs", "smb3", "smbfs", "ceph", "afs"),
+    *("glusterfs", "panfs", "orangefs", "ocfs2", "gfs2", "wekafs", "pvfs2", "vastfs", "quobyte", "daos"),
 )
 
 

@@ -38,13 +38,14 @@ def examine(lab: Lab, options: Slurm, run: Callable[..., str] | None = None) -> 
     if missing:
         yield False, f"{', '.join(missing)} not found", "launch on a machine of the cluster that has them"
         return
-    if run is None:
-        from jestlab.platform.launch.executors.slurm_tools import Tools
+    from jestlab.platform.launch.executors.slurm_states import settings
+    from jestlab.platform.launch.executors.slurm_tools import Tools
 
+    if run is None:
         run = Tools(_ANSWER_SECONDS).run
     try:
         version = run("sbatch", "--version").strip()
-        config = _config(run("scontrol", "show", "config"))
+        config = settings(run("scontrol", "show", "config"))
         yield True, f"{version}, cluster {config.get('ClusterName', '?')}", ""
     except UserError as error:
         yield False, "no answer", str(error)
@@ -95,8 +96,3 @@ def _folder(lab: Lab) -> Found:
         return True, f"the lab is on a network file system ({kind})", ""
     found = f"the lab {lab.root} is on a disk of this machine"
     return None, found, "nodes have to see it under the same path"
-
-
-def _config(answer: str) -> dict[str, str]:
-    pairs = (line.partition("=") for line in answer.splitlines() if "=" in line)
-    return {key.strip(): value.strip() for key, _, value in pairs}

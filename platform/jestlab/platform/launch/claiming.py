@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from jestlab.platform.errors import StoreError
@@ -54,45 +54,36 @@ class _Room(NamedTuple):
     freed: int
 
 
+@dataclass
 class Claiming:
     """Claims for one launcher.
 
     Attributes:
+        store: The lab's store.
+        executors: Executors by name.
+        options: How to launch.
+        presence: Of the launcher.
+        liveness: Of attempts, as the launcher sees it.
+        termination: Ends what earlier attempts have left.
         left: How many runs can start beside those that were claimed last.
         freed: How many slots became free between the launcher's last look and its last claim.
         told: Fingerprints of the runs that were told, by the last claim, for what they wait.
         too_dear: Fingerprint → why a run would exceed the limit of chip-hours, as of the last claim.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        executors: Executors,
-        options: Options,
-        presence: Presence,
-        liveness: Liveness,
-        termination: Termination,
-    ) -> None:
-        """Create it; nothing is claimed yet.
+    store: Store
+    executors: Executors
+    options: Options
+    presence: Presence
+    liveness: Liveness
+    termination: Termination
+    left: int = 0
+    freed: int = 0
+    told: Collection[str] = ()
+    too_dear: Mapping[str, str] = field(default_factory=dict)
 
-        Args:
-            store: The lab's store.
-            executors: Executors by name.
-            options: How to launch.
-            presence: Of the launcher.
-            liveness: Of attempts, as the launcher sees it.
-            termination: Ends what earlier attempts have left.
-        """
-        self._store = store
-        self._executors = executors
-        self._options = options
-        self._presence = presence
-        self._liveness = liveness
-        self._termination = termination
-        self._since = options.since or now()
-        self.left = self.freed = 0
-        self.told: Collection[str] = ()
-        self.too_dear: Mapping[str, str] = {}
+    def __post_init__(self) -> None:
+        self._since = self.options.since or now()
 
     def claim(
         self, ready: Sequence[tuple[Standing, Target]], ours: Collection[Lease], plan: Collection[str]
@@ -110,18 +101,18 @@ class Claiming:
         self.left, self.freed, self.told, self.too_dear = 0, 0, (), {}
         if not ready:
             return []
-        executor = self._executors(self._options.executor)
+        executor = self.executors(self.options.executor)
         limits = Limits(
-            slots=self._options.parallel or executor.parallel,
+            slots=self.options.parallel or executor.parallel,
             machine=processes.machine() if executor.here else None,
-            chip_hours=self._options.max_chip_hours,
+            chip_hours=self.options.max_chip_hours,
             since=self._since,
         )
         room = self._room(limits, plan, ours)
         self.freed = room.freed
         limits = replace(limits, dead=room.dead)
         fingerprints = [run.fingerprint for run, _ in ready]
-        dear = {} if limits.chip_hours is None else claims.too_dear(self._store, fingerprints, limits)
+        dear = {} if limits.chip_hours is None else claims.too_dear(self.store, fingerprints, limits)
         fitting = [pair for pair in ready if pair[0].fingerprint not in dear]
         free = len(fitting) if limits.slots is None else max(limits.slots - room.taken, 0)
         if free and not executor.has_room():
@@ -135,14 +126,14 @@ class Claiming:
         found = claims.Found({}, [], {}, room.taken, room.by_others)
         if chosen:
             terms = claims.Terms(
-                self._presence.launcher(),
-                self._options.executor,
+                self.presence.launcher(),
+                self.options.executor,
                 executor.chips,
-                self._options.lease_seconds,
-                self._presence.lab(),
+                self.options.lease_seconds,
+                self.presence.lab(),
             )
             their_logs = {run.fingerprint: _log(run) for run, _ in chosen}
-            found = claims.claim_all(self._store, their_logs, terms, limits)
+            found = claims.claim_all(self.store, their_logs, terms, limits)
         self.too_dear = {**dear, **found.too_dear}
         self.left = 0 if found.no_slot else min(len(fitting), free) - len(chosen)
         with suppress(StoreError):  # what has been claimed has to be launched all the same
@@ -157,11 +148,11 @@ class Claiming:
         """Count the slots that are taken, by whichever launcher, where they are limited."""
         if limits.slots is None:
             return _Room(0, 0, frozenset(), 0)
-        us = self._presence.name
-        held = claims.holding(self._store, self._options.executor, limits.machine)
+        us = self.presence.name
+        held = claims.holding(self.store, self.options.executor, limits.machine)
         others = [lease for lease in held if lease.launcher != us]
         # Their launchers are asked for after them: one that has just come must not seem to have gone.
-        signs = self._liveness.check(others, leases.heartbeats(self._store)) if others else {}
+        signs = self.liveness.check(others, leases.heartbeats(self.store)) if others else {}
         dead = frozenset(
             lease.id
             for lease in held
@@ -175,7 +166,7 @@ class Claiming:
         """Whether an attempt of this launcher held one of the slots, as `claims.holding` counts them."""
         adopted = lease.handle if lease.executor == "local" else None
         is_here = limits.machine is None or adopted is None or adopted.startswith(f"{limits.machine}:")
-        return is_here and lease.executor == self._options.executor
+        return is_here and lease.executor == self.options.executor
 
     def _tell_waits(
         self, ready: Sequence[tuple[Standing, Target]], found: claims.Found, limits: Limits
@@ -192,7 +183,7 @@ class Claiming:
         before = {run.fingerprint: run.reason for run, _ in ready}
         new = {run: reason for run, reason in reasons.items() if before[run] != reason}
         if new:
-            leases.wait(self._store, new)
+            leases.wait(self.store, new)
             self.told = new.keys()
 
     def _cleared(self, run: Standing) -> bool:
@@ -200,9 +191,9 @@ class Claiming:
         if run.lease is None:
             return True
         if run.lease.executor != "local":
-            self._termination.kill(run.lease)  # a job that was put back into a queue would come again
+            self.termination.kill(run.lease)  # a job that was put back into a queue would come again
             return True
-        return self._termination.clear(run.lease)
+        return self.termination.clear(run.lease)
 
 
 def _is_dead(signs: Signs, lease: Lease) -> bool:

@@ -74,6 +74,14 @@ class RetryRules:
             return 0.0
         return float(min(self.backoff_seconds * 4 ** (failures - 1), self.max_backoff_seconds))
 
+    def seconds_left(self, run: Standing, now: datetime) -> float:
+        """Return how long a run still waits after its last attempt; 0 also if clocks differ too much."""
+        if run.lease is None or run.lease.ended_at is None:
+            return 0.0
+        wait = self.wait_seconds(max(run.failures, run.fruitless - 1))
+        waited = (now - run.lease.ended_at).total_seconds()
+        return max(0.0, wait - waited) if waited >= 0 else 0.0
+
 
 @dataclass(frozen=True)
 class Wait:
@@ -273,18 +281,10 @@ def _free(run: Standing, seen: Seen, rules: RetryRules) -> Action:
         return Wait()
     if seen.missing is not None:
         return _settle(run, RunState.SKIPPED, seen.missing)
-    if not _has_waited(run, seen.now, rules.wait_seconds(max(run.failures, run.fruitless - 1))):
+    if rules.seconds_left(run, seen.now):
         return Wait()
     return Claim()
 
 
 def _settle(run: Standing, state: RunState, reason: str) -> Action:
     return Done(state, run.reason) if run.state == state else Enter(state, reason)
-
-
-def _has_waited(run: Standing, now: datetime, seconds: float) -> bool:
-    """Whether so many seconds have passed since the last attempt ended; also if clocks differ too much."""
-    if run.lease is None or run.lease.ended_at is None:
-        return True
-    waited = (now - run.lease.ended_at).total_seconds()
-    return waited < 0 or waited >= seconds

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,27 +15,23 @@ if TYPE_CHECKING:  # imports XManager, which takes a second
     from jestlab.platform.launch.xmanager import Experiment
 
 
+@dataclass
 class Record:
     """An experiment of XManager, made when the first run is about to start.
 
     Attributes:
-        opened: Whether it has been asked for.
+        folder: For XManager's database.
+        title: Name of the study.
+        complain: Called once with the reason if there is no record, or only part of one.
+        opened: Whether the experiment has been requested.
     """
 
-    def __init__(self, folder: Path, title: str, complain: Callable[[str], None]) -> None:
-        """Create it; XManager is not asked yet.
-
-        Args:
-            folder: For XManager's database.
-            title: Name of the study.
-            complain: Told, once, why there is no record, or no whole one.
-        """
-        self._folder = folder
-        self._title = title
-        self._complain = complain
-        self._experiment: Experiment | None = None
-        self._is_kept = True
-        self.opened = False
+    folder: Path
+    title: str
+    complain: Callable[[str], None]
+    opened: bool = False
+    _experiment: Experiment | None = None
+    _is_kept: bool = True
 
     async def open(self) -> None:
         """Create XManager's experiment. Not at the beginning: it takes a second, and may not be needed."""
@@ -42,7 +39,7 @@ class Record:
         try:
             from jestlab.platform.launch.xmanager import Experiment
 
-            made = await asyncio.to_thread(Experiment, self._folder, self._title)
+            made = await asyncio.to_thread(Experiment, self.folder, self.title)
             self._experiment = await made.__aenter__()
         except Exception as error:
             self._lacks(error)
@@ -76,5 +73,5 @@ class Record:
     def _lacks(self, error: Exception) -> None:
         if self._is_kept:
             why = logs.one_line(f"{type(error).__name__}: {error}", 200)
-            self._complain(f"XManager keeps no record of this launch, or no whole one: {why}")
+            self.complain(f"XManager keeps no record of this launch, or no whole one: {why}")
         self._is_kept = False

@@ -272,7 +272,9 @@ def _once(
     check_names(plan, functools.partial(_recorded, lab))
     plan, again, remarks = _compared(lab, plan, how, limit.chip_hours, rerun, before is None)
     if not replacing:
-        _refuse_taken(lab, plan)
+        with _looking(lab) as existing:
+            if existing is not None:
+                refuse_taken(existing, plan.by_study)
     remarks += _of_other_labs(lab, plan)
     for line in remarks if before is None else ():  # else they were said
         listener.note(line)
@@ -350,13 +352,6 @@ def _reported(lab: Lab, launched: Launched, listener: Listener) -> Launched:
     with _writing(lab) as store:
         made = reports.bring_up_to_date(lab, store, launched.plan.study, listener.note)
     return replace(launched, made=made)
-
-
-def _refuse_taken(lab: Lab, plan: Plan) -> None:
-    """Raise UserError if a study of a plan would replace another one, or somebody else's."""
-    with _looking(lab) as store:
-        if store is not None:
-            refuse_taken(store, plan.by_study)
 
 
 def _of_other_labs(lab: Lab, plan: Plan) -> list[str]:

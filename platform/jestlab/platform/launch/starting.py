@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from jestlab.platform.errors import StoreError
 from jestlab.platform.lab.lab import Lab
@@ -28,41 +29,32 @@ from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 
 
+@dataclass
 class Starting:
-    """Starts attempts for one launcher."""
+    """Starts attempts for one launcher.
 
-    def __init__(
-        self,
-        lab: Lab,
-        store: Store,
-        title: str,
-        options: Options,
-        presence: Presence,
-        record: Record,
-        termination: Termination,
-        poll_seconds: float,
-    ) -> None:
-        """Create it; nothing is started yet.
+    Attributes:
+        lab: Where runs write.
+        store: The lab's store.
+        title: Name of the study.
+        options: How to launch.
+        presence: Of the launcher, which sends heartbeats meanwhile.
+        record: Receives each attempt.
+        termination: Says whether runs that stop are given no time to save.
+        poll_seconds: How long to wait before retrying a store that can't be reached.
+    """
 
-        Args:
-            lab: Where runs write.
-            store: The lab's store.
-            title: Name of the study.
-            options: How to launch.
-            presence: Of the launcher, which gives signs of life meanwhile.
-            record: Told of each attempt.
-            termination: Says whether runs that stop are given no time to save.
-            poll_seconds: How long to wait for a store that is away before it is asked again.
-        """
-        self._lab = lab
-        self._store = store
-        self._store_id = store.id()
-        self._title = title
-        self._options = options
-        self._presence = presence
-        self._record = record
-        self._termination = termination
-        self._poll_seconds = poll_seconds
+    lab: Lab
+    store: Store
+    title: str
+    options: Options
+    presence: Presence
+    record: Record
+    termination: Termination
+    poll_seconds: float
+
+    def __post_init__(self) -> None:
+        self._store_id = self.store.id()
 
     async def start(self, claimed: Sequence[Claimed], stopping: Callable[[], str | None]) -> bool:
         """Launch claimed attempts together, each as a work unit of XManager.
@@ -77,7 +69,7 @@ class Starting:
         executor = claimed[0].executor
         jobs = [self._job(one) for one in claimed]
         if (reason := stopping()) is None:
-            found = await self._presence.beating(asyncio.to_thread(_launched, executor, jobs))
+            found = await self.presence.beating(asyncio.to_thread(_launched, executor, jobs))
         else:
             found = [ExecutorError(reason)] * len(jobs)
         handles: dict[int, str] = {}
@@ -94,27 +86,27 @@ class Starting:
 
         def stop_if_asked() -> None:
             if stopping() is not None:
-                each(lambda job: _stop(executor, job, now=self._termination.at_once), started)
+                each(lambda job: _stop(executor, job, now=self.termination.at_once), started)
 
         if handles:
-            await self._write_surely(lambda: claims.launched(self._store, handles), stop_if_asked)
+            await self._write_surely(lambda: claims.launched(self.store, handles), stop_if_asked)
         if endings:
-            await self._write_surely(lambda: leases.end_all(self._store, endings), lambda: None)
+            await self._write_surely(lambda: leases.end_all(self.store, endings), lambda: None)
         if reason is None:
-            await self._presence.beating(self._record.add(executor, jobs, found))
+            await self.presence.beating(self.record.add(executor, jobs, found))
         return bool(endings)
 
     def _job(self, one: Claimed) -> Job:
         marks = Marks(self._store_id, one.target.fingerprint, one.claim.number, one.claim.token)
         return job_of(
-            self._lab,
-            self._title,
+            self.lab,
+            self.title,
             one.target,
             marks,
             one.log,
             one.executor.here,
-            self._options.record,
-            self._options.retry_exit_codes,
+            self.options.record,
+            self.options.retry_exit_codes,
         )
 
     async def _write_surely(self, write: Callable[[], object], meanwhile: Callable[[], None]) -> None:
@@ -125,9 +117,9 @@ class Starting:
                 return
             except StoreError:
                 await asyncio.to_thread(meanwhile)
-                if self._termination.at_once:
+                if self.termination.at_once:
                     return
-                await asyncio.sleep(self._poll_seconds)
+                await asyncio.sleep(self.poll_seconds)
 
 
 def _launched(executor: Executor, jobs: Sequence[Job]) -> Sequence[LaunchedJob | ExecutorError]:

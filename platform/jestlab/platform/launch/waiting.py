@@ -79,7 +79,7 @@ def waits_for(
     if run.reason is not None and is_wait(run.reason):
         return Waits(RunState.PENDING, run.reason, unblock=_SLOT if SLOT in run.reason else _LIMIT)
     before = f"{run.reason}; " if run.reason else ""
-    if left := _seconds_left(run, rules, now):
+    if left := rules.seconds_left(run, now):
         return Waits(RunState.PENDING, f"{before}in {left:.0f} s")
     return Waits(RunState.PENDING, f"{before}{SLOT}", unblock=_SLOT)
 
@@ -124,12 +124,3 @@ def begin_in(running: Iterable[float | None], planned: Sequence[float | None]) -
             break
         heapq.heapreplace(slots, slots[0] + seconds)
     return begins + [None] * (len(planned) - len(begins))
-
-
-def _seconds_left(run: Standing, rules: RetryRules, now: datetime) -> float:
-    """Return how long a run still waits after its last attempt; 0 if it does not."""
-    if run.lease is None or run.lease.ended_at is None:
-        return 0.0
-    wait = rules.wait_seconds(max(run.failures, run.fruitless - 1))
-    waited = (now - run.lease.ended_at).total_seconds()
-    return max(0.0, wait - waited) if waited >= 0 else 0.0

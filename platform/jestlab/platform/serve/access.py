@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from urllib.parse import quote, urlencode
 
+from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -42,6 +43,7 @@ _HEADERS = {
     "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
 }
 
 
@@ -82,7 +84,7 @@ class Access:
         name = host_of(host)
         if name in self.hosts:
             return True
-        return bool({"0.0.0.0", "[::]"} & self.hosts) and _is_address(name)
+        return bool({"0.0.0.0", "[::]"} & self.hosts) and _address(name) is not None
 
     def knows(self, token: str | None) -> bool:
         """Whether a token is the server's."""
@@ -91,12 +93,8 @@ class Access:
 
 def is_loopback(host: str) -> bool:
     """Whether an address can be reached from this machine alone."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
+    address = _address(host)
+    return host.lower() == "localhost" or (address is not None and address.is_loopback)
 
 
 def host_of(header: str) -> str:
@@ -111,13 +109,12 @@ def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
-def _is_address(name: str) -> bool:
-    """Whether a name is an address in numbers, which nobody can point elsewhere."""
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return the address that a name is in numbers, which nobody can point elsewhere; None for others."""
     try:
-        ipaddress.ip_address(name.strip("[]"))
+        return ipaddress.ip_address(name.strip("[]"))
     except ValueError:
-        return False
-    return True
+        return None
 
 
 class Guard:
@@ -137,12 +134,9 @@ class Guard:
 
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
-                names = {name.lower() for name, _ in message["headers"]}
-                message["headers"] += [
-                    (name.encode(), value.encode())
-                    for name, value in {**_HEADERS, "cache-control": "no-store"}.items()
-                    if name.encode() not in names
-                ]
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
             await send(message)
 
         request = Request(scope, receive)

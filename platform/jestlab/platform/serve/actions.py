@@ -6,13 +6,14 @@ end with the server.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
+from functools import partial
 
 from starlette.responses import RedirectResponse, Response
 
 from jestlab.platform.errors import UserError
+from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import detached
 from jestlab.platform.planning.changes import changes_of
 from jestlab.platform.serve.labs import Labs, Served
@@ -56,7 +57,8 @@ def act(labs: Labs, kind: str, name: str, action: str, form: Form) -> Response:
     does = _ACTIONS.get(action)
     if does is None or (action == "accept" and kind == "run"):
         raise UserError(f"no action {action!r} on a page of a{'n' if kind[0] == 'e' else ''} {kind}")
-    does(served, subject, _who(form), form)
+    with closing(Store.open(served.lab.store_url, create=False)) as store:
+        does(served.lab, store, subject, _who(form), form)
     return RedirectResponse(address(kind, name, lab=lab), 303)
 
 
@@ -65,75 +67,53 @@ def _who(form: Form) -> str:
     return " ".join(form.get("by", "").split())[:LONGEST_NAME] or person()
 
 
-@contextlib.contextmanager
-def _writable(served: Served) -> Iterator[Store]:
-    """Open the store of a lab for writing, for one action."""
-    with closing(Store.open(served.lab.store_url, create=False)) as store:
-        yield store
+def _note(lab: Lab, store: Store, subject: Subject, who: str, form: Form) -> None:
+    add_note(store, subject, form.get("text", ""), who)
 
 
-def _note(served: Served, subject: Subject, who: str, form: Form) -> None:
-    with _writable(served) as store:
-        add_note(store, subject, form.get("text", ""), who)
+def _tag(lab: Lab, store: Store, subject: Subject, who: str, form: Form) -> None:
+    add_tags(store, subject, form.get("names", "").replace(",", " ").split(), who)
 
 
-def _tag(served: Served, subject: Subject, who: str, form: Form) -> None:
-    with _writable(served) as store:
-        add_tags(store, subject, form.get("names", "").replace(",", " ").split(), who)
+def _untag(lab: Lab, store: Store, subject: Subject, who: str, form: Form) -> None:
+    remove_tags(store, subject, form.get("names", "").replace(",", " ").split())
 
 
-def _untag(served: Served, subject: Subject, who: str, form: Form) -> None:
-    with _writable(served) as store:
-        remove_tags(store, subject, form.get("names", "").replace(",", " ").split())
-
-
-def _accept(served: Served, subject: Subject, who: str, form: Form) -> None:
+def _accept(lab: Lab, store: Store, subject: Subject, who: str, form: Form) -> None:
     assert subject.experiment is not None  # the caller's condition
-    with _writable(served) as store:
-        values = changes_of(store, subject.experiment).values
-        if not values:
-            raise UserError("nothing to accept: no difference of code, data or versions is known")
-        accept(store, subject.experiment, values, form.get("reason", ""), who)
+    values = changes_of(store, subject.experiment).values
+    if not values:
+        raise UserError("nothing to accept: no difference of code, data or versions is known")
+    accept(store, subject.experiment, values, form.get("reason", ""), who)
 
 
-def _cancel(served: Served, subject: Subject, who: str, form: Form) -> None:
-    _launch(served, subject, "cancel", "cancelled", who)
-
-
-def _retry(served: Served, subject: Subject, who: str, form: Form) -> None:
-    _launch(served, subject, "retry", "retried", who)
-
-
-def _launch(served: Served, subject: Subject, verb: str, done: str, who: str) -> None:
+def _launch(verb: str, done: str, lab: Lab, store: Store, subject: Subject, who: str, form: Form) -> None:
     """Begin a command that goes on without the server, and note who began it."""
     what = subject.experiment or subject.fingerprint
     assert what is not None  # a subject is one of both
-    begun = detached.start(
-        served.lab, f"{verb} {what}", [verb, what, "--root", served.lab.remote or str(served.lab.root)]
-    )
+    begun = detached.start(lab, f"{verb} {what}", [verb, what, "--root", lab.address])
     if begun.code:
         said = begun.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         raise UserError(
             said[-1].removeprefix("jestlab: ") if said else f"jestlab {verb} ended with {begun.code}"
         )
-    with _writable(served) as store:
-        add_note(store, subject, f"{done} in `jestlab serve`", who)
+    add_note(store, subject, f"{done} in `jestlab serve`", who)
 
 
-_ACTIONS: dict[str, Callable[[Served, Subject, str, Form], None]] = {
+_ACTIONS: dict[str, Callable[[Lab, Store, Subject, str, Form], None]] = {
     "note": _note,
     "tag": _tag,
     "untag": _untag,
     "accept": _accept,
-    "cancel": _cancel,
-    "retry": _retry,
+    "cancel": partial(_launch, "cancel", "cancelled"),
+    "retry": partial(_launch, "retry", "retried"),
 }
 
 
 def _query(served: Served, action: str, form: Form) -> Response:
     """Save a query, or forget one."""
     name, sql = form.get("name", ""), form.get("q", "")
-    with _writable(served) as store:
+    with closing(Store.open(served.lab.store_url, create=False)) as store:
         if action == "save":
             save(store, name, sql, _who(form))
         elif action == "forget":

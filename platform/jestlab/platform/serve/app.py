@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -54,8 +54,8 @@ def application(labs: Labs, access: Access) -> Starlette:
         labs: They.
         access: Who may ask for what.
     """
-    routes = [Route(path, _endpoint(labs, page)) for path, page in PAGES.items()]
-    routes += [Route(path, _action(labs), methods=["POST"]) for path in _ACTIONS]
+    routes = [Route(path, partial(_page, labs, page)) for path, page in PAGES.items()]
+    routes += [Route(path, partial(_action, labs), methods=["POST"]) for path in _ACTIONS]
     routes.append(Route("/static/{name}", _static))
     return Starlette(
         routes=routes,
@@ -70,29 +70,21 @@ def application(labs: Labs, access: Access) -> Starlette:
 _ACTIONS = ("/{kind:str}/{name:str}/{action:str}", "/{kind:str}/{action:str}")
 
 
-def _action(labs: Labs) -> Callable[[Request], Awaitable[Response]]:
-    async def endpoint(request: Request) -> Response:
-        try:
-            body = await request.body()
-        except ClientDisconnect:
-            return _told(request, 413, f"The form is longer than {BODY_BYTES:,} bytes.")
-        form = dict(parse_qsl(body.decode(errors="replace"), keep_blank_values=True))
-        given = request.path_params
-        if given["kind"] not in ("run", "experiment", "sql"):
-            return _not_found(request)
-        name = given.get("name", "")
-        return await _answered(
-            request, partial(actions.act, labs, given["kind"], name, given["action"], form), form
-        )
-
-    return endpoint
+async def _action(labs: Labs, request: Request) -> Response:
+    try:
+        body = await request.body()
+    except ClientDisconnect:
+        return _told(request, 413, f"The form is longer than {BODY_BYTES:,} bytes.")
+    form = dict(parse_qsl(body.decode(errors="replace"), keep_blank_values=True))
+    given = request.path_params
+    if given["kind"] not in ("run", "experiment", "sql"):
+        return _not_found(request)
+    act = partial(actions.act, labs, given["kind"], given.get("name", ""), given["action"], form)
+    return await _answered(request, act, form)
 
 
-def _endpoint(labs: Labs, page: Page) -> Callable[[Request], Awaitable[Response]]:
-    async def endpoint(request: Request) -> Response:
-        return await _answered(request, partial(page, labs, request))
-
-    return endpoint
+async def _page(labs: Labs, page: Page, request: Request) -> Response:
+    return await _answered(request, partial(page, labs, request))
 
 
 async def _answered(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import select
 
+from jestlab.analysis.query import distinct
 from jestlab.platform.errors import StoreMissing, UserError, nearest
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.serve.results import Results
@@ -63,7 +64,7 @@ class Labs:
             StoreError: One of them cannot be read; the message says what to do.
         """
         self.writes = writes
-        names = _distinct([lab.root.name or "lab" for lab in labs])
+        names = distinct((lab.root.name or "lab" for lab in labs), "-")
         self._served: dict[str, Served] = {}
         for name, lab in zip(names, labs, strict=True):
             store = Store.open_readonly(lab.store_url)
@@ -115,15 +116,3 @@ class Labs:
         """Close all stores."""
         for served in self:
             served.store.close()
-
-
-def _distinct(names: Sequence[str]) -> list[str]:
-    """Make names distinct by numbering repeated ones: lab, lab-2."""
-    found: list[str] = []
-    for name in names:
-        number, new = 1, name
-        while new in found:
-            number += 1
-            new = f"{name}-{number}"
-        found.append(new)
-    return found

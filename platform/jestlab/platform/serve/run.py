@@ -105,11 +105,8 @@ def log(labs: Labs, request: Request) -> dict[str, Any]:
     except FileNotFoundError:
         return {"text": "", "to": 0, "why": _no_log(served, fingerprint)}
     except (OSError, RuntimeError) as error:  # the latter of a loop of links
-        return {
-            "text": "",
-            "to": 0,
-            "why": f"Its log cannot be read: {getattr(error, 'strerror', None) or error}.",
-        }
+        why = f"Its log cannot be read: {getattr(error, 'strerror', None) or error}."
+        return {"text": "", "to": 0, "why": why}
     # The rest of a character that begins before is left out; the beginning of one comes again with its rest.
     whole_block = block.lstrip(_CONTINUED) if 0 < start != given else block
     decoder = codecs.getincrementaldecoder("utf-8")("replace")

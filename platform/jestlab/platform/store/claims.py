@@ -14,10 +14,10 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
+    BindParameter,
     Connection,
     RowMapping,
     Select,
-    Update,
     and_,
     bindparam,
     func,
@@ -26,7 +26,6 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.sql.dml import ReturningInsert
 
 from jestlab.analysis import units
 from jestlab.platform.store.engine import CLAIMING, one_at_a_time
@@ -171,42 +170,30 @@ def launched(store: Store, handles: Mapping[int, str]) -> None:
     """Store the handles of the jobs of attempts, by the attempts' ids, in one transaction."""
     with store.writing() as connection:
         rows = [{"attempt": attempt, "its_handle": handle} for attempt, handle in sorted(handles.items())]
-        execute_many(connection, _launched(), rows)
+        execute_many(connection, _LAUNCHED, rows)
 
 
 # Statements are built once: that takes several times as long as to execute them, and launchers do that often.
 
-
-@functools.cache
-def _launched() -> Update:
-    return (
-        update(Attempt.__table__)  # type: ignore[arg-type]
-        .where(Attempt.__table__.c.id == bindparam("attempt"))
-        .values(handle=bindparam("its_handle"))
-    )
-
-
-@functools.cache
-def _unlocked() -> Select[int, str, str, int]:
-    return (
-        select(Run.id, Run.fingerprint, Run.state, Run.step)
-        .where(
-            Run.fingerprint.in_(bindparam("runs", expanding=True)),
-            Run.state != RunState.COMPLETED,
-            Run.stop_reason.is_(None),
-        )
-        .order_by(Run.id)
-        .with_for_update(key_share=True)
-    )
-
-
-@functools.cache
-def _attempts() -> Select[int, int, int]:
-    return (
-        select(Attempt.run_id, func.count().filter(Attempt.state.in_(LIVE)), func.max(Attempt.number))
-        .where(Attempt.run_id.in_(bindparam("runs", expanding=True)))
-        .group_by(Attempt.run_id)
-    )
+_RUNS: BindParameter[Any] = bindparam("runs", expanding=True)
+_LAUNCHED = (
+    update(Attempt.__table__)  # type: ignore[arg-type]
+    .where(Attempt.__table__.c.id == bindparam("attempt"))
+    .values(handle=bindparam("its_handle"))
+)
+_UNLOCKED = (
+    select(Run.id, Run.fingerprint, Run.state, Run.step)
+    .where(Run.fingerprint.in_(_RUNS), Run.state != RunState.COMPLETED, Run.stop_reason.is_(None))
+    .order_by(Run.id)
+    .with_for_update(key_share=True)
+)
+_ATTEMPTS = (
+    select(Attempt.run_id, func.count().filter(Attempt.state.in_(LIVE)), func.max(Attempt.number))
+    .where(Attempt.run_id.in_(_RUNS))
+    .group_by(Attempt.run_id)
+)
+_PENDING = update(Run).where(Run.id.in_(_RUNS)).values(state=RunState.PENDING, reason=None)
+_INSERTED = insert(Attempt).returning(Attempt.run_id, Attempt.id)
 
 
 class _Free(NamedTuple):
@@ -222,8 +209,8 @@ class _Free(NamedTuple):
 def _free(connection: Connection, fingerprints: Iterable[str]) -> Iterator[_Free]:
     """Lock runs, and find those that can be claimed."""
     for chunk in chunks(fingerprints):
-        runs = connection.execute(_unlocked(), {"runs": chunk}).all()
-        attempts = connection.execute(_attempts(), {"runs": [run.id for run in runs]})
+        runs = connection.execute(_UNLOCKED, {"runs": chunk}).all()
+        attempts = connection.execute(_ATTEMPTS, {"runs": [run.id for run in runs]})
         known = {run_id: (live, number) for run_id, live, number in attempts}
         for run in runs:
             live, number = known.get(run.id, (0, 0))
@@ -323,18 +310,7 @@ def _make_pending(connection: Connection, runs: Sequence[_Free]) -> None:
     for run in waiting:
         check_move(run.fingerprint, run.state, RunState.PENDING)
     for chunk in chunks(run.id for run in waiting):
-        connection.execute(_pending(), {"runs": chunk})
-
-
-@functools.cache
-def _pending() -> Update:
-    chosen = Run.id.in_(bindparam("runs", expanding=True))
-    return update(Run).where(chosen).values(state=RunState.PENDING, reason=None)
-
-
-@functools.cache
-def _inserted() -> ReturningInsert[int, int]:
-    return insert(Attempt).returning(Attempt.run_id, Attempt.id)
+        connection.execute(_PENDING, {"runs": chunk})
 
 
 def _insert(
@@ -361,7 +337,7 @@ def _insert(
     ]
     if not rows:
         return {}
-    ids = dict(connection.execute(_inserted(), rows).tuples().all())
+    ids = dict(connection.execute(_INSERTED, rows).tuples().all())
     return {
         run.fingerprint: Claim(ids[run.id], row["number"], row["token"])
         for run, row in zip(runs, rows, strict=True)

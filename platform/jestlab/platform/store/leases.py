@@ -13,7 +13,7 @@ import functools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, Row, Select, Update, bindparam, delete, func, select, update
 from sqlalchemy.orm import aliased
@@ -21,6 +21,8 @@ from sqlalchemy.orm import aliased
 from jestlab.platform.store.records import LIVE, WAITING, Lease, RunState, Standing, check_move
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import Attempt, Launcher, Run, chunks, insert, now
+
+Key = TypeVar("Key", int, str)
 
 _LONG_GONE = timedelta(days=7)
 _OF_RUN = tuple(name for name in Standing.__dataclass_fields__ if name not in ("fruitless", "lease"))
@@ -122,12 +124,9 @@ def waits(store: Store, reasons: Mapping[int, str]) -> None:
 
 def wait(store: Store, reasons: Mapping[str, str]) -> None:
     """Store why runs that no attempt holds are not started, by their fingerprints."""
-    grouped: dict[str, list[str]] = defaultdict(list)
-    for fingerprint, reason in reasons.items():
-        grouped[reason].append(fingerprint)
     live = select(Attempt.id).where(Attempt.run_id == Run.id, Attempt.state.in_(LIVE))
     with store.writing() as connection:
-        for reason, runs in grouped.items():
+        for reason, runs in _grouped(reasons).items():
             for chunk in chunks(runs):
                 connection.execute(
                     update(Run)
@@ -241,7 +240,7 @@ def finish(
         return False
     failed = 1 if state == RunState.FAILED else 0
     how = {"new_state": state, "new_reason": reason, "failed": failed}
-    connection.execute(_finish_run(), {"run": fingerprint, **how})
+    connection.execute(_FINISH_RUN, {"run": fingerprint, **how})
     return True
 
 
@@ -254,18 +253,16 @@ def _finish_attempt(columns: tuple[str, ...]) -> Update:
     )
 
 
-@functools.cache
-def _finish_run() -> Update:
-    """The attempt that holds the run decides its state, whatever others have entered meanwhile."""
-    return (
-        update(Run)
-        .where(Run.fingerprint == bindparam("run"), Run.state != RunState.COMPLETED)
-        .values(
-            state=bindparam("new_state"),
-            reason=bindparam("new_reason"),
-            failures=Run.failures + bindparam("failed"),
-        )
+_FINISH_RUN = (
+    update(Run)
+    .where(Run.fingerprint == bindparam("run"), Run.state != RunState.COMPLETED)
+    .values(
+        state=bindparam("new_state"),
+        reason=bindparam("new_reason"),
+        failures=Run.failures + bindparam("failed"),
     )
+)
+"""The attempt that holds the run decides its state, whatever others have entered meanwhile."""
 
 
 def enter(store: Store, entries: Sequence[tuple[Standing, RunState, str | None]]) -> int:
@@ -308,9 +305,9 @@ def enter(store: Store, entries: Sequence[tuple[Standing, RunState, str | None]]
         return sum(map(len, wanted.values()))
 
 
-def _grouped(reasons: Mapping[int, str]) -> dict[str, list[int]]:
-    """Return the ids that have each reason: one statement for all of them."""
-    found: dict[str, list[int]] = defaultdict(list)
+def _grouped(reasons: Mapping[Key, str]) -> dict[str, list[Key]]:
+    """Return the attempts or runs that have each reason: one statement for all of them."""
+    found: dict[str, list[Key]] = defaultdict(list)
     for one, reason in reasons.items():
         found[reason].append(one)
     return found

@@ -7,9 +7,9 @@ two attempts. The old folder stays until `jestlab gc --delete`.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import Connection, delete, func, select, update
 
 from jestlab.platform.store.records import LIVE, RunState
 from jestlab.platform.store.store import Store
@@ -73,6 +73,21 @@ def next_folder(directory: str, number: int) -> str:
     """Return the folder of a run's attempts from this number on: `runs/joint.again2-3fa2c81b`."""
     parts = _FOLDER.fullmatch(directory)
     return f"{directory}.again{number}" if parts is None else f"{parts['name']}.again{number}-{parts['end']}"
+
+
+def with_needs(connection: Connection, runs: Iterable[int]) -> set[int]:
+    """Return runs, by their ids, and all whose results they need, directly or through others."""
+    needs: dict[int, list[int]] = {}
+    for run_id, needed in connection.execute(select(Need.run_id, Need.needs_id)):
+        needs.setdefault(run_id, []).append(needed)
+    found: set[int] = set()
+    waiting = list(runs)
+    while waiting:
+        run_id = waiting.pop()
+        if run_id not in found:
+            found.add(run_id)
+            waiting += needs.get(run_id, [])
+    return found
 
 
 def with_dependents(chosen: Collection[str], runs: Sequence[tuple[str, Collection[str]]]) -> list[str]:

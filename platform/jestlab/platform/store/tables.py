@@ -502,8 +502,8 @@ def _upsert(
     )
 
 
-def chunks(values: Iterable[Value]) -> Iterator[list[Value]]:
+def chunks(values: Iterable[Value], size: int = _CHUNK) -> Iterator[list[Value]]:
     """Values in lists short enough for one `IN (…)`."""
     everything = list(values)
-    for start in range(0, len(everything), _CHUNK):
-        yield everything[start : start + _CHUNK]
+    for start in range(0, len(everything), size):
+        yield everything[start : start + size]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
@@ -15,6 +15,7 @@ from jestlab.platform.dependencies import missing_client
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.launch.executor import (
+    Executor,
     ExecutorAway,
     ExecutorError,
     Job,
@@ -37,7 +38,7 @@ Place = tuple[str, str]
 """Where a job is: context and namespace of a cluster, or project with location, and region."""
 
 
-class Cloud(ABC, Generic[Section]):
+class Cloud(Executor, Generic[Section]):
     """Launches jobs elsewhere and finds them again. The cloud lets jobs wait: there is always room.
 
     Attributes:
@@ -45,10 +46,7 @@ class Cloud(ABC, Generic[Section]):
         per_second: Calls a second, of all threads together.
     """
 
-    name: str
     per_second: float = 20.0
-    here = False
-    parallel: int | None = None
 
     def __init__(
         self,
@@ -93,33 +91,15 @@ class Cloud(ABC, Generic[Section]):
             )
         return image
 
-    def has_room(self) -> bool:
-        """Return True: jobs wait there for a place."""
-        return True
-
-    def room(self) -> int | None:
-        """Return None: any number waits there."""
-        return None
-
     def halt(self) -> None:
         """Send no further job; what has been sent is stopped there."""
         self._rate.halt()
-
-    def settle(self, seconds: float) -> None:
-        """Do nothing: no job is on this machine."""
-
-    def close(self) -> None:
-        """Do nothing: nothing on this machine launches jobs."""
 
     def render(self, job: Job) -> dict[str, Any]:
         """Return the manifest that `launch` would send."""
         if self._machines is None or self._image is None:
             raise ExecutorError("this executor finds jobs and cannot launch any")
         return self._manifest(job, self._machines, self._image)
-
-    @abstractmethod
-    def launch(self, job: Job) -> LaunchedJob:
-        """Start a job, or find it if its name was launched before."""
 
     def launch_all(self, jobs: Sequence[Job]) -> list[LaunchedJob | ExecutorError]:
         """Start several jobs, so many requests at a time, and at most `per_second`."""

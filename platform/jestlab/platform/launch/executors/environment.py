@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 
 from jestlab.platform.lab.lab import SERVE_TOKEN, Lab
 
@@ -11,19 +10,8 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_
 """In the fork server's environment: NumPy's libraries start their threads when they are imported."""
 
 _PASSED_ON = (
-    *(
-        "HOME",
-        "USER",
-        "LOGNAME",
-        "SHELL",
-        "PATH",
-        "LANG",
-        "TZ",
-        "PYTHONPATH",
-        "VIRTUAL_ENV",
-        "LD_LIBRARY_PATH",
-    ),
-    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"),
+    *("HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "TZ"),
+    *("PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"),
 )
 _PASSED_PREFIXES = (
     *("LC_", "JESTLAB_", "_JESTLAB_", "JAX_", "XLA_", "NCCL_", "HF_", "CONDA_"),
@@ -60,10 +48,10 @@ def worker_environment(threads: int, lab: Lab) -> dict[str, str]:
     return ours | {name: os.environ.get(name) or value for name, value in where_not_set.items()}
 
 
-def passed_on(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+def passed_on() -> dict[str, str]:
     """Return what of this process's environment workers on other machines get, too."""
     return {
         name: value
-        for name, value in environment.items()
+        for name, value in os.environ.items()
         if (name in _PASSED_ON or name.startswith(_PASSED_PREFIXES)) and name != SERVE_TOKEN
     }

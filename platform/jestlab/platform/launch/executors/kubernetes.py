@@ -12,8 +12,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
-
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.settings import Kubernetes as KubernetesSettings
 from jestlab.platform.lab.settings import Settings
@@ -26,7 +24,7 @@ from jestlab.platform.launch.executor import (
     LaunchedJob,
 )
 from jestlab.platform.launch.executors import kueue, manifest
-from jestlab.platform.launch.executors.cloud import Cloud, Place, Result, http_error
+from jestlab.platform.launch.executors.cloud import Cloud, Place, Result, http_error, three_attempts
 from jestlab.platform.launch.executors.kubernetes_waits import with_remedy
 from jestlab.platform.launch.executors.manifest import (
     INDEX_LABEL,
@@ -39,7 +37,6 @@ from jestlab.platform.launch.executors.manifest import (
 from jestlab.platform.launch.logs import one_line
 from jestlab.platform.launch.processes import EXIT_COMPLETED, describe_exit, exit_from_shell
 from jestlab.platform.launch.together import AT_A_TIME
-from jestlab.platform.launch.wakeup import Intervals
 from jestlab.platform.spec.resources import Nodes, Resources, Slice
 
 JOBSET_LABEL = "jobset.sigs.k8s.io/jobset-name"
@@ -353,13 +350,7 @@ class Kubernetes(Cloud[KubernetesSettings]):
 
         An API server that has just started forbids everything until it has read the rights.
         """
-        patiently = Retrying(
-            retry=retry_if_exception(_is_forbidden),
-            stop=stop_after_attempt(3),
-            wait=wait_exponential(multiplier=Intervals.from_environment().api_pause, exp_base=4),
-            reraise=True,
-        )
-        found: Result = super()._call(say, patiently, function, *values, **options)
+        found: Result = super()._call(say, three_attempts(_is_forbidden), function, *values, **options)
         return found
 
     @property
@@ -380,12 +371,9 @@ class Kubernetes(Cloud[KubernetesSettings]):
         if isinstance(error, ApiException):
             if error.status == 401:  # logins expire after an hour or so
                 self._forget_login()
-            if error.status == 403 and _QUOTA in str(error.body):
-                return ExecutorAway(_describe(error))  # until other jobs have ended
-            if error.status == 410:
-                return ExecutorAway(
-                    _describe(error)
-                )  # the pages of a list have changed: it is asked for anew
+            # Other jobs may end; and if the pages of a list have changed, it is requested again.
+            if (error.status == 403 and _QUOTA in str(error.body)) or error.status == 410:
+                return ExecutorAway(_describe(error))
             return http_error(error.status or None, _describe(error))
         if isinstance(error, ConfigException | YAMLError):
             return ExecutorError(f"no access to a cluster: {clean_line(error)}: see kubectl config")

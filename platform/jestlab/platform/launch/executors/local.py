@@ -23,13 +23,13 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 from jestlab.platform.errors import StoreUnreachable, UserError, sentence
 from jestlab.platform.lab.lab import SERVE_TOKEN, Lab
 from jestlab.platform.launch.executor import (
+    Executor,
     ExecutorAway,
     ExecutorError,
     Job,
@@ -38,7 +38,6 @@ from jestlab.platform.launch.executor import (
     LaunchedJob,
     Marks,
     StillRuns,
-    launched_or_error,
 )
 from jestlab.platform.launch.executors.devices import VISIBLE, Devices, Taken
 from jestlab.platform.launch.executors.environment import ONE_THREAD, worker_environment
@@ -68,12 +67,11 @@ _HALTED = "the launch was stopped"
 _LOST_SECONDS = 0.5  # between looks at a job whose end nobody will tell
 
 
-class Local:
+class Local(Executor):
     """Launches jobs as processes of this machine. A handle is `machine:pid:start:log`: see `processes`."""
 
     name = "local"
     here = True
-    chips = 0
     grace_seconds = 10.0
 
     def __init__(
@@ -114,10 +112,6 @@ class Local:
                 self._launched[job.marks] = self._start(job)
             return self._launched[job.marks]
 
-    def launch_all(self, jobs: Sequence[Job]) -> list[LaunchedJob | ExecutorError]:
-        """Start several jobs, one after another."""
-        return [launched_or_error(self.launch, job) for job in jobs]
-
     def statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
         """Return the states of jobs; UNKNOWN for those of other machines and hidden users."""
         return {job: self._status(job) for job in jobs}
@@ -150,10 +144,6 @@ class Local:
                     yield block
         except (OSError, UserError) as error:
             raise ExecutorError(f"no log: {sentence(error)}") from error
-
-    def render(self, job: Job) -> dict[str, Any] | None:
-        """Return None: processes have no manifests."""
-        return None
 
     def halt(self) -> None:
         """Launch nothing any more; a job that a fork server has not yet started never begins."""
