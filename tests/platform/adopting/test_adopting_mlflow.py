@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.platform.adopting.make_data import DATA
 
 from jestlab.platform.adopting import mlflow
-from jestlab.platform.adopting.found import FoundRun
+from jestlab.platform.adopting.found import FoundRun, Points
 from jestlab.platform.errors import UserError
 
 (ONE,) = (file.parents[1] for file in DATA.glob("mlruns/*/*/params/lr"))
@@ -222,3 +222,22 @@ def test_metadata_that_would_grow_is_one_damaged_run(store):
     for name in ("1" * 5_000, "1:" * 3_000 + "1"):
         meta.write_text(text.replace("run_name: one", f"run_name: {name}"))
         assert {run.name for run in mlflow.read(store)} == {"two", name}
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ([1, 2, 3, 0], [0, 1, 2, 3]),  # the last one without a step, which is step 0
+        ([30, 10, 20], [10, 20, 30]),  # logged in parallel
+        ([1, 2, 3, 4, 2, 3], [1, 2, 3]),  # resumed after step 1
+        ([0, 0, 0], [0]),
+    ],
+)
+def test_a_step_that_is_written_again_is_a_restart(written, read):
+    points = Points()
+    for number, step in enumerate(written):
+        points.add("acc", step, float(number))
+    curve = points.curves()["acc"]
+    assert curve.steps.tolist() == read
+    last = {step: float(number) for number, step in enumerate(written)}
+    assert curve.values.tolist() == [last[step] for step in read]

@@ -114,16 +114,20 @@ class Points:
     def curves(self) -> dict[str, Curve]:
         """Build the curves, in the order of their names.
 
-        A point replaces those written before it at its own step and at later ones, which are of an attempt
-        that died. TensorBoard reads its files in this way.
+        A step that is written again is a restart: its point replaces those written before it at its step and
+        at later ones, which are of an attempt that died. Steps may otherwise be in any order.
         """
         found = {}
         for name in sorted(self._points):
             steps, values = map(np.asarray, self._points[name])
-            later = np.minimum.accumulate(steps[::-1])[::-1]
-            kept = np.append(steps[:-1] < later[1:], True)
-            self.left_out[_REPLACED] += len(np.unique(steps)) - int(kept.sum())
-            found[name] = Curve(steps[kept], values[kept])
+            is_restart = np.ones(len(steps), bool)
+            is_restart[np.unique(steps, return_index=True)[1]] = False
+            restarts = np.where(is_restart, steps, np.iinfo(np.int64).max)
+            later = np.minimum.accumulate(restarts[::-1])[::-1]
+            kept = np.flatnonzero(np.append(steps[:-1] < later[1:], True))
+            self.left_out[_REPLACED] += len(np.unique(steps)) - len(kept)
+            in_order = kept[np.argsort(steps[kept])]
+            found[name] = Curve(steps[in_order], values[in_order])
         return found
 
 
