@@ -51,6 +51,7 @@ from jestlab.platform.launch.processes import (
     own_handle,
     still_there,
 )
+from jestlab.platform.programs.command import left_behind
 from jestlab.platform.programs.context import Failed, Interrupted, Need, RunContext
 from jestlab.platform.programs.expected import check_first
 from jestlab.platform.programs.sources import interpreter_of, sources_of
@@ -210,6 +211,7 @@ def _attempt(
                 handle=handle,
                 again=next(tries) > 0,
                 disk_lasts=lab.remote is None,
+                may_resume=lab.remote is not None or left_behind(directory),
                 spent=clock.spent,
             ),
             stop,

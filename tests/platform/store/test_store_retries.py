@@ -76,6 +76,18 @@ def test_a_retry_that_resumes_keeps_what_came_before(store, tmp_path):
     assert curve(store, "size") == {0: 3.0}
 
 
+def test_values_far_apart_remove_nothing_where_an_attempt_may_have_resumed(store, tmp_path):
+    failed = plans.begun(store, RUN, tmp_path)
+    for step in (100, 200, 300):
+        report(failed, step, 1.0)
+    failed.fail("killed")
+    retry = plans.begun(store, RUN, tmp_path, may_resume=True)
+    for step in (300, 600):
+        report(retry, step, 2.0)
+    retry.complete()
+    assert curve(store) == {100: 1.0, 200: 1.0, 300: 2.0, 600: 2.0}
+
+
 @pytest.fixture(scope="module")
 def histories(tmp_path_factory):
     """A store for many runs, and numbers for them."""

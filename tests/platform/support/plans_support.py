@@ -101,6 +101,7 @@ def begun(
     directory: Path | None = None,
     lease_seconds: float = 90.0,
     spent: Spent | None = None,
+    may_resume: bool = False,
 ) -> Attempt:
     """Claim a recorded run and take its attempt up, as launcher and worker do."""
     attempt = Attempt.begin(
@@ -111,6 +112,7 @@ def begun(
         provenance=HERE,
         handle="host:1:2:log.txt",
         spent=None if spent is None else lambda: spent,
+        may_resume=may_resume,
     )
     attempt.catch_up()
     return attempt

@@ -212,7 +212,7 @@ def run(config: Mapping[str, Any], context: RunContext) -> None:
         raise Interrupted
     directory = context.directory
     needs = {role: str(need.directory) for role, need in context.needs.items()}
-    resume = str(directory) if _left_behind(directory) else ""
+    resume = str(directory) if left_behind(directory) else ""
     values = _values(config) | {"seed": context.seed, "directory": str(directory), "resume": resume}
     values |= {f"needs.{role}": folder for role, folder in needs.items()}
     environment = {
@@ -284,7 +284,7 @@ def _end_of(child: Child) -> Iterator[int | None]:
         os.close(descriptor)
 
 
-def _left_behind(directory: Path) -> bool:
+def left_behind(directory: Path) -> bool:
     """Whether a run's folder holds anything that an earlier attempt's command has put there."""
     from jestlab.platform.store.spool import PREFIX  # imports SQLAlchemy, which specs do without
 

@@ -99,6 +99,7 @@ class Attempt:
         self._spooled = False
         self._buffer = Batch()
         self._resumed = ResumePoint()
+        self._may_resume = False
         self._buffering = threading.Lock()  # held for moments only: the program never waits for the store
         self._writing = threading.Lock()
         self._heard_at = time.monotonic()
@@ -122,6 +123,7 @@ class Attempt:
         handle: str,
         again: bool = False,
         disk_lasts: bool = True,
+        may_resume: bool = False,
         spent: Callable[[], Spent] | None = None,
     ) -> Attempt:
         """Take up an attempt that a launcher has claimed; `catch_up` is to follow.
@@ -136,6 +138,8 @@ class Attempt:
             again: Whether this process has tried before, and cannot know whether it succeeded.
             disk_lasts: Whether later attempts will find the folder. If not, nothing is durable before the
                 store has it.
+            may_resume: Whether the folder holds what an earlier attempt left. Then this one is taken for one
+                that started over only if it reports so.
             spent: Says where the attempt's time went until now, from the start of its process on. The store
                 is told with every write. None: unknown.
 
@@ -174,6 +178,7 @@ class Attempt:
                 )
             )
         attempt = cls(store, fingerprint, row, directory, disk_lasts, spent)
+        attempt._may_resume = may_resume
         attempt._ticker.start()
         return attempt
 
@@ -328,6 +333,8 @@ class Attempt:
         after = self._resumed.step
         if after == before or after is None or self.number == 1:
             return []
+        if before is not None and self._may_resume:
+            return []  # its values may only be far apart, and what is removed is lost
         return [(after + 1, LAST_STEP if before is None else before)]
 
     def _write(self, keep: bool) -> bool:
