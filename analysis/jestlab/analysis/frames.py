@@ -141,8 +141,8 @@ class Frames:
     def fates(self) -> dict[str, list[str]]:
         """Label → how each of its runs was lost, that ended without a finite score; empty for others."""
         finals = self.scores[self.scores["final"]]
-        finite = finals[self.averaged].isin([math.inf, -math.inf]).any(axis=1)
-        ends = finals["diverged"] & (finite | finals[self.averaged].isna().any(axis=1))
+        is_infinite = finals[self.averaged].isin([math.inf, -math.inf]).any(axis=1)
+        ends = finals["diverged"] & (is_infinite | finals[self.averaged].isna().any(axis=1))
         diverged = dict(zip(zip(finals["label"], finals["seed"], strict=True), ends, strict=True))
         fates: dict[str, list[str]] = {}
         for label, seed, state in self.runs[["label", "seed", "state"]].itertuples(index=False):

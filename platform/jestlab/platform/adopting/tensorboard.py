@@ -36,7 +36,7 @@ def read(path: Path, damaged: Damaged = refuse, source: str | None = None) -> It
     COMPLETED.
 
     An event file that ends amid an event, as after a kill, lacks that event alone. A restarted writer
-    replaces all points from its `purge_step` on; a scalar whose steps go back, its own points from there on.
+    replaces all points from its `purge_step` on. Without that mark, see `Points.curves`.
 
     Args:
         path: The folder.

@@ -16,12 +16,13 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, func, select, update
 
 from jestlab.models.training.phases import ResumePoint, Spent
+from jestlab.platform.client import as_count
 from jestlab.platform.errors import StoreError, StoreUnreachable
 from jestlab.platform.store.engine import database_message
 from jestlab.platform.store.leases import finish, move
 from jestlab.platform.store.provenance import Provenance, device
 from jestlab.platform.store.records import RunState
-from jestlab.platform.store.spool import LAST_STEP, Batch, Points, Spool, as_name, as_number, as_step
+from jestlab.platform.store.spool import LAST_STEP, Batch, Points, Spool, as_name, as_number
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import Attempt as AttemptRow
 from jestlab.platform.store.tables import Run, now, to_json
@@ -80,6 +81,7 @@ class Attempt:
         directory: Path,
         disk_lasts: bool,
         spent: Callable[[], Spent] | None,
+        may_resume: bool,
     ) -> None:
         """Use `begin`; `row` is the attempt's in the store."""
         self.number = row.number
@@ -99,7 +101,7 @@ class Attempt:
         self._spooled = False
         self._buffer = Batch()
         self._resumed = ResumePoint()
-        self._may_resume = False
+        self._may_resume = may_resume
         self._buffering = threading.Lock()  # held for moments only: the program never waits for the store
         self._writing = threading.Lock()
         self._heard_at = time.monotonic()
@@ -177,8 +179,7 @@ class Attempt:
                     **({} if until_now is None else vars(until_now)),
                 )
             )
-        attempt = cls(store, fingerprint, row, directory, disk_lasts, spent)
-        attempt._may_resume = may_resume
+        attempt = cls(store, fingerprint, row, directory, disk_lasts, spent, may_resume)
         attempt._ticker.start()
         return attempt
 
@@ -201,7 +202,8 @@ class Attempt:
             ValueRefused: The database refused a value that was recorded before.
             AttemptLost: The attempt was revoked.
         """
-        points = [(as_step(step), as_name(name), as_number(value)) for name, value in metrics.items()]
+        step = as_count("step", step)
+        points = [(step, as_name(name), as_number(value)) for name, value in metrics.items()]
         self._add(Batch(points=points))
 
     def evaluation(
@@ -218,7 +220,7 @@ class Attempt:
 
     def progress(self, step: int, total_steps: int) -> None:
         """Record how far the run is, in steps."""
-        self._add(Batch(progress=(as_step(step), as_step(total_steps))))
+        self._add(Batch(progress=(as_count("step", step), as_count("total_steps", total_steps))))
 
     def artifact(self, name: str, path: Path, root: Path) -> None:
         """Record a file or folder of the lab with its size and digest; the same name again replaces it.

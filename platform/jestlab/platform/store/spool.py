@@ -17,6 +17,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, select, update
 
+from jestlab.platform.client import as_count
 from jestlab.platform.digests import size_and_digest
 from jestlab.platform.store.points import write_points
 from jestlab.platform.store.tables import Artifact, Evaluation, Metric, MetricName, Run, insert, upsert
@@ -65,7 +66,7 @@ class Batch:
         What they had cost by then may be unknown.
         """
         spent = {
-            "examples_seen": None if examples_seen is None else as_step(examples_seen),
+            "examples_seen": None if examples_seen is None else as_count("examples_seen", examples_seen),
             "flops_total": None if flops_total is None else as_number(flops_total),
             "seconds": None if seconds is None else as_number(seconds),
         }
@@ -74,7 +75,12 @@ class Batch:
             dataset, slash, metric = as_name(name).rpartition("/")
             if not slash:
                 raise ValueError(f"score {name!r} must be named dataset/metric")
-            row = {"dataset": dataset, "metric": metric, "step": as_step(step), "value": as_number(value)}
+            row = {
+                "dataset": dataset,
+                "metric": metric,
+                "step": as_count("step", step),
+                "value": as_number(value),
+            }
             rows.append(row | spent)
         return cls(scores=rows)
 
@@ -201,14 +207,6 @@ class Spool:
         """Forget it, once all of it is in the store."""
         self.path.unlink(missing_ok=True)
         self._whole_bytes = 0
-
-
-def as_step(value: int) -> int:
-    """Return a step, or a count, that every database takes; ValueError for others."""
-    number = int(value)
-    if not 0 <= number <= LAST_STEP:
-        raise ValueError(f"invalid step {value}: must be in [0, {LAST_STEP}]")
-    return number
 
 
 @functools.lru_cache(4_096)
