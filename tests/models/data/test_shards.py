@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pickle
+import shutil
 import tarfile
 import tempfile
 import tracemalloc
@@ -325,6 +326,37 @@ def test_compressed_shards_are_counted_as_the_shards_that_they_are(tmp_path, cap
         path.unlink()
     with pytest.raises(FileNotFoundError, match=r"holds no \.tar shards, or only compressed ones"):
         ShardIndex.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        *((f"7.{end}", "compressed shard") for end in "tar.bz2 TAR.XZ tar.lz4 tar.Z txz tbz2 tzst".split()),
+        *((f"7.tar.{end}", "shard whose download") for end in "part partial tmp incomplete crdownload".split()),
+        ("7.tar.gz.part", "shard whose download"),
+        ("Unconfirmed 7.crdownload", "shard whose download"),
+        *((f"0.{end}", "") for end in "tar.part tar.zst.tmp txz json tar.json tar.md5 tar.idx parquet".split()),
+    ],
+)
+def test_files_that_would_be_shards_are_counted_unless_their_tar_is_there(tmp_path, name, reason):
+    write_examples(tmp_path / "0.tar")
+    (tmp_path / name).write_bytes(b"x")
+    index = ShardIndex.load(tmp_path)
+    assert (len(index), index.unread, [*index.damaged.values()]) == (2, bool(reason), [1] * bool(reason))
+    assert all(each.startswith(reason) for each in index.damaged)
+
+
+def test_a_shard_that_is_there_by_several_links_is_read_once(tmp_path):
+    write_examples(tmp_path / "b.tar")
+    (tmp_path / "c.tar").symlink_to("b.tar")
+    (tmp_path / "a.tar").hardlink_to(tmp_path / "b.tar")
+    index = ShardIndex.load(tmp_path)
+    assert index.tars == ("a.tar",) and len(index) == 2
+    assert index.damaged == {"link to another shard (which is read once)": 2}
+    assert index.damaged_places == ("b.tar", "c.tar") and not index.unread
+    (tmp_path / "c.tar").unlink()
+    shutil.copy2(tmp_path / "b.tar", tmp_path / "c.tar")
+    assert ShardIndex.load(tmp_path).tars == ("a.tar", "c.tar")
 
 
 def test_a_shard_of_which_nothing_can_be_read_counts_whole(tmp_path):

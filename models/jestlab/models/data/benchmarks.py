@@ -23,7 +23,7 @@ from jestlab.models.data.files import derived_path, write_whole
 from jestlab.models.data.images import LazyImages
 from jestlab.models.data.tars import members
 
-_INDEX_FORMAT = 1  # of the index file; another number is rebuilt
+_INDEX_FORMAT = 2  # of the index file; another number is rebuilt
 _IMAGE_EXTENSIONS = ("webp", "png", "jpg", "jpeg")  # in CLIP_benchmark's order, where there are several
 
 Ints = npt.NDArray[np.int64]
@@ -75,16 +75,30 @@ def read_split(folder: Path, target: Literal["cls", "txt"], image_size: int) -> 
 def _shards(folder: Path) -> tuple[Path, ...]:
     """Return the paths of the shards that `nshards.txt` counts."""
     counted = folder / "nshards.txt"
-    if not counted.exists():
-        raise FileNotFoundError(f"{counted}: missing: CLIP_benchmark's format requires it")
-    text = counted.read_text().strip()
-    if not text.isdecimal() or int(text) == 0:
-        raise ValueError(f"{counted}: {text!r} is not a number of shards")
-    tars = tuple(folder / f"{number}.tar" for number in range(int(text)))
-    for tar in tars:
+    text = _text(counted).strip()
+    if not (number := _number(text)):
+        raise ValueError(f"{counted}: {text[:40]!r} is not a number of shards")
+    tars = []
+    for tar in (folder / f"{at}.tar" for at in range(number)):
         if not tar.exists():
             raise FileNotFoundError(f"{tar}: missing, and nshards.txt counts {text} shards: fetch it")
-    return tars
+        tars.append(tar)
+    return tuple(tars)
+
+
+def _number(text: str) -> int | None:
+    """Return the whole number that a text is; None if it is none, or one of more than nine digits."""
+    return int(text) if text.isdecimal() and len(text) < 10 else None
+
+
+def _text(path: Path) -> str:
+    """Return the text of a file that CLIP_benchmark's format requires."""
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path}: missing: CLIP_benchmark's format requires it") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}: not UTF-8: save it in this encoding") from None
 
 
 def _kept(path: Path, state: dict[str, Any]) -> dict[str, npt.NDArray[Any]] | None:
@@ -119,7 +133,7 @@ def _scan(tars: tuple[Path, ...], target: str) -> dict[str, npt.NDArray[Any]]:
                 offset, size = _part(files, (target,), where)
                 file.seek(offset)
                 shard.append(number)
-                keys.append(key.encode())
+                keys.append(key.encode(errors="surrogateescape"))
                 targets.append(file.read(size))
                 spans.append(_part(files, _IMAGE_EXTENSIONS, where))
     return {
@@ -260,7 +274,7 @@ def is_retrieval(folder: Path) -> bool:
         ValueError: It is for something else again, such as "multilabel".
     """
     path = folder / "dataset_type.txt"
-    kind = path.read_text().strip().lower() if path.exists() else "classification"
+    kind = _text(path).strip().lower() if path.exists() else "classification"
     if kind not in ("classification", "retrieval"):
         raise ValueError(
             f"{path}: type {kind!r} is not scored here, only classification and retrieval: "
@@ -320,7 +334,7 @@ def retrieval(folder: Path, image_size: int) -> RetrievalSet:
     image_of_caption: list[int] = []
     for image, content in enumerate(split.targets):
         try:
-            lines = [line for line in content.decode().splitlines() if line.strip()]
+            lines = [line.removesuffix("\r") for line in content.decode().split("\n") if line.strip()]
         except UnicodeDecodeError:
             raise ValueError(f"{split.images.describe(image)}: its captions are not UTF-8") from None
         if not lines:
@@ -335,19 +349,17 @@ def _labels(split: Split, classes: int) -> Ints:
     labels = np.empty(len(split.targets), np.int64)
     for i, content in enumerate(split.targets):
         text = content.decode(errors="replace").strip()
-        if not text.isdecimal() or int(text) >= classes:
+        if (label := _number(text)) is None or label >= classes:
             raise ValueError(
-                f"{split.images.describe(i)}: label {text!r} is not a number from 0 to {classes - 1}"
+                f"{split.images.describe(i)}: label {text[:40]!r} is not a number from 0 to {classes - 1}"
             )
-        labels[i] = int(text)
+        labels[i] = label
     return labels
 
 
 def _lines(path: Path) -> tuple[str, ...]:
     """Return the lines of a text file, without empty ones at its end."""
-    if not path.exists():
-        raise FileNotFoundError(f"{path}: missing: CLIP_benchmark's format requires it")
-    lines = tuple(line.strip() for line in path.read_text(encoding="utf-8-sig").rstrip().splitlines())
-    if not lines:
+    text = _text(path).rstrip()
+    if not text:
         raise ValueError(f"{path}: empty file")
-    return lines
+    return tuple(line.strip() for line in text.split("\n"))

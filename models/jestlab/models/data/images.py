@@ -198,7 +198,7 @@ class LazyImages:
 
     def describe(self, image: int) -> str:
         """Return the shard and example of an image, for messages."""
-        return f"{self._tars[self._shard[image]]}, example {self._keys[image].decode()!r}"
+        return f"{self._tars[self._shard[image]]}, example {self._keys[image].decode(errors='replace')!r}"
 
     def take(self, indices: npt.NDArray[np.integer[Any]]) -> LazyImages:
         """Return some of the images, in the order of `indices`, int[k]."""

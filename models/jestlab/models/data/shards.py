@@ -7,6 +7,7 @@ import json
 import logging
 import math
 import os
+import re
 import shutil
 import threading
 import time
@@ -22,10 +23,17 @@ import numpy.typing as npt
 from jestlab.models.data.files import map_array, open_derived, shard_files
 from jestlab.models.data.tars import FILE, Fault, scan
 
-_FORMAT = 4  # of the index files; another number is another name
+_FORMAT = 5  # of the index files; another number is another name
 _IMAGES = ("jpg", "jpeg", "png", "webp")
 _KNOWN = {*_IMAGES, "txt", "json"}
-_COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
+_SHARD = re.compile(
+    r"(?P<stem>.+?)(\.tar|(?P<compressed>\.tar\.(gz|bz2|xz|zstd?|lz4|lzma|lz|z)|\.(tgz|tbz2?|txz|tzst))"
+    r"|(?=\.crdownload))(?P<unfinished>\.(part|partial|filepart|tmp|temp|incomplete|download|crdownload))?",
+    re.IGNORECASE,
+)
+_COMPRESSED = "compressed shard (decompress it)"
+_UNFINISHED = "shard whose download has not finished"
+_LINKED = "link to another shard (which is read once)"
 _DOTTED = "dot in the name (a pair if split at its last dot, not the first as in webdataset: rename it)"
 _USED, _DAMAGED, _OTHER = "of examples", "damaged", "other file"  # and the kinds of tar members
 _OPEN_FILES = 128
@@ -61,7 +69,7 @@ class ShardIndex:
         meta: int64[n, 2], the same of the JSON metadata; (0, 0) where there is none.
         damaged: How many examples, members or tars were left out, by reason.
         damaged_places: Where the first few were.
-        unread: How many tars were left out whole, because they are compressed or no tars.
+        unread: How many tars were left out whole: compressed, not completely downloaded, or no tars.
         members: How many members the tars have: of examples, damaged, and of each kind that is not read.
     """
 
@@ -159,22 +167,17 @@ class ShardIndex:
         """
         if not folder.is_dir():
             raise FileNotFoundError(f"{folder}: no such folder of shards")
-        found = shard_files(folder, (".tar", *_COMPRESSED))
-        names = [path.as_posix() for path, _ in found]
-        tars = tuple(name for name in names if name.lower().endswith(".tar"))
-        # Not those that are also there decompressed.
-        compressed = sorted({*names} - {*tars} - {tar[:-4] + end for tar in tars for end in _COMPRESSED})
+        tars, left_out, stats = _shards(folder)
         if not tars:
             raise FileNotFoundError(
                 f"{folder}: holds no .tar shards, or only compressed ones (img2dataset writes them with "
                 "output_format=webdataset)"
             )
-        stats = np.array([(stat.st_size, stat.st_mtime_ns) for _, stat in found], np.int64)
-        signature = hashlib.sha256(repr(tuple(names)).encode() + stats.tobytes()).hexdigest()
+        signature = hashlib.sha256(repr((tars, left_out, stats)).encode()).hexdigest()
         name = f"index-{_FORMAT}-{signature[:16]}"
 
         def build(partial: Path) -> None:
-            _build(folder, tars, compressed, partial)
+            _build(folder, tars, left_out, partial)
             for stale in partial.parent.glob("index-*"):
                 shutil.rmtree(stale, ignore_errors=True)
 
@@ -213,12 +216,31 @@ def _in_words(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} × {what}" for what, count in counts.items())
 
 
-def _build(folder: Path, tars: tuple[str, ...], compressed: Sequence[str], kept: Path) -> None:
+def _shards(folder: Path) -> tuple[tuple[str, ...], dict[str, str], list[tuple[int, int]]]:
+    """Return the tars of a folder, shards that are left out with the reason, and the size and time of each."""
+    tars: dict[tuple[int, ...], str] = {}
+    left_out: dict[str, str] = {}
+    stats, stems = [], set()
+    for path, about in shard_files(folder, ("",)):
+        if not (shard := _SHARD.fullmatch(name := path.as_posix())):
+            continue
+        stats.append((about.st_size, about.st_mtime_ns))
+        if shard["compressed"] or shard["unfinished"]:
+            if shard["stem"] not in stems:  # the tar itself, if it is there, is earlier in the order of names
+                left_out[name] = _UNFINISHED if shard["unfinished"] else _COMPRESSED
+        elif tars.setdefault((about.st_dev, about.st_ino, *stats[-1]), name) != name:
+            left_out[name] = _LINKED
+        stems.add(shard["stem"])
+    return tuple(tars.values()), left_out, stats
+
+
+def _build(folder: Path, tars: tuple[str, ...], left_out: Mapping[str, str], kept: Path) -> None:
     """Scan the tars one by one, and write their index as it grows."""
-    starts, key_bytes, unread = [0], 0, len(compressed)
+    starts, key_bytes = [0], 0
     members: Counter[str] = Counter()
-    damaged = Counter({"compressed shard (decompress it)": len(compressed)} if compressed else {})
-    places = list(compressed[:_PLACES])
+    damaged = Counter(left_out.values())
+    unread = len(left_out) - damaged[_LINKED]
+    places = list(left_out)[:_PLACES]
     next_log = time.monotonic() + _LOG_SECONDS
     with (
         (kept / _SPANS).open("wb") as spans_file,

@@ -17,6 +17,7 @@ _EXTENSIONS = (b"x", b"g", b"L", b"K")  # PAX and GNU headers about the next fil
 _LONGEST_EXTENSION = 2**20
 _DIGITS = 16  # of any number in a PAX header
 _CHUNK = 2**20  # a whole number of blocks
+_LONGEST_PADDING = 2**21  # zeros after the last member; `tar` fills 10 KiB
 
 CUT_SHORT = "shard cut short"
 UNREADABLE = "unreadable tar header"
@@ -85,7 +86,8 @@ def scan(path: Path) -> Iterator[Member | Fault]:
 
     Plain, GNU and PAX headers are read here; `tarfile` would take ten times as long, and would take a damaged
     header in the middle of an archive for its end. After such a header the scan goes on at the next good one.
-    An archive without the block of zeros that ends it was cut between two members.
+    An archive without the block of zeros that ends it was cut between two members. One with megabytes of zeros
+    is a download that reserved its space and has not finished.
 
     Yields:
         Each member; `CUT_SHORT` or `UNREADABLE` with its offset for each fault.
@@ -104,6 +106,8 @@ def scan(path: Path) -> Iterator[Member | Fault]:
             header = _header_of(block)
             if header is None:
                 if not any(block) and _all_zero(file, position):
+                    if length - position > _LONGEST_PADDING:
+                        yield Fault(CUT_SHORT, position)
                     return
                 yield Fault(UNREADABLE, position)
                 position, overrides = _next_header(file, position + BLOCK, length), _Overrides()
@@ -135,11 +139,16 @@ def members(path: Path) -> Iterator[Member]:
     """Yield the regular files of an uncompressed tar, in order.
 
     Raises:
-        ValueError: The archive is damaged or cut short.
+        ValueError: The archive is damaged or cut short, or has links, whose content would be missing.
     """
     for found in scan(path):
         if isinstance(found, Fault):
             raise ValueError(f"{path}: {found.reason} at byte {found.offset}: fetch the shard again")
+        if found.kind == SPECIAL:
+            raise ValueError(
+                f"{path}: {found.name!r} is a {SPECIAL}, which is not followed: write the tar with copies "
+                "(tar --dereference --hard-dereference)"
+            )
         if found.kind == FILE:
             yield found
 
@@ -217,7 +226,8 @@ def _next_header(file: BinaryIO, position: int, length: int) -> int:
     file.seek(position)
     while chunk := file.read(_CHUNK):
         for offset in range(0, len(chunk) - BLOCK + 1, BLOCK):
-            if chunk[offset + 257 : offset + 262] == b"ustar" and _header_of(chunk[offset : offset + BLOCK]):
+            # The oldest tars lack "ustar" in their headers; the checksum is enough to know a header by.
+            if _header_of(chunk[offset : offset + BLOCK]):
                 return position + offset
         position += len(chunk)
     return length
