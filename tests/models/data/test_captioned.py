@@ -36,7 +36,7 @@ def photos(tmp_path: Path) -> Path:
 
 def csv(folder: Path, text: str) -> Path:
     path = folder.parent / "captions.csv"
-    path.write_text(text, newline="")
+    path.write_bytes(text.encode(errors="surrogateescape"))
     return path
 
 
@@ -55,6 +55,29 @@ more/c.webp,café,7,z,true
     found = load_metadata(tmp_path / "web", ["width", "file", "note", "good"])
     assert found["width"] == [9, 8, 7] and found["file"] == files
     assert found["note"][0] == "x" and found["good"] == [True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("cells", "values"),
+    [
+        ("007 12", ["007", "12"]),
+        ("9223372036854775808 5", ["9223372036854775808", "5"]),
+        ("9223372036854775807 -5", [2**63 - 1, -5]),
+        ("1234567890123456 0.5", ["1234567890123456", "0.5"]),
+        ("0x1F 3", ["0x1F", "3"]),
+        ("00.5 1", ["00.5", "1"]),
+        ("1_000 \u0661", ["1_000", "\u0661"]),
+        ("1.50 .5", [1.5, 0.5]),
+        ("1e-3 -inf", [0.001, float("-inf")]),
+        ("True FALSE", [True, False]),
+        ("1 true", ["1", "true"]),
+    ],
+)
+def test_columns_are_numbers_if_nothing_is_lost(photos, tmp_path, cells, values):
+    one, other = cells.split()
+    rows = f"file,caption,n\na.jpg,x,{one}\nb.png,y,{other}\nmore/c.webp,z,\n"
+    Captioned(photos, csv(photos, rows)).write_shards(tmp_path / "web")
+    assert load_metadata(tmp_path / "web", ["n"])["n"] == [*values, None]
 
 
 def test_rows_of_the_same_image_are_all_its_captions(photos, tmp_path):
@@ -168,6 +191,14 @@ def test_the_folder_itself_may_be_a_link(photos, tmp_path):
         ("file,caption\na.jpg,x\nd.jpg,y\ne.jpg,z\n", r"row 3, and 1 more rows: no image .*d\.jpg"),
         ("file,caption\na.jpg,x\nb.png,\n", r"captions\.csv, row 3: has no caption"),
         ("file,caption\na.jpg,x,y\n", r"captions\.csv: not a CSV file with a header"),
+        ("", "has no column 'file'"),
+        (
+            'file,caption\na.jpg,x\nb.png,"y\nmore/c.webp,z\n',
+            r"header: row 3: unexpected end.*close each quote",
+        ),
+        ('file,caption\na.jpg,"x\nb.png,"y"\n', "row 2: ',' expected after '\"'"),
+        ('file,caption\na.jpg,"5" pipe"\n', "row 2: ',' expected after '\"'"),
+        ("file,caption\na.jpg,caf\udce9\n", r"captions\.csv: not UTF-8"),
         ("file,caption,caption\na.jpg,x,y\n", "two columns have the same name"),
         ("file,caption\nbad.jpg,x\n", r"row 2: .*bad\.jpg is not a readable image.*--skip-damaged"),
         ("file,caption\ndrawing.gif,x\n", r"row 2: .*drawing\.gif has an image that is bytes of no JPEG"),

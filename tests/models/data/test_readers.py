@@ -9,9 +9,10 @@ from PIL import Image
 from tests.models.support import own_code
 
 from jestlab.models.config import Code, Data
+from jestlab.models.data import packing
 from jestlab.models.data.curation import count_examples
 from jestlab.models.data.datasets import MADE, ensure_web
-from jestlab.models.data.metadata import metadata_columns
+from jestlab.models.data.metadata import load_metadata, metadata_columns
 from jestlab.models.data.packing import write_shards
 from jestlab.models.data.readers import path_digest
 from jestlab.models.data.shards import ShardIndex
@@ -37,6 +38,17 @@ def test_images_of_every_form_and_metadata_are_written(tmp_path):
     assert len(ShardIndex.load(tmp_path)) == 3
     assert "n" in metadata_columns(tmp_path)
     assert count_examples(tmp_path, "n >= 1") == 2
+
+
+def test_metadata_that_only_some_examples_have_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(packing, "EXAMPLES_A_SHARD", 2)
+    rows: list[dict[str, float]] = [{"n": 1}, {"n": 2}, {}, {"n": 4, "score": 0.5}, {"score": 0.1}]
+    write_shards(tmp_path, ({"image": PIXELS, "caption": "x", **row} for row in rows), "r")
+    assert load_metadata(tmp_path, ["n", "score"]) == {
+        "n": [1, 2, None, 4, None],
+        "score": [None, None, None, 0.5, 0.1],
+    }
+    assert "score" in metadata_columns(tmp_path) and count_examples(tmp_path, "score < 1") == 2
 
 
 @pytest.mark.parametrize("metadata", [{"key": 5}, {1: "a", "1": "b"}, {"key": None}])
@@ -100,6 +112,8 @@ def test_what_is_read_counts_by_its_content(tmp_path):
         ([{"image": PIXELS[..., :1], "caption": "x"}], r"uint8 \[4, 4, 1\]: must be uint8 \[h, w, 3\]"),
         ([{"image": PIXELS[..., None], "caption": "x"}], r"uint8 \[4, 4, 3, 1\]: must be uint8 \[h, w, 3\]"),
         ([{"image": PIXELS, "caption": "x", "n": [1]}], "texts, numbers or true and false, not a list"),
+        ([{"image": PIXELS, "caption": "x", "n": 2**63}], "example 0 has .* a number of more than 64 bits"),
+        ([{"image": PIXELS, "caption": "\ud800"}], "example 0 has text with surrogates"),
         (
             [{"image": PIXELS, "caption": "x", "n": n} for n in (1, "a")],
             "metadata of one name must be of one",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import os
+import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,6 +14,7 @@ from typing import Any
 from jestlab.models.data.class_names import check_class_names
 from jestlab.models.data.images import decode
 from jestlab.models.data.packing import Target, encoded, write_classification, write_retrieval, write_shards
+from jestlab.models.data.shards import fits_a_table
 
 FILE_COLUMNS = ("file", "image", "filename", "filepath", "path")
 """Names of the column with the image's path within the folder: the first of these that the file has."""
@@ -21,6 +24,12 @@ LABEL_COLUMNS = ("label", "class")
 SPLIT_COLUMN = "split"
 _SPLITS = ("test", "train")
 _SIDE = 8  # pixels; to see that an image is whole
+# Numbers with leading zeros, or of more digits than a float has, are names rather than numbers.
+_TYPES: dict[str, Callable[[str], Any]] = {
+    r"0|-?[1-9][0-9]{0,18}": int,
+    r"-?((0|[1-9][0-9]{0,14})(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?|nan|-?inf": float,
+    r"true|false": lambda text: text.lower() == "true",
+}
 
 Progress = Callable[[int], None]
 """Called with the number of rows that were just done with."""
@@ -65,10 +74,10 @@ class Captioned:
         if not images.is_dir():
             raise FileNotFoundError(f"{images}: no such folder of images")
         self._captions, self._skip = captions, skip_damaged
-        table = _read(captions)
-        self._names = tuple(table.column_names)
+        columns = _read(captions)
+        self._names = tuple(columns)
         self._file = file = self._one_of(FILE_COLUMNS)
-        rows = table.to_pylist()
+        rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
         if not rows:
             raise ValueError(f"{captions}: has a header and no rows")
         folder = os.path.realpath(images)
@@ -173,7 +182,8 @@ class Captioned:
                 decode(content, _SIDE)
                 encoded(content)
             except ValueError as error:
-                said = f"{row.where}: {row.path} {_in_words(error)}"
+                what = str(error) if str(error).startswith("has ") else f"is {error}"
+                said = f"{row.where}: {row.path} {what}"
                 if not self._skip:
                     raise ValueError(f"{said}: mend it, or leave such rows out: --skip-damaged") from None
                 self.damaged.append(said)
@@ -205,30 +215,34 @@ def _words(row: Row, column: str) -> str:
     return " ".join(_text(row, column).split())
 
 
-def _in_words(error: ValueError) -> str:
-    said = str(error)
-    return said if said.startswith("has ") else f"is {said}"
-
-
-def _read(path: Path) -> Any:
-    """Read a CSV file as a `pyarrow.Table`, its columns typed by what they hold."""
-    import pyarrow as pa
-    from pyarrow import csv
-
-    texts = (*FILE_COLUMNS, *CAPTION_COLUMNS, *LABEL_COLUMNS, SPLIT_COLUMN)
-    convert = csv.ConvertOptions(
-        column_types=dict.fromkeys(texts, pa.string()), timestamp_parsers=["%Y"], strings_can_be_null=True,
-        null_values=[""],
-    )  # fmt: skip
+def _read(path: Path) -> dict[str, list[Any]]:
+    """Read the columns of a CSV file, typed by what they hold; empty cells are None."""
+    rows: list[list[str]] = []
     try:
-        table = csv.read_csv(
-            path, parse_options=csv.ParseOptions(newlines_in_values=True), convert_options=convert
-        )
-    except pa.ArrowInvalid as error:
-        raise ValueError(f"{path}: not a CSV file with a header: {error}") from None
-    if len(set(table.column_names)) < len(table.column_names):
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            for row in filter(None, csv.reader(file, strict=True)):
+                if rows and len(row) != len(rows[0]):
+                    raise csv.Error(f"{len(row)} values for {len(rows[0])} columns")
+                rows.append(row)
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}: not UTF-8: save it in this encoding") from None
+    except csv.Error as error:
+        where = f"{path}: not a CSV file with a header: row {len(rows) + 1}"
+        raise ValueError(f"{where}: {error}: close each quote, and double those within a text") from None
+    if rows and len(set(rows[0])) < len(rows[0]):
         raise ValueError(f"{path}: two columns have the same name")
-    for at, column in enumerate(table.schema):
-        if column.type not in (pa.int64(), pa.float64(), pa.bool_(), pa.string()):
-            table = table.set_column(at, column.name, table.column(at).cast(pa.string()))
-    return table
+    texts = (*FILE_COLUMNS, *CAPTION_COLUMNS, *LABEL_COLUMNS, SPLIT_COLUMN)
+    return {
+        name: [cell or None for cell in column] if name in texts else _typed(column)
+        for name, *column in zip(*rows, strict=True)
+    }
+
+
+def _typed(cells: Sequence[str]) -> list[Any]:
+    """Convert cells to whole numbers, numbers, or true and false, if all are of one kind and lose nothing."""
+    for pattern, convert in _TYPES.items():
+        if all(re.fullmatch(pattern, cell, re.IGNORECASE) for cell in cells if cell):
+            values = [convert(cell) if cell else None for cell in cells]
+            if all(map(fits_a_table, values)):
+                return values
+    return [cell or None for cell in cells]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from jestlab.models.data.shards import fits_a_table
 from jestlab.models.data.tars import TarWriter
 
 EXAMPLES_A_SHARD = 4_096
@@ -35,7 +36,7 @@ def write_shards(folder: Path, examples: Iterable[Mapping[str, Any]], source: st
     import pyarrow.parquet as pq
 
     folder.mkdir(parents=True, exist_ok=True)
-    shard = -1
+    columns: dict[str, None] = {}
     for shard, batch in enumerate(_batched(examples)):
         rows = []
         with TarWriter(folder / f"{shard:05d}.tar") as tar:
@@ -51,12 +52,19 @@ def write_shards(folder: Path, examples: Iterable[Mapping[str, Any]], source: st
                 tar.add(f"{key}.json", json.dumps(row).encode())
                 tar.add(f"{key}.txt", caption.encode())
                 rows.append(row)
+                columns |= dict.fromkeys(row)
         try:
-            pq.write_table(pa.Table.from_pylist(rows), folder / f"{shard:05d}.parquet")
+            table = pa.table({name: [row.get(name) for row in rows] for name in columns})
+            pq.write_table(table, folder / f"{shard:05d}.parquet")
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise ValueError(f"{source}: metadata of one name must be of one type: {error}") from None
-    if shard < 0:
+    if not columns:
         raise ValueError(f"{source} yields no examples")
+    empty = pa.table({name: pa.nulls(0) for name in columns})
+    for path in folder.glob("*.parquet"):  # which lack the columns that only later shards have
+        if len(pq.read_schema(path)) < len(columns):
+            table = pa.concat_tables([pq.read_table(path), empty], promote_options="default")
+            pq.write_table(table, path)
 
 
 def _checked(example: Any) -> tuple[str, bytes, str, dict[str, Any]]:
@@ -70,6 +78,8 @@ def _checked(example: Any) -> tuple[str, bytes, str, dict[str, Any]]:
     metadata = {str(key): _plain(value) for key, value in example.items() if key not in _FIXED}
     if "key" in metadata or len(metadata) < len(example) - len(_FIXED):
         raise ValueError("has metadata 'key', which shards use, or two of the same name: rename them")
+    if not all(map(fits_a_table, (caption, *metadata, *metadata.values()))):
+        raise ValueError("has text with surrogates, or a number of more than 64 bits: write it as text")
     return *encoded(example["image"]), caption, metadata
 
 
@@ -133,7 +143,7 @@ def write_classification(
     for split, images in splits.items():
         _write_split(folder / split, images, "cls")
     (folder / "classnames.txt").write_text("\n".join(class_names) + "\n", encoding="utf-8")
-    (folder / "zeroshot_classification_templates.txt").write_text("\n".join(templates) + "\n")
+    (folder / "zeroshot_classification_templates.txt").write_text("\n".join(templates) + "\n", "utf-8")
 
 
 def write_retrieval(folder: Path, images: Iterable[Target]) -> None:

@@ -12,7 +12,7 @@ import shutil
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,9 +27,8 @@ _FORMAT = 5  # of the index files; another number is another name
 _IMAGES = ("jpg", "jpeg", "png", "webp")
 _KNOWN = {*_IMAGES, "txt", "json"}
 _SHARD = re.compile(
-    r"(?P<stem>.+?)(\.tar|(?P<compressed>\.tar\.(gz|bz2|xz|zstd?|lz4|lzma|lz|z)|\.(tgz|tbz2?|txz|tzst))"
-    r"|(?=\.crdownload))(?P<unfinished>\.(part|partial|filepart|tmp|temp|incomplete|download|crdownload))?",
-    re.IGNORECASE,
+    r"(?i)(?P<stem>.+?)(\.tar|(?P<compressed>\.tar\.(gz|bz2|xz|zstd?|lz4|lzma|lz|z)|\.(tgz|tbz2?|txz|tzst))"
+    r"|(?=\.crdownload))(?P<unfinished>\.(part|partial|filepart|tmp|temp|incomplete|download|crdownload))?"
 )
 _COMPRESSED = "compressed shard (decompress it)"
 _UNFINISHED = "shard whose download has not finished"
@@ -167,13 +166,12 @@ class ShardIndex:
         """
         if not folder.is_dir():
             raise FileNotFoundError(f"{folder}: no such folder of shards")
-        tars, left_out, stats = _shards(folder)
+        tars, left_out, signature = _shards(folder)
         if not tars:
             raise FileNotFoundError(
                 f"{folder}: holds no .tar shards, or only compressed ones (img2dataset writes them with "
                 "output_format=webdataset)"
             )
-        signature = hashlib.sha256(repr((tars, left_out, stats)).encode()).hexdigest()
         name = f"index-{_FORMAT}-{signature[:16]}"
 
         def build(partial: Path) -> None:
@@ -216,8 +214,8 @@ def _in_words(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} × {what}" for what, count in counts.items())
 
 
-def _shards(folder: Path) -> tuple[tuple[str, ...], dict[str, str], list[tuple[int, int]]]:
-    """Return the tars of a folder, shards that are left out with the reason, and the size and time of each."""
+def _shards(folder: Path) -> tuple[tuple[str, ...], dict[str, str], str]:
+    """Return a folder's tars, the shards that are left out with the reason, and a signature of them all."""
     tars: dict[tuple[int, ...], str] = {}
     left_out: dict[str, str] = {}
     stats, stems = [], set()
@@ -231,7 +229,8 @@ def _shards(folder: Path) -> tuple[tuple[str, ...], dict[str, str], list[tuple[i
         elif tars.setdefault((about.st_dev, about.st_ino, *stats[-1]), name) != name:
             left_out[name] = _LINKED
         stems.add(shard["stem"])
-    return tuple(tars.values()), left_out, stats
+    names = tuple(tars.values())
+    return names, left_out, hashlib.sha256(repr((names, left_out, stats)).encode()).hexdigest()
 
 
 def _build(folder: Path, tars: tuple[str, ...], left_out: Mapping[str, str], kept: Path) -> None:
@@ -369,23 +368,14 @@ def _is_metadata(content: bytes) -> bool:
         value = json.loads(content)
     except (ValueError, RecursionError):
         return False
-    if not isinstance(value, dict):
-        return False
-    level: list[Any] = [value]
-    for _ in range(_DEEPEST):
-        inner: list[Any] = []
-        for item in level:
-            inner += [*item.keys(), *item.values()] if isinstance(item, dict) else item
-        if not all(map(_fits_a_table, inner)):
-            return False
-        level = [item for item in inner if isinstance(item, dict | list)]
-        if not level:
-            return True
-    return False
+    return isinstance(value, dict) and fits_a_table(value)
 
 
-def _fits_a_table(value: Any) -> bool:
-    """Whether a value, unless it holds others, is text of whole letters or a number of 64 bits."""
+def fits_a_table(value: Any, levels: int = _DEEPEST) -> bool:
+    """Whether a value is text of whole letters, a number of 64 bits, or some levels of lists of these."""
+    if isinstance(value, dict | list):
+        parts = [*value.keys(), *value.values()] if isinstance(value, dict) else value
+        return levels > 0 and all(fits_a_table(part, levels - 1) for part in parts)
     if isinstance(value, str):
         return value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value)
     return not isinstance(value, int) or -(1 << 63) <= value < 1 << 63
