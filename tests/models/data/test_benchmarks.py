@@ -12,6 +12,7 @@ from PIL import Image
 from jestlab.models.data import benchmarks
 from jestlab.models.data.benchmarks import classification, load_benchmark, read_split, retrieval
 
+NO_ENDS = "\x0b\f\x1c\x1d\x1e\x85\u2028\u2029"  # of lines, though `str.splitlines` takes them for such
 FORMATS = {"png": "PNG", "jpg": "JPEG", "jpeg": "JPEG", "webp": "WEBP"}
 
 
@@ -102,6 +103,20 @@ def test_same_examples_as_webdataset(foreign):
     assert described(split) == [key for key, _, _ in theirs]
 
 
+def test_links_in_a_shard_are_refused(tmp_path):
+    folder = write_split(tmp_path, pair("a", 1))
+    with tarfile.open(folder / "0.tar", "a") as tar:
+        info = tarfile.TarInfo("b.png")
+        info.type, info.linkname = tarfile.LNKTYPE, "a.png"
+        tar.addfile(info)
+    with pytest.raises(ValueError, match=r"0\.tar: 'b\.png' is a link or special file: write copies"):
+        read_split(folder, "cls", 8)
+
+
+def test_names_that_are_not_utf8_are_read(tmp_path):
+    assert described(read_split(write_split(tmp_path, pair("caf\udce9", 1)), "cls", 8)) == ["caf\ufffd"]
+
+
 def test_prefers_image_formats_in_webdatasets_order(tmp_path):
     files = [(f"a.{name}", image(i)) for i, name in enumerate(("jpeg", "png", "webp"))]
     assert values(read_split(write_split(tmp_path, [*files, ("a.cls", b"0")]), "cls", 8).images) == [2]
@@ -136,9 +151,17 @@ def test_a_missing_shard(tmp_path):
     (folder / "1.tar").unlink()
     with pytest.raises(FileNotFoundError, match=r"1\.tar: missing, and nshards\.txt counts 3 shards: fetch"):
         read_split(folder, "cls", 8)
-    (folder / "nshards.txt").write_text("many")
-    with pytest.raises(ValueError, match=r"nshards\.txt: 'many' is not a number of shards"):
+    (folder / "nshards.txt").write_text("99999999")
+    with pytest.raises(FileNotFoundError, match=r"1\.tar: missing"):
         read_split(folder, "cls", 8)
+    for content, message in (
+        (b"many", "'many' is not a number of shards"),
+        (b"\xe9", "not UTF-8"),
+        (b"9" * 5000, "'9{40}' is not a number"),
+    ):
+        (folder / "nshards.txt").write_bytes(content)
+        with pytest.raises(ValueError, match=rf"nshards\.txt: {message}"):
+            read_split(folder, "cls", 8)
     (folder / "nshards.txt").unlink()
     with pytest.raises(FileNotFoundError, match=r"nshards\.txt: missing"):
         read_split(folder, "cls", 8)
@@ -194,11 +217,12 @@ def test_folders_as_users_have_them(tmp_path):
 
 
 def test_captions_by_line(tmp_path):
-    data = retrieval(captions(tmp_path, [b"one\n\ntwo\n", "drei Bäume".encode()]), 8)
-    assert data.captions == ("one", "two", "drei Bäume") and data.image_of_caption.tolist() == [0, 0, 1]
+    data = retrieval(captions(tmp_path, [b"one\r\n\ntwo\n", f"drei{NO_ENDS}Bäume".encode()]), 8)
+    assert data.captions == ("one", "two", f"drei{NO_ENDS}Bäume")
+    assert data.image_of_caption.tolist() == [0, 0, 1]
 
 
-@pytest.mark.parametrize("label", [b"2", b"-1", b"dog", b"", b"1.0"])
+@pytest.mark.parametrize("label", [b"2", b"-1", b"dog", b"", b"1.0", b"9" * 5000])
 def test_bad_labels_are_named(tmp_path, label):
     with pytest.raises(ValueError, match=r"1\.tar, example 's0000001': label .* is not a number from 0 to 1"):
         classification(classes(tmp_path, [b"0", label]), 8)
@@ -233,6 +257,15 @@ def test_a_class_without_a_name_is_an_error_since_labels_count_lines(tmp_path, n
     with pytest.raises(
         ValueError, match=rf"classnames\.txt, line {line}: no name, although labels count lines"
     ):
+        classification(folder, 8)
+
+
+def test_lines_of_class_names_and_templates_end_at_line_feeds_alone(tmp_path):
+    folder = classes(tmp_path, [b"1"])
+    (folder / "classnames.txt").write_text(f"big{NO_ENDS}dog\r\ncat\n", "utf-8", newline="")
+    assert classification(folder, 8).class_names == (f"big{NO_ENDS}dog", "cat")
+    (folder / "classnames.txt").write_bytes(b"caf\xe9\ncat\n")
+    with pytest.raises(ValueError, match=r"classnames\.txt: not UTF-8: save it"):
         classification(folder, 8)
 
 

@@ -90,7 +90,9 @@ def test_rows_are_matched_by_key_and_not_by_position(web, own_web):
     assert select(own_web, "similarity > -1").tolist() == [0, 1, *range(3, 700)]
 
 
-@pytest.mark.parametrize("kind", [pa.int64(), pa.uint32(), pa.float64(), pa.large_string()])
+@pytest.mark.parametrize(
+    "kind", [pa.int64(), pa.uint32(), pa.float64(), pa.decimal128(12), pa.large_string()]
+)
 def test_keys_of_any_type_are_matched(web, own_web, kind):
     """pandas reads keys as numbers: 10000 for 000010000.jpg, and as floats where some are missing."""
     path = own_web / "00001.parquet"

@@ -80,7 +80,7 @@ def test_members_that_are_no_files_have_their_kind(tmp_path):
         ("a/d", "link or special file"),
         ("a/e.txt", "file"),
     ]
-    with pytest.raises(ValueError, match=r"'a/b\.jpg' is a link or special file.*tar --dereference"):
+    with pytest.raises(ValueError, match=r"'a/b\.jpg' is a link or special file: write copies"):
         list(members(tmp_path / "0.tar"))  # for which nothing may be missing
 
 

@@ -84,6 +84,12 @@ def test_blank_lines_and_hashes_within_texts_count():
     assert essence(prompt.encode()) != essence(prompt.replace("\n\n", "\n").encode())
 
 
+def test_lines_end_at_line_feeds_alone():
+    """A page break between functions and a separator within a text don't shift what is a comment."""
+    source = "A = 'x\u2028y'\n\f\nB = 1{}\nC = 2\n"
+    assert essence(source.format("  # why").encode()) == essence(source.format("").encode())
+
+
 @given(st.lists(st.sampled_from(["# words", "", "   ", "\t# deeper"]), max_size=4), st.integers(0, 3))
 def test_comments_anywhere_between_statements_change_nothing(noise, place):
     lines = ["import os", "def f(x):", "    y = x + 1", "    return y"]

@@ -100,6 +100,14 @@ def test_inspect_counts_every_member_and_names_images_that_cannot_be_decoded(tmp
     assert "5 pairs in 1 tar shard, 4 left out" in above
 
 
+def test_inspect_shows_folders_of_data_at_any_depth(place, tmp_path):
+    shutil.copytree(place / "web", tmp_path / "a")
+    shutil.copytree(place / "web", tmp_path / "b" / "deep")
+    lines = run("inspect", ".", cwd=tmp_path).stdout.splitlines()
+    assert lines[0].startswith(".: 2 folders of data")
+    assert any(line.startswith("b  1 folder of data") for line in lines)
+
+
 def test_inspect_says_how_many_examples_lack_metadata(tmp_path):
     with TarWriter(tmp_path / "0.tar") as tar:
         for key in range(3):

@@ -76,13 +76,13 @@ def _shards(folder: Path) -> tuple[Path, ...]:
     """Return the paths of the shards that `nshards.txt` counts."""
     counted = folder / "nshards.txt"
     text = _text(counted).strip()
-    if not (number := _number(text)):
+    if not (count := _number(text)):
         raise ValueError(f"{counted}: {text[:40]!r} is not a number of shards")
-    tars = []
-    for tar in (folder / f"{at}.tar" for at in range(number)):
-        if not tar.exists():
-            raise FileNotFoundError(f"{tar}: missing, and nshards.txt counts {text} shards: fetch it")
-        tars.append(tar)
+    tars: list[Path] = []
+    for number in range(count):
+        tars.append(folder / f"{number}.tar")
+        if not tars[-1].exists():
+            raise FileNotFoundError(f"{tars[-1]}: missing, and nshards.txt counts {text} shards: fetch it")
     return tuple(tars)
 
 
@@ -304,22 +304,17 @@ def classification(folder: Path, image_size: int) -> ClassificationSet:
             "class, or remove the line if no label counts it"
         )
     check_class_names(class_names, path)
-    templates = tuple(filter(None, _lines(folder / "zeroshot_classification_templates.txt")))
+    path = folder / "zeroshot_classification_templates.txt"
+    templates = tuple(filter(None, _lines(path)))
     for template in templates:
         if "{c}" not in template and "{}" not in template:
-            raise ValueError(
-                f"{folder / 'zeroshot_classification_templates.txt'}: no {{c}} in {template!r}, "
-                "where the class's name would go"
-            )
+            raise ValueError(f"{path}: no {{c}} in {template!r}, where the class's name would go")
     test = read_split(folder / "test", "cls", image_size)
-    labels = _labels(test, len(class_names))
+    train = Split(test.images.take(np.empty(0, np.int64)), [])
     if (folder / "train").is_dir():
         train = read_split(folder / "train", "cls", image_size)
-        train_images, train_labels = train.images, _labels(train, len(class_names))
-    else:
-        none = np.empty(0, np.int64)
-        train_images, train_labels = test.images.take(none), none
-    return ClassificationSet(test.images, labels, train_images, train_labels, class_names, templates)
+    labels, train_labels = (_labels(split, len(class_names)) for split in (test, train))
+    return ClassificationSet(test.images, labels, train.images, train_labels, class_names, templates)
 
 
 def retrieval(folder: Path, image_size: int) -> RetrievalSet:

@@ -120,7 +120,7 @@ def digest(folder: Path) -> str:
     """
     kept_at = derived_path(folder, "digest.json")
     found = shard_files(folder, _CONTENT)
-    if not any(path.suffix == ".tar" for path, _ in found):
+    if not any(path.suffix.lower() == ".tar" for path, _ in found):
         raise FileNotFoundError(f"{folder}: holds no .tar shards")
     try:
         kept = json.loads(kept_at.read_text())

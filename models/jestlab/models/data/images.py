@@ -51,7 +51,7 @@ def decode(file: bytes, size: int) -> Pixels:
     are turned as EXIF says; 16-bit grey values keep their upper byte; transparent pixels become white, as in
     img2dataset; CMYK is converted by Pillow.
 
-    Decoding takes up to four bytes per pixel of the file (six for a progressive JPEG, sixteen for WebP, by
+    Decoding takes up to four bytes per pixel of the file (eight for a progressive JPEG, eighteen for WebP, by
     their decoders). Of images above 16 megapixels only one is decoded at a time.
 
     Args:

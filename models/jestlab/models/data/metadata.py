@@ -145,7 +145,7 @@ def _rows_of(index: ShardIndex, shard: int, known: pa.Array) -> pa.Array:
 
     # A key as metadata hold it is without folders within the tar.
     names = [key.rpartition("/")[2] for key in index.keys(shard)]
-    if pa.types.is_floating(known.type):  # whole numbers, some of which are missing
+    if pa.types.is_floating(known.type) or pa.types.is_decimal(known.type):  # that are whole
         known = known.cast(pa.int64(), safe=False)
     if pa.types.is_integer(known.type):  # without the leading zeros of a name
         names = [name.lstrip("0") or "0" for name in names]

@@ -6,7 +6,6 @@ import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO, NamedTuple
 
 BLOCK = 512
@@ -17,7 +16,7 @@ _EXTENSIONS = (b"x", b"g", b"L", b"K")  # PAX and GNU headers about the next fil
 _LONGEST_EXTENSION = 2**20
 _DIGITS = 16  # of any number in a PAX header
 _CHUNK = 2**20  # a whole number of blocks
-_LONGEST_PADDING = 2**21  # zeros after the last member; `tar` fills 10 KiB
+_LONGEST_PADDING = 2**21  # zeros at the end: more of them are reserved for a download that hasn't finished
 
 CUT_SHORT = "shard cut short"
 UNREADABLE = "unreadable tar header"
@@ -55,9 +54,7 @@ class TarWriter:
     def __enter__(self) -> TarWriter:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
@@ -86,8 +83,7 @@ def scan(path: Path) -> Iterator[Member | Fault]:
 
     Plain, GNU and PAX headers are read here; `tarfile` would take ten times as long, and would take a damaged
     header in the middle of an archive for its end. After such a header the scan goes on at the next good one.
-    An archive without the block of zeros that ends it was cut between two members. One with megabytes of zeros
-    is a download that reserved its space and has not finished.
+    An archive without the block of zeros that ends it was cut between two members.
 
     Yields:
         Each member; `CUT_SHORT` or `UNREADABLE` with its offset for each fault.
@@ -146,8 +142,7 @@ def members(path: Path) -> Iterator[Member]:
             raise ValueError(f"{path}: {found.reason} at byte {found.offset}: fetch the shard again")
         if found.kind == SPECIAL:
             raise ValueError(
-                f"{path}: {found.name!r} is a {SPECIAL}, which is not followed: write the tar with copies "
-                "(tar --dereference --hard-dereference)"
+                f"{path}: {found.name!r} is a {SPECIAL}: write copies (tar -h --hard-dereference)"
             )
         if found.kind == FILE:
             yield found
@@ -224,10 +219,7 @@ def _all_zero(file: BinaryIO, position: int) -> bool:
 def _next_header(file: BinaryIO, position: int, length: int) -> int:
     """Return the position of the next header block; `length` if there is none."""
     file.seek(position)
-    while chunk := file.read(_CHUNK):
-        for offset in range(0, len(chunk) - BLOCK + 1, BLOCK):
-            # The oldest tars lack "ustar" in their headers; the checksum is enough to know a header by.
-            if _header_of(chunk[offset : offset + BLOCK]):
-                return position + offset
-        position += len(chunk)
+    for start in range(position, length - BLOCK + 1, BLOCK):
+        if _header_of(file.read(BLOCK)):  # by its checksum, since the oldest tars have no "ustar" in it
+            return start
     return length

@@ -76,7 +76,7 @@ def essence(source: bytes) -> str:
     """
     tree = ast.parse(source)
     lines = io.TextIOWrapper(io.BytesIO(source), tokenize.detect_encoding(io.BytesIO(source).readline)[0])
-    rows = lines.read().splitlines()
+    rows = lines.read().split("\n")
     in_strings = {row for node in ast.walk(tree) for row in _rows_inside(node)}
     for first, start, last, end in reversed([*_comments(source), *_docstrings(tree)]):
         kept = rows[first][:start] + rows[last][end:]

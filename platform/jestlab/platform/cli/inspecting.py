@@ -21,6 +21,7 @@ from jestlab.platform.launch.logs import one_line
 _SAMPLES = 8  # captions, and images that cannot be decoded
 _COUNTED = ("noise", "license", "kind")  # columns whose values are counted, where there are such
 _MOST_VALUES = 20
+_DATA = (".tar", "nshards.txt")  # ends of the names of files that folders of data have
 _SIDE = 8  # pixels: of images that are located, or decoded only to see whether that is possible
 _MOST_DECODED = 250_000  # images of a folder; of more it isn't known which cannot be decoded
 
@@ -44,7 +45,7 @@ def summary(folder: Path, expression: str | None = None) -> dict[str, Any]:
         found = list(datasets_in(folder))
     if found:
         return {"folder": str(folder), "bytes": _bytes(folder), "datasets": [_dataset(*one) for one in found]}
-    parts = [path for path in sorted(folder.iterdir()) if path.is_dir() and _is_data(path)]
+    parts = [path for path in sorted(folder.iterdir()) if path.is_dir() and shard_files(path, _DATA)]
     if not parts:
         return _shards(folder, expression)  # which says what is missing
     return {
@@ -52,10 +53,6 @@ def summary(folder: Path, expression: str | None = None) -> dict[str, Any]:
         "bytes": _bytes(folder),
         "parts": [summary(part, expression) for part in parts],
     }
-
-
-def _is_data(folder: Path) -> bool:
-    return any(folder.glob("*.tar")) or any((path / "test").is_dir() for path in folder.iterdir())
 
 
 def _bytes(folder: Path) -> int:
@@ -126,6 +123,8 @@ def lines(summary: dict[str, Any]) -> Iterator[Block]:
 
 def _in_short(part: dict[str, Any]) -> tuple[str, str]:
     size = f"{part['bytes'] / 1e6:,.1f}"
+    if "parts" in part:
+        return f"{counted(len(part['parts']), 'folder')} of data", size
     if "datasets" in part:
         return "benchmark: " + "; ".join(" ".join(_of_dataset(one)[::2]) for one in part["datasets"]), size
     damaged = f", {sum(part['damaged'].values()):,} left out" if part["damaged"] else ""
