@@ -144,7 +144,14 @@ def test_packed_labels_are_read_as_they_were(photos, labels):
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [("C#", "C++"), ("Cat", "cat"), ("a_b", "a b"), ("cat, tom", "cat, queen"), ("cafe\u0301", "caf\u00e9")],
+    [
+        ("C#", "C++"),
+        ("Cat", "cat"),
+        ("a_b", "a b"),
+        ("cat, tom", "cat, queen"),
+        ("?!", "cat"),
+        ("cafe\u0301", "caf\u00e9"),
+    ],
 )
 def test_labels_with_the_same_prompts_are_refused(photos, one, other):
     with pytest.raises(ValueError, match=r"captions\.csv: classes .* and .* are both .* in prompts.*rename"):
