@@ -260,13 +260,13 @@ class Points:
             late: Whether a later attempt may have written since.
         """
         whose = {"run_id": self._run_id, "attempt_id": attempt_id}
-        removed = sum(
-            self._remove(connection, table, *steps)
-            for table in (Metric, Evaluation)
-            for steps in batch.replaced
-        )
-        if not late and any(first == 0 for first, _ in batch.replaced):
-            connection.execute(delete(Artifact).where(Artifact.run_id == self._run_id))
+        removed = 0
+        for first, last in batch.replaced:
+            for table in (Metric, Evaluation):
+                rows = delete(table).where(table.run_id == self._run_id, table.step.between(first, last))
+                removed += connection.execute(rows).rowcount
+            if first == 0 and not late:
+                connection.execute(delete(Artifact).where(Artifact.run_id == self._run_id))
         if batch.points:
             names = self._ids(connection, {name for _, name, _ in batch.points})
             points = [(names[name], step, value) for step, name, value in batch.points]
@@ -281,10 +281,6 @@ class Points:
             reported = update(Run).where(Run.id == self._run_id)
             connection.execute(reported.values(step=step, total_steps=total_steps))
         return removed
-
-    def _remove(self, connection: Connection, table: Any, first: int, last: int) -> int:
-        rows = delete(table).where(table.run_id == self._run_id, table.step.between(first, last))
-        return connection.execute(rows).rowcount
 
     def _ids(self, connection: Connection, wanted: set[str]) -> dict[str, int]:
         if not (new := wanted - self._names.keys()):
