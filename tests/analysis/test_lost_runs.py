@@ -4,8 +4,9 @@ import math
 
 import pytest
 
-from jestlab.analysis import curves, frames
+from jestlab.analysis import curves, figures, frames
 from jestlab.analysis.figures.pareto import pareto
+from jestlab.analysis.figures.style import SURVIVORS
 from jestlab.analysis.report.answer import answer
 from jestlab.analysis.tables import finals, speedup_table, summary
 
@@ -57,6 +58,42 @@ def test_a_run_that_diverged_is_not_on_the_front_and_the_front_stays(diverged):
     assert means.loc["better", "seeds"] == 3
     assert "better diverged in 2 of 5 seeds." in plot.texts.caption
     assert plot._drawn([".svg"])
+
+
+@pytest.mark.parametrize("lost", [INF, None, "failed"])
+def test_figures_tell_a_mean_of_survivors_from_one_of_all_seeds(lost, read_runs, stored_run, stored_runs):
+    state, last = ("FAILED", 0.4) if lost == "failed" else ("COMPLETED", lost)
+    found = read_runs(
+        *stored_runs("uniform", *([0.4, 0.5] for _ in range(5)), config={"width": 1}),
+        *stored_runs("better", *([0.4, 0.7] for _ in range(3)), config={"width": 2}),
+        *(stored_run("better", [0.4, last], seed=s, state=state, config={"width": 2}) for s in (3, 4)),
+    )
+    verb = "failed" if lost == "failed" else "diverged"
+    against = figures.against(found, figures.Axis("width", ("rule",)), name="width", x_label="width")
+    plots = figures.learning_curves(found), figures.speedup(found), figures.pareto(found), against
+    for plot in plots:
+        assert f"better {verb} in 2 of 5 seeds. Means are over the seeds" in plot.texts.caption, plot.name
+        assert "uniform diverged" not in plot.texts.caption
+        assert plot._drawn([".svg"])
+    for plot in plots[:3]:
+        names = dict(zip(plot.data["label"], plot.data["text"], strict=True))
+        assert names == {"uniform": "uniform", "better": "better (3 of 5 seeds)"}
+        lines = dict(zip(plot.data["label"], plot.data["line"], strict=True))
+        assert (lines["uniform"], lines["better"]) == ("-", SURVIVORS)
+    ends = against.data[against.data["kind"] == "mean"].set_index("label")
+    assert [ends["y"]["better"], ends["seeds"]["better"]] == pytest.approx([70.0, 3])
+    assert list(plots[0].data["mean"])[-1] == pytest.approx(70.0)
+
+
+def test_a_figure_of_a_metric_tells_which_seeds_lost_that_one(new_store, stored_runs):
+    store = new_store().add(*stored_runs("uniform", [0.4, 0.5], [0.4, 0.5], [0.4, 0.5]))
+    store.execute("UPDATE v_evaluations SET value = NULL WHERE step = 2 AND seed = 1 AND metric = 'i2t_r1'")
+    found = frames.read(store.url, "study").scored_by(["shapes/zero_shot"])
+    [retrieval, zero_shot] = (
+        figures.learning_curves(found, shown=figures.recorded(store.url, found, [name])).texts.caption
+        for name in ("shapes_retrieval/i2t_r1", "shapes/zero_shot")
+    )
+    assert "uniform diverged in 1 of 3 seeds" in retrieval and "diverged" not in zero_shot
 
 
 def test_a_baseline_that_diverged_is_compared_with_nothing(read_runs, stored_runs):

@@ -216,6 +216,36 @@ with run.phase("checkpoint"):
 """
 
 
+RETRIED = """
+import sys
+from pathlib import Path
+from jestlab.platform import client
+run, begun = client.run(), Path("begun")
+if not begun.exists():
+    begun.touch()
+    if run.config["leaves"]:
+        (run.directory / "model").touch()
+    run.log(5, loss=1.0)
+    run.log(20, loss=1.0)
+    sys.exit("killed")
+run.log(15, loss=2.0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("leaves", "resumed", "points"), [(False, 0, [(15, 2.0)]), (True, 14, [(5, 1.0), (15, 2.0)])]
+)
+def test_an_attempt_starts_over_if_the_folder_is_empty(lab, tmp_path, leaves, resumed, points):
+    config = {"seed": 3, "command": [sys.executable, "-c", RETRIED], "cwd": str(tmp_path), "leaves": leaves}
+    run = plans.run("run", "command", config, seed=3)
+    store = recorded(lab, run)
+    assert finished(lab, run)[0] == processes.EXIT_FAILED
+    assert finished(lab, run)[0] == processes.EXIT_COMPLETED
+    assert [attempt.resumed_step for attempt in attempt_times(store, "toy")] == [0, resumed]
+    kept = sqlite3.connect(lab.root / "results.db").execute("SELECT step, value FROM metric ORDER BY step")
+    assert kept.fetchall() == points
+
+
 def ended_by_launcher(store: Store, run: PlannedRun) -> None:
     """End the attempt of a dead worker, as a launcher does."""
     assert leases.end(store, run.fingerprint, lease_of(store, run), RunState.PREEMPTED, "killed", -9)

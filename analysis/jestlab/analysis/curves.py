@@ -213,11 +213,11 @@ class _Places:
 def mean_curves(curves: pd.DataFrame, effort: Effort | Literal["step"], band: Band = "range") -> pd.DataFrame:
     """Average the curves of each label over its seeds, with a band.
 
-    Of a label with completed runs only these count, so that a run that died early cuts nothing short; of one
-    without, all that have been evaluated. The mean is taken where every curve is known, at each evaluation of
-    any of them, interpolated where seeds were evaluated at different points. Over an effort that is measured,
-    and differs from seed to seed, the means of effort and score are taken at the steps that all were
-    evaluated at, so that the curve ends at the mean of the ends.
+    Of a label with runs that completed with a finite score only these count, so that a run that died early
+    cuts nothing short; of one without, all that have been evaluated. The mean is taken where every curve is
+    known, at each evaluation of any of them, interpolated where seeds were evaluated at different points.
+    Over an effort that is measured, and differs from seed to seed, the means of effort and score are taken at
+    the steps that all were evaluated at, so that the curve ends at the mean of the ends.
 
     Args:
         curves: From `score_curves`.
@@ -237,7 +237,8 @@ def mean_curves(curves: pd.DataFrame, effort: Effort | Literal["step"], band: Ba
         name: [] for name in ("label", "seeds", effort, "mean", "low", "high", "final")
     }
     for label, at in known.groupby("label", sort=False).indices.items():
-        seeds, completed = columns["seed"][at], columns["seed"][at][columns["final"][at]]
+        seeds, ended = columns["seed"][at], columns["final"][at] & np.isfinite(columns["score"][at])
+        completed = seeds[ended]
         runs = [at[seeds == seed] for seed in np.unique(completed if completed.size else seeds)]
         efforts = [columns[effort][run].astype(float) for run in runs]
         scored = [columns["score"][run] for run in runs]

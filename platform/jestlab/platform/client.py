@@ -30,8 +30,8 @@ Answers are lines of JSON, too, read from the path in JESTLAB_REPLIES, by one pr
 "id": 7}, and {"type": "stop"} when the run is asked to stop, just before SIGTERM. A writer that is faster
 than the store waits; what was written before the command ends is never lost. The same step again replaces
 a value. A further attempt replaces what earlier attempts reported after the step from which it goes on: that
-of its first progress, else the step before its first values, or 0 if the next values come at twice that step
-or later.
+of its first progress, if values at a later step follow. Else it goes on just before its first values, or
+starts over if earlier attempts left nothing in the run's folder.
 """
 
 from __future__ import annotations

@@ -211,8 +211,8 @@ def _attempt(
                 handle=handle,
                 again=next(tries) > 0,
                 disk_lasts=lab.remote is None,
-                may_resume=lab.remote is not None or left_behind(directory),
                 spent=clock.spent,
+                resumed=clock.resumed,
             ),
             stop,
         )
@@ -238,6 +238,8 @@ def _attempt(
 
     def execute() -> None:
         keeper.begin(attempt.number, attempt.flush)
+        if attempt.number == 1 or not left_behind(directory):
+            clock.resumed.finds_nothing()
         _fetch_needs(lab, run)
         _kept(keeper, lambda: _measured(run, context))
 

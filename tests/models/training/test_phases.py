@@ -180,25 +180,26 @@ def test_compilation_by_jax_is_counted():
 
 
 @pytest.mark.parametrize(
-    ("values", "resumed"),
+    ("reports", "resumed", "with_nothing_found"),
     [
-        ([100, 200], 0),  # every 100 steps
-        ([600, 700], 599),
-        ([6, 7, 20], 5),
-        ([100], 99),  # unknown so far
-        ([0, 100, 100, 200], 0),  # at step 0: what holds for the whole run
-        ([], None),
+        ([("log", 100), ("log", 200)], 99, 0),
+        ([("log", 10), ("progress", 10), ("log", 15)], 9, 0),
+        ([("log", 0), ("log", 100)], 99, 0),  # at step 0: what holds for the whole run
+        ([("progress", 30), ("log", 40), ("log", 90)], 30, 30),
+        ([("progress", 30), ("progress", 60)], 30, 30),
+        ([("progress", 100), ("log", 100), ("log", 150)], 99, 0),  # after the step was done
+        ([("progress", 0), ("log", 100)], 0, 0),
+        ([("log", 0)], None, None),
+        ([], None, None),
     ],
 )
-def test_the_first_steps_with_values_tell_where_an_attempt_goes_on(values, resumed):
-    point = ResumePoint()
-    for step in values:
-        point.reports(step, is_value=True)
-    assert point.step == resumed
-
-
-def test_progress_tells_where_an_attempt_goes_on():
-    point = ResumePoint()
-    for step, is_value in ((30, False), (40, True), (90, True)):
-        point.reports(step, is_value)
-    assert point.step == 30
+def test_the_first_reports_tell_where_an_attempt_goes_on(reports, resumed, with_nothing_found):
+    found, nothing = ResumePoint(), ResumePoint()
+    nothing.finds_nothing()
+    for point in (found, nothing):
+        for what, step in reports:
+            point.reports(step, is_value=what == "log")
+    assert (found.step, nothing.step) == (resumed, with_nothing_found)
+    for point in (found, nothing):
+        point.completes()
+    assert (found.step, nothing.step) == (resumed, with_nothing_found or 0)

@@ -88,6 +88,26 @@ def test_values_far_apart_remove_nothing_where_an_attempt_may_have_resumed(store
     assert curve(store) == {100: 1.0, 200: 1.0, 300: 2.0, 600: 2.0}
 
 
+@pytest.mark.both_databases
+@pytest.mark.parametrize("steps", [(15,), (15, 17), (0,), ()])
+def test_a_retry_that_finds_nothing_replaces_everything(store, tmp_path, steps):
+    (tmp_path / "model").touch()
+    failed = plans.begun(store, RUN, tmp_path)
+    failed.artifact("old", tmp_path / "model", tmp_path)
+    for step in (0, 5, 10, 20):
+        report(failed, step, 1.0)
+    failed.fail("killed")
+    retry = plans.begun(store, RUN, tmp_path)
+    retry.artifact("new", tmp_path / "model", tmp_path)
+    for step in steps:
+        report(retry, step, 2.0)
+        retry.flush()
+    retry.complete()
+    assert curve(store) == dict.fromkeys(steps, 2.0)
+    assert [step for (step,) in rows(store, "SELECT step FROM v_evaluations ORDER BY step")] == list(steps)
+    assert rows(store, "SELECT name FROM artifact") == [("new",)]
+
+
 @pytest.fixture(scope="module")
 def histories(tmp_path_factory):
     """A store for many runs, and numbers for them."""
@@ -114,31 +134,45 @@ def test_results_are_those_of_the_surviving_history(data, tmp_path_factory, hist
     store, number = histories
     run, folder = plans.run("a", seed=next(number)), tmp_path_factory.mktemp("run")
     store.record(plans.plan(run, name=f"toy{run.seed}"))
-    interval = data.draw(st.integers(1, 3), "interval")
+    (folder / "model").touch()
     surviving: dict[int, float] = {}
-    reached, values = 0, count(1)
-    for _ in range(data.draw(st.integers(1, 4), "attempts")):
+    early: set[str] = set()  # attempts whose artifacts and values at step 0 count
+    values = count(1)
+    for attempted in map(str, range(data.draw(st.integers(1, 4), "attempts"))):
         away = Away(store)
-        attempt = plans.begun(away, run, folder)  # type: ignore[arg-type]
-        resumed = data.draw(st.integers(0, reached), "resumed")
-        if resumed:
+        found = data.draw(st.booleans(), "something is in the folder")
+        attempt = plans.begun(away, run, folder, may_resume=found)  # type: ignore[arg-type]
+        resumed = data.draw(st.integers(0, max(surviving, default=0)), "resumed")
+        states = data.draw(st.booleans(), "states it") or (resumed > 0 and not found)
+        steps = sorted(data.draw(st.sets(st.integers(resumed + 1, resumed + 9)), "steps until it is killed"))
+        after = resumed if states else None if not steps else steps[0] - 1 if found else 0
+        away_from = data.draw(st.integers(0, len(steps)), "reports until the store is away")
+        progress_first = data.draw(st.booleans(), "reports progress after a step, and then values")
+        attempt.log(0, {attempted: 1.0})
+        attempt.artifact(attempted, folder / "model", folder)
+        if data.draw(st.booleans(), "writes at once"):
+            attempt.flush()
+        if states:
             attempt.progress(resumed, 40)
-            surviving = {step: value for step, value in surviving.items() if step <= resumed}
-        reported = range(resumed + interval - resumed % interval, resumed + 9, interval)
-        reported = reported[: data.draw(st.integers(0, len(reported)), "reports until it is killed")]
-        away_from = data.draw(st.integers(0, len(reported)), "reports until the store is away")
-        for place, step in enumerate(reported):
+        early = {*early, attempted} if after != 0 or attempted == "0" else {attempted}
+        surviving = {step: v for step, v in surviving.items() if after is None or step <= after}
+        for place, step in enumerate(steps):
             away.away = place >= away_from
-            if not place and not resumed:
-                surviving = {}
             surviving[step] = float(next(values))
+            if progress_first:
+                attempt.progress(step, 40)
             report(attempt, step, surviving[step])
         attempt.flush()
-        reached = max(reported, default=resumed)
         away.away = False
         attempt.interrupt("killed")
-    plans.begun(store, run, folder).complete()
+    last_resumes = data.draw(st.booleans(), "the last attempt has nothing left to do")
+    plans.begun(store, run, folder, may_resume=last_resumes).complete()
+    if not last_resumes:
+        surviving, early = {}, set()
     where = f"WHERE fingerprint = '{run.fingerprint}'"
-    assert dict(rows(store, f"SELECT step, value FROM v_metrics {where}")) == surviving
+    assert dict(rows(store, f"SELECT step, value FROM v_metrics {where} AND name = 'loss'")) == surviving
     scores = rows(store, f"SELECT step, value, seconds, final FROM v_evaluations {where}")
     assert sorted(scores) == [(s, v, v, int(s == max(surviving))) for s, v in sorted(surviving.items())]
+    assert {name for (name,) in rows(store, f"SELECT name FROM v_metrics {where} AND step = 0")} == early
+    join = "JOIN run ON run.id = run_id"
+    assert {name for (name,) in rows(store, f"SELECT name FROM artifact {join} {where}")} == early

@@ -273,6 +273,7 @@ def test_the_next_attempt_replays_spools_without_overwriting_newer_points(
     give_up(store)
     second = begun(store, tmp_path)
     assert points(store) == [("loss", 1, 1.0), ("loss", 2, 2.0)]
+    second.progress(1, 2)
     second.log(2, {"loss": 2.5})
     second.flush()
     # The first process was only suspended, and spools more, which the third attempt finds.

@@ -12,7 +12,7 @@ from jestlab.analysis.costs import Cost
 from jestlab.analysis.files import write_whole
 from jestlab.models.data.tars import TarWriter
 from jestlab.models.extensions.references import without_folder
-from jestlab.models.training.phases import Spent
+from jestlab.models.training.phases import ResumePoint, Spent
 from jestlab.platform.planning.identity import fingerprint
 from jestlab.platform.planning.plan import Plan, PlannedRun
 from jestlab.platform.programs import Price
@@ -104,15 +104,18 @@ def begun(
     may_resume: bool = False,
 ) -> Attempt:
     """Claim a recorded run and take its attempt up, as launcher and worker do."""
+    number, resumed = claimed(store, run, lease_seconds), ResumePoint()
+    if number == 1 or not may_resume:
+        resumed.finds_nothing()
     attempt = Attempt.begin(
         store,
         run.fingerprint,
-        claimed(store, run, lease_seconds),
+        number,
         directory=directory or Path("nowhere"),
         provenance=HERE,
         handle="host:1:2:log.txt",
         spent=None if spent is None else lambda: spent,
-        may_resume=may_resume,
+        resumed=resumed,
     )
     attempt.catch_up()
     return attempt

@@ -6,6 +6,7 @@ Each point is a run of its own, at its end; a line connects the points that diff
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from .drawing import draw_line_panels
 from .plot import (
     Plot,
     Texts,
+    about_lost,
     about_unfinished,
     difference_axis,
     scale,
@@ -164,7 +166,7 @@ def against(
 
 
 def final_scores(frames: Frames) -> pd.DataFrame:
-    """Return the score of every run that has completed with one: label, seed, score, examples_seen, flops.
+    """Return the finite score of every run that has completed: label, seed, score, examples_seen, flops.
 
     Raises:
         ValueError: There is no score (`Frames.score`).
@@ -172,7 +174,7 @@ def final_scores(frames: Frames) -> pd.DataFrame:
     frames.score  # noqa: B018 — is there one?
     curves = score_curves(frames)
     finals = curves.loc[curves["final"], ["label", "seed", "score", "examples_seen", "flops"]]
-    return finals.dropna(subset=["score"]).reset_index(drop=True)
+    return finals[finals["score"].abs() < math.inf].reset_index(drop=True)
 
 
 def placed(frames: Frames, axis: Axis, baseline: str) -> pd.DataFrame:
@@ -400,6 +402,7 @@ def _texts(frames: Frames, data: pd.DataFrame, x_label: str, labels: Iterable[st
     levels = data[(data["kind"] == "level") & (data["y"] != 0)]
     if not levels.empty:
         sentences.append(f"Dotted: {frames.shown[levels['line'].iloc[0]]}.")
+    sentences += about_lost(frames, dict.fromkeys([*labels, *levels["label"]]))
     sentences += about_unfinished(frames, labels)
     again = sorted({key for keys in measured["again"] for key in keys.split(", ") if key})
     if again:

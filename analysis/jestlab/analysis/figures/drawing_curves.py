@@ -25,7 +25,7 @@ from .canvas import (
 )
 from .names import End, Key, Naming, name_ends, wrapped_apart
 from .plot import Texts, axis_unit, near_references
-from .style import ACCENT, GREY, label_size, points
+from .style import ACCENT, GREY, SURVIVORS, label_size, points
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -143,7 +143,8 @@ def _multiples(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
                 axes.axhline(baseline["mean"].iloc[-1], color="black", **_DOTTED)
         if curve["seeds"].iloc[-1] > 1:
             band(axes, curve["effort"] / scale, curve["low"], curve["high"], ACCENT, alpha=0.25)
-        axes.plot(curve["effort"] / scale, curve["mean"], color=ACCENT, zorder=4)
+        line = SURVIVORS if curve["line"].iloc[0] == SURVIVORS else "-"
+        axes.plot(curve["effort"] / scale, curve["mean"], color=ACCENT, linestyle=line, zorder=4)
         axes.set_title("\n".join(name), size=label_size(), pad=2, loc="left", linespacing=1.0)
         if place:
             axes.sharex(all_axes[0])

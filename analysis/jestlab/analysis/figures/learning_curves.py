@@ -22,7 +22,9 @@ from .drawing_curves import MOST_ALONE, MOST_TOGETHER, draw_curves
 from .plot import (
     Plot,
     Texts,
+    about_lost,
     about_references,
+    looks_of,
     require_competitors,
     scale,
     score_axis,
@@ -32,7 +34,6 @@ from .plot import (
 )
 from .published import published_scores
 from .recorded import Recorded
-from .style import looks
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,15 +83,17 @@ def learning_curves(
     if effort is None:
         effort = _usual(measured[0].curves)
     column: Effort | Literal["step"] = "step" if effort == "steps" else effort
-    parts = []
+    parts, lost = [], []
     for each in measured:
+        judged = frames.scored_by([each.name]) if each.name in frames.evaluated else frames
+        lost += about_lost(judged, frames.labels)
         curves = mean_curves(smooth(each.curves) if smooth else each.curves, column)
         if curves.empty:
             what = each.name or "score"
             missing = f"no {what} to draw over {effort} yet"
             raise NotYet(f"experiment {frames.experiment!r} has {missing}: {frames.progress()}")
         ends = ["mean", "low", "high"]
-        part = styled(frames, curves, compared, []).rename(columns={column: "effort"})
+        part = styled(judged, curves, compared, []).rename(columns={column: "effort"})
         part[ends] *= each.metric.factor
         part["panel"], part["y_label"] = each.name, each.axis if shown else score_axis(frames)
         part["log"] = each.metric.scale == "log"
@@ -108,6 +111,7 @@ def learning_curves(
     if (data["final"] & (data["role"] == "baseline")).any():
         what = "value" if shown else "score"
         sentences.append(f"Dotted: final {what} of {frames.shown[compared]}.")
+    sentences += dict.fromkeys(lost)
     competing = data.loc[data["role"] != "reference"].drop_duplicates("label")
     if (data["role"] == "other").any():
         others = int((competing["role"] == "other").sum())
@@ -149,7 +153,7 @@ def _highlighted(frames: Frames, data: pd.DataFrame, names: Sequence[str], basel
     """Set the role of those that compete and are not named to "other"; the named get the first colours."""
     chosen = frames.only(names).labels
     roles = data["role"].where(data["label"].isin(chosen) | (data["role"] != "competitor"), "other")
-    bright = looks([label for label in chosen if label != baseline], baseline)
+    bright = looks_of(frames, [label for label in chosen if label != baseline], baseline)
     data = data.assign(role=roles)
     for part in ("colour", "marker", "line"):
         of = {label: getattr(look, part) for label, look in bright.items()}
@@ -231,16 +235,15 @@ def speedup(
     sentences = [
         what_score_is(frames),
         f"Left: mean over seeds; dotted: final score of {frames.shown[compared]}.",
-    ]
-    sentences.append(
         f"Factors: the baseline's {WORDS[over].amount} divided by the {WORDS[over].amount} needed to match "
         "its final score, with the same seed, median over seeds. Bars: the same in "
-        f"{WORDS[cost].amount}; lines on them: lowest to highest seed; open: spent without reaching it."
-    )
+        f"{WORDS[cost].amount}; lines on them: lowest to highest seed; open: spent without reaching it.",
+    ]
     if len(table) - 1 < compared_with:
         sentences.append(f"Shown: the {len(table) - 1} soonest of {compared_with}.")
     if cost == "flops":
         sentences.append(f"FLOPs: {frames.counted(scope)}.")
+    sentences += about_lost(frames, frames.labels)
     sentences += _about_break_even(frames, table)
     beside = _beside(published, frames, compared, source)
     if beside is not None:

@@ -18,6 +18,7 @@ from .drawing import draw_pareto
 from .plot import (
     Plot,
     Texts,
+    about_lost,
     about_references,
     about_unfinished,
     require_competitors,
@@ -174,7 +175,7 @@ def _caption(frames: Frames, data: pd.DataFrame, scope: Scope, cost: Effort) -> 
         sentences.append("Faint lines: the path over training; not part of the front.")
     sentences += _about_hypervolume(frames, competing, cost)
     apart = set(means.loc[means["role"] == "reference", "label"])
-    sentences += [f"{frames.shown[label]} {lost}." for label, lost in frames.lost.items()]
+    sentences += about_lost(frames, frames.labels)
     sentences += about_unfinished(frames, [label for label in frames.competitors if label not in apart])
     sentences += about_references(frames, means.rename(columns={"score": "mean"}).assign(final=True))
     if cost == "flops":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 from ..efforts import WORDS, unit
 from ..files import write_whole
 from ..frames import Frames, NotYet
+from ..lost import DIVERGED, UNEVALUATED
 from ..metrics import UNKNOWN, Metric
 from ..sheet import PLAIN, Sheet
-from .style import applied, looks
+from .style import SURVIVORS, Look, applied, looks
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +41,7 @@ def styled(frames: Frames, data: pd.DataFrame, baseline: str, scores: Sequence[s
     """
     data = data.copy()
     apart = set(frames.apart_from(baseline))
-    chosen = looks([label for label in frames.labels if label not in apart], baseline)
+    chosen = looks_of(frames, [label for label in frames.labels if label not in apart], baseline)
     roles = {label: "reference" if label in apart else "competitor" for label in frames.labels}
     data["role"] = data["label"].map(roles | {baseline: "baseline"})
     data["text"] = data["label"].map(texts(frames))
@@ -51,12 +52,21 @@ def styled(frames: Frames, data: pd.DataFrame, baseline: str, scores: Sequence[s
     return data.sort_values("label", key=lambda labels: labels.map(order), kind="stable", ignore_index=True)
 
 
-def texts(frames: Frames) -> dict[str, str]:
-    """Return each label's name in a figure, marked where some of its seeds have not completed."""
+def looks_of(frames: Frames, labels: Sequence[str], baseline: str) -> dict[str, Look]:
+    """Choose a look for each label, as `looks`; the line of one that lost seeds is `SURVIVORS`."""
+    chosen = looks(labels, baseline)
     return {
-        label: frames.shown[label] + ("" if done == planned else f" ({done} of {planned} seeds)")
-        for label, (done, planned) in seeds(frames).items()
+        name: replace(look, line=SURVIVORS) if name in frames.lost else look for name, look in chosen.items()
     }
+
+
+def texts(frames: Frames) -> dict[str, str]:
+    """Return each label's name in a figure, marked where some of its seeds have no final score."""
+    found = {}
+    for label, (completed, planned) in seeds(frames).items():
+        done = completed - sum(fate in (DIVERGED, UNEVALUATED) for fate in frames.fates[label])
+        found[label] = frames.shown[label] + ("" if done == planned else f" ({done} of {planned} seeds)")
+    return found
 
 
 def seeds(frames: Frames) -> dict[str, tuple[int, int]]:
@@ -100,6 +110,12 @@ def about_unfinished(frames: Frames, labels: Iterable[str]) -> list[str]:
     """Name those of the labels that are not shown because none of their seeds has completed."""
     missing = [frames.shown[label] for label in labels if seeds(frames)[label][0] == 0]
     return [f"Not shown (no seed has completed): {', '.join(missing)}."] if missing else []
+
+
+def about_lost(frames: Frames, labels: Iterable[str]) -> list[str]:
+    """Say which of the labels lost seeds, and that their means are over the others."""
+    told = [f"{frames.shown[label]} {frames.lost[label]}." for label in labels if label in frames.lost]
+    return [*told, "Means are over the seeds that are left; such curves are finely dotted."] if told else []
 
 
 def axis_unit(x_label: str, values: pd.Series[float]) -> tuple[float, str]:

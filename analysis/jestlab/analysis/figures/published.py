@@ -8,7 +8,7 @@ from ..curves import score_curves
 from ..frames import Frames, NotYet
 from ..published.cell import EXAMPLES, TOTAL, is_score
 from .drawing import draw_published
-from .plot import Plot, Texts
+from .plot import Plot, Texts, texts
 from .style import OTHERS, OURS, looks
 
 if TYPE_CHECKING:
@@ -126,8 +126,8 @@ def _runs(frames: Frames, baseline: str, shared: list[str]) -> pd.DataFrame:
         return pd.DataFrame()
     whole = float(means.loc[baseline, "flops"])  # type: ignore[arg-type]
     chosen = looks(list(means.index), baseline)
-    texts = means.index.map(frames.shown)
-    points = pd.DataFrame({"kind": "run", "text": texts, "x": (100 * means["flops"] / whole).array})
+    named = means.index.map(texts(frames))
+    points = pd.DataFrame({"kind": "run", "text": named, "x": (100 * means["flops"] / whole).array})
     points["y"], points["examples_seen"] = (100 * means["score"]).array, means["examples_seen"].array
     points["colour"] = [chosen[label].colour for label in means.index]
     points["marker"] = [chosen[label].marker for label in means.index]

@@ -11,7 +11,7 @@ from ..frames import Frames, NotYet
 from ..names import Shown
 from .against import final_scores, value_text
 from .drawing import draw_scatter_panels
-from .plot import Plot, Texts, difference_axis, scale, title, what_score_is
+from .plot import Plot, Texts, about_lost, difference_axis, scale, title, what_score_is
 from .style import looks
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ def against_reference(frames: Frames, baseline: str | None = None) -> Plot:
         sentences.append("Markers: mean over seeds; bars: lowest to highest seed; dots: seeds.")
     else:
         sentences.append("One seed each.")
+    sentences += about_lost(frames, dict.fromkeys([compared, *pairs["reference"], *pairs["label"]]))
     words = Texts(
         title(frames), " ".join(sentences), x_label, f"learner's {difference_axis(frames, compared)}"
     )

@@ -37,6 +37,9 @@ _LINES: tuple[Any, ...] = (
     (0, (8, 1.5, 1, 1.5, 1, 1.5)),
 )
 
+SURVIVORS: Any = (0, (1, 1.5))
+"""Line of a mean over some of the seeds, the others being lost: finely dotted, whatever its label."""
+
 COMPONENT_LOOKS = {
     "learner": ("#0072B2", ""),
     "image_tower": ("#0072B2", ""),

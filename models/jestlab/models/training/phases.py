@@ -62,20 +62,25 @@ class Spent:
 
 
 class ResumePoint:
-    """How many steps were done when an attempt went on, inferred from the steps that it reports.
+    """How many steps were done when an attempt went on, inferred from what it reports.
 
-    A first report of progress gives it. If values come first, at step s, it is s − 1, or 0 if the next
-    step with values is at least 2s: values come at regular steps, so an attempt with values at 100 and 200
-    started over, and one with values at 600 and 700 resumed. Values at step 0 hold for the whole run and are
-    ignored.
+    A first report of progress gives it, if the first values come at a later step. Else progress is reported
+    after a step is done, or not at all: then the attempt resumed just before its first values if it may have
+    found a checkpoint, and started over if not. Values at step 0 hold for the whole run and tell nothing.
 
     Attributes:
         step: Steps done; None before any report.
+        is_final: Whether no further report changes that.
     """
 
     def __init__(self) -> None:
         self.step: int | None = None
-        self._first_value: int | None = None  # until the next step with values is known
+        self.is_final = False
+        self._may_resume = True
+
+    def finds_nothing(self) -> None:
+        """Take note, before the first report, that earlier attempts left nothing in the run's folder."""
+        self._may_resume = False
 
     def reports(self, step: int, is_value: bool) -> None:
         """Take note of a report.
@@ -84,21 +89,28 @@ class ResumePoint:
             step: Steps done.
             is_value: Whether it is of values at this step; else of progress.
         """
-        if is_value and step < 1:
+        if self.is_final or (is_value and step < 1):
             return
-        if self.step is None:
-            self.step = step - 1 if is_value else step
-            self._first_value = step if is_value else None
-        elif self._first_value is not None and step != self._first_value:
-            if step >= 2 * self._first_value:
-                self.step = 0
-            self._first_value = None
+        if not is_value:
+            self.step = step if self.step is None else self.step
+            return
+        if self.step is None or self.step >= step:
+            self.step = step - 1 if self._may_resume else 0
+        self.is_final = True
+
+    def completes(self) -> None:
+        """Take note that the program has completed."""
+        if self.step is None and not self._may_resume:
+            self.step = 0
 
 
 class PhaseClock:
     """Divides the time since a process began among phases; each moment is in exactly one of them.
 
     Phases belong to the thread that made the clock. `saved` and `spent` may be called from any thread.
+
+    Attributes:
+        resumed: Where the attempt goes on.
     """
 
     def __init__(self, already: float = 0.0) -> None:
@@ -112,18 +124,13 @@ class PhaseClock:
         self._phases: list[Phase] = ["startup"]  # each within the one before it
         self._since = time.perf_counter()
         self._compiled: list[tuple[float, float]] = []  # begin and end, disjoint, ascending
-        self._resumed = ResumePoint()
+        self.resumed = ResumePoint()
         self._reached: int | None = None
         self._saved: tuple[int, float] | None = None
         self._saving: dict[int, float] = {}  # steps → seconds of training and evaluation until then
         self._ended = False
         self._thread = threading.get_ident()
         self._lock = threading.Lock()
-
-    @property
-    def resumed_step(self) -> int | None:
-        """Steps that were done when the attempt went on; None before it reported any."""
-        return 0 if self._resumed.step is None and self._reached is not None else self._resumed.step
 
     def reports(self, step: int, is_value: bool = False, trained: bool = False) -> None:
         """Take note that so many steps are done: the first report ends start-up.
@@ -140,7 +147,7 @@ class PhaseClock:
             if self._reached is None:
                 self._advance()
                 self._begin_training(trained)
-            self._resumed.reports(step, is_value)
+            self.resumed.reports(step, is_value)
             self._reached = step
 
     @contextlib.contextmanager
@@ -228,7 +235,7 @@ class PhaseClock:
                 evaluation_seconds=at["evaluation"],
                 checkpoint_seconds=at["checkpoint"],
                 winddown_seconds=at["winddown"] if self._ended else None,
-                resumed_step=self.resumed_step,
+                resumed_step=self.resumed.step,
                 reached_step=self._reached,
                 saved_step=saved_step,
                 saved_seconds=saved_seconds,

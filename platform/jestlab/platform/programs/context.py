@@ -133,7 +133,7 @@ class RunContext(Reporter):
     @property
     def _earlier(self) -> float:
         """Seconds of earlier attempts until their last evaluation before where this one went on."""
-        resumed = self.clock.resumed_step or 0
+        resumed = self.clock.resumed.step or 0
         before = [step for step in self._earlier_seconds if step <= resumed]
         return self._earlier_seconds[max(before)] if before else 0.0
 

@@ -65,8 +65,8 @@ class ValueRefused(ValueError):
 class Attempt:
     """One worker's attempt at a run. Points are buffered and written in bulk; the last write of a step wins.
 
-    An attempt replaces what earlier attempts recorded after the step from which it goes on: all of it if it
-    starts over. See `ResumePoint`. What holds for the whole run, at step 0, is only written over.
+    An attempt replaces what earlier attempts recorded after the step from which it goes on: all of it, also
+    artifacts and what holds for the whole run, if it starts over. See `ResumePoint`.
 
     A background thread writes the buffer every second. While the store cannot be reached, points go to a file
     in the run's folder and are replayed later, each once. A value that the database refuses is left out; the
@@ -81,7 +81,7 @@ class Attempt:
         directory: Path,
         disk_lasts: bool,
         spent: Callable[[], Spent] | None,
-        may_resume: bool,
+        resumed: ResumePoint,
     ) -> None:
         """Use `begin`; `row` is the attempt's in the store."""
         self.number = row.number
@@ -100,8 +100,9 @@ class Attempt:
         self._disk_lasts = disk_lasts
         self._spooled = False
         self._buffer = Batch()
-        self._resumed = ResumePoint()
-        self._may_resume = may_resume
+        self._resumed = resumed
+        self._replaced_after: int | None = None  # what earlier attempts recorded after it is replaced
+        self._early = None if row.number == 1 else Batch()  # until the step from which it goes on is final
         self._buffering = threading.Lock()  # held for moments only: the program never waits for the store
         self._writing = threading.Lock()
         self._heard_at = time.monotonic()
@@ -125,8 +126,8 @@ class Attempt:
         handle: str,
         again: bool = False,
         disk_lasts: bool = True,
-        may_resume: bool = False,
         spent: Callable[[], Spent] | None = None,
+        resumed: ResumePoint | None = None,
     ) -> Attempt:
         """Take up an attempt that a launcher has claimed; `catch_up` is to follow.
 
@@ -140,10 +141,9 @@ class Attempt:
             again: Whether this process has tried before, and cannot know whether it succeeded.
             disk_lasts: Whether later attempts will find the folder. If not, nothing is durable before the
                 store has it.
-            may_resume: Whether the folder holds what an earlier attempt left. Then this one is taken for one
-                that started over only if it reports so.
             spent: Says where the attempt's time went until now, from the start of its process on. The store
                 is told with every write. None: unknown.
+            resumed: Where the attempt goes on, if others note it, too.
 
         Raises:
             AttemptLost: The attempt was revoked, or another worker has taken it up.
@@ -179,7 +179,7 @@ class Attempt:
                     **({} if until_now is None else vars(until_now)),
                 )
             )
-        attempt = cls(store, fingerprint, row, directory, disk_lasts, spent, may_resume)
+        attempt = cls(store, fingerprint, row, directory, disk_lasts, spent, resumed or ResumePoint())
         attempt._ticker.start()
         return attempt
 
@@ -320,24 +320,31 @@ class Attempt:
         if self._refused and batch.end is None:
             raise self._refused
         with self._buffering:
-            batch.replaced = self._newly_replaced(batch)
-            self._buffer.add(batch)
+            self._buffer.add(self._replacing(batch))
             if len(self._buffer) >= FLUSH_POINTS:
                 self._wake.set()
 
-    def _newly_replaced(self, batch: Batch) -> list[tuple[int, int]]:
-        """Return the steps of earlier attempts that this one replaces, as far as a report newly tells."""
-        before = self._resumed.step
+    def _replacing(self, batch: Batch) -> Batch:
+        """Return a batch with the removal of what it newly tells that this attempt replaces.
+
+        It then also holds what was recorded before, which may be in the store and is removed as well.
+        """
         for step in {point[0] for point in batch.points} | {score["step"] for score in batch.scores}:
             self._resumed.reports(step, is_value=True)
         if batch.progress is not None:
             self._resumed.reports(batch.progress[0], is_value=False)
-        after = self._resumed.step
-        if after == before or after is None or self.number == 1:
-            return []
-        if before is not None and self._may_resume:
-            return []  # its values may only be far apart, and what is removed is lost
-        return [(after + 1, LAST_STEP if before is None else before)]
+        if batch.end is not None and batch.end[0] == RunState.COMPLETED:
+            self._resumed.completes()
+        if (early := self._early) is None:
+            return batch
+        early.add(batch)
+        self._early = None if self._resumed.is_final else early
+        before, after = self._replaced_after, self._resumed.step
+        if after is None or after == before:
+            return batch
+        self._replaced_after = after
+        steps = (after and after + 1, LAST_STEP if before is None else before)
+        return Batch.joined([early, Batch(replaced=[steps])])
 
     def _write(self, keep: bool) -> bool:
         """Write the buffer and the heartbeat in one transaction; return whether the store has it now.

@@ -41,7 +41,7 @@ class Batch:
         end: State, reason and exit code, once the program has ended.
         spent: Where the attempt's time went until now, by columns of `attempt`; alone it is nothing to keep.
         replaced: Ranges of steps, first and last, in which the records of earlier attempts are removed before
-            these are written.
+            these are written. Artifacts belong to step 0.
     """
 
     points: list[tuple[int, str, float | None]] = field(default_factory=list)
@@ -146,7 +146,9 @@ class Batch:
         self.replaced += later.replaced
 
     def until(self, step: int) -> Batch:
-        """Return what it holds of steps up to this one; a later attempt has replaced the rest."""
+        """Return what it holds of steps up to this one, nothing at 0; later attempts replaced the rest."""
+        if not step:
+            return Batch(spent=self.spent)
         return replace(
             self,
             points=[point for point in self.points if point[0] <= step],
@@ -258,11 +260,13 @@ class Points:
             late: Whether a later attempt may have written since.
         """
         whose = {"run_id": self._run_id, "attempt_id": attempt_id}
-        removed = sum(
-            self._remove(connection, table, *steps)
-            for table in (Metric, Evaluation)
-            for steps in batch.replaced
-        )
+        removed = 0
+        for first, last in batch.replaced:
+            for table in (Metric, Evaluation):
+                rows = delete(table).where(table.run_id == self._run_id, table.step.between(first, last))
+                removed += connection.execute(rows).rowcount
+            if first == 0 and not late:
+                connection.execute(delete(Artifact).where(Artifact.run_id == self._run_id))
         if batch.points:
             names = self._ids(connection, {name for _, name, _ in batch.points})
             points = [(names[name], step, value) for step, name, value in batch.points]
@@ -277,10 +281,6 @@ class Points:
             reported = update(Run).where(Run.id == self._run_id)
             connection.execute(reported.values(step=step, total_steps=total_steps))
         return removed
-
-    def _remove(self, connection: Connection, table: Any, first: int, last: int) -> int:
-        rows = delete(table).where(table.run_id == self._run_id, table.step.between(first, last))
-        return connection.execute(rows).rowcount
 
     def _ids(self, connection: Connection, wanted: set[str]) -> dict[str, int]:
         if not (new := wanted - self._names.keys()):
