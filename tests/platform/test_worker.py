@@ -229,11 +229,13 @@ if not begun.exists():
     run.log(20, loss=1.0)
     sys.exit("killed")
 run.log(15, loss=2.0)
+run.log(30, loss=2.0)
 """
 
 
 @pytest.mark.parametrize(
-    ("leaves", "resumed", "points"), [(False, 0, [(15, 2.0)]), (True, 14, [(5, 1.0), (15, 2.0)])]
+    ("leaves", "resumed", "points"),
+    [(False, 0, [(15, 2.0), (30, 2.0)]), (True, 14, [(5, 1.0), (15, 2.0), (30, 2.0)])],
 )
 def test_an_attempt_starts_over_if_the_folder_is_empty(lab, tmp_path, leaves, resumed, points):
     config = {"seed": 3, "command": [sys.executable, "-c", RETRIED], "cwd": str(tmp_path), "leaves": leaves}

@@ -31,7 +31,7 @@ Answers are lines of JSON, too, read from the path in JESTLAB_REPLIES, by one pr
 than the store waits; what was written before the command ends is never lost. The same step again replaces
 a value. A further attempt replaces what earlier attempts reported after the step from which it goes on: that
 of its first progress, if values at a later step follow. Else it goes on just before its first values, or
-starts over if earlier attempts left nothing in the run's folder.
+starts over if the next values come at twice that step or later and the run's folder was empty.
 """
 
 from __future__ import annotations

@@ -182,14 +182,17 @@ def test_compilation_by_jax_is_counted():
 @pytest.mark.parametrize(
     ("reports", "resumed", "with_nothing_found"),
     [
-        ([("log", 100), ("log", 200)], 99, 0),
-        ([("log", 10), ("progress", 10), ("log", 15)], 9, 0),
-        ([("log", 0), ("log", 100)], 99, 0),  # at step 0: what holds for the whole run
+        ([("log", 100), ("log", 200)], 99, 0),  # every 100 steps
+        ([("log", 600), ("log", 700)], 599, 599),
+        ([("log", 10), ("progress", 10), ("log", 15), ("log", 90)], 9, 9),
+        ([("log", 0), ("log", 100), ("log", 100), ("log", 200)], 99, 0),  # at step 0: of the whole run
+        ([("log", 100)], 99, 99),  # unknown so far
         ([("progress", 30), ("log", 40), ("log", 90)], 30, 30),
         ([("progress", 30), ("progress", 60)], 30, 30),
-        ([("progress", 100), ("log", 100), ("log", 150)], 99, 0),  # after the step was done
+        ([("progress", 100), ("log", 100), ("log", 200)], 99, 0),  # after the step was done
+        ([("progress", 700), ("log", 700), ("log", 800)], 699, 699),
         ([("progress", 0), ("log", 100)], 0, 0),
-        ([("log", 0)], None, None),
+        ([("log", 0)], None, 0),
         ([], None, None),
     ],
 )
@@ -199,7 +202,5 @@ def test_the_first_reports_tell_where_an_attempt_goes_on(reports, resumed, with_
     for point in (found, nothing):
         for what, step in reports:
             point.reports(step, is_value=what == "log")
-    assert (found.step, nothing.step) == (resumed, with_nothing_found)
-    for point in (found, nothing):
         point.completes()
-    assert (found.step, nothing.step) == (resumed, with_nothing_found or 0)
+    assert (found.step, nothing.step) == (resumed, with_nothing_found)

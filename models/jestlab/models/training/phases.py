@@ -65,8 +65,10 @@ class ResumePoint:
     """How many steps were done when an attempt went on, inferred from what it reports.
 
     A first report of progress gives it, if the first values come at a later step. Else progress is reported
-    after a step is done, or not at all: then the attempt resumed just before its first values if it may have
-    found a checkpoint, and started over if not. Values at step 0 hold for the whole run and tell nothing.
+    after a step is done, or not at all, and the attempt went on just before its first values, at step s. It
+    started over if earlier attempts left nothing in the run's folder and the next values come at step 2s or
+    later: values come at regular steps, so an attempt with values at 100 and 200 started over, and one with
+    values at 600 and 700 resumed. It also started over if it then completes with values at step 0 only.
 
     Attributes:
         step: Steps done; None before any report.
@@ -77,6 +79,7 @@ class ResumePoint:
         self.step: int | None = None
         self.is_final = False
         self._may_resume = True
+        self._first_value: int | None = None
 
     def finds_nothing(self) -> None:
         """Take note, before the first report, that earlier attempts left nothing in the run's folder."""
@@ -89,18 +92,24 @@ class ResumePoint:
             step: Steps done.
             is_value: Whether it is of values at this step; else of progress.
         """
-        if self.is_final or (is_value and step < 1):
+        if self.is_final:
             return
         if not is_value:
             self.step = step if self.step is None else self.step
-            return
-        if self.step is None or self.step >= step:
-            self.step = step - 1 if self._may_resume else 0
-        self.is_final = True
+        elif not self._first_value:
+            self._first_value = step
+            if step and (self.step is None or self.step >= step):
+                self.step = step - 1
+                self.is_final = self._may_resume
+            else:
+                self.is_final = step > 0
+        elif step != self._first_value:
+            self.step = 0 if step >= 2 * self._first_value else self.step
+            self.is_final = True
 
     def completes(self) -> None:
         """Take note that the program has completed."""
-        if self.step is None and not self._may_resume:
+        if self.step is None and self._first_value == 0 and not self._may_resume:
             self.step = 0
 
 
