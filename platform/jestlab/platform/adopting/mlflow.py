@@ -169,7 +169,8 @@ def _read_points(file: Path, key: str, points: Points) -> None:
             number += 1
             words = line.split()
             try:
-                points.add(key, whole(words[2].decode()) if len(words) > 2 else 0, float(words[1]))
+                step = whole(words[2].decode()) if len(words) > 2 else 0
+                points.add(key, step, float(words[1]), float(words[0]))
             except (ValueError, IndexError) as error:
                 raise UserError(f"{file}, line {number}: expected 'TIME VALUE STEP': {_REMEDY}") from error
         if len(line) == _LONGEST_LINE_BYTES:
