@@ -277,8 +277,8 @@ def test_a_restart_is_of_all_metrics_with_the_same_steps(store):
 
 def test_a_metric_that_was_abandoned_whole_is_left_out():
     points = Points()
-    for name, step in [("loss", 1), ("loss", 2), ("acc", 2), ("loss", 3), ("loss", 1)]:
-        points.add(name, step, 0.5)
+    for time, (name, step) in enumerate([("loss", 1), ("loss", 2), ("acc", 2), ("loss", 3), ("loss", 1)]):
+        points.add(name, step, 0.5, time)
     assert _curves(points) == {"loss": {1: 0.5}}
     points.restart(0)
     assert points.curves() == {} and "loss" not in points

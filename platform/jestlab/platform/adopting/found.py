@@ -88,34 +88,29 @@ class Points:
     def __init__(self) -> None:
         """Begin without any."""
         self.left_out = Counter[str]()
-        self._written = 0
-        self._points: defaultdict[str, tuple[array[int], array[float], array[float]]]
-        self._points = defaultdict(lambda: (array("q"), array("d"), array("d")))
+        self._points: defaultdict[str, list[array[Any]]]
+        self._points = defaultdict(lambda: [array("q"), array("d"), array("d")])
 
     def __contains__(self, name: str) -> bool:
         """Whether a metric has points."""
-        return name in self._points
+        return name in self._points and len(self._points[name][0]) > 0
 
-    def add(self, name: str, step: int, value: float, time: float | None = None) -> None:
-        """Add a point, and the time at which it was written; None: after all points before."""
-        self._written += 1
+    def add(self, name: str, step: int, value: float, time: float = 0.0) -> None:
+        """Add a point that was written at a time, which tells it from other metrics' points."""
         steps, values, times = self._points[name]
         steps.append(step)
         values.append(value)
-        times.append(self._written if time is None else time)
+        times.append(time)
 
     def restart(self, first: int, after: Points | None = None) -> None:
         """Drop the points from a step on, since the run went on from there, and add those written after."""
-        for name, (steps, values, times) in [*self._points.items()]:
-            kept = [index for index, step in enumerate(steps) if step < first]
-            self.left_out[_REPLACED] += len(steps) - len(kept)
-            del self._points[name]
-            for index in kept:
-                self.add(name, steps[index], values[index], times[index])
-        start = self._written
-        for name, columns in after._points.items() if after is not None else ():
-            for step, value, time in zip(*columns, strict=True):
-                self.add(name, step, value, start + time)
+        for columns in self._points.values():
+            kept = [index for index, step in enumerate(columns[0]) if step < first]
+            self.left_out[_REPLACED] += len(columns[0]) - len(kept)
+            columns[:] = [array(column.typecode, [column[i] for i in kept]) for column in columns]
+        for name, later in after._points.items() if after is not None else ():
+            for column, more in zip(self._points[name], later, strict=True):
+                column.extend(more)
 
     def curves(self) -> dict[str, Curve]:
         """Build the curves, in the order of their names.
@@ -124,7 +119,9 @@ class Points:
         at later ones, which are of an attempt that died. Steps may otherwise be in any order. A restart is of
         the run: the longest metric that went back tells it for those that were always written at its steps.
         """
-        series = {name: [*map(np.asarray, self._points[name])] for name in sorted(self._points)}
+        series = {
+            name: [*map(np.asarray, self._points[name])] for name in sorted(self._points) if name in self
+        }
         went_back = [one for one in series.values() if np.any(one[0] > _written_again(one[0])[1:])]
         clock = max(went_back, key=lambda one: len(one[0]), default=None)
         found = {}
@@ -149,13 +146,11 @@ def _written_again(steps: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 def _replaced(one: Sequence[npt.NDArray[Any]], clock: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.bool_]:
     """Return which points of a metric the restarts of another one replaced: none if their steps differ."""
     steps, at = one[0], clock[0].astype(np.float64)
-    written = np.maximum.accumulate(clock[2])
+    written, stride = np.maximum.accumulate(clock[2]), np.diff(at).max()
+    # Points of one time are in no order.
     first, last = (written.searchsorted(one[2], side) for side in ("left", "right"))
-    stride = np.diff(at).max()
-    is_near = (at[np.maximum(first - 1, 0)] - stride <= steps) & (
-        steps <= at[np.maximum(last - 1, 0)] + stride
-    )
-    return np.all(is_near) & (steps >= _written_again(clock[0])[last])
+    low, high = at[np.maximum(first - 1, 0)] - stride, at[np.maximum(last - 1, 0)] + stride
+    return np.all((low <= steps) & (steps <= high)) & (steps >= _written_again(clock[0])[last])
 
 
 _REPLACED = "points that a restart replaced"

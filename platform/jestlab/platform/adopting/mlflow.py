@@ -223,10 +223,10 @@ def _recorded(connection: sqlite3.Connection, row: Mapping[str, object]) -> Foun
     run_id = row["run_id"]
     points = Points()
     query = "SELECT key, step, value, is_nan FROM metrics WHERE run_uuid = ? ORDER BY timestamp, rowid"
-    for key, step, value, is_nan in connection.execute(query, [run_id]):
+    for order, (key, step, value, is_nan) in enumerate(connection.execute(query, [run_id])):
         # SQLite lets anything stand in any column.
         if isinstance(value, int | float):
-            points.add(str(key), whole(step), math.nan if is_nan else _unclamped(float(value)))
+            points.add(str(key), whole(step), math.nan if is_nan else _unclamped(float(value)), order)
         else:
             points.left_out["values that are not numbers"] += 1
     pairs = "SELECT key, value FROM {} WHERE run_uuid = ?"

@@ -148,7 +148,7 @@ class _Log:
             elif value.HasField("tensor") and self.plugins.get(value.tag) == "scalars":
                 point = _scalar(value.tensor)
             if point is not None:
-                self.points.add(value.tag, event.step, point)
+                self.points.add(value.tag, event.step, point, event.wall_time)
 
     def _absorb_hparams(self, content: bytes) -> None:
         from tensorboardX.proto.plugin_hparams_pb2 import HParamsPluginData
