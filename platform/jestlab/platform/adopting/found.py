@@ -119,9 +119,7 @@ class Points:
         at later ones, which are of an attempt that died. Steps may otherwise be in any order. A restart is of
         the run: the longest metric that went back tells it for those that were always written at its steps.
         """
-        series = {
-            name: [*map(np.asarray, self._points[name])] for name in sorted(self._points) if name in self
-        }
+        series = {name: [*map(np.asarray, each)] for name, each in sorted(self._points.items()) if each[0]}
         went_back = [one for one in series.values() if np.any(one[0] > _written_again(one[0])[1:])]
         clock = max(went_back, key=lambda one: len(one[0]), default=None)
         found = {}

@@ -67,9 +67,7 @@ def read(path: Path, damaged: Damaged = refuse) -> Iterator[FoundRun]:
         if folder == path or not folder.is_symlink():
             for experiment, run in _run_folders(folder):
                 stores += 1
-                if run is None:
-                    continue
-                if (found := attempted(damaged, run, partial(_run, experiment, run))) is not None:
+                if run and (found := attempted(damaged, run, partial(_run, experiment, run))) is not None:
                     yield found
     if not stores:
         raise UserError(
