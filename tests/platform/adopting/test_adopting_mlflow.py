@@ -275,6 +275,25 @@ def test_a_restart_is_of_all_metrics_with_the_same_steps(store):
     assert run.metrics["acc"].steps.tolist() == [10] and run.metrics["loss"].steps.tolist() == [*range(1, 16)]
 
 
+@given(
+    attempts=st.lists(st.tuples(st.integers(0, 30), st.integers(1, 30)), min_size=1, max_size=4),
+    every=st.integers(2, 9),
+)
+def test_only_the_history_that_survived_is_kept(attempts, every):
+    last, points = -1, Points()
+    survived: dict[str, dict[int, float]] = {"loss": {}, "acc": {}}
+    for number, (resumed, count) in enumerate(attempts):
+        first = min(resumed, last + 1)
+        for name, curve in survived.items():
+            survived[name] = {step: value for step, value in curve.items() if step < first}
+        last = first + count - 1
+        for step in range(first, last + 1):
+            for name in ("acc", "loss") if step % every == 0 else ("loss",):
+                points.add(name, step, number, 100 * number + step)
+                survived[name][step] = number
+    assert _curves(points) == {name: curve for name, curve in survived.items() if curve}
+
+
 def test_a_metric_that_was_abandoned_whole_is_left_out():
     points = Points()
     for time, (name, step) in enumerate([("loss", 1), ("loss", 2), ("acc", 2), ("loss", 3), ("loss", 1)]):

@@ -147,8 +147,10 @@ def _replaced(one: Sequence[npt.NDArray[Any]], clock: Sequence[npt.NDArray[Any]]
     written, stride = np.maximum.accumulate(clock[2]), np.diff(at).max()
     # Points of one time are in no order.
     first, last = (written.searchsorted(one[2], side) for side in ("left", "right"))
-    low, high = at[np.maximum(first - 1, 0)] - stride, at[np.maximum(last - 1, 0)] + stride
-    return np.all((low <= steps) & (steps <= high)) & (steps >= _written_again(clock[0])[last])
+    low, high = np.sort([at[np.maximum(first - 1, 0)], at[np.maximum(last - 1, 0)]], axis=0)
+    return np.all((low - stride <= steps) & (steps <= high + stride)) & (
+        steps >= _written_again(clock[0])[last]
+    )
 
 
 _REPLACED = "points that a restart replaced"
