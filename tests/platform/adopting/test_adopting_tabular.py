@@ -243,9 +243,20 @@ def test_points_may_separate_thousands_where_commas_are_decimal(write):
     rows = ["a;1;1.234;1.234,5;0.753", "a;2;1.100;2,5;1.250"]
     (run,) = tabular.read(write("\n".join(["run;step;x;y;z", *rows, ""])))
     assert points(run) == {"z": [(1, 0.753), (2, 1.25)]} and sum(run.left_out.values()) == 4
-    assert any("'1.234': write numbers with a decimal point in all columns" in one for one in run.left_out)
+    assert any("'1.234': write plain numbers, such as 1234.5" in one for one in run.left_out)
     (run,) = tabular.read(write("run;step;x\na;1;1.234\na;2;1.100\n"))
     assert points(run) == {"x": [(1, 1.234), (2, 1.1)]}
+
+
+def test_percentages_are_not_config(write):
+    one, two = tabular.read(write("run,flip,x,n\na,TRUE,50%,3\nb,FALSE,60.5 %,4\n"))
+    assert (one.config, two.config) == ({"flip": True}, {"flip": False})
+    assert list(one.left_out) == ["cells of column 'x', such as '50%': write plain numbers, such as 1234.5"]
+
+
+def test_names_of_several_columns_stay_distinct(write):
+    one, two = tabular.read(write('a,b,x\n1,"2, b=3",5\n"1, b=2",3,6\n'), run=["a", "b"])
+    assert one.name == "a=1, b='2, b=3'" and two.name == "a='1, b=2', b=3"
 
 
 def test_steps_may_be_written_as_floats(write):

@@ -22,11 +22,12 @@ _NUMBER = re.compile(
 )
 _NAME = re.compile(r"[+-]?0[0-9]+")
 # To those who write decimal commas, 1.234 is more than a thousand.
-WITH_COMMA = re.compile(
-    r"\s*[+-]?([1-9][0-9]{0,2}([.'\xa0\u202f][0-9]{3})+(,[0-9]+)?|[0-9]*,[0-9]+([eE][+-]?[0-9]+)?)\s*"
+LOCAL_NUMBER = re.compile(
+    r"\s*[+-]?([1-9][0-9]{0,2}([.'\xa0\u202f][0-9]{3})+(,[0-9]+)?|[0-9]*,[0-9]+([eE][+-]?[0-9]+)?"
+    r"|[0-9.]+(?=\s*%))\s*%?\s*"
 )
 _SEPARATOR = re.compile(r'"?sep=([^\w"\r\n])"?\r?\n', re.IGNORECASE)
-_TRUTH = {"True": True, "true": True, "False": False, "false": False}
+_TRUTH = {"True": True, "true": True, "TRUE": True, "False": False, "false": False, "FALSE": False}
 
 
 @dataclass(frozen=True)
@@ -98,17 +99,15 @@ def _csv(path: Path, texts: Collection[str], wanted: Collection[str]) -> Table:
                 for column, cell in zip(cells, row, strict=False):
                     column.append(cell)
     except UnicodeDecodeError as error:
-        raise UserError(
-            f"{path}: not valid UTF-8 ({error.reason}): write the table again in UTF-8"
-        ) from error
+        raise UserError(f"{path}: not valid UTF-8 ({error.reason}): write it again in UTF-8") from error
     except csv.Error as error:
         line = f"{path}, line {max(reader.line_num, 1)}"
         raise UserError(on_one_line(f"{line}: not valid CSV ({error}): correct the line")) from error
     with_commas = (cell for column in cells for cell in column if "," in cell)
-    has_commas = delimiter != "," and any(map(WITH_COMMA.fullmatch, with_commas))
+    has_commas = delimiter != "," and any(map(LOCAL_NUMBER.fullmatch, with_commas))
     for name, column in zip(names, cells, strict=True):
         pointed = [cell for cell in column if has_commas and "." in cell]
-        is_text = name in texts or (pointed and all(map(WITH_COMMA.fullmatch, pointed)))
+        is_text = name in texts or (pointed and all(map(LOCAL_NUMBER.fullmatch, pointed)))
         column[:] = [cell or None for cell in column] if is_text else map(parsed, column)
     return Table(path, "csv", dict(zip(names, cells, strict=True)), lines)
 

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from jestlab.platform.adopting.found import Curve, FoundRun, nested, whole
-from jestlab.platform.adopting.tables import WITH_COMMA, Table, parsed, table
+from jestlab.platform.adopting.tables import LOCAL_NUMBER, Table, parsed, table
 from jestlab.platform.errors import UserError, nearest, shown
 from jestlab.platform.words import on_one_line
 
@@ -87,9 +87,10 @@ def read(
         for name, reason in (texts | dict.fromkeys(curves, _REPLACED)).items():
             left_out[reason] += sum(found.columns[name][row] is not None for row in mine)
         left_out[_REPLACED] -= sum(len(curve.steps) for curve in curves.values())
+        parts = [repr(part) if ", " in part else part for part in key]
         yield FoundRun(
             origin=_origin(found, key, source or path.name),
-            name=key[0] if len(key) == 1 else ", ".join(map("=".join, zip(named, key, strict=True))),
+            name=key[0] if len(key) == 1 else ", ".join(map("=".join, zip(named, parts, strict=True))),
             config=nested({name: value for name, value in values.items() if value is not None}),
             metrics=curves,
             state="COMPLETED",
@@ -111,9 +112,8 @@ def _divided(
         elif (text := _first_text(found, name)) is None:
             metrics += [name] if any(cell is not None for cell in found.columns[name]) else []
         else:
-            remedy = "not numbers"
-            if _is_number(text):
-                remedy = f"write numbers with a decimal point{'' if ',' in text else ' in all columns'}"
+            plain = "numbers with a decimal point" if "," in text else "plain numbers, such as 1234.5"
+            remedy = f"write {plain}" if _is_number(text) else "not numbers"
             texts[name] = on_one_line(f"cells of column {shown(name)}, such as {shown(text)}: {remedy}")
     return configs, metrics, texts
 
@@ -193,9 +193,9 @@ def _same(cells: Sequence[Any]) -> bool:
 
 
 def _is_number(cell: Any) -> bool:
-    """Whether a cell is a number, or a text that is one in a table with decimal commas."""
+    """Whether a cell is a number, or a text that is one as people or spreadsheets write it."""
     if isinstance(cell, str):
-        return WITH_COMMA.fullmatch(cell) is not None
+        return LOCAL_NUMBER.fullmatch(cell) is not None
     return isinstance(cell, int | float) and not isinstance(cell, bool)
 
 
