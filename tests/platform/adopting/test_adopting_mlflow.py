@@ -241,3 +241,63 @@ def test_a_step_that_is_written_again_is_a_restart(written, read):
     assert curve.steps.tolist() == read
     last = {step: float(number) for number, step in enumerate(written)}
     assert curve.values.tolist() == [last[step] for step in read]
+
+
+def _curves(points: Points) -> dict[str, dict[int, float]]:
+    return {
+        name: dict(zip(curve.steps.tolist(), curve.values.tolist(), strict=True))
+        for name, curve in points.curves().items()
+    }
+
+
+def test_a_restart_is_of_all_metrics_with_the_same_steps(store):
+    logged = [("loss", step) for step in range(1, 26)] + [("acc", 10), ("acc", 20), ("rare", 5), ("rare", 24)]
+    logged += [("epoch", epoch) for epoch in range(1, 25)]  # counts something else, and so does `bins`
+    first = [(step if name != "epoch" else 25, name, step, 0.0) for name, step in logged]
+    first += [(0, "bins", step, 0.0) for step in range(30)] + [(25, "once", 0, 0.0)]
+    again = [(step + 30, "loss", step, 1.0) for step in range(8, 16)] + [
+        (40, "acc", 10, 1.0),
+        (40, "once", 0, 1.0),
+    ]
+    points = Points()
+    for time, name, step, value in sorted([*first, *again]):
+        points.add(name, step, value, time)
+    curves = _curves(points)
+    assert curves["loss"] == {step: float(step >= 8) for step in range(1, 16)}
+    assert (curves["acc"], curves["rare"], curves["once"]) == ({10: 1.0}, {5: 0.0}, {0: 1.0})
+    assert len(curves["epoch"]) == 24 and len(curves["bins"]) == 30
+    assert points.left_out == {"points that a restart replaced": 10 + 1 + 1}
+    folder = store / ONE.parent.name / ONE.name / "metrics"
+    for name in ("loss", "acc"):
+        lines = [f"{at} {value} {step}\n" for at, key, step, value in [*first, *again] if key == name]
+        (folder / name).write_text("".join(lines))
+    (run,) = (run for run in mlflow.read(store) if run.name == "one")
+    assert run.metrics["acc"].steps.tolist() == [10] and run.metrics["loss"].steps.tolist() == [*range(1, 16)]
+
+
+@given(
+    attempts=st.lists(st.tuples(st.integers(0, 30), st.integers(1, 30)), min_size=1, max_size=4),
+    every=st.integers(2, 9),
+)
+def test_only_the_history_that_survived_is_kept(attempts, every):
+    last, points = -1, Points()
+    survived: dict[str, dict[int, float]] = {"loss": {}, "acc": {}}
+    for number, (resumed, count) in enumerate(attempts):
+        first = min(resumed, last + 1)
+        for name, curve in survived.items():
+            survived[name] = {step: value for step, value in curve.items() if step < first}
+        last = first + count - 1
+        for step in range(first, last + 1):
+            for name in ("acc", "loss") if step % every == 0 else ("loss",):
+                points.add(name, step, number, 100 * number + step)
+                survived[name][step] = number
+    assert _curves(points) == {name: curve for name, curve in survived.items() if curve}
+
+
+def test_a_metric_that_was_abandoned_whole_is_left_out():
+    points = Points()
+    for time, (name, step) in enumerate([("loss", 1), ("loss", 2), ("acc", 2), ("loss", 3), ("loss", 1)]):
+        points.add(name, step, 0.5, time)
+    assert _curves(points) == {"loss": {1: 0.5}}
+    points.restart(0)
+    assert points.curves() == {} and "loss" not in points

@@ -1,6 +1,7 @@
 """The labels, seeds, scores, and costs of imported runs in a study."""
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -216,6 +217,23 @@ def test_a_run_whose_points_cannot_be_stored_is_refused():
     with pytest.raises(UserError, match="one: it has only points at negative steps"):
         placed(found(metrics={"loss": Curve.of([-2, -1], [1, 2])}))
     assert placed(found(metrics={})).state is RunState.COMPLETED
+
+
+def test_a_run_of_which_all_is_left_out_is_refused():
+    with pytest.raises(UserError, match="one: it has only cells of a: not numbers: nothing to adopt"):
+        placed(found(metrics={}, left_out={"cells of a: not numbers": 2, "others": 0}))
+
+
+def test_seeds_that_cannot_be_used_are_counted():
+    placing = Placing("csv", Rules(label="all"), NOTHING, "/here")
+    unusable: list[dict[str, Any]] = [{"config": {"seed": "abc"}}, {"config": {"seed": -1}}]
+    unusable.append({"config": {}, "tags": ("seed=" + "1" * 5_000,)})
+    runs = [placing.place(found(f"csv:t#{number}", **one)) for number, one in enumerate(unusable)]
+    assert [run.seed for run in runs] == [0, 1, 2]
+    for run in runs:
+        assert run.left_out == {"seeds that are no whole numbers from 0 to 4294967295: numbered instead": 1}
+    for config, tags in (({"seed": 3}, ()), ({}, ()), ({}, ("seed=3.0",))):
+        assert placed(found(config=config, tags=tags)).left_out == {}
 
 
 def test_rejects_two_metrics_for_one_score():

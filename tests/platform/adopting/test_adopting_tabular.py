@@ -91,6 +91,7 @@ def test_names_of_runs_stay_texts(write):
 def test_repeated_steps_have_their_last_values(write):
     (run,) = tabular.read(write("run,step,loss\na,1,1\na,0,2\na,1,3\na,1,\n"))
     assert points(run) == {"loss": [(0, 2), (1, 3)]}
+    assert run.left_out == {"points whose step a later row has": 1}
 
 
 ERRORS: list[tuple[str, dict[str, Any], str]] = [
@@ -111,6 +112,14 @@ ERRORS: list[tuple[str, dict[str, Any], str]] = [
     ("run,step,x\n", {"run": ["runn"]}, "no column runn: did you mean 'run'"),
     ("run,step,x\n", {"step": "epoch"}, "no column epoch"),
     ("run,step,x\n", {"config": ["y"]}, "no column y"),
+    ("run,Step, step ,x\na,1,1,1\n", {"step": "STEP"}, "two columns are named STEP"),
+    ("run,step,x,x \na,1,0.5,0.6\n", {}, "two columns are named x"),
+    ("run,step,x,a,config.a\na,1,0.5,b,c\n", {}, r"a and config\.a are one key: rename a column"),
+    *((f"run{mark}step\na{mark}1\n", {}, "one column, .* a first line such as sep=") for mark in "^ :"),
+    ("run,step,x\na,1,yes\n", {}, "no metrics: expected numbers in a column"),
+    ("epoch,loss\n1,0.5\n2,0.25\n", {}, "no column step or run: name it with --step COLUMN or --run"),
+    ("run;step;x\na;1.000;0,5\n", {}, r"line 2, column step: expected a step.*got '1\.000'"),
+    ("run,step,seed,x\na,1,0,1\na,1,1,2\n", {}, "column seed: expected 0, as before.*apart with --run"),
     ('step,x\n0,"1\n', {}, r"line 2: not valid CSV"),
     ('step,x\n0,"1"2\n', {}, r"line 2: not valid CSV"),
 ]
@@ -205,6 +214,49 @@ def test_columns_that_are_left_out_are_counted_with_the_reason(write):
     assert [+Counter(run.left_out) for run in runs] == [{comma: 2, note: 2}, {}]
     (run,) = tabular.read(write("run;acc\na;0,5\n"))  # a row for each run: no config either
     assert run.config == {} and len(run.left_out) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Run,STEP, Val Loss ,seed\nA,1,0.5,7\n",
+        "sep=^\r\nrun^step^Val Loss^seed\r\nA^1^0.5^7\r\n",
+        '"sep=,"\nrun,step,Val Loss,Seed\nA,1,0.5,7\n',
+        "run;step;Val Loss;seed;\nA;1;0.5;7;\n",
+        "run;step;Val Loss;seed\nA;1;0.5;7;;\n;;;\n",
+    ],
+)
+def test_tables_that_spreadsheets_write(write, text):
+    (run,) = tabular.read(write(text))
+    assert (run.name, run.config, points(run)) == ("A", {"seed": 7}, {"Val Loss": [(1, 0.5)]})
+
+
+def test_names_that_are_given_match_in_another_case(write):
+    table = write("Model,Seed,LR,Top1\nm,3,0.1,0.5\n")
+    (run,) = tabular.read(table, run=["model", "seed"], config=["lr"])
+    assert (run.config, points(run)) == ({"model": "m", "seed": 3, "lr": 0.1}, {"Top1": [(0, 0.5)]})
+    (run,) = tabular.read(table, run=["Model", "Seed"], config=["LR"])
+    assert (run.name, run.config["LR"]) == ("Model=m, Seed=3", 0.1)
+
+
+def test_points_may_separate_thousands_where_commas_are_decimal(write):
+    rows = ["a;1;1.234;1.234,5;0.753", "a;2;1.100;2,5;1.250"]
+    (run,) = tabular.read(write("\n".join(["run;step;x;y;z", *rows, ""])))
+    assert points(run) == {"z": [(1, 0.753), (2, 1.25)]} and sum(run.left_out.values()) == 4
+    assert any("'1.234': write plain numbers, such as 1234.5" in one for one in run.left_out)
+    (run,) = tabular.read(write("run;step;x\na;1;1.234\na;2;1.100\n"))
+    assert points(run) == {"x": [(1, 1.234), (2, 1.1)]}
+
+
+def test_percentages_are_not_config(write):
+    one, two = tabular.read(write("run,flip,x,n\na,TRUE,50%,3\nb,FALSE,60.5 %,4\n"))
+    assert (one.config, two.config) == ({"flip": True}, {"flip": False})
+    assert list(one.left_out) == ["cells of column 'x', such as '50%': write plain numbers, such as 1234.5"]
+
+
+def test_names_of_several_columns_stay_distinct(write):
+    one, two = tabular.read(write('a,b,x\n1,"2, b=3",5\n"1, b=2",3,6\n'), run=["a", "b"])
+    assert one.name == "a=1, b='2, b=3'" and two.name == "a='1, b=2', b=3"
 
 
 def test_steps_may_be_written_as_floats(write):

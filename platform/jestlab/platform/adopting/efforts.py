@@ -41,7 +41,7 @@ class Effort:
         if self.written not in run.metrics:
             known = nearest(self.written, run.metrics)
             raise UserError(
-                f"no metric {self.written!r}: {known}; or write step*NUMBER, or step*KEY of the config"
+                f"{run.name}: no metric {self.written!r}: {known}; or step*NUMBER, or step*KEY of the config"
             )
         curve = run.metrics[self.written]
 
@@ -58,7 +58,9 @@ class Effort:
         except ValueError:
             value = number_of(run.config, written)
         if value is None or not math.isfinite(value):
-            raise UserError(f"{self.written}: its config has no number {written!r}: give one, step*256")
+            raise UserError(
+                f"{run.name}: {self.written}: its config has no number {written!r}: give one, step*256"
+            )
         return value
 
 

@@ -88,47 +88,69 @@ class Points:
     def __init__(self) -> None:
         """Begin without any."""
         self.left_out = Counter[str]()
-        self._points: defaultdict[str, tuple[array[int], array[float]]]
-        self._points = defaultdict(lambda: (array("q"), array("d")))
+        self._points: defaultdict[str, list[array[Any]]]
+        self._points = defaultdict(lambda: [array("q"), array("d"), array("d")])
 
     def __contains__(self, name: str) -> bool:
         """Whether a metric has points."""
-        return name in self._points
+        return name in self._points and len(self._points[name][0]) > 0
 
-    def add(self, name: str, step: int, value: float) -> None:
-        """Add a point."""
-        steps, values = self._points[name]
+    def add(self, name: str, step: int, value: float, time: float = 0.0) -> None:
+        """Add a point that was written at a time, which tells it from other metrics' points."""
+        steps, values, times = self._points[name]
         steps.append(step)
         values.append(value)
+        times.append(time)
 
     def restart(self, first: int, after: Points | None = None) -> None:
         """Drop the points from a step on, since the run went on from there, and add those written after."""
-        for name, (steps, values) in self._points.items():
-            kept = [index for index, step in enumerate(steps) if step < first]
-            self.left_out[_REPLACED] += len(steps) - len(kept)
-            self._points[name] = array("q", [steps[i] for i in kept]), array("d", [values[i] for i in kept])
-        for name, (steps, values) in after._points.items() if after is not None else ():
-            self._points[name][0].extend(steps)
-            self._points[name][1].extend(values)
+        for columns in self._points.values():
+            kept = [index for index, step in enumerate(columns[0]) if step < first]
+            self.left_out[_REPLACED] += len(columns[0]) - len(kept)
+            columns[:] = [array(column.typecode, [column[i] for i in kept]) for column in columns]
+        for name, later in after._points.items() if after is not None else ():
+            for column, more in zip(self._points[name], later, strict=True):
+                column.extend(more)
 
     def curves(self) -> dict[str, Curve]:
         """Build the curves, in the order of their names.
 
         A step that is written again is a restart: its point replaces those written before it at its step and
-        at later ones, which are of an attempt that died. Steps may otherwise be in any order.
+        at later ones, which are of an attempt that died. Steps may otherwise be in any order. A restart is of
+        the run: the longest metric that went back tells it for those that were always written at its steps.
         """
+        series = {name: [*map(np.asarray, each)] for name, each in sorted(self._points.items()) if each[0]}
+        went_back = [one for one in series.values() if np.any(one[0] > _written_again(one[0])[1:])]
+        clock = max(went_back, key=lambda one: len(one[0]), default=None)
         found = {}
-        for name in sorted(self._points):
-            steps, values = map(np.asarray, self._points[name])
-            is_restart = np.ones(len(steps), bool)
-            is_restart[np.unique(steps, return_index=True)[1]] = False
-            restarts = np.where(is_restart, steps, np.iinfo(np.int64).max)
-            later = np.minimum.accumulate(restarts[::-1])[::-1]
-            kept = np.flatnonzero(np.append(steps[:-1] < later[1:], True))
-            self.left_out[_REPLACED] += len(np.unique(steps)) - len(kept)
-            in_order = kept[np.argsort(steps[kept])]
-            found[name] = Curve(steps[in_order], values[in_order])
+        for name, one in series.items():
+            steps, values, _ = one
+            is_kept = np.append(steps[:-1] < _written_again(steps)[1:-1], True)
+            if clock is not None and clock is not one:
+                is_kept &= ~_replaced(one, clock)
+            self.left_out[_REPLACED] += len(np.unique(steps)) - int(np.count_nonzero(is_kept))
+            if is_kept.any():
+                found[name] = Curve.of(steps[is_kept], values[is_kept])
         return found
+
+
+def _written_again(steps: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return the lowest step that is written again at each point or later; at the end none: (N + 1,)."""
+    again = np.append(steps, np.iinfo(np.int64).max)
+    again[np.unique(steps, return_index=True)[1]] = again[-1]
+    return np.minimum.accumulate(again[::-1])[::-1]
+
+
+def _replaced(one: Sequence[npt.NDArray[Any]], clock: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.bool_]:
+    """Return which points of a metric the restarts of another one replaced: none if their steps differ."""
+    steps, at = one[0], clock[0].astype(np.float64)
+    written, stride = np.maximum.accumulate(clock[2]), np.diff(at).max()
+    # Points of one time are in no order.
+    first, last = (written.searchsorted(one[2], side) for side in ("left", "right"))
+    low, high = np.sort([at[np.maximum(first - 1, 0)], at[np.maximum(last - 1, 0)]], axis=0)
+    return np.all((low - stride <= steps) & (steps <= high + stride)) & (
+        steps >= _written_again(clock[0])[last]
+    )
 
 
 _REPLACED = "points that a restart replaced"

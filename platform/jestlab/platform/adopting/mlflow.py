@@ -67,9 +67,7 @@ def read(path: Path, damaged: Damaged = refuse) -> Iterator[FoundRun]:
         if folder == path or not folder.is_symlink():
             for experiment, run in _run_folders(folder):
                 stores += 1
-                if run is None:
-                    continue
-                if (found := attempted(damaged, run, partial(_run, experiment, run))) is not None:
+                if run and (found := attempted(damaged, run, partial(_run, experiment, run))) is not None:
                     yield found
     if not stores:
         raise UserError(
@@ -169,7 +167,8 @@ def _read_points(file: Path, key: str, points: Points) -> None:
             number += 1
             words = line.split()
             try:
-                points.add(key, whole(words[2].decode()) if len(words) > 2 else 0, float(words[1]))
+                step = whole(words[2].decode()) if len(words) > 2 else 0
+                points.add(key, step, float(words[1]), float(words[0]))
             except (ValueError, IndexError) as error:
                 raise UserError(f"{file}, line {number}: expected 'TIME VALUE STEP': {_REMEDY}") from error
         if len(line) == _LONGEST_LINE_BYTES:
@@ -222,10 +221,10 @@ def _recorded(connection: sqlite3.Connection, row: Mapping[str, object]) -> Foun
     run_id = row["run_id"]
     points = Points()
     query = "SELECT key, step, value, is_nan FROM metrics WHERE run_uuid = ? ORDER BY timestamp, rowid"
-    for key, step, value, is_nan in connection.execute(query, [run_id]):
+    for order, (key, step, value, is_nan) in enumerate(connection.execute(query, [run_id])):
         # SQLite lets anything stand in any column.
         if isinstance(value, int | float):
-            points.add(str(key), whole(step), math.nan if is_nan else _unclamped(float(value)))
+            points.add(str(key), whole(step), math.nan if is_nan else _unclamped(float(value)), order)
         else:
             points.left_out["values that are not numbers"] += 1
     pairs = "SELECT key, value FROM {} WHERE run_uuid = ?"

@@ -15,13 +15,13 @@ from typing import Any
 from jestlab.analysis.configs import flat, lookup
 from jestlab.analysis.names import value_text
 from jestlab.platform.adopted import ORIGIN
-from jestlab.platform.adopting.efforts import AtStep, Effort, number_of
+from jestlab.platform.adopting.efforts import Effort, number_of
 from jestlab.platform.adopting.found import Curve, FoundRun, State, whole
 from jestlab.platform.errors import UserError, nearest, shown
 from jestlab.platform.planning.identity import of_origin
 from jestlab.platform.store.adoption import AdoptedRun, Known, Score
 from jestlab.platform.store.records import RunState
-from jestlab.platform.words import printable
+from jestlab.platform.words import few, printable
 
 _FIELD = re.compile(r"\{([^{}]*)\}")
 _LONGEST_LABEL = 120
@@ -107,11 +107,11 @@ class Placing:
             raise UserError(
                 f"{run.name}: the study has a run {name!r} of its own: give another, --label 'old {{name}}'"
             )
-        seed = self._seed(run, label, fingerprint)
         left_out = Counter(run.left_out)
         metrics = dict(_as_stored(run.metrics, left_out))
-        if run.metrics and not metrics:
-            raise UserError(f"{run.name}: it has only {' and '.join(+left_out)}, which a store cannot hold")
+        if not metrics and +left_out:
+            raise UserError(f"{run.name}: it has only {few([*+left_out])}: nothing to adopt")
+        seed = self._seed(run, label, fingerprint, left_out)
         steps = [int(curve.steps[-1]) for curve in metrics.values()]
         state, reason = _STATES[run.state]
         return AdoptedRun(
@@ -159,15 +159,17 @@ class Placing:
             label = f"{label[: _LONGEST_LABEL // 2 - 1]}…{label[-_LONGEST_LABEL // 2 :]}"
         return _distinct(written, label)
 
-    def _seed(self, run: FoundRun, label: str, fingerprint: str) -> int:
+    def _seed(self, run: FoundRun, label: str, fingerprint: str, left_out: Counter[str]) -> int:
         """Return the seed of a run: its own, else that which it has in the store, else the first free."""
         asked = [self._known.seeds.get(fingerprint)]
-        own = number_of(run.config, self._rules.seed)
+        key, own = self._rules.seed, number_of(run.config, self._rules.seed)
         if own is None:
             with suppress(ValueError):
-                own = whole(_tags(run).get(self._rules.seed))
+                own = whole(_tags(run).get(key))
         if own is not None and 0 <= own < 2**32 and own == int(own):
             asked.insert(0, int(own))
+        elif key in _tags(run) or run.config.get(key, lookup(run.config, key)) is not None:
+            left_out["seeds that are no whole numbers from 0 to 4294967295: numbered instead"] += 1
         for seed in asked:
             if seed is not None and self._taken.setdefault((label, seed), fingerprint) == fingerprint:
                 return seed
@@ -179,11 +181,11 @@ class Placing:
     def _scores(self, run: FoundRun, last: int) -> Iterator[Score]:
         rules = self._rules
         examples, flops, seconds = (
-            _unknown if effort is None else _named(run, effort)
+            (lambda step: None) if effort is None else effort.of(run)
             for effort in (rules.examples, rules.flops, rules.seconds)
         )
         if rules.seconds is None and run.seconds is not None:
-            seconds = _at_the_end(last, run.seconds)
+            seconds = {last: run.seconds}.get
         for name, metric in self._chosen(run.metrics).items():
             dataset, _, measure = name.rpartition("/")
             curve = run.metrics[metric]
@@ -231,21 +233,6 @@ def _as_evaluation(metric: str, pattern: str) -> str | None:
     if metric == pattern:
         raise UserError(f"{metric} names no dataset: --score DATASET/METRIC={metric}")
     return None
-
-
-def _unknown(step: int) -> float | None:
-    return None
-
-
-def _at_the_end(last: int, seconds: float) -> AtStep:
-    return lambda step: seconds if step == last else None
-
-
-def _named(run: FoundRun, effort: Effort) -> AtStep:
-    try:
-        return effort.of(run)
-    except UserError as error:
-        raise UserError(f"{run.name}: {error}") from None
 
 
 def _tags(run: FoundRun) -> dict[str, str]:

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from jestlab.platform.errors import UserError
+from jestlab.platform.errors import UserError, shown
 from jestlab.platform.words import on_one_line
 
 # A number that begins with zeros is rather a name: 007.
@@ -21,7 +21,13 @@ _NUMBER = re.compile(
     r"[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|nan|inf|infinity)", re.ASCII | re.IGNORECASE
 )
 _NAME = re.compile(r"[+-]?0[0-9]+")
-_TRUTH = {"True": True, "true": True, "False": False, "false": False}
+# To those who write decimal commas, 1.234 is more than a thousand.
+LOCAL_NUMBER = re.compile(
+    r"\s*[+-]?([1-9][0-9]{0,2}([.'\xa0\u202f][0-9]{3})+(,[0-9]+)?|[0-9]*,[0-9]+([eE][+-]?[0-9]+)?"
+    r"|[0-9.]+(?=\s*%))\s*%?\s*"
+)
+_SEPARATOR = re.compile(r'"?sep=([^\w"\r\n])"?\r?\n', re.IGNORECASE)
+_TRUTH = {"True": True, "true": True, "TRUE": True, "False": False, "false": False, "FALSE": False}
 
 
 @dataclass(frozen=True)
@@ -47,12 +53,13 @@ class Table:
         return on_one_line(f"{self.path}, {line} {self.lines[row]}, column {column}")
 
 
-def table(path: Path, names: Collection[str]) -> Table:
+def table(path: Path, texts: Collection[str], wanted: Collection[str]) -> Table:
     """Read the table in a file: Parquet, or CSV whose cells commas, semicolons, tabs or bars separate.
 
     Args:
         path: The file.
-        names: Columns of names: their cells are texts as they are written, even if they look like numbers.
+        texts: Columns of names: their cells are texts as they are written, even if they look like numbers.
+        wanted: Names of columns, which the table may have in another case, and with white space around them.
 
     Raises:
         UserError: The file is missing, or not such a table.
@@ -61,40 +68,47 @@ def table(path: Path, names: Collection[str]) -> Table:
         raise UserError(f"{path}: no such file: expected a table in CSV or Parquet")
     with path.open("rb") as file:
         is_parquet = file.read(4) == b"PAR1"
-    return _parquet(path, names) if is_parquet else _csv(path, names)
+    return (_parquet if is_parquet else _csv)(path, texts, wanted)
 
 
-def _csv(path: Path, texts: Collection[str]) -> Table:
+def _csv(path: Path, texts: Collection[str], wanted: Collection[str]) -> Table:
     lines: list[int] = []
-    reader = None
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, delimiter=_delimiter(file.read(_HEAD)), strict=True)
+            marked = _SEPARATOR.match(head := file.read(_HEAD))
+            delimiter = marked[1] if marked else _delimiter(head)
+            reader = csv.reader(file, delimiter=delimiter, strict=True)
             file.seek(0)
-            names = next(reader, [])
-            _check_names(path, names)
+            if marked:
+                next(reader)
+            names = _names(path, next(reader, []), wanted)
+            if len(names) == 1:
+                expected = "commas, semicolons, tabs or bars between cells, or a first line such as sep=^"
+                raise UserError(on_one_line(f"{path}: one column, {shown(names[0])}: expected {expected}"))
             cells: list[list[Any]] = [[] for _ in names]
             for row in reader:
-                if not row:
+                if not any(map(str.strip, row)):
                     continue
-                if len(row) != len(names):
+                if len(row) < len(names) or any(map(str.strip, row[len(names) :])):
                     raise UserError(
                         f"{path}, line {reader.line_num}: {len(row)} cells: expected {len(names)}, "
                         "as many as the first line has names"
                     )
                 lines.append(reader.line_num)
                 _check_size(path, len(lines) * len(names))
-                for name, column, cell in zip(names, cells, row, strict=True):
-                    column.append((cell or None) if name in texts else parsed(cell))
+                for column, cell in zip(cells, row, strict=False):
+                    column.append(cell)
     except UnicodeDecodeError as error:
-        raise UserError(
-            f"{path}: not valid UTF-8 ({error.reason}): write the table again in UTF-8"
-        ) from error
+        raise UserError(f"{path}: not valid UTF-8 ({error.reason}): write it again in UTF-8") from error
     except csv.Error as error:
-        line = 1 if reader is None else max(reader.line_num, 1)
-        raise UserError(
-            on_one_line(f"{path}, line {line}: not valid CSV ({error}): correct the line")
-        ) from error
+        line = f"{path}, line {max(reader.line_num, 1)}"
+        raise UserError(on_one_line(f"{line}: not valid CSV ({error}): correct the line")) from error
+    with_commas = (cell for column in cells for cell in column if "," in cell)
+    has_commas = delimiter != "," and any(map(LOCAL_NUMBER.fullmatch, with_commas))
+    for name, column in zip(names, cells, strict=True):
+        pointed = [cell for cell in column if has_commas and "." in cell]
+        is_text = name in texts or (pointed and all(map(LOCAL_NUMBER.fullmatch, pointed)))
+        column[:] = [cell or None for cell in column] if is_text else map(parsed, column)
     return Table(path, "csv", dict(zip(names, cells, strict=True)), lines)
 
 
@@ -107,7 +121,7 @@ def _delimiter(head: str) -> str:
     lines, found = head.splitlines(keepends=True), {}
     for delimiter in ",;\t|":
         # The last line may have been cut.
-        rows = csv.reader(lines if len(head) < _HEAD else lines[:-1], delimiter=delimiter)
+        rows = csv.reader(lines if len(head) < _HEAD else lines[:-1] or lines, delimiter=delimiter)
         with suppress(csv.Error):
             widths = [len(row) for row in islice(rows, 100) if row]
             found[delimiter] = (len({*widths}) == 1 and widths[0] > 1, *widths[:1])
@@ -128,7 +142,7 @@ def parsed(cell: str) -> Any:
     return cell
 
 
-def _parquet(path: Path, texts: Collection[str]) -> Table:
+def _parquet(path: Path, texts: Collection[str], wanted: Collection[str]) -> Table:
     import pyarrow
     import pyarrow.parquet
 
@@ -146,9 +160,9 @@ def _parquet(path: Path, texts: Collection[str]) -> Table:
         read = pyarrow.Table.from_batches(batches, file.schema_arrow)
         while any(pyarrow.types.is_struct(field.type) for field in read.schema):
             read = read.flatten()
-        names = [name for name in read.column_names if not name.startswith("__index_level_")]
-        _check_names(path, names)
-        columns = {name: [_plain(cell) for cell in read.column(name).to_pylist()] for name in names}
+        written = [name for name in read.column_names if not name.startswith("__index_level_")]
+        names = zip(_names(path, written, wanted), written, strict=True)
+        columns = {name: [_plain(cell) for cell in read.column(own).to_pylist()] for name, own in names}
     except (pyarrow.ArrowException, ValueError, OSError) as error:
         raise UserError(on_one_line(f"{path}: not valid Parquet ({error}): write the table again")) from error
     for name in columns.keys() & texts:
@@ -183,13 +197,21 @@ def _check_size(path: Path, cells: int, held: int = 0) -> None:
         )
 
 
-def _check_names(path: Path, names: Sequence[str]) -> None:
-    if not names:
+def _names(path: Path, written: Sequence[str], wanted: Collection[str]) -> list[str]:
+    """Check the names of columns; return them without white space around them, in the case that is wanted."""
+    stripped = [name.strip() for name in written]
+    while stripped[-1:] == [""]:  # a separator at the end of each line
+        stripped.pop()
+    if not stripped:
         raise UserError(f"{path}: an empty file: expected the names of columns in the first line")
-    seen = set[str]()
-    for index, name in enumerate(names):
-        if not name.strip():
+    others = {name.lower(): name for name in wanted if name not in stripped}
+    names = dict[str, None]()
+    for index, name in enumerate(
+        name if name in wanted else others.get(name.lower(), name) for name in stripped
+    ):
+        if not name:
             raise UserError(f"{path}: column {index + 1} has no name: write one in the first line")
-        if name in seen:
+        if name in names:
             raise UserError(on_one_line(f"{path}: two columns are named {name}: rename one of them"))
-        seen.add(name)
+        names[name] = None
+    return [*names]

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from jestlab.platform.adopting.found import Curve, FoundRun, nested, whole
-from jestlab.platform.adopting.tables import Table, parsed, table
+from jestlab.platform.adopting.tables import LOCAL_NUMBER, Table, parsed, table
 from jestlab.platform.errors import UserError, nearest, shown
 from jestlab.platform.words import on_one_line
 
 _PREFIX = "config."
+_REPLACED = "points whose step a later row has"
 
 
 def read(
@@ -22,6 +23,7 @@ def read(
     step: str = "step",
     config: Sequence[str] = (),
     source: str | None = None,
+    seed: str = "seed",
 ) -> Iterator[FoundRun]:
     """Yield the runs in a table.
 
@@ -35,13 +37,13 @@ def read(
     Each other column is config or a metric:
 
     - A column `config.x.y` is config, at the key x.y. In Parquet it may be in a structure `config`.
-    - The columns that are given as `config` are config.
+    - The columns that are given as `config`, and that of seeds, are config.
     - If none are given, a column with texts or truth values is config, if its cells are the same in all rows
       of each run. In a table with steps a column of numbers is config if each run that has any cells in it
       has the same number in all its rows, if that is so in a run of several rows, and if the number differs
       among runs.
     - All others are metrics, with the exception of those that are mostly texts: those are left out, and are
-      counted in each run's `left_out`. Empty cells are no points. NaN is one.
+      counted in each run's `left_out`, as are points whose step a later row has. NaN is a point.
 
     Cells of a CSV file are numbers, `true` or `false`, or else texts. Nothing says how a run ended: it is
     COMPLETED. The whole table is in memory.
@@ -52,12 +54,13 @@ def read(
         step: Column that has the step.
         config: Columns that are config, if not to be found by the rule.
         source: Name of the table in the origins of its runs; None for that of the file.
+        seed: Column that has the seeds, if there is one.
 
     Raises:
-        UserError: A column is missing; a cell is not what its column needs; or two rows are of the same step,
-            and nothing names their runs.
+        UserError: A column is missing; a cell is not what its column needs; there are no metrics; or nothing
+            tells rows apart.
     """
-    found = table(path, tuple(run) or ("run",))
+    found = table(path, tuple(run) or ("run",), (*(run or ("run",)), step, seed, *config))
     for name in (*run, *config, *([step] if step != "step" else [])):
         if name not in found.columns:
             raise UserError(on_one_line(f"{path}: no column {name}: {nearest(name, found.columns)}"))
@@ -68,37 +71,49 @@ def read(
     if not named and has_steps:
         _refuse_two_rows(found, step, steps)
     left = [name for name in found.columns if name not in named and not (has_steps and name == step)]
-    configs, metrics, texts = _divided(found, left, config, list(rows.values()), has_steps)
+    configs, metrics, texts = _divided(found, left, (seed, *config), list(rows.values()), has_steps)
+    if not (named or has_steps or configs) and len(rows) > 1:
+        raise UserError(f"{path}: no column step or run: name it with --step COLUMN or --run COLUMNS")
     for key, mine in rows.items():
-        values = {name.removeprefix(_PREFIX): _only(found, name, mine) for name in configs}
+        values = {own: _only(found, name, mine) for own, name in configs.items()}
+        if not metrics and not texts:
+            raise UserError(
+                f"{path}: no metrics: expected numbers in a column; --config names those of config"
+            )
         if len(named) > 1:
             values |= {name: parsed(part) for name, part in zip(named, key, strict=True)}
+        curves = _metrics(found, metrics, mine, steps)
+        left_out = Counter[str]()
+        for name, reason in (texts | dict.fromkeys(curves, _REPLACED)).items():
+            left_out[reason] += sum(found.columns[name][row] is not None for row in mine)
+        left_out[_REPLACED] -= sum(len(curve.steps) for curve in curves.values())
+        parts = [repr(part) if ", " in part else part for part in key]
         yield FoundRun(
             origin=_origin(found, key, source or path.name),
-            name=key[0] if len(key) == 1 else ", ".join(map("=".join, zip(named, key, strict=True))),
+            name=key[0] if len(key) == 1 else ", ".join(map("=".join, zip(named, parts, strict=True))),
             config=nested({name: value for name, value in values.items() if value is not None}),
-            metrics=_metrics(found, metrics, mine, steps),
+            metrics=curves,
             state="COMPLETED",
-            left_out={
-                reason: sum(found.columns[name][row] is not None for row in mine)
-                for name, reason in texts.items()
-            },
+            left_out=+left_out,
         )
 
 
 def _divided(
     found: Table, names: Sequence[str], config: Sequence[str], runs: Sequence[Sequence[int]], has_steps: bool
-) -> tuple[list[str], list[str], dict[str, str]]:
-    """Divide columns into those of the config, metrics, and those that are left out, with the reason."""
-    configs, metrics, texts = [], [], {}
+) -> tuple[dict[str, str], list[str], dict[str, str]]:
+    """Divide columns into config (first in `config`: seeds) by key, metrics, and others with the reason."""
+    configs, metrics, texts = dict[str, str](), [], {}
     for name in names:
         is_given = name in config or (name.startswith(_PREFIX) and name != _PREFIX)
-        if is_given or (not config and _is_config(found.columns[name], runs, has_steps)):
-            configs.append(name)
+        if is_given or (len(config) == 1 and _is_config(found.columns[name], runs, has_steps)):
+            other = configs.setdefault(name.removeprefix(_PREFIX), name)
+            if other != name:
+                raise UserError(on_one_line(f"{found.path}: {other} and {name} are one key: rename a column"))
         elif (text := _first_text(found, name)) is None:
-            metrics.append(name)
+            metrics += [name] if any(cell is not None for cell in found.columns[name]) else []
         else:
-            remedy = "write numbers with a decimal point" if _is_number(text, comma=True) else "not numbers"
+            plain = "numbers with a decimal point" if "," in text else "plain numbers, such as 1234.5"
+            remedy = f"write {plain}" if _is_number(text) else "not numbers"
             texts[name] = on_one_line(f"cells of column {shown(name)}, such as {shown(text)}: {remedy}")
     return configs, metrics, texts
 
@@ -122,16 +137,14 @@ def _rows_of_runs(found: Table, named: Sequence[str], has_steps: bool) -> dict[t
         key = (found.path.stem if has_steps else str(row + 1),)
         if named:
             key = tuple(found.columns[name][row] for name in named)
-            for name, part in zip(named, key, strict=True):
-                if part is None:
-                    raise UserError(
-                        f"{found.place(row, name)}: expected the name of a run, got an empty cell"
-                    )
+            if None in key:
+                empty = found.place(row, named[key.index(None)])
+                raise UserError(f"{empty}: expected the name of a run, got an empty cell")
         mine = rows.setdefault(key, [])
         if mine and not has_steps:
             raise UserError(
                 f"{found.place(row, named[0])}: a second row of run {shown(key[0])}, and there is no column "
-                "of steps: name that with step, or more columns that tell runs apart with run"
+                "of steps: name that with --step, or more columns that tell runs apart with --run"
             )
         mine.append(row)
     return rows
@@ -141,7 +154,8 @@ def _steps(found: Table, step: str) -> list[int]:
     steps = []
     for row, cell in enumerate(found.columns[step]):
         try:
-            steps.append(whole(cell))
+            # As a text, 1.000 may be a thousand.
+            steps.append(whole(None if isinstance(cell, str) and "." in cell else cell))
         except ValueError as error:
             raise UserError(
                 f"{found.place(row, step)}: expected a step, a whole number, got {shown(cell)}"
@@ -152,18 +166,17 @@ def _steps(found: Table, step: str) -> list[int]:
 def _refuse_two_rows(found: Table, step: str, steps: Sequence[int]) -> None:
     seen: dict[int, int] = {}
     for row, one in enumerate(steps):
-        if one in seen:
+        if (first := seen.setdefault(one, row)) != row:
             raise UserError(
-                f"{found.place(row, step)}: step {one} again, after that of line {found.lines[seen[one]]}: "
-                "if the table has several runs, name the columns that tell them apart with run"
+                f"{found.place(row, step)}: step {one} again, after that of line {found.lines[first]}: "
+                "if the table has several runs, name the columns that tell them apart with --run"
             )
-        seen[one] = row
 
 
 def _is_config(cells: Sequence[Any], runs: Sequence[Sequence[int]], has_steps: bool) -> bool:
     """Return whether a column is config by the rule that `read` tells."""
     filled = [cell for cell in cells if cell is not None]
-    is_text = any(not _is_number(cell, comma=True) for cell in filled)
+    is_text = any(not _is_number(cell) for cell in filled)
     if not has_steps:
         return is_text
     values = [[cells[row] for row in rows] for rows in runs]
@@ -179,14 +192,11 @@ def _same(cells: Sequence[Any]) -> bool:
     return all(cell == cells[0] and isinstance(cell, bool) == isinstance(cells[0], bool) for cell in cells)
 
 
-def _is_number(cell: Any, *, comma: bool = False) -> bool:
-    """Whether a cell is a number, or if that is asked, one that is written with a decimal comma."""
+def _is_number(cell: Any) -> bool:
+    """Whether a cell is a number, or a text that is one as people or spreadsheets write it."""
     if isinstance(cell, str):
-        return comma and _WITH_COMMA.fullmatch(cell) is not None
+        return LOCAL_NUMBER.fullmatch(cell) is not None
     return isinstance(cell, int | float) and not isinstance(cell, bool)
-
-
-_WITH_COMMA = re.compile(r"\s*[+-]?[0-9]*,[0-9]+([eE][+-]?[0-9]+)?\s*")
 
 
 def _first_text(found: Table, name: str) -> Any:
@@ -200,7 +210,7 @@ def _first_text(found: Table, name: str) -> Any:
     if texts and len(texts) * 2 <= len(filled):
         raise UserError(
             f"{found.place(texts[0], name)}: expected a number, as in most rows, got "
-            f"{shown(found.columns[name][texts[0]])}"
+            f"{shown(found.columns[name][texts[0]])}: correct it, or leave it empty"
         )
     return found.columns[name][texts[0]] if texts else None
 
@@ -218,7 +228,7 @@ def _only(found: Table, name: str, rows: Sequence[int]) -> Any:
         if not _same([cells[0], cell]) and not (cell != cell and cells[0] != cells[0]):
             raise UserError(
                 f"{found.place(row, name)}: expected {shown(cells[0])}, as before in this run, got "
-                f"{shown(cell)}: config is the same at all steps"
+                f"{shown(cell)}: name the columns that tell runs apart with --run, or other --config"
             )
     return cells[0] if cells else None
 

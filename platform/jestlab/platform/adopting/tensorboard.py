@@ -63,8 +63,8 @@ def read(path: Path, damaged: Damaged = refuse, source: str | None = None) -> It
             continue
         # The folder itself is last: the results in an inner folder, at step 0, replace no curve of it.
         files = [file for one in (*inner[folder], folder) for file in folders[one]]
-        if (log := attempted(damaged, folder, partial(_Log, files))) is not None:
-            yield log.run(path, folder, source)
+        if (run := attempted(damaged, folder, partial(_Log().run, files, path, folder, source))) is not None:
+            yield run
 
 
 def _event_folders(path: Path) -> dict[Path, list[Path]]:
@@ -85,7 +85,7 @@ def _belongs_to_parent(folder: Path, folders: dict[Path, list[Path]]) -> bool:
 class _Log:
     """What the event files of a run tell of it."""
 
-    def __init__(self, files: Iterable[Path]) -> None:
+    def __init__(self) -> None:
         self.began: float | None = None
         self.ended: float | None = None
         self.host: str | None = None
@@ -94,8 +94,6 @@ class _Log:
         self.config: dict[str, Any] = {}
         self.plugins: dict[str, str] = {}
         self.points = Points()
-        for file in files:
-            self.read(file)
 
     def read(self, file: Path) -> None:
         matched = _EVENT_FILE.fullmatch(file.name)
@@ -113,7 +111,9 @@ class _Log:
                     on_one_line(f"{file}: the event at byte {offset} is not valid ({error}): {_REMEDY}")
                 ) from error
 
-    def run(self, root: Path, folder: Path, source: str | None) -> FoundRun:
+    def run(self, files: Iterable[Path], root: Path, folder: Path, source: str | None) -> FoundRun:
+        for file in files:
+            self.read(file)
         relative, source = folder.relative_to(root), source or root.resolve().name
         return FoundRun(
             origin=f"tensorboard:{(source / relative).as_posix()}",
@@ -148,7 +148,7 @@ class _Log:
             elif value.HasField("tensor") and self.plugins.get(value.tag) == "scalars":
                 point = _scalar(value.tensor)
             if point is not None:
-                self.points.add(value.tag, event.step, point)
+                self.points.add(value.tag, event.step, point, event.wall_time)
 
     def _absorb_hparams(self, content: bytes) -> None:
         from tensorboardX.proto.plugin_hparams_pb2 import HParamsPluginData

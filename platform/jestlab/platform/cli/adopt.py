@@ -137,7 +137,7 @@ def adopt_command(
         raise click.UsageError(f"--into {study}: expected letters, digits and _ . + -")
     efforts = (None if written is None else Effort(written) for written in (examples, flops, seconds))
     rules = Rules(label, seed, tuple(map(parse_score, scores)), *efforts)
-    options = _options(kind, run_columns, step, config_columns, source)
+    options = _options(kind, run_columns, step, config_columns, source, seed)
     errors: list[UserError] = []
     if kind not in _TABLES:  # a table is read whole, or not at all
         options["damaged"] = errors.append
@@ -183,7 +183,7 @@ def _told(failed: Sequence[str]) -> Iterator[str]:
 
 
 def _options(
-    kind: str, run: str | None, step: str | None, config: str | None, source: str | None
+    kind: str, run: str | None, step: str | None, config: str | None, source: str | None, seed: str
 ) -> dict[str, Any]:
     """Gather the arguments of a reader; refuse those that another kind has."""
     of_tables = {"--run": run, "--step": step, "--config": config}
@@ -193,7 +193,8 @@ def _options(
         raise click.UsageError(f"--source: runs of {kind} have names of their own, wherever they lie")
     options: dict[str, Any] = {} if source is None else {"source": source}
     if kind in _TABLES:
-        options |= {"run": listed(run or ""), "config": listed(config or ""), "step": step or "step"}
+        options |= {"run": listed(run or ""), "config": listed(config or "")}
+        options |= {"step": step or "step", "seed": seed}
     return options
 
 
@@ -229,11 +230,8 @@ def _summary(taken: Taken) -> dict[str, Any]:
 
 
 def _finals(scores: Sequence[Score]) -> dict[str, float | None]:
-    """The last score in each evaluation; None for NaN."""
-    finals: dict[str, float | None] = {}
-    for score in scores:  # each in the order of its steps
-        finals[score.name] = score.value if score.value == score.value else None
-    return finals
+    """The last score in each evaluation, which are in the order of their steps; None for NaN."""
+    return {score.name: score.value if score.value == score.value else None for score in scores}
 
 
 def _number(value: float | None) -> str:
@@ -262,7 +260,7 @@ def _shown(taken: list[dict[str, Any]], study: str, dry_run: bool, only: tuple[s
         told = f"{changes['new']} new, {changes['changed']} changed, {changes['same']} as before"
         yield f"{counted(len(taken), 'run')} in {study}: {told}"
     if not any(run["scores"] for run in taken):
-        metrics = sorted({name for run in taken for name in run["metrics"]})
+        metrics = sorted({printable(name) for run in taken for name in run["metrics"]})
         listed = ", ".join(metrics[:_MOST_METRICS]) + (", …" if len(metrics) > _MOST_METRICS else "")
         yield (
             "none of their metrics is a score, which tables and fronts need: --score 'eval/*' or "
