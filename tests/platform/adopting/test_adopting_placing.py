@@ -231,7 +231,7 @@ def test_seeds_that_cannot_be_used_are_counted():
     runs = [placing.place(found(f"csv:t#{number}", **one)) for number, one in enumerate(unusable)]
     assert [run.seed for run in runs] == [0, 1, 2]
     for run in runs:
-        assert run.left_out == {"seeds that are no whole numbers from 0 to 4294967295: numbered instead": 1}
+        assert run.left_out == {"seeds other than whole numbers from 0 to 4294967295: numbered instead": 1}
     for config, tags in (({"seed": 3}, ()), ({}, ()), ({}, ("seed=3.0",))):
         assert placed(found(config=config, tags=tags)).left_out == {}
 

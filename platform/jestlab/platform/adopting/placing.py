@@ -169,7 +169,7 @@ class Placing:
         if own is not None and 0 <= own < 2**32 and own == int(own):
             asked.insert(0, int(own))
         elif key in _tags(run) or run.config.get(key, lookup(run.config, key)) is not None:
-            left_out["seeds that are no whole numbers from 0 to 4294967295: numbered instead"] += 1
+            left_out["seeds other than whole numbers from 0 to 4294967295: numbered instead"] += 1
         for seed in asked:
             if seed is not None and self._taken.setdefault((label, seed), fingerprint) == fingerprint:
                 return seed
