@@ -226,12 +226,12 @@ def as_number(value: float) -> float | None:
 def _batch(kept: dict[str, Any]) -> Batch:
     return Batch(
         [(int(step), str(name), value) for step, name, value in kept["points"]],
-        [{"seconds": None, **score} for score in kept["scores"]],  # older spools have no seconds
+        kept["scores"],
         kept["artifacts"],
         tuple(kept["progress"]) if kept["progress"] else None,
         tuple(kept["end"]) if kept["end"] else None,
-        kept.get("spent"),  # older spools have neither
-        [(int(first), int(last)) for first, last in kept.get("replaced", ())],
+        kept["spent"],
+        [(int(first), int(last)) for first, last in kept["replaced"]],
     )
 
 

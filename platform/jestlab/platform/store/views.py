@@ -1,6 +1,6 @@
 """The store's views, the stable interface for reading results, in SQL that both databases understand.
 
-Views hold no data: a changed definition needs no migration, only `jestlab db upgrade`.
+Views hold no data: a changed definition needs no new schema, only `jestlab db upgrade`.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ _TRAINING, _SCORING = COMPONENTS["learner"], COMPONENTS["scoring"] + COMPONENTS[
 _PLANNED = ",\n            ".join(
     [
         *(_planned(component, component) for component in _TRAINING),
-        _planned("learner", *_TRAINING, "learner"),  # older rows have it in the place of its components
+        _planned("learner", *_TRAINING, "learner"),  # adopted runs have it in the place of its components
         *(_planned(component, component) for component in _SCORING),
     ]
 )
@@ -317,12 +317,12 @@ VIEWS: dict[str, View] = {
     "v_costs": View(
         {
             **_OF_RUN,
-            "planned.image_tower AS image_tower_flops": "planned: training the image tower; NULL in old rows",
-            "planned.text_tower AS text_tower_flops": "planned: training the text tower; NULL in old rows",
-            "planned.loss AS loss_flops": "planned: loss, forward and backward; NULL in old rows",
+            "planned.image_tower AS image_tower_flops": "planned: training the image tower; NULL if adopted",
+            "planned.text_tower AS text_tower_flops": "planned: training the text tower; NULL if adopted",
+            "planned.loss AS loss_flops": "planned: loss, forward and backward; NULL if adopted",
             "planned.learner AS learner_flops": "planned: training the learner, towers and loss",
             "planned.scoring AS scoring_flops": "planned: the learner's scoring of super-batches",
-            "planned.selection AS selection_flops": "planned: selecting sub-batches; NULL in old rows",
+            "planned.selection AS selection_flops": "planned: selecting sub-batches; NULL if adopted",
             "planned.reference_scoring AS reference_scoring_flops": "planned: the reference's; 0 if cached",
             _TOTAL_FLOPS: "planned: learner, scoring and selection",
             "COALESCE(needed.flops, 0.0) AS reference_training_flops": "planned: all that the needed runs "
@@ -464,7 +464,7 @@ VIEWS: dict[str, View] = {
             "run.seed": "replicate",
             "run.fingerprint": "identity of the run",
             "note.text": "text of the note, or name of the tag",
-            "note.author": "author; NULL for an older tag",
+            "note.author": "author; NULL if unknown",
             "note.created_at": "time, UTC",
         },
         f"""
