@@ -6,7 +6,6 @@ as often as it takes. A line that a crash cut short was never promised to anybod
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import os
@@ -17,7 +16,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, select, update
 
-from jestlab.platform.client import as_count
+from jestlab.platform.client import as_count, as_name
 from jestlab.platform.digests import size_and_digest
 from jestlab.platform.store.points import write_points
 from jestlab.platform.store.tables import Artifact, Evaluation, Metric, MetricName, Run, insert, upsert
@@ -207,14 +206,6 @@ class Spool:
         """Forget it, once all of it is in the store."""
         self.path.unlink(missing_ok=True)
         self._whole_bytes = 0
-
-
-@functools.lru_cache(4_096)
-def as_name(name: str) -> str:
-    """Return a name that every database takes; ValueError for others."""
-    if "\0" in name or any("\ud800" <= character <= "\udfff" for character in name):
-        raise ValueError(f"invalid name {name!r}: it holds a character that databases do not take")
-    return name
 
 
 def as_number(value: float) -> float | None:

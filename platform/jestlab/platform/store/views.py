@@ -191,6 +191,10 @@ def _costs(microseconds: str) -> str:
     LEFT JOIN occupied ON occupied.run_id = run.id"""
 
 
+# ---- v_attempts
+
+FIRST_STEP = "CASE WHEN attempt.resumed_step = 0 THEN 0 ELSE attempt.first_step END"
+
 # ---- v_retractions
 
 # A retraction holds for a run until an attempt after it completes, and for the runs that need it if they were
@@ -378,8 +382,7 @@ VIEWS: dict[str, View] = {
             "attempt.handle": "the executor's name of the job; of an adopted run, where it was read from",
             "attempt.chips": "number of accelerator chips that it occupies",
             "attempt.lease_seconds": "seconds without a heartbeat after which the worker counts as lost",
-            "CASE WHEN attempt.resumed_step = 0 THEN 0 ELSE attempt.first_step END AS first_step": "step of "
-            "the run when the attempt was claimed; 0: it started over",
+            f"{FIRST_STEP} AS first_step": "step of the run when the attempt was claimed; 0: it started over",
             "attempt.claimed_at": "time at which a launcher claimed the run, UTC",
             "attempt.started_at": "time at which the worker started, UTC",
             "attempt.heartbeat_at": "time of the last heartbeat, UTC",
