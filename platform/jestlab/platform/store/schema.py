@@ -1,6 +1,8 @@
 """The version of a store's schema: checked whenever a store is opened, recorded where one is created.
 
-It's recorded as an Alembic revision, from which a first migration can start.
+It's recorded as an Alembic revision, from which a first migration can start. NOTE: footgun. To change a
+table on SQLite, Alembic copies it and drops the old one: unless foreign keys are off, rows that refer to it
+are deleted.
 """
 
 from __future__ import annotations
