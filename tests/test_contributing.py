@@ -68,8 +68,7 @@ def tree() -> str:
             title = "  " * depth + path.name
             if path.is_dir() and (path / "__init__.py").exists():
                 lines.append(f"{title + '/':34} {about(path / '__init__.py')}".rstrip())
-                if path.name != "migrations":
-                    walk(path, depth + 1)
+                walk(path, depth + 1)
             elif path.suffix == ".py" and path.name != "__init__.py":
                 lines.append(f"{title:34} {about(path)}".rstrip())
 

@@ -7,7 +7,7 @@ import json
 import shutil
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -15,12 +15,13 @@ from zlib import crc32
 import pytest
 
 from jestlab.analysis import frames
+from jestlab.analysis.costs.goodput import AttemptTime
 from jestlab.analysis.figures import Plot
 from jestlab.analysis.frames import Frames
 from jestlab.analysis.published import COLUMNS
 
 VIEWS = {
-    "v_experiments": "experiment question paper scale spec created_at updated_at",
+    "v_experiments": "experiment question paper scale spec created_at updated_at origin",
     "v_runs": "experiment question run label seed position fingerprint run_id program state reason step "
     "total_steps point config directory attempts started_at ended_at scale needed",
     "v_metrics": "experiment run label seed fingerprint name step value",
@@ -37,6 +38,7 @@ VIEWS = {
     "v_costs": "experiment run label seed fingerprint image_tower_flops text_tower_flops "
     "learner_flops scoring_flops selection_flops reference_scoring_flops total_flops "
     "reference_training_flops reference_training_share_flops",
+    "v_goodput": " ".join(("experiment", *(each.name for each in fields(AttemptTime)))),
 }
 TYPES = {"label": "TEXT", "seed": "INTEGER", "step": "INTEGER", "value": "REAL", "host": "TEXT"}
 """Columns with a declared type, like those that the real views take from tables."""
@@ -110,7 +112,7 @@ class Store:
             for position, run in enumerate(runs):
                 _insert(connection, experiment, question, position, run)
             connection.execute(
-                "INSERT INTO v_experiments VALUES (?, ?, NULL, ?, ?, NULL, NULL)",
+                "INSERT INTO v_experiments VALUES (?, ?, NULL, ?, ?, NULL, NULL, NULL)",
                 [experiment, question, scale, json.dumps(spec or {})],
             )
         return self

@@ -128,15 +128,6 @@ def test_chip_hours_of_one_chip_are_not_shown(read_runs, stored_run):
     assert tables.finals(results).efforts == ["examples_seen", "flops", "seconds"]
 
 
-def test_reads_a_store_without_seconds(study):
-    new = tables.summary(tables.finals(frames.read(study.url, "study"), "uniform"))
-    for column in ("seconds", "chip_hours"):
-        study.execute(f"ALTER TABLE v_evaluations DROP COLUMN {column}")
-    old = frames.read(study.url, "study")
-    assert old.scores["seconds"].isna().all()
-    assert tables.summary(tables.finals(old, "uniform")).markdown() == new.markdown()
-
-
 def test_the_mean_over_seconds_is_taken_at_shared_steps(read_runs, stored_run):
     results = read_runs(
         stored_run("a", [0.1, 0.2, 0.4], seconds_per_step=1.0), stored_run("a", [0.2, 0.4, 0.6], seed=1)

@@ -8,7 +8,6 @@ import pytest
 from jestlab.analysis import mixing, tables
 from jestlab.analysis.provenance import Origins
 from jestlab.analysis.report.contents import gather
-from jestlab.analysis.soundness import Soundness
 
 
 def attempt(number: int = 1, state: str = "COMPLETED", first_step: int = 0, **recorded: Any) -> Any:
@@ -144,12 +143,3 @@ def test_a_retracted_baseline_strikes_comparisons_with_it(recorded):
     independent = next(line for line in table.lines if line.key == "independent")
     struck = {c.key for c, cell in zip(table.columns, independent.cells, strict=True) if cell.struck}
     assert struck == {"delta", "fewer_examples", "fewer_flops"}
-
-
-def test_reads_an_older_store(study):
-    study.execute("ALTER TABLE v_attempts DROP COLUMN sources")
-    study.execute("DROP TABLE v_retractions")
-    study.execute("DROP TABLE v_acceptances")
-    assert Soundness.read(study.url, ["study"]) == Soundness()
-    assert Origins.read(study.url, ["study"]).explain(summary(study), "joint", "score").accepted == ()
-    assert gather(study.url, "study").answer

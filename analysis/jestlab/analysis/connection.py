@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from sqlalchemy import URL, Connection, Engine
 
-_OLDER = re.compile(r"no such (?:table: v_|column)|(?:relation \"v_|column )\S* does not exist")
+_ABSENT = re.compile(r"no such (?:table: v_|column)|(?:relation \"v_|column )\S* does not exist")
 """What a database says where a view, or a column of one, is missing."""
 
 
@@ -54,7 +54,7 @@ def connect(store: str | Connection) -> Iterator[Connection]:
                 connection.rollback()
     except DatabaseError as error:
         said = " ".join(str(error.orig).split())
-        remedy = " (if an older build has made it: run jestlab db upgrade)" if _OLDER.search(said) else ""
+        remedy = " (if views are of another version: run jestlab db upgrade)" if _ABSENT.search(said) else ""
         raise ValueError(f"cannot read results from {address.shown(url)}: {said}{remedy}") from error
     except PermissionError as error:
         said = error.strerror or str(error)
@@ -167,25 +167,6 @@ def frame(connection: Connection, sql: str, **parameters: Any) -> pd.DataFrame:
         names = list(result.keys())
         columns = list(zip(*result.fetchall(), strict=True)) or [()] * len(names)
         return pd.DataFrame({name: _typed(column) for name, column in zip(names, columns, strict=True)})
-
-
-def has_view(connection: Connection, name: str) -> bool:
-    """Return whether the store has a view of this name; an older one may lack it."""
-    from sqlalchemy import inspect
-
-    return inspect(connection).has_table(name)
-
-
-def columns_of(connection: Connection, view: str) -> list[str]:
-    """Return the columns of a view; those of an older store may be fewer.
-
-    Args:
-        connection: From `connect`.
-        view: Name of a view that every store has.
-    """
-    from sqlalchemy import text
-
-    return list(connection.execute(text(f"SELECT * FROM {view} WHERE 1 = 0")).keys())
 
 
 @contextmanager

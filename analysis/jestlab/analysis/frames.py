@@ -86,7 +86,7 @@ class Frames:
             completed run), diverged (bool: a score that was recorded there isn't finite), and a column for
             each name of `evaluated`, NaN where there is no such score.
         costs: One row a run, FLOPs planned for the whole of it: label, seed, image_tower_flops and
-            text_tower_flops (NaN in results of older code), learner_flops, scoring_flops,
+            text_tower_flops (NaN for adopted runs), learner_flops, scoring_flops,
             selection_flops, reference_scoring_flops, total_flops (learner, scoring and selection),
             reference_training_flops (making all that it needs), reference_training_share_flops.
         configs: One row a run, those too that nothing is shown of: run, label, seed, point (values on the
@@ -320,8 +320,7 @@ def imported_from(store: str | Connection, experiment: str) -> str | None:
     """
     with connect(store) as connection:
         rows = frame(connection, "SELECT * FROM v_experiments WHERE experiment = :name", name=experiment)
-    origins = rows["origin"].dropna() if "origin" in rows else ()  # older stores do not say
-    return next((str(json.loads(origin)["archive"]) for origin in origins), None)
+    return next((str(json.loads(origin)["archive"]) for origin in rows["origin"].dropna()), None)
 
 
 def experiments(store: str | Connection) -> list[str]:
@@ -387,9 +386,7 @@ def _scores(connection: Connection, experiment: str) -> pd.DataFrame:
         (str(dataset), str(metric))
         for dataset, metric in frame(connection, _EVALUATED, experiment=experiment).itertuples(index=False)
     )
-    columns = set(map(str, frame(connection, "SELECT * FROM v_evaluations LIMIT 0").columns))
-    efforts = [effort for effort in _EFFORTS if effort in columns]  # an older store has no seconds
-    scores = pd.DataFrame(columns=[*_PLACE, *efforts])
+    scores = pd.DataFrame(columns=[*_PLACE, *_EFFORTS])
     for i, (dataset, metric) in enumerate(pairs):
 
         def read(columns: Sequence[str], dataset: str = dataset, metric: str = metric) -> pd.DataFrame:
@@ -401,7 +398,7 @@ def _scores(connection: Connection, experiment: str) -> pd.DataFrame:
             return rows.drop_duplicates(list(_PLACE))  # a run may stand under several labels
 
         if i == 0:
-            scores = read([*_PLACE, *efforts, "value"])
+            scores = read([*_PLACE, *_EFFORTS, "value"])
             continue
         # As a rule all metrics were evaluated at the same steps: then efforts need not travel again.
         rows = read([*_PLACE, "value"])
@@ -409,12 +406,11 @@ def _scores(connection: Connection, experiment: str) -> pd.DataFrame:
             scores[f"{dataset}/{metric}"] = rows[f"{dataset}/{metric}"].values
         else:
             scores = scores.merge(
-                read([*_PLACE, *efforts, "value"]), on=list(_PLACE), how="outer", suffixes=("", "_there")
+                read([*_PLACE, *_EFFORTS, "value"]), on=list(_PLACE), how="outer", suffixes=("", "_there")
             )
-            for effort in efforts:
+            for effort in _EFFORTS:
                 there = scores.pop(f"{effort}_there")
                 scores[effort] = scores[effort].where(scores[effort] >= there, there.fillna(scores[effort]))
-    scores = scores.assign(**{effort: math.nan for effort in _EFFORTS if effort not in efforts})
     scores = scores.astype({name: float for name in scores.columns if name not in _PLACE})
     unknown = frame(connection, _NOT_A_NUMBER, experiment=experiment).itertuples(index=False, name=None)
     names = [name for name in scores.columns if "/" in name]

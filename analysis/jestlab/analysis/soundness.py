@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from .connection import columns_of, connect, frame
+from .connection import connect, frame
 from .mixing import JESTLAB, Accepted, Made, differing, made_by, names_of, odd_ones
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Soundness:
 
     @classmethod
     def read(cls, store: str | Connection, experiments: Iterable[str]) -> Soundness:
-        """Read it from a store; of an older one, of which nothing is known, nothing.
+        """Read it from a store.
 
         Args:
             store: SQLAlchemy URL of the store, or a connection from `connect`.
@@ -62,15 +62,12 @@ class Soundness:
         """
         from sqlalchemy import text
 
-        names = list(experiments)
+        retracted: dict[str, str] = {}
+        made: dict[str, Made] = {}
+        scripts: dict[str, str] = {}
+        accepted: list[Mapping[str, Sequence[str]]] = []
         with connect(store) as connection:
-            if not names or "sources" not in columns_of(connection, "v_attempts"):
-                return cls()
-            retracted: dict[str, str] = {}
-            made: dict[str, Made] = {}
-            scripts: dict[str, str] = {}
-            accepted: list[Mapping[str, Sequence[str]]] = []
-            for name in names:
+            for name in experiments:
                 runs = frame(connection, _RUNS, experiment=name)
                 programs = dict(zip(runs["fingerprint"], runs["program"], strict=True))
                 configs = dict(zip(runs["fingerprint"], runs["config"], strict=True))
@@ -139,9 +136,7 @@ class Soundness:
 
 
 def retractions(connection: Connection, experiment: str) -> dict[str, str]:
-    """Return why results of an experiment are wrong, by fingerprint; nothing in an older store."""
-    if "sources" not in columns_of(connection, "v_attempts"):
-        return {}
+    """Return why results of an experiment are wrong, by fingerprint."""
     rows = frame(connection, _RETRACTED, experiment=experiment)
     return dict(zip(rows["fingerprint"].map(str), rows["reason"].map(str), strict=True))
 

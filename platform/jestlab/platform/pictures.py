@@ -46,8 +46,8 @@ class RecordedRun:
             raise UserError(f"{row.label} is a run of {record.program}: only training selects examples")
         if not self.steps:
             raise UserError(
-                f"{row.label} has recorded no super-batch in {self._directory}: it began with an older "
-                "jestlab, has taken no step yet, or ran on another machine"
+                f"{row.label} has recorded no super-batch in {self._directory}: it has taken no "
+                "step yet, or ran on another machine"
             )
         self.config = TrainConfig.model_validate(record.config, context=ELSEWHERE)
         try:

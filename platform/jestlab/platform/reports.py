@@ -354,13 +354,13 @@ def bring_page_up_to_date(lab: Lab, experiment: str) -> list[Path]:
     from jestlab.analysis.report import FOLDER, PAGE
 
     folder = lab.reports / experiment
+    if (store := Store.open_readonly(lab.store_url)) is None:
+        return write_page(lab, experiment, folder)
     try:
-        if (store := Store.open_readonly(lab.store_url)) is None:
-            return write_page(lab, experiment, folder)
         with closing(store):
             study = load_stored(experiment, store.spec(experiment))
             key = build_key(store, study)
-    except UserError:  # an older store, or a study whose programs are missing: there is a page all the same
+    except UserError:  # a study whose programs are missing: there is a page all the same
         return write_page(lab, experiment, folder)
     for name in (BUILD_FILE, PAGE_BUILD_FILE):
         build = read_build(folder, key, name)

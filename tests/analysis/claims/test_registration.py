@@ -63,11 +63,6 @@ def test_reports_a_change_for_the_claims_that_it_affects():
             assert change.startswith(expected) if expected else change == ""
 
 
-def test_a_registered_rule_that_no_longer_exists_makes_claims_exploratory():
-    found = compare(content() | {"pilot": {"seeds": 3}}, content())
-    assert found.of("study", "A", ["joint"]) == 'pilot: {"seeds": 3} → nothing'
-
-
 def test_unregistered_claims_and_those_of_runs_with_another_config_are_exploratory():
     found = compare(content(), content(changed(("claims", 0, "statement"), "C")))
     assert found.of("study", "C", []) == "not registered"

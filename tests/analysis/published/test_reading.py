@@ -44,12 +44,7 @@ def test_reads_one_row_per_cell_in_the_order_of_tables(url):
     assert list(published.read(url, source="Doe").columns) == list(published.COLUMNS)
 
 
-def test_an_older_store_has_to_be_upgraded(tmp_path):
-    path = tmp_path / "results.db"
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("CREATE TABLE v_runs (experiment)")
-    with pytest.raises(ValueError, match="cannot hold published results yet: run jestlab db upgrade"):
-        published.read(f"sqlite:///{path}")
+def test_a_missing_store_is_an_error(tmp_path):
     with pytest.raises(FileNotFoundError, match="no store at"):
         published.read(f"sqlite:///{tmp_path / 'none.db'}")
 

@@ -42,7 +42,7 @@ def timed(tmp_path):
 
 
 def test_shares_are_of_chip_time_and_unmeasured_time_is_unknown(timed):
-    """One run was preempted at step 100 and resumed from 60, one is of an older version."""
+    """One run was preempted at step 100 and resumed from 60, one did not measure its time."""
     found = timed(
         ("uniform", MEASURED | {"chips": 4}),
         ("joint", MEASURED | {"state": RunState.PREEMPTED}),
@@ -62,8 +62,8 @@ def test_shares_are_of_chip_time_and_unmeasured_time_is_unknown(timed):
     lines = found.part.table.markdown().splitlines()[2:]
     old = dict(zip(found.part.table.frame["label"], lines, strict=False))["old"]
     assert old.count("—") >= 8 and "| 2.0 min |" in old.replace("  ", " ")
-    by_older = "1 of 4 attempts were made by an older version"
-    assert any(note.startswith(by_older) for note in found.part.table.notes)
+    unmeasured = "1 of 4 attempts did not measure where time went"
+    assert any(note.startswith(unmeasured) for note in found.part.table.notes)
 
 
 def test_shows_nothing_if_nothing_was_measured(timed):

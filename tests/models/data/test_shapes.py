@@ -167,7 +167,8 @@ def test_near_duplicates_come_from_few_templates_and_differ_a_little(tmp_path):
 
 def test_recommended_filter_removes_most_noise_and_keeps_most_clean_pairs(large):
     folder, noise = large
-    kept = np.isin(np.arange(4000), select(folder, shapes.RECOMMENDED_FILTER))
+    recommended = "similarity > 0.25 and aesthetic > 4.3 and text_quality > 0.45"
+    kept = np.isin(np.arange(4000), select(folder, recommended))
     for kind in ("clean", "near_duplicate"):
         assert kept[noise == kind].mean() > 0.92, kind
     bad = ~np.isin(noise, ("clean", "near_duplicate"))

@@ -7,7 +7,6 @@ from pathlib import Path
 import labs_support as labs
 import own_code
 import pytest
-from rows_support import added_after
 
 from jestlab.analysis import query
 from jestlab.platform.lab.lab import Lab
@@ -82,14 +81,14 @@ def test_an_accepted_change_is_not_reported_again(root, spec, jestlab):
     assert "noise.py changed" in jestlab("plan", spec)
     explained = jestlab("table", "ridge", "--explain", "plain", "toy/score")
     assert "Ada accepted on " in explained and "that noise.py differs: a comment alone" in explained
-    # Of an older version, nothing is known.
+    # Where nothing was recorded, nothing is known.
     with sqlite3.connect(root / "results.db") as store:
-        columns = [column for column in added_after("0004")["attempt"] if column != "lab_id"]
+        columns = ("code_commit", "code_patch", "sources", "inputs", "training_seconds")
         store.execute(f"UPDATE attempt SET {', '.join(f'{column} = NULL' for column in columns)}")
     assert "nothing to run" in (again := jestlab("launch", spec, "--no-reports"))
     status = jestlab("status", "ridge")
     assert "other code" not in again + jestlab("plan", spec) + status
-    assert "goodput unknown: the attempts were made by an older version" in status
+    assert "goodput unknown: the attempts did not measure it" in status
     for runs in (["ridge/plain/0"], ["ridge/plain/0", "ridge/wide/0"]):
         assert "CODE  unknown" in jestlab("diff", *runs)
     assert "‡" not in jestlab("table", "ridge")

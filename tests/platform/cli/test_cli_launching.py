@@ -306,7 +306,7 @@ def test_an_experiment_of_another_user_is_not_replaced(root, launch, store):
         "jestlab: toy is an experiment of alice, launched on atlas: take another name (--set name=NAME), or "
         "--replace to make it yours\n"
     )
-    set_owner(None)  # of an older store
+    set_owner(None)  # unknown
     launch(runs=OWN)
     set_owner("alice")
     launch("--replace", runs=OWN)

@@ -6,8 +6,7 @@ from dataclasses import replace
 import plans_support as plans
 import pytest
 import stores_support as stores
-from archives_support import JOINT, REFERENCE, UNIFORM, called, export, fill, head, members, rewrite, take
-from rows_support import added_after
+from archives_support import JOINT, REFERENCE, UNIFORM, called, export, fill, members, take
 from sqlalchemy import insert, text
 
 from jestlab.analysis import frames, published, query, tables
@@ -162,27 +161,6 @@ def test_the_later_import_of_a_published_cell_wins(lab, copy, tmp_path):
     for name, expected in (("first", 18), ("second", 1), ("first", 0)):
         assert take(copy, tmp_path / f"{name}.tar.gz").published == expected
     assert published.stored(copy.store_url) == [changed, *cells[1:]]
-
-
-def test_imports_archives_of_older_schemas(archive, copy, tmp_path):
-    def older(contents):
-        head(schema="0003")(contents)
-        for table, columns in added_after("0003").items():
-            name = f"tables/{table}.jsonl"
-            if table in ("lab", "launcher", "saved_query"):  # these tables are never exported
-                continue
-            lines = map(json.loads, contents.pop(name).splitlines())
-            kept = [{key: line[key] for key in line if key not in columns} for line in lines]
-            if columns:
-                contents[name] = b"".join(json.dumps(line).encode() + b"\n" for line in kept)
-
-    (tmp_path / "old.tar.gz").write_bytes(archive)
-    rewrite(tmp_path / "old.tar.gz", older)
-    merged = take(copy, tmp_path / "old.tar.gz")
-    assert (merged.new, merged.published) == (4, 18)
-    assert set(query.select(copy.store_url, "attempts", columns=["sources"]).rows) == {(None,)}
-    for view in ("retractions", "sources"):
-        assert query.select(copy.store_url, view).rows == []
 
 
 def test_a_crash_during_an_import_leaves_no_rows(archive, copy, tmp_path, monkeypatch):

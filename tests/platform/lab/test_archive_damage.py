@@ -135,6 +135,7 @@ NO_PLACES = (
 NO_NAMES = ("runs/evil/.spool", "runs/.evil/x", "runs/a\\b/x", "runs/a\x1b[2J/x", "runs/" + "d/" * 100 + "x")
 OTHER_FINGERPRINT = "has another fingerprint than its program, config and needs"
 CHANGES: list[tuple[Change, str]] = [
+    (head(schema="0009"), "older than this jestlab's .*: import it with the version that wrote it"),
     (head(schema="9999"), "newer than this jestlab's .*: upgrade jestlab"),
     (head(format=2), "of another format"),
     (head(schema=None), "of another format"),

@@ -15,7 +15,6 @@ RUNS = [plans.run("a", config={"x": x}) for x in range(6)]
 # Forks, because the imports take longer than the subject. They start when the pipe is closed.
 CODE = f"""
 import os, sys; sys.path.insert(0, {str(SUPPORT)!r})
-import alembic.script
 import plans_support as plans
 from jestlab.platform.store.store import Store
 

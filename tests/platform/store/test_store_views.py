@@ -18,7 +18,7 @@ def answers(tmp_path_factory, postgres_server) -> Callable[[str], list[list[dict
     """Executes SQL on each database, with the same rows."""
     path = tmp_path_factory.mktemp("views") / "results.db"
     engines = [rows.opened(f"sqlite:///{path}"), writable(postgres_server.new_store())]
-    schema.migrate(engines[0], schema.HEAD)
+    schema.ensure(engines[0], create=True)
     for engine in engines:
         rows.fill(engine, rows.ROWS)
 

@@ -142,7 +142,7 @@ class PostgresServer:
         return self._created("")
 
     def new_store(self) -> str:
-        """Copy an empty store, which is migrated once, and return the copy's URL."""
+        """Copy an empty store, which is created once, and return the copy's URL."""
         if self._template is None:
             url = self.new_database()
             Store.open(url).close()

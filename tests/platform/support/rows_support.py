@@ -1,18 +1,13 @@
-"""Rows for all tables of the store, a later schema, and all rows of a database."""
+"""Rows for all tables of the store, and all rows of a database."""
 
-import functools
 import math
 from datetime import datetime
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from sqlalchemy import Engine, MetaData
 
-from jestlab.platform.store import schema
 from jestlab.platform.store.address import parse_url, sqlite_file
-from jestlab.platform.store.engine import closing_engine, create_file, writable
-from jestlab.platform.store.tables import Base
+from jestlab.platform.store.engine import create_file, writable
 
 _EARLY, _LATE = datetime(2024, 5, 1, 12, 0, 0, 123456), datetime(2024, 5, 2)
 
@@ -119,63 +114,6 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     ],
 }  # fmt: skip
 """Table → rows, in an order in which they can be inserted."""
-
-
-@functools.cache
-def added_after(revision: str) -> dict[str, tuple[str, ...]]:
-    """Return table → columns that later migrations added; no columns if they added the table."""
-    with TemporaryDirectory() as folder, closing_engine(opened(f"sqlite:///{folder}/old.db")) as engine:
-        schema.migrate(engine, revision)
-        old = _tables(engine)
-    added = {}
-    for name, table in Base.metadata.tables.items():
-        columns = tuple(column.name for column in table.c if name in old and column.name not in old[name].c)
-        if name != "identity" and (columns or name not in old):
-            added[name] = columns
-    return added
-
-
-def rows_of(revision: str) -> dict[str, list[dict[str, Any]]]:
-    added = added_after(revision)
-    found = {
-        table: [{name: row[name] for name in row if name not in added.get(table, ())} for row in rows]
-        for table, rows in ROWS.items()
-        if added.get(table) != ()
-    }
-    if revision < "0010":
-        for row in found["metric"]:
-            row["attempt_id"] = {1: 2, 2: 5}[row["run_id"]]
-    if revision < "0005":  # not null
-        for row in found["evaluation"]:
-            row |= {name: row[name] or 0 for name in ("examples_seen", "flops_total")}
-    return found
-
-
-LATER = "0011"
-
-_LATER_MIGRATION = '''
-import sqlalchemy as sa
-from alembic import op
-
-revision = "0011"
-down_revision = "0010"
-
-
-def upgrade():
-    """Add a column that is not null, for which SQLite copies the table, and a table."""
-    op.add_column("run", sa.Column("mood", sa.Text))
-    op.execute("UPDATE run SET mood = 'calm'")
-    with op.batch_alter_table("run") as run:
-        run.alter_column("mood", existing_type=sa.Text(), nullable=False)
-    op.create_table("later", sa.Column("id", sa.Integer, primary_key=True))
-'''
-
-
-def add_later_schema(folder: Path) -> tuple[str, tuple[Path, ...]]:
-    """Write a migration that follows the newest one; what `schema.HEAD` and `MIGRATIONS` are with it."""
-    folder.mkdir()
-    (folder / f"schema_{LATER}.py").write_text(_LATER_MIGRATION)
-    return LATER, (*schema.MIGRATIONS, folder)
 
 
 def fill(engine: Engine, rows: dict[str, list[dict[str, Any]]]) -> None:

@@ -23,7 +23,7 @@ START = datetime(2026, 11, 20, 12, 0, 0)
 
 @functools.cache
 def _empty_store() -> bytes:
-    """Return the file of an empty SQLite store, so that only one per process is migrated."""
+    """Return the file of an empty SQLite store, so that only one per process is created."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "results.db"
         Store.open(f"sqlite:///{path}").close()

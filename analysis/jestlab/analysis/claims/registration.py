@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..connection import frame, has_view
+from ..connection import frame
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -63,8 +63,6 @@ class Registration:
             connection: To the store, from `connect`.
             experiment: Its name.
         """
-        if not has_view(connection, "v_registrations"):
-            return None
         rows = frame(connection, _NEWEST, experiment=experiment)
         if rows.empty:
             return None
@@ -164,16 +162,14 @@ def digest_of(content: Mapping[str, Any]) -> str:
 def compare(registered: Mapping[str, Any], now: Mapping[str, Any]) -> Changes:
     """Compare a study with what was registered of it; both from `content_of`.
 
-    A run that was not registered, or is not there any more, is no change: its claims are. A rule that
-    an earlier version registered, and that claims are no longer judged by, is one.
+    A run that was not registered, or is not there any more, is no change: its claims are.
     """
-    of_all = ("family", *sorted(registered.keys() - now.keys()))
     rules: dict[str, list[str]] = {}
     claims: dict[tuple[str, str], str] = {}
     for study, its in now["studies"].items():
         before = registered["studies"].get(study, {})
         keys = [(key, _deciding(key, before), _deciding(key, its)) for key in _RULES if before]
-        keys += [(key, registered.get(key), now.get(key)) for key in of_all]
+        keys.append(("family", registered["family"], now["family"]))
         told = [f"{key}: {_short(old)} → {_short(new)}" for key, old, new in keys if old != new]
         if told:
             rules[study] = told

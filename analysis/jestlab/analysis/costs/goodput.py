@@ -292,7 +292,7 @@ def summary(goodput: Goodput) -> str:
     if not goodput.attempts:
         return ""
     if goodput.ratio is None:
-        told = "goodput unknown: the attempts were made by an older version, which did not measure it"
+        told = "goodput unknown: the attempts did not measure it"
     else:
         causes = ", ".join(wasted(goodput))
         told = f"goodput {percent(goodput.ratio)}{causes and f': {causes}'}"

@@ -164,13 +164,7 @@ def _against(request: Request) -> Plot:
 
 
 def _speedup(request: Request) -> Plot:
-    try:
-        cells = request.published
-    except ValueError:  # a store of an older schema
-        if request.source is not None:
-            raise
-        cells = None
-    return speedup(request.frames, request.baseline, request.scope, cells, request.source)
+    return speedup(request.frames, request.baseline, request.scope, request.published, request.source)
 
 
 KINDS: dict[str, Callable[[Request], Plot]] = {

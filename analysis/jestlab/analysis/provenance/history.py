@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..connection import columns_of, frame, has_view
+from ..connection import frame
 from ..costs.goodput import QUERY, AttemptTime
 from ..frames import imported_from
 from ..mixing import OWN_PROGRAMS, digests_of, names_of
@@ -29,13 +29,10 @@ _RUNS = """
 # Without patches and environments: of thousands of attempts they would be gigabytes.
 _ATTEMPTS = """
     SELECT label, seed, fingerprint, number, state, reason, executor, started_at, heartbeat_at, ended_at,
-        exit_code, host, device, log, git_commit, versions,
-        CASE WHEN git_patch IS NULL OR git_patch = '' THEN 0 ELSE 1 END AS patched{own}
+        exit_code, host, device, log, git_commit, versions, code_commit, sources, inputs,
+        CASE WHEN git_patch IS NULL OR git_patch = '' THEN 0 ELSE 1 END AS patched,
+        CASE WHEN code_patch IS NULL OR code_patch = '' THEN 0 ELSE 1 END AS code_patched
     FROM v_attempts WHERE experiment = :experiment"""
-_OWN = """, code_commit, sources, inputs,
-        CASE WHEN code_patch IS NULL OR code_patch = '' THEN 0 ELSE 1 END AS code_patched"""
-_UNKNOWN = ", NULL AS code_commit, NULL AS sources, NULL AS inputs, 0 AS code_patched"
-"""Of an older store."""
 
 _ACCEPTED = """
     SELECT accepted, reason, author, created_at FROM v_acceptances WHERE experiment = :experiment"""
@@ -66,8 +63,7 @@ class History:
         retracted: Fingerprint → why the run's results are wrong.
         accepted: Differences that somebody accepted, a line each.
         costs: One row a run, all columns of `v_costs`.
-        times: Where the time of each attempt went, in the order of the runs; empty if an older store cannot
-            say.
+        times: Where the time of each attempt went, in the order of the runs.
     """
 
     experiment: str
@@ -121,19 +117,14 @@ def load(connection: Connection, experiment: str) -> History | None:
         ordered = rows.assign(place=rows["fingerprint"].map(order))
         return ordered.sort_values(["place", "label", *by], ignore_index=True).drop(columns="place")
 
-    is_new = "sources" in columns_of(connection, "v_attempts")
-    query = _ATTEMPTS.format(own=_OWN if is_new else _UNKNOWN)
-    attempts = in_order(frame(connection, query, experiment=experiment), "number")
+    attempts = in_order(frame(connection, _ATTEMPTS, experiment=experiment), "number")
     programs = dict(zip(runs["fingerprint"], runs["program"], strict=True))
     attempts["program"] = attempts["fingerprint"].map(programs)
-    accepted = frame(connection, _ACCEPTED, experiment=experiment).to_dict("records") if is_new else []
+    accepted = frame(connection, _ACCEPTED, experiment=experiment).to_dict("records")
     for name in ("started_at", "heartbeat_at", "ended_at"):  # text on SQLite, times on PostgreSQL
         attempts[name] = attempts[name].map(str, na_action="ignore")
     costs = in_order(frame(connection, _COSTS, experiment=experiment))
-    times: tuple[AttemptTime, ...] = ()
-    if has_view(connection, "v_goodput"):
-        rows = in_order(frame(connection, QUERY, experiment=experiment), "number")
-        times = tuple(AttemptTime.of(row) for row in rows.to_dict("records"))
+    times = in_order(frame(connection, QUERY, experiment=experiment), "number").to_dict("records")
     amounts = [name for name in costs if str(name).endswith(("_flops", "_hours", "_dollars"))]
     return History(
         experiment=experiment,
@@ -151,7 +142,7 @@ def load(connection: Connection, experiment: str) -> History | None:
             f"{names_of(json.loads(row['accepted']))} differs: {' '.join(str(row['reason']).split())}"
             for row in accepted
         ),
-        times=times,
+        times=tuple(map(AttemptTime.of, times)),
     )
 
 

@@ -291,21 +291,17 @@ def read(url: str, source: str | None = None, table: str | None = None) -> pd.Da
 
     Raises:
         FileNotFoundError: The URL names a SQLite file that does not exist.
-        ValueError: What is there is no results store, or one of an older schema.
+        ValueError: What is there is no results store.
     """
     return frame(stored(url, source, table))
 
 
 def stored(url: str, source: str | None = None, table: str | None = None) -> list[PublishedCell]:
     """Read the published cells of a store: by source, table and row, in the order of columns."""
-    from sqlalchemy import inspect, text
+    from sqlalchemy import text
 
     names = ", ".join(_RENAMED.get(column, column) for column in COLUMNS)
     with connect(url) as connection:
-        inspector = inspect(connection)
-        known = (*inspector.get_view_names(), *inspector.get_table_names())
-        if known and "v_published" not in known:
-            raise ValueError("this store cannot hold published results yet: run jestlab db upgrade")
         rows = connection.execute(text(f"SELECT {names} FROM v_published")).fetchall()
     cells = []
     for row in rows:

@@ -406,8 +406,6 @@ def requested(
             if seen[stem] > 1:
                 part, heading = f"{stem}-{seen[stem]}", f"{heading}: {_in_words(options)}"
             shown, compared = frames, baseline
-            if is_table and "runs" in options:  # as older specs have it
-                options["rows"] = options.pop("runs")
             if frames is not None and "runs" in options:
                 shown = frames.only(options["runs"])
                 compared = baseline if baseline in shown.labels else None

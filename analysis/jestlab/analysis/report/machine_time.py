@@ -230,8 +230,8 @@ def _notes(whole: Goodput) -> list[str]:
     ]
     if whole.unknown_attempts:
         notes.append(
-            f"{whole.unknown_attempts} of {whole.attempts} attempts were made by an older version, which did "
-            "not measure where time went; they are in held, and in no share"
+            f"{whole.unknown_attempts} of {whole.attempts} attempts did not measure where time went; "
+            "they are in held, and in no share"
         )
     return notes
 

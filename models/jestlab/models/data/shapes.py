@@ -42,9 +42,6 @@ Floats = npt.NDArray[np.float64]
 NOISE_KINDS = ("clean", *NoiseRates.model_fields)
 """Values of the metadata column `noise`."""
 
-RECOMMENDED_FILTER = "similarity > 0.25 and aesthetic > 4.3 and text_quality > 0.45"
-"""Keeps about 96% of the clean pairs and of the near-duplicates, and about 1.5% of all other noise."""
-
 # Mean and standard deviation over pairs of a kind: CLIP similarity, LAION aesthetic, quality of the text,
 # uniqueness (1 − cosine to the nearest other image, as deduplication measures it, scaled to 0…1).
 _SCORES: dict[str, tuple[tuple[float, float], ...]] = {

@@ -54,23 +54,10 @@ def db_command() -> None:
 @json_option()
 @lab_options
 def upgrade(*, as_json: bool, lab: Lab) -> None:
-    """Upgrade a store that an older jestlab made to the current schema, all or nothing.
-
-    A SQLite file is copied first, and the copy stays beside it: to go back, replace the upgraded file by it.
-    On a database server, make a backup first.
-    """
-    done = maintenance.upgrade(lab.store_url)
-    if as_json:
-        backup = str(done.backup) if done.backup else None
-        print_json({"from": done.before, "to": done.after, "views": done.views, "backup": backup})
-    elif done.before != done.after:
-        say(f"schema {done.before} → {done.after}")
-        if done.backup:
-            say(f"copy of the old store: {done.backup}")
-    elif done.views:
-        say(f"schema {done.after}; views recreated: {', '.join(done.views)}")
-    else:
-        say(f"nothing to do: the schema is {done.after} already")
+    """Recreate the views of the store that aren't those of this jestlab. They hold no data."""
+    changed = maintenance.upgrade(lab.store_url)
+    text = f"views recreated: {', '.join(changed)}" if changed else "nothing to do: all views are up to date"
+    show(as_json, {"views": changed}, text)
 
 
 @db_command.command(epilog=examples("db check", "db check --json"))

@@ -63,11 +63,6 @@ TABLES: dict[str, Any] = {
 }  # fmt: skip
 """Those that are written row by row; metrics are written curve by curve."""
 
-SINCE = {
-    "published": "0003", "source": "0005", "acceptance": "0005", "retraction": "0005", "registration": "0008",
-}  # fmt: skip
-"""Tables that archives of older schemas than this lack."""
-
 METRIC = "metric"
 
 FINGERPRINT = re.compile(r"[0-9a-f]{64}")
@@ -124,17 +119,16 @@ def encode(value: Any) -> Any:
 
 
 def decode(table: Any, row: Mapping[str, Any]) -> dict[str, Any]:
-    """Read the columns of an archived row; those that an older schema lacks are left to their defaults.
+    """Read the columns of an archived row.
 
     Raises:
         UserError: A value is missing, is not of its column's type, or no store can hold it.
     """
     found = {}
     for column in columns(table):
-        if column.name in row:
-            found[column.name] = _decoded(column, row[column.name])
-        elif not column.nullable and column.default is None:
+        if column.name not in row:
             raise damaged(f"a row of {table.__tablename__} without {column.name}")
+        found[column.name] = _decoded(column, row[column.name])
     return found
 
 

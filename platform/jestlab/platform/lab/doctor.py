@@ -208,7 +208,7 @@ def _store(lab: Lab) -> list[Finding]:
             raise _Enough
     except _Enough:
         pass
-    findings = [Finding("store", Level.OK, f"{shown}, schema {schema.HEAD}, can be written")]
+    findings = [Finding("store", Level.OK, f"{shown}, schema {schema.VERSION}, can be written")]
     with store.reading() as connection:
         last = connection.scalar(select(func.max(Attempt.heartbeat_at)))
         silent = connection.scalar(

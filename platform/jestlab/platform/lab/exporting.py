@@ -32,7 +32,7 @@ from jestlab.platform.lab.archive import (
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rerun import with_needs
-from jestlab.platform.store.schema import HEAD as SCHEMA
+from jestlab.platform.store.schema import VERSION as SCHEMA
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import Attempt, Experiment, Member, Metric, MetricName, Run, chunks, now
 

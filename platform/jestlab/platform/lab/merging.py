@@ -109,7 +109,7 @@ def merge(lab: Lab, store: Store, path: Path, replace: bool = False) -> Merged:
         replace: Whether the archive's version of an experiment takes the place of one launched here.
 
     Raises:
-        UserError: It is damaged, of a newer jestlab, or not an archive.
+        UserError: It is damaged, of another schema, or not an archive.
     """
     lab.root.mkdir(parents=True, exist_ok=True)
     staging = lab.root / f".import.{uuid.uuid4().hex}.part"

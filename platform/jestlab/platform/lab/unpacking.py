@@ -13,10 +13,10 @@ from typing import IO, Any
 import pyarrow as pa
 
 from jestlab.platform.errors import UserError
-from jestlab.platform.lab.archive import CHECKSUMS, FORMAT, HEAD, METRIC, SINCE, TABLES, compression_of
+from jestlab.platform.lab.archive import CHECKSUMS, FORMAT, HEAD, METRIC, TABLES, compression_of
 from jestlab.platform.lab.limits import LIMITS, Limits, Metered, check_disk, occupied
 from jestlab.platform.launch.logs import one_line
-from jestlab.platform.store.schema import HEAD as SCHEMA
+from jestlab.platform.store.schema import VERSION as SCHEMA
 
 _BLOCK = 1 << 20
 _HEAD_BYTES = 1 << 24
@@ -30,7 +30,7 @@ def unpack(path: Path, folder: Path, limits: Limits = LIMITS) -> None:
 
     Raises:
         UserError: It is not an archive, is cut short or changed, has a name in it that leads elsewhere, is
-            of a newer jestlab, or asks for more than the limits or the disk allow.
+            of another schema, or asks for more than the limits or the disk allow.
     """
     compression = compression_of(path)
     try:
@@ -61,15 +61,12 @@ def _unreadable(path: Path, error: Exception) -> UserError:
 
 
 def archived_rows(folder: Path, table: str, limits: Limits = LIMITS) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a table in an unpacked archive; none of a table that was added later.
+    """Yield the rows of a table in an unpacked archive.
 
     Raises:
         UserError: A line is not a row, or is longer than a row can be.
     """
-    path = folder / "tables" / f"{table}.jsonl"
-    if table in SINCE and not path.exists():
-        return
-    with path.open("rb") as lines:
+    with (folder / "tables" / f"{table}.jsonl").open("rb") as lines:
         while line := lines.readline(limits.line + 1):
             if len(line) > limits.line:
                 raise UserError(
@@ -168,9 +165,12 @@ class _Unpacking:
         if head.get("format") != FORMAT or not isinstance(head.get("schema"), str):
             told = one_line(repr(head.get("format")), 60)
             raise UserError(f"is of another format ({told}): upgrade jestlab")
-        if head["schema"] > SCHEMA:
+        if head["schema"] != SCHEMA:
             told = one_line(head["schema"], 60)
-            raise UserError(f"has schema {told}, newer than this jestlab's {SCHEMA}: upgrade jestlab")
+            age, remedy = "older", "import it with the version that wrote it"
+            if head["schema"] > SCHEMA:
+                age, remedy = "newer", "upgrade jestlab"
+            raise UserError(f"has schema {told}, {age} than this jestlab's {SCHEMA}: {remedy}")
 
     def _check_complete(self) -> None:
         """Raise unless all that was written is in the archive as it was written."""
@@ -179,9 +179,7 @@ class _Unpacking:
             if wanted.get(name) != self._found.get(name):
                 told = one_line(name, 200)
                 raise UserError(f"has changed since it was written ({told}): copy it again")
-        schema = _json(self._folder / HEAD)["schema"]
-        later = {f"tables/{name}.jsonl" for name, since in SINCE.items() if schema < since}
-        if missing := _TABLES - later - self._found.keys():
+        if missing := _TABLES - self._found.keys():
             raise UserError(f"lacks {min(missing)}")
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import case, func, select
+from sqlalchemy import func, literal_column, select
 
 from jestlab.analysis.mixing import (
     JESTLAB,
@@ -38,6 +38,7 @@ from jestlab.platform.store.provenance import versions
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import Attempt, Run, chunks
+from jestlab.platform.store.views import FIRST_STEP
 
 _MOST_BYTES = 1 << 30
 """Data that are larger are digested by workers alone: a plan does not wait for that."""
@@ -329,7 +330,7 @@ def _attempts(store: Store, fingerprints: Sequence[str]) -> dict[str, list[dict[
     """Return what the attempts at runs recorded, by the fingerprint of the run."""
     found: dict[str, list[dict[str, Any]]] = {fingerprint: [] for fingerprint in fingerprints}
     columns = [getattr(Attempt, name) for name in _OF_ATTEMPT]
-    columns.append(case((Attempt.resumed_step == 0, 0), else_=Attempt.first_step).label("first_step"))
+    columns.append(literal_column(FIRST_STEP).label("first_step"))
     changes_size = func.length(Attempt.git_patch).label("changes")
     with store.reading() as connection:
         for chunk in chunks(fingerprints):

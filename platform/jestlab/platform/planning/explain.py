@@ -309,7 +309,7 @@ def _patch(patch: str | None) -> str | None:
 def _costs(planned: Mapping[str, float], budget: Any, attempts: Iterable[Any]) -> dict[str, float | None]:
     costs: dict[str, float | None] = {f"{name}_flops": flops for name, flops in sorted(planned.items())}
     if planned:
-        # "learner" is what older code recorded in place of its parts.
+        # "learner" is what adopted runs have in place of its parts.
         parts = ("learner", *COMPONENTS["learner"], *COMPONENTS["scoring"])
         costs["total_flops"] = sum(planned.get(name, 0.0) for name in parts)
     if budget is not None:

@@ -59,9 +59,7 @@ def run_train(config: TrainConfig, context: RunContext) -> None:
     if not finished:
         raise Interrupted
     context.artifact("checkpoints", context.directory / "checkpoints")
-    recorded = context.directory / batches.FOLDER
-    if recorded.is_dir():  # not where an older jestlab had trained to the end
-        context.artifact("batches", recorded)
+    context.artifact("batches", context.directory / batches.FOLDER)
 
 
 def run_embed(config: EmbedConfig, context: RunContext) -> None:

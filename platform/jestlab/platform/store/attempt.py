@@ -16,13 +16,13 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, func, select, update
 
 from jestlab.models.training.phases import ResumePoint, Spent
-from jestlab.platform.client import as_count
+from jestlab.platform.client import as_count, as_name
 from jestlab.platform.errors import StoreError, StoreUnreachable
 from jestlab.platform.store.engine import database_message
 from jestlab.platform.store.leases import finish, move
 from jestlab.platform.store.provenance import Provenance, device
 from jestlab.platform.store.records import RunState
-from jestlab.platform.store.spool import LAST_STEP, Batch, Points, Spool, as_name, as_number
+from jestlab.platform.store.spool import LAST_STEP, Batch, Points, Spool, as_number
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import Attempt as AttemptRow
 from jestlab.platform.store.tables import Run, now, to_json

@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, MetaData, exists, func, select
+from sqlalchemy import Connection, Engine, exists, func, select
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.store import schema
@@ -29,14 +29,9 @@ from jestlab.platform.store.engine import (
     writing,
 )
 from jestlab.platform.store.identity import disown
-from jestlab.platform.store.tables import Attempt, Experiment, Identity, Run
+from jestlab.platform.store.tables import Attempt, Base, Experiment, Identity, Run
 
 _RESTORED = "restored from a backup"
-
-_OF_JOB = ("handle", "token")
-"""Columns by which an attempt's job is found: a copy does not have them."""
-
-_JOBS = f"SELECT name FROM pragma_table_info('attempt') WHERE name IN {_OF_JOB}"
 
 _ROWS = 10_000
 """How many rows are in memory at once."""
@@ -127,6 +122,7 @@ def _appearing(path: Path) -> Iterator[Path]:
 def _copy_file(source: Path, target: Path) -> None:
     """SQLite's own online backup, in one step: writers go on, and what they write meanwhile is left out."""
     with closing_engine(read_only(f"sqlite:///{source}")) as engine, plain_errors(engine):
+        schema.ensure(engine, create=False)
         with engine.connect() as connection, closing(sqlite3.connect(target)) as copy:
             raw: Any = connection.connection.dbapi_connection
             try:
@@ -135,8 +131,7 @@ def _copy_file(source: Path, target: Path) -> None:
                 with copy:
                     copy.execute("DELETE FROM identity")
                     copy.execute("INSERT INTO identity (id) VALUES (?)", (uuid.uuid4().hex,))
-                    for [column] in copy.execute(_JOBS).fetchall():
-                        copy.execute(f"UPDATE attempt SET {column} = NULL")
+                    copy.execute("UPDATE attempt SET handle = NULL, token = NULL")
                 copy.execute("PRAGMA journal_mode = DELETE")  # one file, without a log beside it
                 [[verdict]] = copy.execute("PRAGMA integrity_check(1)").fetchall()
             except sqlite3.Error as error:
@@ -149,31 +144,23 @@ def _copy_server(url: str, target: Path) -> None:
     """Row by row into a new store of the same schema."""
     create_file(target)
     with closing_engine(writable(url)) as engine, closing_engine(writable(f"sqlite:///{target}")) as copy:
-        with reading(engine) as connection:
-            revision = schema.revision(connection)
-            if revision is None:
-                raise UserError(f"the store {shown_url(engine.url)} is empty: nothing to back up")
-            if revision not in schema.revisions():
-                schema.ensure(engine, create=False)  # says what is wrong
-            schema.migrate(copy, revision)
-            with writing(copy) as into:
-                _copy_rows(connection, into)
+        schema.ensure(engine, create=False)
+        schema.ensure(copy, create=True)
+        with reading(engine) as connection, writing(copy) as into:
+            _copy_rows(connection, into)
         _as_one_file(copy)
 
 
 def _copy_rows(source: Connection, target: Connection) -> None:
     """Copy every table, those first that others refer to."""
-    theirs, ours = MetaData(), MetaData()
-    theirs.reflect(source)
-    ours.reflect(target)
-    for table in ours.sorted_tables:
-        if table.name in ("alembic_version", Identity.__tablename__):
-            continue  # those that the target has from its migrations
-        result = source.execution_options(yield_per=_ROWS).execute(theirs.tables[table.name].select())
+    for table in Base.metadata.sorted_tables:
+        if table.name == Identity.__tablename__:
+            continue  # the target has one of its own
+        result = source.execution_options(yield_per=_ROWS).execute(table.select())
         for rows in result.mappings().partitions():
             target.execute(table.insert(), [dict(row) for row in rows])
         if table.name == Attempt.__tablename__:
-            target.execute(table.update().values({name: None for name in _OF_JOB if name in table.columns}))
+            target.execute(table.update().values(handle=None, token=None))  # by which jobs are found
         if target.dialect.name == "postgresql" and "id" in table.columns:
             # New rows are numbered after those that brought their numbers along.
             last = select(func.max(table.c.id)).scalar_subquery()

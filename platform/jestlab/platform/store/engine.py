@@ -21,7 +21,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, func, sele
 from sqlalchemy.exc import DBAPIError, DisconnectionError
 
 from jestlab.analysis import guards
-from jestlab.platform.errors import StoreError, StoreMissing, StoreUnreachable, UserError
+from jestlab.platform.errors import StoreError, StoreMissing, StoreUnreachable
 from jestlab.platform.store.address import parse_url, refuse_remnants, shown_url, sqlite_file
 
 # ---- transactions
@@ -39,8 +39,8 @@ _LEAST_BYTES = 1 << 16  # of room on a disk that isn't full
 
 _WRITES = "jestlab_writes"
 
-MIGRATING, RECORDING, CLAIMING = 0x6A657374, 0x6A657375, 0x6A657376
-"""Names of locks: for changing tables, for recording a plan, and for claiming runs."""
+DEFINING, RECORDING, CLAIMING = 0x6A657374, 0x6A657375, 0x6A657376
+"""Names of locks: for creating tables and views, for recording a plan, and for claiming runs."""
 
 
 def writable(url: str) -> Engine:
@@ -114,35 +114,6 @@ def one_at_a_time(connection: Connection, what: int) -> None:
     """
     if connection.dialect.name == "postgresql":
         connection.execute(select(func.pg_advisory_xact_lock(what)))
-
-
-@contextmanager
-def migrating(engine: Engine) -> Iterator[Connection]:
-    """Open a transaction that changes tables, one process at a time, all or nothing.
-
-    Raises:
-        UserError: Rows would refer to missing rows afterwards.
-    """
-    if engine.dialect.name == "postgresql":
-        with writing(engine) as connection:
-            one_at_a_time(connection, MIGRATING)
-            yield connection
-        return
-    with plain_errors(engine), engine.connect().execution_options(**{_WRITES: True}) as connection:
-        # To change a table, SQLite copies it and drops the old one: with foreign keys, every row that refers
-        # to one of it would be deleted along. They cannot be switched within a transaction.
-        sqlite: Any = connection.connection.dbapi_connection
-        sqlite.execute("PRAGMA foreign_keys = OFF")
-        try:
-            with connection.begin():
-                yield connection
-                if lost := connection.exec_driver_sql("PRAGMA foreign_key_check").first():
-                    raise UserError(
-                        f"store {engine.url.database}: rows of the table {lost[0]} refer to rows of "
-                        f"{lost[2]} that are not there, so nothing was changed: see jestlab db check"
-                    )
-        finally:
-            sqlite.execute("PRAGMA foreign_keys = ON")
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Check a store, and bring it up to date."""
+"""Check a store, and bring its views up to date."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from jestlab.platform.adopted import NAME as ADOPTED
 from jestlab.platform.errors import StoreError, UserError
 from jestlab.platform.store import schema
 from jestlab.platform.store.address import existing_file
-from jestlab.platform.store.backup import back_up
 from jestlab.platform.store.engine import (
+    DEFINING,
     closing_engine,
     damage_of,
-    migrating,
+    one_at_a_time,
     read_only,
     reading,
     writable,
+    writing,
 )
 from jestlab.platform.store.records import LIVE, RunState
 from jestlab.platform.store.tables import Attempt, Base, Run, now
@@ -95,7 +96,7 @@ def _drift(connection: Connection) -> list[Finding]:
     context = MigrationContext.configure(connection, opts={"compare_type": True})
     remedy = "restore a backup, or undo what was changed by hand"
     return [
-        Finding("schema", f"the tables are not those of schema {schema.HEAD}: {_difference(item)}", remedy)
+        Finding("schema", f"the tables are not those of schema {schema.VERSION}: {_difference(item)}", remedy)
         for item in compare_metadata(context, Base.metadata)
     ]
 
@@ -186,65 +187,20 @@ def _counted(findings: list[Finding]) -> list[Finding]:
     return [*findings[: _MANY - 1], more]
 
 
-# ---- upgrade
+def upgrade(url: str) -> list[str]:
+    """Recreate the views of a store that aren't those of this code.
 
-ALIVE = timedelta(seconds=60)
-"""An attempt whose last heartbeat is younger is still at work."""
-
-
-@dataclass(frozen=True)
-class Upgrade:
-    """What an upgrade did.
-
-    Attributes:
-        before: Revision until now.
-        after: Revision from now on.
-        views: Names of views that were made anew at the same revision.
-        backup: Copy of the store as it was; None where nothing was changed, or on a server.
-    """
-
-    before: str
-    after: str
-    views: tuple[str, ...]
-    backup: Path | None
-
-
-def upgrade(url: str) -> Upgrade:
-    """Bring a store to the newest schema, all or nothing. A SQLite file is backed up first, beside itself.
+    Returns:
+        Their names.
 
     Raises:
-        UserError: There is no store, this code cannot upgrade it, or runs are at work.
+        UserError: There is no store, or it has another schema.
     """
-    path = existing_file(url)
+    existing_file(url)
     with closing_engine(writable(url)) as engine:
-        with reading(engine) as connection:
-            before = schema.revision(connection)
-        if before is None or before not in schema.revisions():
-            schema.ensure(engine, create=False)  # says what is wrong
-        assert before is not None
-        if before == schema.HEAD:
-            with migrating(engine) as connection:
-                if changed := schema.changed_views(connection):
-                    schema.make_views(connection)
-            return Upgrade(before, before, tuple(changed), None)
-        with reading(engine) as connection:
-            _refuse_while_at_work(connection)
-        kept = None
-        if path is not None:
-            kept = path.with_name(f"{path.stem}-{before}-{now():%Y%m%dT%H%M%S%f}{path.suffix}")
-            back_up(url, kept)
-        schema.migrate(engine, schema.HEAD)
-        return Upgrade(before, schema.HEAD, (), kept)
-
-
-def _refuse_while_at_work(connection: Connection) -> None:
-    """A worker of the older code would write what the new schema does not take."""
-    # By columns that every schema has.
-    working = (Attempt.ended_at.is_(None), Attempt.state.in_(LIVE), Attempt.heartbeat_at > now() - ALIVE)
-    hosts = list(connection.scalars(select(Attempt.host).where(*working)))
-    if hosts:
-        where = ", ".join(sorted({host for host in hosts if host})) or "a launcher"
-        raise UserError(
-            f"{len(hosts)} {'run is' if len(hosts) == 1 else 'runs are'} at work ({where}): "
-            "stop them, or wait for their end, then upgrade"
-        )
+        schema.ensure(engine, create=False)
+        with writing(engine) as connection:
+            one_at_a_time(connection, DEFINING)
+            if changed := schema.changed_views(connection):
+                schema.make_views(connection)
+    return changed

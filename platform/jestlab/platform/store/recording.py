@@ -177,13 +177,11 @@ def _record_runs(connection: Connection, runs: Sequence[PlannedRun]) -> dict[str
 
 
 def _record_costs(connection: Connection, runs: Sequence[PlannedRun], ids: Mapping[str, int]) -> None:
-    """Write what runs are planned to cost; remove components of older code."""
-    priced = {ids[run.fingerprint]: run.price.cost for run in runs if run.price is not None}
-    for chunk in chunks(priced):
-        connection.execute(delete(Cost).where(Cost.run_id.in_(chunk), Cost.component.not_in(EXECUTED)))
+    """Write what runs are planned to cost."""
     rows = [
-        {"run_id": run_id, "component": component, "flops": getattr(cost, component)}
-        for run_id, cost in priced.items()
+        {"run_id": ids[run.fingerprint], "component": component, "flops": getattr(run.price.cost, component)}
+        for run in runs
+        if run.price is not None
         for component in EXECUTED
     ]
     upsert(connection, Cost, rows, ["run_id", "component"], ["flops"])

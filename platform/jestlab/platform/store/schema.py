@@ -1,21 +1,24 @@
-"""The version of a store's schema: checked whenever a store is opened, made by Alembic where it is new."""
+"""The version of a store's schema: checked whenever a store is opened, recorded where one is created.
+
+It's recorded as an Alembic revision, from which a first migration can start. NOTE: footgun. To change a
+table on SQLite, Alembic copies it and drops the old one: unless foreign keys are off, rows that refer to it
+are deleted.
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
+import uuid
 
-from sqlalchemy import Connection, Engine, inspect, text
+from sqlalchemy import Connection, Engine, insert, inspect, text
 
 from jestlab.platform.errors import StoreMissing, UserError
 from jestlab.platform.store.address import shown_url
-from jestlab.platform.store.engine import migrating, reading
+from jestlab.platform.store.engine import DEFINING, one_at_a_time, reading, writing
+from jestlab.platform.store.tables import Base, Identity
 from jestlab.platform.store.views import VIEWS
 
-HEAD = "0010"
-"""The newest migration: what this code reads and writes. Revisions are numbered, so that they compare."""
-
-MIGRATIONS = (Path(__file__).parent / "migrations",)
-"""Folders that hold the migrations, as `schema_<revision>.py`."""
+VERSION = "0010"
+"""What this code reads and writes: raised whenever tables change. Versions are compared as text."""
 
 
 class EmptyStore(StoreMissing):
@@ -32,7 +35,7 @@ def ensure(engine: Engine, create: bool) -> None:
     with reading(engine) as connection:
         version = revision(connection)
         tables = [] if version else inspect(connection).get_table_names()
-    if version == HEAD:
+    if version == VERSION:
         return
     place = f"the store {shown_url(engine.url)}"
     if version is None:
@@ -42,52 +45,35 @@ def ensure(engine: Engine, create: bool) -> None:
             )
         if not create:
             raise EmptyStore(f"{place} is empty: launch a study first, or give another --root or --store")
-        migrate(engine, HEAD)
-    elif version > HEAD:
-        raise UserError(f"{place} has schema {version}, newer than this jestlab's {HEAD}: upgrade jestlab")
-    elif version in revisions():
-        raise UserError(
-            f"{place} has the older schema {version}, this jestlab needs {HEAD}: run jestlab db upgrade"
-        )
+        _create(engine)
+    elif version > VERSION:
+        raise UserError(f"{place} has schema {version}, newer than this jestlab's {VERSION}: upgrade jestlab")
     else:
         raise UserError(
-            f"{place} has schema {version}, from before the first release, which cannot be upgraded: "
-            "run jestlab export with the version that made it, and jestlab import into a new lab"
+            f"{place} has schema {version}, older than this jestlab's {VERSION}, and cannot be upgraded: "
+            "read it with the version that made it, or give another --root or --store"
         )
 
 
-def migrate(engine: Engine, target: str) -> None:
-    """Bring a store to a newer revision, all or nothing; another process may be at it at the same time.
-
-    Raises:
-        UserError: The store cannot be changed now, or rows of it refer to rows that do not exist.
-    """
-    from alembic.migration import MigrationContext
-    from alembic.operations import Operations
-    from alembic.script import ScriptDirectory
-
-    from jestlab.platform.store.tables import Base
-
-    scripts = ScriptDirectory(str(MIGRATIONS[0]), version_locations=[str(folder) for folder in MIGRATIONS])
-    with migrating(engine) as connection:
-        version = revision(connection)
-        if version == target:
+def _create(engine: Engine) -> None:
+    """Make tables and views, all or nothing; another process may be doing so at the same time."""
+    with writing(engine) as connection:
+        one_at_a_time(connection, DEFINING)
+        if revision(connection) is not None:
             return
-        _drop_views(connection)
-        context = MigrationContext.configure(connection, opts={"target_metadata": Base.metadata})
-        for script in reversed(list(scripts.iterate_revisions(target, version or "base"))):
-            with Operations.context(context):
-                script.module.upgrade()
-            context.stamp(scripts, script.revision)
-        # Views hold no data: they are made anew from their one definition instead of being migrated.
-        if target == HEAD:
-            make_views(connection)
+        Base.metadata.create_all(connection, checkfirst=False)
+        connection.execute(insert(Identity).values(id=uuid.uuid4().hex))
+        # As Alembic creates it.
+        table = "version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)"
+        connection.execute(text(f"CREATE TABLE IF NOT EXISTS alembic_version ({table})"))
+        connection.execute(text("INSERT INTO alembic_version VALUES (:version)"), {"version": VERSION})
+        make_views(connection)
 
 
 def make_views(connection: Connection) -> None:
-    """Create every view as the code defines it, in the place of an older definition."""
-    _drop_views(connection)
+    """Create every view as the code defines it, in the place of another definition."""
     for name, view in VIEWS.items():
+        connection.execute(text(f"DROP VIEW IF EXISTS {name}"))
         connection.execute(text(f"CREATE VIEW {name} AS {view.definition(connection.dialect.name)}"))
 
 
@@ -115,17 +101,6 @@ def _postgresql_view(connection: Connection, name: str, wanted: str) -> bool:
     expected = connection.scalar(as_text, {"name": f"pg_temp.wanted_{name}"})
     connection.execute(text(f"DROP VIEW pg_temp.wanted_{name}"))
     return bool(found == expected)
-
-
-def _drop_views(connection: Connection) -> None:
-    for name in VIEWS:
-        connection.execute(text(f"DROP VIEW IF EXISTS {name}"))
-
-
-def revisions() -> list[str]:
-    """Every revision that this code knows, the oldest first."""
-    files = (path for folder in MIGRATIONS for path in folder.glob("schema_*.py"))
-    return sorted(path.stem.removeprefix("schema_") for path in files)
 
 
 def revision(connection: Connection) -> str | None:

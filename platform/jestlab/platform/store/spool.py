@@ -6,7 +6,6 @@ as often as it takes. A line that a crash cut short was never promised to anybod
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import os
@@ -17,7 +16,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, select, update
 
-from jestlab.platform.client import as_count
+from jestlab.platform.client import as_count, as_name
 from jestlab.platform.digests import size_and_digest
 from jestlab.platform.store.points import write_points
 from jestlab.platform.store.tables import Artifact, Evaluation, Metric, MetricName, Run, insert, upsert
@@ -211,14 +210,6 @@ class Spool:
         self._whole_bytes = 0
 
 
-@functools.lru_cache(4_096)
-def as_name(name: str) -> str:
-    """Return a name that every database takes; ValueError for others."""
-    if "\0" in name or any("\ud800" <= character <= "\udfff" for character in name):
-        raise ValueError(f"invalid name {name!r}: it holds a character that databases do not take")
-    return name
-
-
 def as_number(value: float) -> float | None:
     """Return a value as the store keeps it: NULL for NaN."""
     number = float(value)
@@ -228,12 +219,12 @@ def as_number(value: float) -> float | None:
 def _batch(kept: dict[str, Any]) -> Batch:
     return Batch(
         [(int(step), str(name), value) for step, name, value in kept["points"]],
-        [{"seconds": None, **score} for score in kept["scores"]],  # older spools have no seconds
+        kept["scores"],
         kept["artifacts"],
         tuple(kept["progress"]) if kept["progress"] else None,
         tuple(kept["end"]) if kept["end"] else None,
-        kept.get("spent"),  # older spools have neither
-        [(int(first), int(last)) for first, last in kept.get("replaced", ())],
+        kept["spent"],
+        [(int(first), int(last)) for first, last in kept["replaced"]],
     )
 
 

@@ -199,7 +199,7 @@ class Attempt(Base):
     versions: Mapped[str | None]  # package → version, JSON
     device: Mapped[str | None]
     environment: Mapped[str | None]  # variables that may matter, JSON; no secrets
-    # Where its time went, as its worker last said: `Spent`. None: unknown, as in attempts of older code.
+    # Where its time went, as its worker last said: `Spent`. None: unknown.
     startup_seconds: Mapped[float | None]
     compilation_seconds: Mapped[float | None]
     training_seconds: Mapped[float | None]
@@ -307,7 +307,7 @@ class Retraction(Base):
 class Cost(Base):
     """Planned FLOPs of a whole run, by component: `jestlab.analysis.costs.EXECUTED`.
 
-    Rows of older code have one component "learner" in the place of both towers and the loss.
+    Adopted runs have one component "learner" in the place of both towers and the loss.
     """
 
     __tablename__ = "cost"
@@ -370,7 +370,7 @@ class Tag(Base):
     run_id: Mapped[int | None] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"))
     name: Mapped[str]
     created_at: Mapped[datetime]
-    author: Mapped[str | None]  # None: unknown, as in older rows
+    author: Mapped[str | None]  # None: unknown
 
 
 class SavedQuery(Base):

@@ -1,6 +1,6 @@
 """The store's views, the stable interface for reading results, in SQL that both databases understand.
 
-Views hold no data: a changed definition needs no migration, only `jestlab db upgrade`.
+Views hold no data: a changed definition needs no new schema, only `jestlab db upgrade`.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ _TRAINING, _SCORING = COMPONENTS["learner"], COMPONENTS["scoring"] + COMPONENTS[
 _PLANNED = ",\n            ".join(
     [
         *(_planned(component, component) for component in _TRAINING),
-        _planned("learner", *_TRAINING, "learner"),  # older rows have it in the place of its components
+        _planned("learner", *_TRAINING, "learner"),  # adopted runs have it in the place of its components
         *(_planned(component, component) for component in _SCORING),
     ]
 )
@@ -190,6 +190,10 @@ def _costs(microseconds: str) -> str:
     LEFT JOIN budget ON budget.run_id = run.id
     LEFT JOIN occupied ON occupied.run_id = run.id"""
 
+
+# ---- v_attempts
+
+FIRST_STEP = "CASE WHEN attempt.resumed_step = 0 THEN 0 ELSE attempt.first_step END"
 
 # ---- v_retractions
 
@@ -317,12 +321,12 @@ VIEWS: dict[str, View] = {
     "v_costs": View(
         {
             **_OF_RUN,
-            "planned.image_tower AS image_tower_flops": "planned: training the image tower; NULL in old rows",
-            "planned.text_tower AS text_tower_flops": "planned: training the text tower; NULL in old rows",
-            "planned.loss AS loss_flops": "planned: loss, forward and backward; NULL in old rows",
+            "planned.image_tower AS image_tower_flops": "planned: training the image tower; NULL if adopted",
+            "planned.text_tower AS text_tower_flops": "planned: training the text tower; NULL if adopted",
+            "planned.loss AS loss_flops": "planned: loss, forward and backward; NULL if adopted",
             "planned.learner AS learner_flops": "planned: training the learner, towers and loss",
             "planned.scoring AS scoring_flops": "planned: the learner's scoring of super-batches",
-            "planned.selection AS selection_flops": "planned: selecting sub-batches; NULL in old rows",
+            "planned.selection AS selection_flops": "planned: selecting sub-batches; NULL if adopted",
             "planned.reference_scoring AS reference_scoring_flops": "planned: the reference's; 0 if cached",
             _TOTAL_FLOPS: "planned: learner, scoring and selection",
             "COALESCE(needed.flops, 0.0) AS reference_training_flops": "planned: all that the needed runs "
@@ -378,8 +382,7 @@ VIEWS: dict[str, View] = {
             "attempt.handle": "the executor's name of the job; of an adopted run, where it was read from",
             "attempt.chips": "number of accelerator chips that it occupies",
             "attempt.lease_seconds": "seconds without a heartbeat after which the worker counts as lost",
-            "CASE WHEN attempt.resumed_step = 0 THEN 0 ELSE attempt.first_step END AS first_step": "step of "
-            "the run when the attempt was claimed; 0: it started over",
+            f"{FIRST_STEP} AS first_step": "step of the run when the attempt was claimed; 0: it started over",
             "attempt.claimed_at": "time at which a launcher claimed the run, UTC",
             "attempt.started_at": "time at which the worker started, UTC",
             "attempt.heartbeat_at": "time of the last heartbeat, UTC",
@@ -464,7 +467,7 @@ VIEWS: dict[str, View] = {
             "run.seed": "replicate",
             "run.fingerprint": "identity of the run",
             "note.text": "text of the note, or name of the tag",
-            "note.author": "author; NULL for an older tag",
+            "note.author": "author; NULL if unknown",
             "note.created_at": "time, UTC",
         },
         f"""
