@@ -75,9 +75,11 @@ def open_readonly(path: Path, mode: str = "ro", timeout: float = 5.0) -> sqlite3
         timeout: Seconds to wait for a lock.
 
     Raises:
+        FileNotFoundError: There is no file, or it is empty next to a log that isn't.
         PermissionError: This user may not read the file, or what is in the log next to it.
         sqlite3.Error: It can't be read.
     """
+    check_not_emptied(path)
     options: Any = {"uri": True, "timeout": timeout, "check_same_thread": False, "isolation_level": None}
     address = f"file:{quote(str(path))}?mode={mode}"
     try:
@@ -98,6 +100,19 @@ def open_readonly(path: Path, mode: str = "ro", timeout: float = 5.0) -> sqlite3
     unlocked: _Unlocked = sqlite3.connect(f"{address}&immutable=1", factory=_Unlocked, **options)
     unlocked.is_unchanged = lambda: _version(path) == before
     return unlocked
+
+
+def check_not_emptied(path: Path) -> None:
+    """Refuse an empty file next to a log that isn't: SQLite would take it for a new one and delete the log.
+
+    Raises:
+        FileNotFoundError: It is such a file, or there is none.
+        PermissionError: This user may not look at it.
+    """
+    if not path.stat().st_size and (log := _log(path)) and log.name.endswith("-wal"):
+        raise FileNotFoundError(
+            f"{path} is empty, and {log.name} next to it isn't: move back the {path.name} that it belongs to"
+        )
 
 
 def is_stale(connection: Any, path: Path) -> bool:

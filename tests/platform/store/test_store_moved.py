@@ -9,7 +9,9 @@ import plans_support as plans
 import pytest
 from sqlalchemy import text
 
-from jestlab.platform.errors import StoreError, StoreMissing, StoreUnreachable
+from jestlab.analysis.query import ask
+from jestlab.platform.adopting import mlflow
+from jestlab.platform.errors import StoreError, StoreMissing, StoreUnreachable, UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import session
 from jestlab.platform.store import attempt as attempts
@@ -61,6 +63,9 @@ def test_no_store_is_created_next_to_the_log_of_another(sqlite_url, file, moved)
     file.touch()  # SQLite would delete the log of an empty file
     with pytest.raises(StoreMissing, match=r"is empty, and results\.db-wal"):
         Store.open(sqlite_url)
+    for read in (lambda: ask(sqlite_url, "SELECT 1"), lambda: [*mlflow.read(file)]):
+        with pytest.raises((FileNotFoundError, UserError), match=r"is empty, and results\.db-wal"):
+            read()
     moved.rename(file)
     with closing(Store.open(sqlite_url)) as store:
         assert len(store.runs("toy")) == 3
