@@ -62,7 +62,14 @@ def test_a_proxy_on_this_machine_needs_the_token_for_reading(client, recorded):
         assert named.get("/", host=host, authorization=BEARER).status == 200, host
     unnamed = client(recorded, names=("localhost",))
     assert unnamed.get("/").status == 200
-    for header in ("x_forwarded_for", "x_forwarded_host", "forwarded", "via", "x_real_ip"):
+    for header in (
+        "x_forwarded_for",
+        "x_forwarded_host",
+        "x_forwarded_proto",
+        "forwarded",
+        "via",
+        "x_real_ip",
+    ):
         assert unnamed.get("/", **{header: "10.0.0.9"}).status == 401, header
         assert unnamed.get("/", **{header: "10.0.0.9"}, authorization=BEARER).status == 200, header
 
