@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sqlite3
@@ -36,6 +37,8 @@ _TOWARDS_SECRET = re.compile(
     re.IGNORECASE,
 )
 
+_NOT_PERMITTED = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+
 _INSTRUCTIONS = 10_000
 """Of SQLite's machine, between two looks at the clock: a few milliseconds."""
 
@@ -67,7 +70,7 @@ def open_readonly(path: Path, mode: str = "ro", timeout: float = 5.0) -> sqlite3
     """Open a SQLite file to read it; end each transaction by `rollback`.
 
     Next to a file in WAL mode, SQLite makes two files, which another user can't, nor anybody on a disk that
-    is mounted read-only. Such a file is read without locks if all of it is in the one file.
+    is mounted read-only or full. Such a file is read without locks if all of it is in the one file.
 
     Args:
         path: The file.
@@ -77,6 +80,7 @@ def open_readonly(path: Path, mode: str = "ro", timeout: float = 5.0) -> sqlite3
     Raises:
         FileNotFoundError: There is no file, or it is empty next to a log that isn't.
         PermissionError: This user may not read the file, or what is in the log next to it.
+        OSError: The disk is too full for what SQLite makes to read the log.
         sqlite3.Error: It can't be read.
     """
     check_not_emptied(path)
@@ -87,8 +91,11 @@ def open_readonly(path: Path, mode: str = "ro", timeout: float = 5.0) -> sqlite3
         connection.execute("PRAGMA schema_version").fetchone()
         return connection
     except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+        is_full = error.sqlite_errorcode == sqlite3.SQLITE_IOERR_SHMSIZE
+        if not is_full and error.sqlite_errorcode & 0xFF not in _NOT_PERMITTED:
             raise
+        if is_full and _log(path):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path.parent)) from error
     if path.is_file():
         path.open("rb").close()
     before = _version(path)

@@ -35,6 +35,7 @@ Result = TypeVar("Result")
 _LOG = logging.getLogger(__name__)
 _STALE_SECONDS = 3600.0
 _NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def derived_path(folder: Path, name: str) -> Path:
@@ -68,8 +69,15 @@ def write_whole(path: Path, content: bytes | Iterable[bytes]) -> bool:
             partial.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno in _NOT_ALLOWED:
             return False
+        _name_place(error, path)
         raise
     return True
+
+
+def _name_place(error: BaseException, path: Path) -> None:
+    """Give a full disk's error the path of what was written: the system's names none."""
+    if isinstance(error, OSError) and error.errno in _NO_ROOM and error.filename is None:
+        error.filename = str(path)
 
 
 def _remove_stale(folder: Path) -> None:
@@ -102,8 +110,9 @@ def build_once(folder: Path, build: Callable[[Path], None]) -> Path:
             partial.mkdir()
             try:
                 build(partial)
-            except BaseException:
+            except BaseException as error:
                 shutil.rmtree(partial, ignore_errors=True)
+                _name_place(error, folder)
                 raise  # the lock stays, so that the next process that waits for it builds alone
             partial.rename(folder)
         lock.unlink(missing_ok=True)  # every process that gets a lock from now on finds the folder

@@ -206,6 +206,8 @@ def _sqlite(path: Path, *, writes: bool) -> Engine:
             raise StoreMissing(f"store {sentence(error)}") from error
         except PermissionError as error:
             raise StoreError(f"store {path}: {error.strerror or error}") from error
+        except OSError as error:
+            raise StoreUnreachable(f"store {path}: {error.strerror}") from error
         connection = sqlite3.connect(
             f"file:{quote(str(path))}?mode=rw",
             uri=True,
