@@ -168,8 +168,8 @@ class Frames:
         own = {name: metric for name in self.evaluated if (metric := by_spec.of(name)).in_percent}
         finite = self.scores[list(own)].replace([math.inf, -math.inf], math.nan)
         largest = finite.abs().max().fillna(0.0)
-        is_whole = (largest > MOST_SHARE) | ((largest == 0) & (largest > MOST_SHARE).any())
-        whole = {name: own[name].of_hundred for name in own if is_whole[name]}
+        whole = {name: own[name].of_hundred for name in own if not 0 < largest[name] <= MOST_SHARE}
+        whole = whole if largest.max() > MOST_SHARE else {}
         return replace(found, declared={**found.declared, **whole})
 
     @cached_property
