@@ -16,6 +16,7 @@ COPIED = "JESTLAB_COPY_LOG"
 """Set where a worker's output is not yet the run's log: on another machine than the launcher's."""
 
 _BLOCK = 1 << 16
+_WITHIN_CHARACTERS = bytes(range(0x80, 0xC0))  # bytes of UTF-8 that begin no character
 _PLACE = re.compile(
     r'^Traceback \(most recent call last\):$|^ +File ".*(?:", line \d+.*$|\Z)(?:\n {4}.*$)*', re.MULTILINE
 )
@@ -24,7 +25,7 @@ _PLACE = re.compile(
 
 def last_lines(path: Path, count: int, limit: int = 1 << 24) -> bytes:
     """Return the last lines of a file, at most `limit` bytes: a log may be one endless line."""
-    if not path.exists():
+    if not path.is_file():
         return b""
     with path.open("rb") as stream:
         size = stream.seek(0, os.SEEK_END)
@@ -35,7 +36,8 @@ def last_lines(path: Path, count: int, limit: int = 1 << 24) -> bytes:
             stream.seek(start)
             tail = stream.read(step) + tail
     lines = tail.splitlines(keepends=True)[-count:] if count else []
-    return b"".join(lines)[-limit:]
+    last = b"".join(lines)
+    return last if len(last) <= limit else last[-limit:].lstrip(_WITHIN_CHARACTERS)
 
 
 def summary(path: Path, count: int = 3) -> str:
