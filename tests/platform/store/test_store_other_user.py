@@ -13,25 +13,13 @@ from pathlib import Path
 
 import plans_support as plans
 import pytest
+from tests.rights import without_rights
 
 from jestlab.analysis import connection, guards, query
 from jestlab.platform.cli import completing
 from jestlab.platform.errors import StoreError, StoreUnreachable, UserError
 from jestlab.platform.store import backup, maintenance
 from jestlab.platform.store.store import Store
-
-
-@contextmanager
-def without_rights() -> Iterator[None]:
-    """Without the rights that root has; the saved id is the way back."""
-    if os.getuid() != 0:
-        yield  # the folder's mode is enough
-        return
-    os.setresuid(65534, 65534, 0)
-    try:
-        yield
-    finally:
-        os.setresuid(0, 0, 0)
 
 
 @pytest.fixture

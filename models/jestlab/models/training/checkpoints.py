@@ -172,6 +172,8 @@ class Checkpoints:
                 with _alone():
                     return dict(ocp.load_checkpointables(self._directory / str(step), _own(wanted)))
             except Exception as error:  # orbax raises many kinds for a damaged file
+                for path in _files(self._directory / str(step)):
+                    path.open("rb").close()  # a lack of permission is no damage
                 if _digests_path(self._directory, step).exists():
                     if isinstance(error, OSError | MemoryError):
                         raise
@@ -294,7 +296,10 @@ def _place(step: int) -> dict[str, int]:
 
 def _steps(directory: Path) -> list[int]:
     """Return the steps of the checkpoints in a folder, ascending."""
-    return sorted(int(entry.name) for entry in directory.glob("*") if entry.name.isdigit())
+    entries = (
+        directory.iterdir() if directory.is_dir() else ()
+    )  # unlike `glob`, it tells a lack of permission
+    return sorted(int(entry.name) for entry in entries if entry.name.isdigit())
 
 
 def _clear(directory: Path) -> None:
@@ -350,16 +355,19 @@ def _digests_path(directory: Path, step: int) -> Path:
     return directory / f"sha256-{step}.json"
 
 
-def _files(directory: Path, step: int) -> Iterator[tuple[str, Path]]:
-    folder = directory / str(step)
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            yield path.relative_to(folder).as_posix(), path
+def _files(place: Path) -> Iterator[Path]:
+    """Yield all files below a place; PermissionError where one may not look, which `rglob` passes over."""
+    if place.is_dir():
+        for path in sorted(place.iterdir()):
+            yield from _files(path)
+    elif place.is_file():
+        yield place
 
 
 def _write_digests(directory: Path, step: int) -> None:
     """Hash the files of a complete checkpoint."""
-    digests = {name: file_sha256(path) for name, path in _files(directory, step)}
+    folder = directory / str(step)
+    digests = {path.relative_to(folder).as_posix(): file_sha256(path) for path in _files(folder)}
     write_whole(_digests_path(directory, step), json.dumps(digests, indent=1).encode())
 
 
@@ -371,10 +379,10 @@ def _damage(directory: Path, step: int) -> str | None:
         return None
     except ValueError:
         return "its list of hashes is not readable"
-    found = dict(_files(directory, step))
     for name, digest in digests.items():
-        if name not in found:
+        try:
+            if file_sha256(directory / str(step) / name) != digest:
+                return f"{name} has changed"
+        except (FileNotFoundError, NotADirectoryError):
             return f"{name} is missing"
-        if file_sha256(found[name]) != digest:
-            return f"{name} has changed"
     return None
