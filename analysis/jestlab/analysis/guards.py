@@ -33,7 +33,8 @@ SECRET = ("attempt", "token")
 # PostgreSQL has no authorizer. To read the column, SQL names its table, as such or in a text that a function
 # executes, or it reads samples of the column in the statistics.
 _TOWARDS_SECRET = re.compile(
-    rf"\b({SECRET[0]}|\w+_to_xml\w*|ts_(stat|rewrite)|dblink\w*|crosstab\w*|pg_stat(s|istic)\w*)\b|U&",
+    rf"\b({SECRET[0]}|\w+_to_xml\w*|ts_(stat|rewrite)|pg_stat(s|istic)\w*"
+    r"|dblink\w*|crosstab\w*|connectby|xpath_table)\b|U&",
     re.IGNORECASE,
 )
 

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import text
 from tests.platform.serve.conftest import TOKEN
 
+from jestlab.analysis import guards
 from jestlab.analysis.query import ask
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.serve import sql
@@ -256,6 +257,12 @@ def test_no_sql_reads_the_secrets_of_jobs(client, tmp_path, store_url):
         assert token not in page and token[::-1] not in page and 'role="alert"' in page, query
         with pytest.raises(ValueError):
             ask(store_url, query)
+
+
+def test_functions_of_extensions_that_read_a_table_by_its_name_are_refused():
+    for call in ("connectby('att' || 'empt', 'token', 'id', '1', 1)", "XPATH_TABLE('id', 'token', 'a' || 't')"):
+        with pytest.raises(ValueError, match="could show secrets of jobs"):
+            guards.refuse_secret(f"SELECT * FROM {call} AS t (a text)")
 
 
 def test_names_that_are_served_and_addresses_that_are_read_without_the_token():
