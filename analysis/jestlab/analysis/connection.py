@@ -56,8 +56,6 @@ def connect(store: str | Connection) -> Iterator[Connection]:
         said = " ".join(str(error.orig).split())
         remedy = " (if an older build has made it: run jestlab db upgrade)" if _OLDER.search(said) else ""
         raise ValueError(f"cannot read results from {address.shown(url)}: {said}{remedy}") from error
-    except FileNotFoundError:
-        raise
     except OSError as error:
         said = error.strerror or str(error)
         raise ValueError(f"cannot read results from {address.shown(url)}: {said}") from error

@@ -38,8 +38,6 @@ _TOWARDS_SECRET = re.compile(
     re.IGNORECASE,
 )
 
-_NOT_PERMITTED = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
-
 _INSTRUCTIONS = 10_000
 """Of SQLite's machine, between two looks at the clock: a few milliseconds."""
 
@@ -92,21 +90,21 @@ def open_readonly(path: Path, mode: str = "ro", timeout: float = 5.0) -> sqlite3
         connection.execute("PRAGMA schema_version").fetchone()
         return connection
     except sqlite3.OperationalError as error:
-        is_full = error.sqlite_errorcode == sqlite3.SQLITE_IOERR_SHMSIZE
-        if not is_full and error.sqlite_errorcode & 0xFF not in _NOT_PERMITTED:
+        code, is_full = error.sqlite_errorcode, error.sqlite_errorcode == sqlite3.SQLITE_IOERR_SHMSIZE
+        if code & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY) and not is_full:
             raise
         if is_full and _log(path):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path.parent)) from error
     if path.is_file():
         path.open("rb").close()
-    before = _version(path)
+    before = version(path)
     if log := _log(path):
         raise PermissionError(
             f"no permission to read {log.name}, which holds some of its results, without permission to "
             f"write in {path.parent}: read it as its owner, or copy the folder"
         )
     unlocked: _Unlocked = sqlite3.connect(f"{address}&immutable=1", factory=_Unlocked, **options)
-    unlocked.is_unchanged = lambda: _version(path) == before
+    unlocked.is_unchanged = lambda: version(path) == before
     return unlocked
 
 
@@ -128,7 +126,7 @@ def is_stale(connection: Any, path: Path) -> bool:
     return isinstance(connection, _Unlocked) and not (connection.is_unchanged() and _log(path) is None)
 
 
-def _version(path: Path) -> tuple[int, ...] | None:
+def version(path: Path) -> tuple[int, ...] | None:
     """Return what changes when a file is written to or replaced; None if it's gone."""
     try:
         status = path.stat()

@@ -276,9 +276,7 @@ class Metrics:
             ]
             remedy = "name one metric, or several of the same goal and unit, as `score`"
             if {each.unit for each in found} == {PERCENT, OF_HUNDRED}:
-                remedy = (
-                    f"declare unit: '{OF_HUNDRED}' for those recorded from 0 to 100, percent for shares of 1"
-                )
+                remedy = "declare unit: '%' for those recorded from 0 to 100, percent for shares of 1"
             raise ValueError(f"{some(told)} have no mean, since their goals or units differ: {remedy}")
         if len(names) == 1:
             return found[0]

@@ -260,7 +260,10 @@ def test_no_sql_reads_the_secrets_of_jobs(client, tmp_path, store_url):
 
 
 def test_functions_of_extensions_that_read_a_table_by_its_name_are_refused():
-    for call in ("connectby('att' || 'empt', 'token', 'id', '1', 1)", "XPATH_TABLE('id', 'token', 'a' || 't')"):
+    for call in (
+        "connectby('att' || 'empt', 'token', 'id', '1', 1)",
+        "XPATH_TABLE('id', 'token', 'a' || 't')",
+    ):
         with pytest.raises(ValueError, match="could show secrets of jobs"):
             guards.refuse_secret(f"SELECT * FROM {call} AS t (a text)")
 

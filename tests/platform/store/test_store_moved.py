@@ -64,7 +64,7 @@ def test_no_store_is_created_next_to_the_log_of_another(sqlite_url, file, moved)
     with pytest.raises(StoreMissing, match=r"is empty, and results\.db-wal"):
         Store.open(sqlite_url)
     for read in (lambda: ask(sqlite_url, "SELECT 1"), lambda: [*mlflow.read(file)]):
-        with pytest.raises((FileNotFoundError, UserError), match=r"is empty, and results\.db-wal"):
+        with pytest.raises((ValueError, UserError), match=r"is empty, and results\.db-wal"):
             read()
     moved.rename(file)
     with closing(Store.open(sqlite_url)) as store:

@@ -69,15 +69,10 @@ def write_whole(path: Path, content: bytes | Iterable[bytes]) -> bool:
             partial.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno in _NOT_ALLOWED:
             return False
-        _name_place(error, path)
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            error.filename = error.filename or str(path)  # what writes names no place
         raise
     return True
-
-
-def _name_place(error: BaseException, path: Path) -> None:
-    """Give a full disk's error the path of what was written: the system's names none."""
-    if isinstance(error, OSError) and error.errno in _NO_ROOM and error.filename is None:
-        error.filename = str(path)
 
 
 def _remove_stale(folder: Path) -> None:
@@ -112,7 +107,8 @@ def build_once(folder: Path, build: Callable[[Path], None]) -> Path:
                 build(partial)
             except BaseException as error:
                 shutil.rmtree(partial, ignore_errors=True)
-                _name_place(error, folder)
+                if isinstance(error, OSError) and error.errno in _NO_ROOM:
+                    error.filename = error.filename or str(folder)
                 raise  # the lock stays, so that the next process that waits for it builds alone
             partial.rename(folder)
         lock.unlink(missing_ok=True)  # every process that gets a lock from now on finds the folder

@@ -48,12 +48,7 @@ class Waits(NamedTuple):
 
 
 def waits_for(
-    run: Standing,
-    needs: Iterable[tuple[str, RunState]],
-    rules: RetryRules,
-    now: datetime,
-    *,
-    is_launched: bool,
+    run: Standing, needs: list[tuple[str, RunState]], rules: RetryRules, now: datetime, *, is_launched: bool
 ) -> Waits:
     """Return the state of a run and what it waits for.
 

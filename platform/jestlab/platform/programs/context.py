@@ -81,11 +81,7 @@ class RunContext(Reporter):
     ) -> None:
         """Create a context; the worker does.
 
-        Args:
-            directory: The run's folder.
-            cache: Shared data.
-            seed: Replicate.
-            needs: Finished runs that it reads.
+        Args, besides the attributes:
             recorder: Keeps what it reports.
             record_artifact: Records a file or folder under a name.
             stop_requested: Tells whether to stop.
@@ -95,8 +91,6 @@ class RunContext(Reporter):
             earlier_seconds: Step → seconds that earlier attempts took until their evaluation there, NaN if
                 unknown; None for no earlier attempts.
             clock: Divides the attempt's time among phases; None for one that nobody reads.
-            config: The run's config; None for an empty one.
-            resume: The run's folder if an earlier attempt left anything in it.
         """
         self.directory = directory
         self.config = dict(config or {})

@@ -204,10 +204,9 @@ def _sqlite(path: Path, *, writes: bool) -> Engine:
                 return connection
         except FileNotFoundError as error:
             raise StoreMissing(f"store {sentence(error)}") from error
-        except PermissionError as error:
-            raise StoreError(f"store {path}: {error.strerror or error}") from error
         except OSError as error:
-            raise StoreUnreachable(f"store {path}: {error.strerror}") from error
+            kind = StoreError if isinstance(error, PermissionError) else StoreUnreachable
+            raise kind(f"store {path}: {error.strerror or error}") from error
         connection = sqlite3.connect(
             f"file:{quote(str(path))}?mode=rw",
             uri=True,
@@ -243,13 +242,9 @@ def _sqlite(path: Path, *, writes: bool) -> Engine:
     return engine
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
-    """Tell a file from others that may take its place; None where there is none."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
+def _identity(path: Path) -> tuple[int, ...]:
+    """Tell a file from others that may take its place; empty where there is none."""
+    return (guards.version(path) or ())[:2]
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:
