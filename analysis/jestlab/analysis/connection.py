@@ -57,8 +57,9 @@ def connect(store: str | Connection) -> Iterator[Connection]:
         remedy = " (if an older build has made it: run jestlab db upgrade)" if _OLDER.search(said) else ""
         raise ValueError(f"cannot read results from {address.shown(url)}: {said}{remedy}") from error
     except OSError as error:
-        said = error.strerror or str(error)
-        raise ValueError(f"cannot read results from {address.shown(url)}: {said}") from error
+        raise ValueError(
+            f"cannot read results from {address.shown(url)}: {error.strerror or error}"
+        ) from error
 
 
 def shown(url: str) -> str:

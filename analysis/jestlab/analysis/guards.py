@@ -115,10 +115,10 @@ def check_not_emptied(path: Path) -> None:
         FileNotFoundError: It is such a file, or there is none.
         PermissionError: This user may not look at it.
     """
+    if path.is_dir():  # SQLite calls it an error of the disk
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not path.stat().st_size and (log := _log(path)) and log.name.endswith("-wal"):
-        raise FileNotFoundError(
-            f"{path} is empty, and {log.name} next to it isn't: move back the {path.name} that it belongs to"
-        )
+        raise FileNotFoundError(f"{path} is empty, and {log.name} beside it isn't: move its {path.name} back")
 
 
 def is_stale(connection: Any, path: Path) -> bool:

@@ -79,6 +79,9 @@ def test_no_store_is_created_next_to_files_of_another_or_in_a_file(tmp_path):
         with pytest.raises(StoreMissing, match=f"results.db{suffix}"):
             Store.open(f"sqlite:///{folder / 'results.db'}")
         assert [path.name for path in folder.iterdir()] == [f"results.db{suffix}"]
+    for read in (Store.open_readonly, lambda url: Store.open(url, create=False)):
+        with pytest.raises(StoreError, match=r"Is a directory$"):
+            read(f"sqlite:///{tmp_path}")
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match="cannot be made: "):
         Store.open(f"sqlite:///{tmp_path / 'file' / 'results.db'}")

@@ -10,6 +10,7 @@ import os
 import shutil
 import threading
 import time
+import weakref
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -374,9 +375,7 @@ class _OpenFile:
 
     def __init__(self, path: Path) -> None:
         self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-
-    def __del__(self) -> None:
-        os.close(self.descriptor)
+        weakref.finalize(self, os.close, self.descriptor).atexit = False
 
 
 class ShardSource:

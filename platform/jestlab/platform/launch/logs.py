@@ -16,7 +16,6 @@ COPIED = "JESTLAB_COPY_LOG"
 """Set where a worker's output is not yet the run's log: on another machine than the launcher's."""
 
 _BLOCK = 1 << 16
-_WITHIN_CHARACTERS = bytes(range(0x80, 0xC0))  # bytes of UTF-8 that begin no character
 _PLACE = re.compile(
     r'^Traceback \(most recent call last\):$|^ +File ".*(?:", line \d+.*$|\Z)(?:\n {4}.*$)*', re.MULTILINE
 )
@@ -37,7 +36,7 @@ def last_lines(path: Path, count: int, limit: int = 1 << 24) -> bytes:
             tail = stream.read(step) + tail
     lines = tail.splitlines(keepends=True)[-count:] if count else []
     last = b"".join(lines)
-    return last if len(last) <= limit else last[-limit:].lstrip(_WITHIN_CHARACTERS)
+    return last if len(last) <= limit else last[-limit:].lstrip(bytes(range(0x80, 0xC0)))  # a whole character
 
 
 def summary(path: Path, count: int = 3) -> str:
