@@ -13,14 +13,16 @@ import pytest
 from workers_support import Worker, finished, recorded, worker
 
 from jestlab.analysis.costs.goodput import CAUSES, AttemptTime, divide, of_run
+from jestlab.models.training.tracker import NullTracker
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import processes
 from jestlab.platform.planning.plan import PlannedRun
 from jestlab.platform.store import leases
-from jestlab.platform.store.records import RunState
+from jestlab.platform.store.records import RunRecord, RunState
 from jestlab.platform.store.spending import attempt_times, spending
 from jestlab.platform.store.spool import Batch, Spool
 from jestlab.platform.store.store import Store
+from jestlab.platform.worker import Stop, _context
 
 
 @pytest.fixture
@@ -38,6 +40,17 @@ def lease_of(store: Store, run: PlannedRun) -> int:
     lease = leases.standings(store, [run.fingerprint])[run.fingerprint].lease
     assert lease is not None
     return lease.id
+
+
+def test_a_function_finds_its_config_and_what_an_earlier_attempt_left(lab):
+    run = RunRecord("f" * 64, "fit", {"width": 8, "seed": 3}, 3, "runs/fit", RunState.PENDING, None, {})
+    folder = lab.root / "runs/fit"
+    folder.mkdir(parents=True)
+    (folder / "log.txt").touch()
+    for left, resume in (("log.txt", None), ("model.npz", folder)):
+        (folder / left).touch()
+        context = _context(lab, run, NullTracker(), NullTracker().artifact, Stop())
+        assert (context.config, context.resume) == ({"width": 8, "seed": 3}, resume)
 
 
 def test_a_run_is_done_once(lab):

@@ -56,9 +56,10 @@ def connect(store: str | Connection) -> Iterator[Connection]:
         said = " ".join(str(error.orig).split())
         remedy = " (if views are of another version: run jestlab db upgrade)" if _ABSENT.search(said) else ""
         raise ValueError(f"cannot read results from {address.shown(url)}: {said}{remedy}") from error
-    except PermissionError as error:
-        said = error.strerror or str(error)
-        raise ValueError(f"cannot read results from {address.shown(url)}: {said}") from error
+    except OSError as error:
+        raise ValueError(
+            f"cannot read results from {address.shown(url)}: {error.strerror or error}"
+        ) from error
 
 
 def shown(url: str) -> str:

@@ -160,13 +160,16 @@ class Frames:
     def declared(self) -> Metrics:
         """What the metrics mean, by the spec and by the programs of the runs.
 
-        A metric that the spec declares in percent and that exceeds any share was recorded from 0 to 100.
+        A metric that the spec declares in percent and that exceeds any share was recorded from 0 to 100, and
+        then so was one that is 0 throughout.
         """
         found = Metrics.of_spec(self.spec, self.runs["program"].unique() if "program" in self.runs else ())
         by_spec = Metrics(found.declared)
         own = {name: metric for name in self.evaluated if (metric := by_spec.of(name)).in_percent}
         finite = self.scores[list(own)].replace([math.inf, -math.inf], math.nan)
-        whole = {name: own[name].of_hundred for name in own if finite[name].abs().max() > MOST_SHARE}
+        largest = finite.abs().max().fillna(0.0)
+        whole = {name: own[name].of_hundred for name in own if not 0 < largest[name] <= MOST_SHARE}
+        whole = whole if largest.max() > MOST_SHARE else {}
         return replace(found, declared={**found.declared, **whole})
 
     @cached_property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sqlite3
@@ -32,7 +33,8 @@ SECRET = ("attempt", "token")
 # PostgreSQL has no authorizer. To read the column, SQL names its table, as such or in a text that a function
 # executes, or it reads samples of the column in the statistics.
 _TOWARDS_SECRET = re.compile(
-    rf"\b({SECRET[0]}|\w+_to_xml\w*|ts_(stat|rewrite)|dblink\w*|crosstab\w*|pg_stat(s|istic)\w*)\b|U&",
+    rf"\b({SECRET[0]}|\w+_to_xml\w*|ts_(stat|rewrite)|pg_stat(s|istic)\w*"
+    r"|dblink\w*|crosstab\w*|connectby|xpath_table)\b|U&",
     re.IGNORECASE,
 )
 
@@ -67,7 +69,7 @@ def open_readonly(path: Path, mode: str = "ro", timeout: float = 5.0) -> sqlite3
     """Open a SQLite file to read it; end each transaction by `rollback`.
 
     Next to a file in WAL mode, SQLite makes two files, which another user can't, nor anybody on a disk that
-    is mounted read-only. Such a file is read without locks if all of it is in the one file.
+    is mounted read-only or full. Such a file is read without locks if all of it is in the one file.
 
     Args:
         path: The file.
@@ -75,9 +77,12 @@ def open_readonly(path: Path, mode: str = "ro", timeout: float = 5.0) -> sqlite3
         timeout: Seconds to wait for a lock.
 
     Raises:
+        FileNotFoundError: There is no file, or it is empty next to a log that isn't.
         PermissionError: This user may not read the file, or what is in the log next to it.
+        OSError: The disk is too full for what SQLite makes to read the log.
         sqlite3.Error: It can't be read.
     """
+    check_not_emptied(path)
     options: Any = {"uri": True, "timeout": timeout, "check_same_thread": False, "isolation_level": None}
     address = f"file:{quote(str(path))}?mode={mode}"
     try:
@@ -85,19 +90,35 @@ def open_readonly(path: Path, mode: str = "ro", timeout: float = 5.0) -> sqlite3
         connection.execute("PRAGMA schema_version").fetchone()
         return connection
     except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+        code, is_full = error.sqlite_errorcode, error.sqlite_errorcode == sqlite3.SQLITE_IOERR_SHMSIZE
+        if code & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY) and not is_full:
             raise
+        if is_full and _log(path):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path.parent)) from error
     if path.is_file():
         path.open("rb").close()
-    before = _version(path)
+    before = version(path)
     if log := _log(path):
         raise PermissionError(
             f"no permission to read {log.name}, which holds some of its results, without permission to "
             f"write in {path.parent}: read it as its owner, or copy the folder"
         )
     unlocked: _Unlocked = sqlite3.connect(f"{address}&immutable=1", factory=_Unlocked, **options)
-    unlocked.is_unchanged = lambda: _version(path) == before
+    unlocked.is_unchanged = lambda: version(path) == before
     return unlocked
+
+
+def check_not_emptied(path: Path) -> None:
+    """Refuse an empty file next to a log that isn't: SQLite would take it for a new one and delete the log.
+
+    Raises:
+        FileNotFoundError: It is such a file, or there is none.
+        PermissionError: This user may not look at it.
+    """
+    if path.is_dir():  # SQLite calls it an error of the disk
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not path.stat().st_size and (log := _log(path)) and log.name.endswith("-wal"):
+        raise FileNotFoundError(f"{path} is empty, and {log.name} beside it isn't: move its {path.name} back")
 
 
 def is_stale(connection: Any, path: Path) -> bool:
@@ -105,7 +126,7 @@ def is_stale(connection: Any, path: Path) -> bool:
     return isinstance(connection, _Unlocked) and not (connection.is_unchanged() and _log(path) is None)
 
 
-def _version(path: Path) -> tuple[int, ...] | None:
+def version(path: Path) -> tuple[int, ...] | None:
     """Return what changes when a file is written to or replaced; None if it's gone."""
     try:
         status = path.stat()

@@ -23,7 +23,7 @@ Goal = Literal["max", "min"]
 Scale = Literal["linear", "log"]
 """Scale of the axis that a metric is drawn on."""
 
-PERCENT, RAW = "percent", "raw"
+PERCENT, OF_HUNDRED, RAW = "percent", "%", "raw"
 MOST_SHARE = 2.0  # 200%: a metric in percent that exceeds it isn't recorded as a share of 1
 _LONGEST_UNIT = 16
 _MOST_DIGITS = 12
@@ -41,8 +41,8 @@ class Metric:
     Attributes:
         goal: Whether more or less is better: max or min. A metric that nobody declares has none, and nothing
             is ranked by it.
-        unit: "percent": a share of 1 that people read in percent; "raw": a number without a unit; or the
-            unit's name, such as "dB".
+        unit: "percent": a share of 1 that people read in percent; "%": a percentage that is recorded from 0
+            to 100; "raw": a number without a unit; or the unit's name, such as "dB".
         name: What people call it; empty for the name by which it is recorded.
         digits: Digits behind the decimal point; null for one of a percentage, and for four significant digits
             of another number.
@@ -120,7 +120,7 @@ class Metric:
     @property
     def of_hundred(self) -> Metric:
         """The same, of values that are recorded from 0 to 100 instead of as shares."""
-        return replace(self, unit="%", digits=1 if self.digits is None else self.digits)
+        return replace(self, unit=OF_HUNDRED, digits=1 if self.digits is None else self.digits)
 
     @property
     def arrow(self) -> str:
@@ -262,20 +262,22 @@ class Metrics:
             names: Of one metric, or of several.
 
         Raises:
-            ValueError: There are none, or they have several goals or units.
+            ValueError: There are none, one is named twice, or they have several goals or units.
         """
         if not names:
             raise ValueError("there is no metric to take a score of")
+        if repeated := [name for name, times in Counter(names).items() if times > 1]:
+            raise ValueError(f"{some(repeated)} would count more than once: name each evaluation once")
         found = [self.of(name) for name in names]
         if len({(each.goal, each.unit) for each in found}) > 1:
             told = [
                 f"{name} ({each.goal or 'no goal'}, {each.unit})"
                 for name, each in zip(names, found, strict=True)
             ]
-            raise ValueError(
-                f"{some(told)} have no mean, since their goals or units differ: name one metric, or several "
-                "of the same goal and unit, as `score`"
-            )
+            remedy = "name one metric, or several of the same goal and unit, as `score`"
+            if {each.unit for each in found} == {PERCENT, OF_HUNDRED}:
+                remedy = "declare unit: '%' for those recorded from 0 to 100, percent for shares of 1"
+            raise ValueError(f"{some(told)} have no mean, since their goals or units differ: {remedy}")
         if len(names) == 1:
             return found[0]
         digits = {each.digits for each in found}

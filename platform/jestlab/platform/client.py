@@ -50,6 +50,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+PHASES = ("startup", "compilation", "evaluation", "checkpoint")
 _COUNT = f"a whole number from 0 to {2**63 - 1}"
 _NAME = re.compile(r"[^\x00-\x1f\ud800-\udfff]{1,300}")
 _SCORE = re.compile(r".+/[^/]+", re.DOTALL)
@@ -79,6 +80,13 @@ def as_name(name: Any) -> str:
     """Return a name that every database takes; ValueError for others."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise _refused("name", name, "1 to 300 characters without control characters")
+    return name
+
+
+def as_phase(name: Any) -> str:
+    """Return the name of a phase other than training; ValueError for others."""
+    if not isinstance(name, str) or name not in PHASES:
+        raise _refused("phase", name, f"one of {', '.join(PHASES)}")
     return name
 
 
@@ -215,6 +223,7 @@ class Run(Reporter):
                 reported last, and is complete when the context ends; what came after it is lost if the run
                 is killed.
         """
+        name = as_phase(name)
         began, outer, self._inner_seconds = time.perf_counter(), self._inner_seconds, 0.0
         try:
             yield

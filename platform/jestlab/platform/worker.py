@@ -320,8 +320,11 @@ def _context(
     clock: PhaseClock | None = None,
 ) -> RunContext:
     """Create what the run's program is called with."""
+    directory = lab.root / run.directory
     return RunContext(
-        directory=lab.root / run.directory,
+        directory=directory,
+        resume=directory if left_behind(directory) else None,
+        config=run.config,
         cache=lab.data,
         seed=run.seed,
         needs={

@@ -1,10 +1,12 @@
 """Made once, whole or not at all; known by content, not by place."""
 
+import errno
 import os
 import shutil
 import signal
 import subprocess
 import sys
+from collections import deque
 from pathlib import Path
 
 import pytest
@@ -72,6 +74,20 @@ def test_a_failed_maker_can_be_repeated(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == [".data.lock"]
     build_once(tmp_path / "data", lambda folder: (folder / "whole").touch())
     assert [path.name for path in (tmp_path / "data").iterdir()] == ["whole"]
+
+
+def test_a_full_disk_is_named(tmp_path):
+    def fill():
+        yield b"half"
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for write in (
+        lambda path: build_once(path, lambda _: deque(fill(), 0).clear()),
+        lambda path: write_whole(path, fill()),
+    ):
+        with pytest.raises(OSError, match=r"No space left on device: '.*/data'$"):
+            write(tmp_path / "data")
+        assert not (tmp_path / "data").exists()
 
 
 def test_the_name_tells_content_apart(tmp_path):

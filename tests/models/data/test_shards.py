@@ -81,6 +81,12 @@ def kept_index(folder):
     return path
 
 
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+def test_a_file_that_cannot_be_opened_is_only_its_own_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        shards._OpenFile(tmp_path / "missing.tar")
+
+
 def test_index_is_kept_and_read_again(own_web, monkeypatch):
     first = ShardIndex.load(own_web)
     monkeypatch.setattr(shards, "_build", None)  # a second load must not scan

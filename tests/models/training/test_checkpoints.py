@@ -1,10 +1,15 @@
 """Checkpoints: what is restored is what was saved, and damage costs at most one checkpoint."""
 
+import os
+import tempfile
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from tests.models.support import own_code
+from tests.rights import without_rights
 
 from jestlab.models.config import TwoTowers
 from jestlab.models.training.checkpoints import Checkpoints, load_parameters, save_parameters
@@ -112,6 +117,25 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path, batches, da
 def test_rejects_a_position_in_the_data_that_is_not_the_step(tmp_path, batches):
     with pytest.raises(ValueError, match=r"after 2 steps the data are at .*0"):
         Checkpoints(tmp_path, 2).save(state_at(2), batches)
+
+
+@pytest.mark.parametrize("closed", ["", "2", "2/parameters", "a file"])
+@pytest.mark.parametrize("hashed", [True, False])
+def test_a_lack_of_permission_is_no_damage(closed, hashed):
+    with tempfile.TemporaryDirectory() as name:  # pytest's own folders are closed to other users
+        folder = Path(name)
+        fill(folder, fresh(), [1, 2])
+        if not hashed:
+            (folder / "sha256-2.json").unlink()
+        before = sorted(path.name for path in folder.iterdir())
+        for path in (folder, *folder.rglob("*")):
+            os.chown(path, 65534, -1)
+        place = largest(folder / "2") if closed == "a file" else folder / closed
+        place.chmod(0)
+        with without_rights(), pytest.raises(PermissionError, match=r"[Pp]ermission .*"):
+            restored(folder, fresh())
+        place.chmod(0o755)
+        assert sorted(path.name for path in folder.iterdir()) == before
 
 
 def test_a_checkpoint_without_its_hash_is_read_unless_it_is_damaged(tmp_path, batches):

@@ -222,6 +222,7 @@ def test_cancel_lists_the_runs_that_it_stopped(root, store):
     assert shown.stdout.splitlines()[-1] == (
         "2 of them also belong to other and stay CANCELLED there until other is launched again"
     )
+    assert "to run" not in shown.stdout
     assert "2 runs cancelled" in shown.stdout.splitlines()  # one of the three was so before
     assert {row.state for row in store.runs("toy")} == {"CANCELLED"}
     before = store.reasons([uniform.fingerprint])

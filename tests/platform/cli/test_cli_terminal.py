@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+import subprocess
 import termios
 from contextlib import chdir
 from dataclasses import replace
@@ -381,3 +382,9 @@ def test_wrapping_loses_no_word(words, most):
     parts = [str(part) for part in wrapped(line, most)]
     assert " ".join(" ".join(parts).split()) == line
     assert all(columns_of(part) <= most or len(part.split()) == 1 for part in parts)
+
+
+def test_a_closed_standard_output_is_no_error(tmp_path):
+    script = f'"$@" status --root {tmp_path} >&-'
+    ended = subprocess.run(["sh", "-c", script, "sh", *labs.JESTLAB], capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (0, "")

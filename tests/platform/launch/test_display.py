@@ -77,6 +77,10 @@ def test_last_lines_of_a_log(tmp_path):
     assert len(logs.last_lines(path, 100_000).splitlines()) == 50_001
     path.write_bytes(b"x" * 2_000_000)
     assert len(logs.last_lines(path, 1, limit=1_000)) == 1_000
+    path.write_text("é∑😀" * 1_000)  # no character is cut
+    for limit in range(100, 109):
+        assert path.read_text().endswith(logs.last_lines(path, 1, limit).decode())
+    assert logs.last_lines(tmp_path, 1) == b""
 
 
 def test_a_reason_is_one_printable_line(tmp_path):

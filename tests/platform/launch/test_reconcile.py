@@ -44,7 +44,7 @@ def run(state: RunState, held: Lease | None = None, **changes) -> Standing:
 
 def seen(job: JobState | JobStatus | None = None, **changes) -> Seen:
     status = JobStatus(job) if isinstance(job, JobState) else job
-    made = Seen(status, ours=True, orphaned=False, silent_seconds=0.0, needs={}, stopping=None, now=NOW)
+    made = Seen(status, ours=True, orphaned=False, silent_seconds=0.0, needs=(), stopping=None, now=NOW)
     return replace(made, **changes)
 
 
@@ -76,16 +76,17 @@ def requeued(reason: str = "") -> JobStatus:
 
 FREE = [
     (run(PENDING), seen(), Claim()),
-    (run(BLOCKED), seen(needs={"reference": COMPLETED}), Claim()),
-    (run(BLOCKED), seen(needs={"reference": None}), Wait()),
+    (run(BLOCKED), seen(needs=[("reference", COMPLETED)]), Claim()),
+    (run(BLOCKED), seen(needs=[("reference", None)]), Wait()),
+    (run(BLOCKED), seen(needs=[("reference", None), ("reference", COMPLETED)]), Wait()),
     (
         run(BLOCKED),
-        seen(needs={"a": None, "reference": FAILED}),
+        seen(needs=[("a", None), ("reference", FAILED)]),
         Enter(SKIPPED, "needs reference, which is FAILED"),
     ),
     (
         run(BLOCKED),
-        seen(needs={"reference": CANCELLED}),
+        seen(needs=[("reference", CANCELLED)]),
         Enter(SKIPPED, "needs reference, which is CANCELLED"),
     ),
     (run(PENDING), seen(missing="needs files"), Enter(SKIPPED, "needs files")),
@@ -197,7 +198,7 @@ def _cases(draw):
         ours=draw(st.booleans()),
         orphaned=draw(st.booleans()),
         silent_seconds=draw(st.sampled_from([0.0, 1e3])),
-        needs=draw(st.sampled_from([{}, {"reference": need}])),
+        needs=draw(st.sampled_from([[], [("reference", need)]])),
         stopping=draw(st.sampled_from([None, "stop"])),
     )
     return standing, sees
@@ -211,7 +212,7 @@ def test_what_holds_always(case):
         assert not standing.is_live
         assert standing.state != RunState.COMPLETED
         assert standing.stop_reason is None and sees.stopping is None
-        assert all(state == RunState.COMPLETED for state in sees.needs.values())
+        assert all(state == RunState.COMPLETED for _, state in sees.needs)
     if isinstance(action, Stop | End | Adopt):
         assert standing.is_live
     if isinstance(action, Enter):

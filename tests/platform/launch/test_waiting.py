@@ -16,9 +16,9 @@ from jestlab.platform.words import ordinal
 
 NOW = datetime(2026, 11, 23, 12)
 RULES = RetryRules(retries=2, backoff_seconds=2.0, max_backoff_seconds=300.0)
-NEEDS = {"reference/0": RunState.COMPLETED}
-OPEN = {"reference/0": RunState.RUNNING}
-MORE = OPEN | {"cache/0": RunState.BLOCKED}
+NEEDS = [("reference/0", RunState.COMPLETED)]
+OPEN = [("reference/0", RunState.RUNNING)]
+MORE = [*OPEN, ("cache/0", RunState.BLOCKED)]
 BLOCKED, FAILED, PENDING = RunState.BLOCKED, RunState.FAILED, RunState.PENDING
 
 
@@ -49,14 +49,15 @@ def failed(seconds_ago: float) -> Standing:
     [
         (run(BLOCKED), OPEN, BLOCKED, "waits for reference/0, which is RUNNING"),
         (run(BLOCKED), MORE, BLOCKED, "waits for reference/0, which is RUNNING, and 1 more"),
+        (run(BLOCKED), [*OPEN, *NEEDS], BLOCKED, "waits for reference/0, which is RUNNING"),  # of one title
         (run(BLOCKED), NEEDS, PENDING, "waits for a slot"),
-        (run(PENDING), {}, PENDING, "waits for a slot"),
-        (failed(seconds_ago=0.0), {}, PENDING, f"{RETRIED}; in 8 s"),
-        (failed(seconds_ago=9.0), {}, PENDING, f"{RETRIED}; waits for a slot"),
-        (run(PENDING, None, attempt(PENDING)), {}, PENDING, "starting"),
-        (run(PENDING, "ImagePullBackOff", attempt(PENDING)), {}, PENDING, "ImagePullBackOff"),
+        (run(PENDING), [], PENDING, "waits for a slot"),
+        (failed(seconds_ago=0.0), [], PENDING, f"{RETRIED}; in 8 s"),
+        (failed(seconds_ago=9.0), [], PENDING, f"{RETRIED}; waits for a slot"),
+        (run(PENDING, None, attempt(PENDING)), [], PENDING, "starting"),
+        (run(PENDING, "ImagePullBackOff", attempt(PENDING)), [], PENDING, "ImagePullBackOff"),
         (run(FAILED, "because"), OPEN, FAILED, "because"),
-        (run(PENDING, "because", stop_reason="me"), {}, PENDING, "because"),
+        (run(PENDING, "because", stop_reason="me"), [], PENDING, "because"),
     ],
 )
 def test_each_case(standing, needs, state, reason):
@@ -72,7 +73,7 @@ def test_without_a_launcher_it_waits_for_one():
 
 def test_what_an_executor_tells_has_three_lines():
     said = JobStatus(JobState.QUEUED, "Priority", unblock="wait, or  ask for\nless").waits
-    found = waits_for(run(PENDING, said, attempt(PENDING)), {}, RULES, NOW, is_launched=True)
+    found = waits_for(run(PENDING, said, attempt(PENDING)), [], RULES, NOW, is_launched=True)
     assert found[1:] == ("Priority", "", "wait, or ask for less")
 
 

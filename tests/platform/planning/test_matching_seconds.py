@@ -13,6 +13,7 @@ from jestlab.platform.launch import controller
 from jestlab.platform.launch.controller import Outcome
 from jestlab.platform.planning.cost import refuse_above
 from jestlab.platform.planning.plan import plan
+from jestlab.platform.planning.replicates import some
 from jestlab.platform.planning.timings import Timings
 from jestlab.platform.spec import Study
 from jestlab.platform.store.records import RunState
@@ -79,6 +80,12 @@ def test_it_waits_for_what_nobody_has_measured(store):
     assert plan(spec).waiting == found.waiting  # without a store, too
     with pytest.raises(UserError, match="max-chip-hours cannot be checked: how long uniform_in_time trains"):
         refuse_above(found, 1e9, "local")
+
+
+def test_the_first_seeds_of_those_that_wait_are_chosen_whatever_their_numbers(store):
+    found = planned(store, study(seeds=[100, 7]))
+    assert [its.seed for its in some(found, lambda _: 1).waiting] == [100]
+    assert [its.seed for its in some(found, lambda _: 2).waiting] == [100, 7]
 
 
 def test_it_trains_as_long_as_the_other_to_half_a_step(store, tmp_path):

@@ -50,6 +50,8 @@ def refused(written, recorded=()):
         ({"score": ["wiki/acuracy"]}, "score.0", f"{NOBODY} 'wiki/acuracy': did you mean 'wiki/accuracy'?"),
         ({"score": ["tree/height"]}, "score.0", f"{NOBODY} 'tree/height': {DECLARE}"),
         ({"score": ["wiki/perplexity", "wiki/accuracy"]}, "score", NO_MEAN),
+        ({"score": ["wiki/accuracy"] * 2}, "score", "wiki/accuracy would count more than once: name each"),
+        (reporting(pareto={"score": ["wiki/accuracy"] * 2}), "reports.0.score", "wiki/accuracy would count"),
         ({"score": None, "reports": ["pareto"]}, "score", NO_MEAN),
         ({"score": None} | claiming(), "score", NO_MEAN),
         (claiming(measure="wiki/perlex"), "claims.0.measure", f"{NOBODY} 'wiki/perlex': did you mean"),

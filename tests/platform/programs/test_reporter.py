@@ -40,7 +40,7 @@ class Kept:
 def context(recorder: Any) -> RunContext:
     return RunContext(
         directory=Path("/lab/run"), cache=Path("/lab/data"), seed=0, needs={}, recorder=recorder,
-        record_artifact=recorder.artifact, stop_requested=lambda: False,
+        record_artifact=recorder.artifact, stop_requested=lambda: False, config={"seed": 0}, resume=None,
     )  # fmt: skip
 
 
@@ -51,7 +51,7 @@ def script(kept: Kept) -> Iterator[Reporter]:
         found = channel.environment
         run = _Reporting(
             found["JESTLAB_REPORTS"], found["JESTLAB_REPLIES"], seed=0, directory=Path("/lab/run"),
-            resume=None, config={}, needs={},
+            resume=None, config={"seed": 0}, needs={},
         )  # fmt: skip
         try:
             yield run
@@ -90,6 +90,8 @@ NO_AMOUNTS = [
     -1, -1.0, math.nan, math.inf, True, False, np.True_, np.array(True), jnp.array(True), "2", b"2", [2],
     10**400, 10**5_000, np.int64(-3), np.array([1, 2]), jnp.arange(3), np.datetime64("2026-01-01"), 1j,
 ]  # fmt: skip
+
+WRONG_PHASES: list[Any] = ["training", "winddown", "Checkpoint", "", "a\nb", None, 3, [], {}]
 
 NO_COUNTS = [*NO_AMOUNTS, 1.9, np.float64(1.5), jnp.array(1.5), 2**63, 2.0**63]
 
@@ -175,6 +177,20 @@ def test_the_same_calls_report_the_same(start, monkeypatch):
                 ("progress", 3, 10),
             ]
         )
+
+
+@EVERYWHERE
+def test_phases_are_named_and_attributes_are_the_same(start):
+    with start(Kept()) as run:
+        for name in ("startup", "compilation", "evaluation", "checkpoint"):
+            with run.phase(name):
+                pass
+        for wrong in WRONG_PHASES:
+            with pytest.raises(ValueError, match=r"^invalid phase .*: expected one of startup, "):
+                run.phase(wrong).__enter__()
+        if start is not by_hand:
+            assert (run.seed, run.config, run.resume, run.needs) == (0, {"seed": 0}, None, {})
+            assert run.directory == Path("/lab/run")
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import text
 from tests.platform.serve.conftest import TOKEN
 
+from jestlab.analysis import guards
 from jestlab.analysis.query import ask
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.serve import sql
@@ -62,7 +63,14 @@ def test_a_proxy_on_this_machine_needs_the_token_for_reading(client, recorded):
         assert named.get("/", host=host, authorization=BEARER).status == 200, host
     unnamed = client(recorded, names=("localhost",))
     assert unnamed.get("/").status == 200
-    for header in ("x_forwarded_for", "x_forwarded_host", "forwarded", "via", "x_real_ip"):
+    for header in (
+        "x_forwarded_for",
+        "x_forwarded_host",
+        "x_forwarded_proto",
+        "forwarded",
+        "via",
+        "x_real_ip",
+    ):
         assert unnamed.get("/", **{header: "10.0.0.9"}).status == 401, header
         assert unnamed.get("/", **{header: "10.0.0.9"}, authorization=BEARER).status == 200, header
 
@@ -249,6 +257,15 @@ def test_no_sql_reads_the_secrets_of_jobs(client, tmp_path, store_url):
         assert token not in page and token[::-1] not in page and 'role="alert"' in page, query
         with pytest.raises(ValueError):
             ask(store_url, query)
+
+
+def test_functions_of_extensions_that_read_a_table_by_its_name_are_refused():
+    for call in (
+        "connectby('att' || 'empt', 'token', 'id', '1', 1)",
+        "XPATH_TABLE('id', 'token', 'a' || 't')",
+    ):
+        with pytest.raises(ValueError, match="could show secrets of jobs"):
+            guards.refuse_secret(f"SELECT * FROM {call} AS t (a text)")
 
 
 def test_names_that_are_served_and_addresses_that_are_read_without_the_token():

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jestlab.models.config import TrainConfig
-from jestlab.platform.errors import UserError
+from jestlab.platform.errors import SpecError, UserError
 from jestlab.platform.spec import Study, load
 from jestlab.platform.spec.config_tree import fields_of, walk
 from jestlab.platform.spec.overrides import apply, parse
@@ -231,6 +231,10 @@ base.sep=---
 => base.sep: '---': has a special meaning in YAML
 base.sep=...
 => base.sep: '...': line 1: not valid YAML
+base.sep=-
+=> base.sep: '-': has a special meaning in YAML
+base.sep=?
+=> base.sep: '?': has a special meaning in YAML
 base.sep=&amp
 => base.sep: '&amp': has a special meaning in YAML
 base.sep="a" # b
@@ -242,6 +246,14 @@ def test_what_has_no_parts_or_means_something_else_is_refused(check_errors, tmp_
     file = tmp_path / "s.yaml"
     file.write_text(Study.parse(LISTS).to_yaml())
     check_errors(NO_PARTS, lambda text: load(str(file), None, [text]), "--set ")
+
+
+@pytest.mark.parametrize("value", ["a\nb", "'a\nb'", '"a\n#b"', "[a,\nb\nc]"])
+def test_a_line_break_does_not_become_a_space(value):
+    with pytest.raises(SpecError, match="has a special meaning in YAML"):
+        parse(f"base.sep={value}")
+    assert parse("base.sep=|-\n a\n b")[1] == "a\nb"
+    assert parse("base.sep=[a,\n 'b']")[1] == ["a", "b"]
 
 
 @pytest.mark.parametrize("number", ["9" * 5_000, "1e99999", "9" * 200 + "e200", "1e" + "9" * 5_000])

@@ -9,7 +9,9 @@ import plans_support as plans
 import pytest
 from sqlalchemy import text
 
-from jestlab.platform.errors import StoreError, StoreMissing, StoreUnreachable
+from jestlab.analysis.query import ask
+from jestlab.platform.adopting import mlflow
+from jestlab.platform.errors import StoreError, StoreMissing, StoreUnreachable, UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import session
 from jestlab.platform.store import attempt as attempts
@@ -61,6 +63,9 @@ def test_no_store_is_created_next_to_the_log_of_another(sqlite_url, file, moved)
     file.touch()  # SQLite would delete the log of an empty file
     with pytest.raises(StoreMissing, match=r"is empty, and results\.db-wal"):
         Store.open(sqlite_url)
+    for read in (lambda: ask(sqlite_url, "SELECT 1"), lambda: [*mlflow.read(file)]):
+        with pytest.raises((ValueError, UserError), match=r"is empty, and results\.db-wal"):
+            read()
     moved.rename(file)
     with closing(Store.open(sqlite_url)) as store:
         assert len(store.runs("toy")) == 3
@@ -74,6 +79,9 @@ def test_no_store_is_created_next_to_files_of_another_or_in_a_file(tmp_path):
         with pytest.raises(StoreMissing, match=f"results.db{suffix}"):
             Store.open(f"sqlite:///{folder / 'results.db'}")
         assert [path.name for path in folder.iterdir()] == [f"results.db{suffix}"]
+    for read in (Store.open_readonly, lambda url: Store.open(url, create=False)):
+        with pytest.raises(StoreError, match=r"Is a directory$"):
+            read(f"sqlite:///{tmp_path}")
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match="cannot be made: "):
         Store.open(f"sqlite:///{tmp_path / 'file' / 'results.db'}")

@@ -1,6 +1,7 @@
 """A store that this user can read and not write to is read, or one line names the missing permission."""
 
 import os
+import resource
 import shutil
 import sqlite3
 import subprocess
@@ -12,25 +13,13 @@ from pathlib import Path
 
 import plans_support as plans
 import pytest
+from tests.rights import without_rights
 
 from jestlab.analysis import connection, guards, query
 from jestlab.platform.cli import completing
 from jestlab.platform.errors import StoreError, StoreUnreachable, UserError
 from jestlab.platform.store import backup, maintenance
 from jestlab.platform.store.store import Store
-
-
-@contextmanager
-def without_rights() -> Iterator[None]:
-    """Without the rights that root has; the saved id is the way back."""
-    if os.getuid() != 0:
-        yield  # the folder's mode is enough
-        return
-    os.setresuid(65534, 65534, 0)
-    try:
-        yield
-    finally:
-        os.setresuid(0, 0, 0)
 
 
 @pytest.fixture
@@ -108,6 +97,31 @@ def test_a_log_that_cannot_be_read_is_a_matter_of_permissions(lab):
             reader(f"sqlite:///{lab / 'results.db'}")
         assert "damaged" not in str(error.value) and "restore" not in str(error.value)
         assert len(str(error.value).splitlines()) == 1
+
+
+@contextmanager
+def without_room() -> Iterator[None]:
+    """As on a full disk, no file can get long."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_it_is_read_from_a_full_disk(lab):
+    lab.chmod(0o755)
+    with without_room():
+        assert read(lab) == (3, 3, [])
+
+
+def test_a_log_that_cannot_be_read_from_a_full_disk(lab):
+    write(lab, crash=True)
+    lab.chmod(0o755)
+    for reader in READERS:
+        with without_room(), pytest.raises((UserError, ValueError), match=r"No space left on device$"):
+            reader(f"sqlite:///{lab / 'results.db'}")
 
 
 def test_a_file_that_cannot_be_read_is_a_matter_of_permissions(lab):

@@ -35,6 +35,7 @@ Result = TypeVar("Result")
 _LOG = logging.getLogger(__name__)
 _STALE_SECONDS = 3600.0
 _NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def derived_path(folder: Path, name: str) -> Path:
@@ -68,6 +69,8 @@ def write_whole(path: Path, content: bytes | Iterable[bytes]) -> bool:
             partial.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno in _NOT_ALLOWED:
             return False
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            error.filename = error.filename or str(path)  # what writes names no place
         raise
     return True
 
@@ -102,8 +105,10 @@ def build_once(folder: Path, build: Callable[[Path], None]) -> Path:
             partial.mkdir()
             try:
                 build(partial)
-            except BaseException:
+            except BaseException as error:
                 shutil.rmtree(partial, ignore_errors=True)
+                if isinstance(error, OSError) and error.errno in _NO_ROOM:
+                    error.filename = error.filename or str(folder)
                 raise  # the lock stays, so that the next process that waits for it builds alone
             partial.rename(folder)
         lock.unlink(missing_ok=True)  # every process that gets a lock from now on finds the folder

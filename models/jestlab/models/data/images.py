@@ -351,7 +351,8 @@ def _kept_decoded(
     try:
         return open_derived(folder, name, build_anew, open_)
     except OSError as error:
-        _LOG.warning("%s: decoded images cannot be kept (%s): decoding them each time", name, error)
+        reason = error.strerror or error
+        _LOG.warning("%s: decoded images cannot be kept (%s): decoding them each time", name, reason)
         return None
 
 

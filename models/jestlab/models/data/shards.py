@@ -11,6 +11,7 @@ import re
 import shutil
 import threading
 import time
+import weakref
 from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -386,9 +387,7 @@ class _OpenFile:
 
     def __init__(self, path: Path) -> None:
         self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-
-    def __del__(self) -> None:
-        os.close(self.descriptor)
+        weakref.finalize(self, os.close, self.descriptor).atexit = False
 
 
 class ShardSource:

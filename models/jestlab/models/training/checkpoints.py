@@ -37,6 +37,12 @@ from jestlab.models.two_towers import Parameters, initialize
 
 _LOG = logging.getLogger(__name__)
 
+# Files beside a checkpoint, by its step.
+_DIGESTS = "sha256-{}.json"  # of its files
+_SCORE = "score-{}.json"  # how good its parameters are, if they were evaluated
+_SECONDS = "seconds-{}.json"  # of training until then
+_DISTINCT = "distinct-{}.bin"  # the examples trained on until then, as far as they can be counted
+
 
 class Checkpoints:
     """The checkpoints of one run: the newest few, and the best by score."""
@@ -84,11 +90,11 @@ class Checkpoints:
         if not is_first() or step in _steps(self._directory):
             return
         if score is not None:
-            write_whole(_score_path(self._directory, step), json.dumps(score).encode())
+            write_whole(self._directory / _SCORE.format(step), json.dumps(score).encode())
         if not math.isnan(seconds):
-            write_whole(_seconds_path(self._directory, step), json.dumps(seconds).encode())
+            write_whole(self._directory / _SECONDS.format(step), json.dumps(seconds).encode())
         if distinct is not None:
-            write_whole(_distinct_path(self._directory, step), distinct.registers.tobytes())
+            write_whole(self._directory / _DISTINCT.format(step), distinct.registers.tobytes())
         parts, folder = _own(_parts(state)), self._directory / str(step)
         if jax.process_count() == 1:
             with _large_in_slices():
@@ -139,7 +145,7 @@ class Checkpoints:
 
     def seconds(self, step: int) -> float:
         """Return the seconds of training until a checkpoint's step, 0 before the first; NaN if unknown."""
-        seconds = 0.0 if step == 0 else _number(_seconds_path(self._directory, step))
+        seconds = 0.0 if step == 0 else _number(self._directory / _SECONDS.format(step))
         return math.nan if seconds is None else seconds
 
     def distinct(self, step: int) -> Distinct | None:
@@ -147,7 +153,7 @@ class Checkpoints:
         unknown."""
         if step == 0:
             return Distinct()
-        path = _distinct_path(self._directory, step)
+        path = self._directory / _DISTINCT.format(step)
         content = path.read_bytes() if is_first() and path.exists() else b""
         if not first_says(len(content) == REGISTERS):
             return None
@@ -172,7 +178,9 @@ class Checkpoints:
                 with _alone():
                     return dict(ocp.load_checkpointables(self._directory / str(step), _own(wanted)))
             except Exception as error:  # orbax raises many kinds for a damaged file
-                if _digests_path(self._directory, step).exists():
+                for path in _files(self._directory / str(step)):
+                    path.open("rb").close()  # a lack of permission is no damage
+                if (self._directory / _DIGESTS.format(step)).exists():
                     if isinstance(error, OSError | MemoryError):
                         raise
                     raise ValueError(
@@ -294,7 +302,9 @@ def _place(step: int) -> dict[str, int]:
 
 def _steps(directory: Path) -> list[int]:
     """Return the steps of the checkpoints in a folder, ascending."""
-    return sorted(int(entry.name) for entry in directory.glob("*") if entry.name.isdigit())
+    # NOTE: `glob` would pass over a folder that may not be read.
+    entries = directory.iterdir() if directory.is_dir() else ()
+    return sorted(int(entry.name) for entry in entries if entry.name.isdigit())
 
 
 def _clear(directory: Path) -> None:
@@ -308,7 +318,9 @@ def _delete_all_but(directory: Path, keep: int) -> None:
     """Delete all checkpoints except the newest few and the best; among equally good ones the newest is
     kept."""
     steps = _steps(directory)
-    scores = {step: score for step in steps if (score := _number(_score_path(directory, step))) is not None}
+    scores = {
+        step: score for step in steps if (score := _number(directory / _SCORE.format(step))) is not None
+    }
     best = max(scores, key=lambda step: (scores[step], step), default=None)
     for step in steps[:-keep]:
         if step != best:
@@ -327,54 +339,37 @@ def _number(path: Path) -> float | None:
 
 def _beside(directory: Path, step: int) -> tuple[Path, ...]:
     """Files that lie beside a checkpoint."""
-    paths = (_digests_path, _score_path, _seconds_path, _distinct_path)
-    return tuple(path(directory, step) for path in paths)
+    return tuple(directory / name.format(step) for name in (_DIGESTS, _SCORE, _SECONDS, _DISTINCT))
 
 
-def _score_path(directory: Path, step: int) -> Path:
-    """How good its parameters are, if they were evaluated."""
-    return directory / f"score-{step}.json"
-
-
-def _seconds_path(directory: Path, step: int) -> Path:
-    """How many seconds of training it took."""
-    return directory / f"seconds-{step}.json"
-
-
-def _distinct_path(directory: Path, step: int) -> Path:
-    """Which examples it was trained on, as far as they can be counted."""
-    return directory / f"distinct-{step}.bin"
-
-
-def _digests_path(directory: Path, step: int) -> Path:
-    return directory / f"sha256-{step}.json"
-
-
-def _files(directory: Path, step: int) -> Iterator[tuple[str, Path]]:
-    folder = directory / str(step)
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            yield path.relative_to(folder).as_posix(), path
+def _files(place: Path) -> Iterator[Path]:
+    """Yield all files below a place; PermissionError where one may not look, which `rglob` passes over."""
+    if place.is_dir():
+        for path in sorted(place.iterdir()):
+            yield from _files(path)
+    elif place.is_file():
+        yield place
 
 
 def _write_digests(directory: Path, step: int) -> None:
     """Hash the files of a complete checkpoint."""
-    digests = {name: file_sha256(path) for name, path in _files(directory, step)}
-    write_whole(_digests_path(directory, step), json.dumps(digests, indent=1).encode())
+    folder = directory / str(step)
+    digests = {path.relative_to(folder).as_posix(): file_sha256(path) for path in _files(folder)}
+    write_whole(directory / _DIGESTS.format(step), json.dumps(digests, indent=1).encode())
 
 
 def _damage(directory: Path, step: int) -> str | None:
     """Describe the damage to a checkpoint's files, if they were hashed: a run may be killed before that."""
     try:
-        digests = json.loads(_digests_path(directory, step).read_bytes())
+        digests = json.loads((directory / _DIGESTS.format(step)).read_bytes())
     except FileNotFoundError:
         return None
     except ValueError:
         return "its list of hashes is not readable"
-    found = dict(_files(directory, step))
     for name, digest in digests.items():
-        if name not in found:
+        try:
+            if file_sha256(directory / str(step) / name) != digest:
+                return f"{name} has changed"
+        except (FileNotFoundError, NotADirectoryError):
             return f"{name} is missing"
-        if file_sha256(found[name]) != digest:
-            return f"{name} has changed"
     return None

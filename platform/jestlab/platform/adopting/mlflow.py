@@ -16,7 +16,7 @@ from typing import Any
 from jestlab.analysis import guards
 from jestlab.platform.adopting.damage import Damaged, attempted, refuse
 from jestlab.platform.adopting.found import FoundRun, Points, State, nested, utc, whole
-from jestlab.platform.errors import SpecError, UserError
+from jestlab.platform.errors import SpecError, UserError, sentence
 from jestlab.platform.words import on_one_line
 
 _LARGEST_VALUE_BYTES = 1 << 20
@@ -208,8 +208,8 @@ def _database(path: Path, damaged: Damaged) -> Iterator[FoundRun]:
                 if (found := attempted(damaged, f"{path}, run {row[0]}", read_row)) is not None:
                     yield found
             connection.rollback()  # an error where somebody wrote to a file that could not be locked
-    except PermissionError as error:
-        raise UserError(f"{path}: {error.strerror or error}") from error
+    except OSError as error:
+        raise UserError(sentence(error)) from error
     except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite's messages quote what is damaged
         remedy = (
             "expected a database of MLflow; if it is one of an old version, run `mlflow db upgrade` on a copy"

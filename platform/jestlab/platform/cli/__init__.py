@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+from pathlib import Path
 
 import click
 
@@ -119,6 +120,8 @@ def main(args: list[str] | None = None) -> None:
         args: Words after `jestlab`; those of this process by default.
     """
     argv = sys.argv[1:] if args is None else args
+    if sys.stdout is None:  # a shell may close it
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 — until the end
     if "_JESTLAB_COMPLETE" in os.environ:
         from jestlab.platform.cli import completing
 

@@ -120,7 +120,7 @@ def cancel(lab: Lab, name: str, *, now: bool, as_json: bool) -> int:
         [naming.ListedRun.of(row) for row in wanted.values()],
         functools.cache(lambda name: executors.find(name, settings, lab)),
         options=Options(at_once=now, launches=False),
-        listener=_listener(as_json, experiment),
+        listener=_listener(as_json, experiment, "to cancel"),
     )
     cancelled = [wanted[f] for f, state in outcome.states.items() if state == RunState.CANCELLED]
     stopped = [row for row in cancelled if row.state != RunState.CANCELLED]  # others were so before
@@ -137,6 +137,6 @@ def cancel(lab: Lab, name: str, *, now: bool, as_json: bool) -> int:
     return 0 if all(state.is_terminal for state in outcome.states.values()) else 1
 
 
-def _listener(as_json: bool, experiment: str) -> Listener:
+def _listener(as_json: bool, experiment: str, task: str = "to run") -> Listener:
     """Show progress on standard error where standard output is for a program."""
-    return _Beginning(display(experiment, sys.stderr if as_json else sys.stdout))
+    return _Beginning(display(experiment, sys.stderr if as_json else sys.stdout, task))

@@ -56,7 +56,7 @@ def logs_command(name: str, *, lines: int | None, follow: bool, as_json: bool, l
     lease = leases.standings(store, [chosen.fingerprint])[chosen.fingerprint].lease
     path, fetch = _log_of(chosen.directory, lease, lab)
     fetch()
-    if not path.exists() and not follow:
+    if not path.is_file() and not follow:
         text = _of_executor(store, lease, lab)
         if text is None and chosen.program == ADOPTED:
             raise UserError(f"{named.title} was adopted: its log is where its tool has left it")
@@ -135,7 +135,7 @@ def _stream(path: Path, lines: int | None, write: Callable[[bytes], None]) -> No
     """Print a log, whatever its size and bytes."""
     if lines is not None:
         write(logs.last_lines(path, lines))
-    elif path.exists():
+    elif path.is_file():
         with path.open("rb") as stream:
             while block := stream.read(_BLOCK):
                 write(block)
@@ -148,7 +148,7 @@ def _follow(
     while True:
         last = ended()  # asked before reading, so that what was written before the end is read
         fetch()
-        if path.exists():
+        if path.is_file():
             with path.open("rb") as stream:
                 stream.seek(position)
                 while block := stream.read(_BLOCK):

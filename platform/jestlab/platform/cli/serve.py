@@ -29,7 +29,7 @@ from jestlab.platform.lab.lab import SERVE_TOKEN, Lab
     "--write", "writes", is_flag=True, help="Allow who has the token to cancel, retry and annotate."
 )
 @click.option("--name", "names", multiple=True, metavar="HOST",
-              help="Further name by which browsers ask for it, such as a proxy's; repeatable.")  # fmt: skip
+              help="Further name, as of a proxy; reading then takes the token; repeatable.")  # fmt: skip
 @click.option("--lab", "places", multiple=True, metavar="FOLDER[=URL]", type=click.Path(file_okay=False),
               help="Serve this lab, not --root; URL: of a store elsewhere; repeatable.")  # fmt: skip
 @json_option("Print the address and the token as JSON, once it answers.")

@@ -340,7 +340,7 @@ class _Controller:
     ) -> Seen:
         """Collect what is known of a run, at a time, beyond its row in the store."""
         known = signs[run.lease.id] if run.lease is not None and run.is_live else Signs()
-        needs = dict(self._needed_run(needed) for needed in target.needs.values())
+        needs = [self._needed_run(needed) for needed in target.needs.values()]
         return Seen(
             **vars(known),
             needs=needs,

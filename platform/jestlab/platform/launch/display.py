@@ -45,10 +45,10 @@ class Listener:
         """The launch is over; no further calls follow."""
 
 
-def display(experiment: str, stream: IO[str] | None = None) -> Listener:
+def display(experiment: str, stream: IO[str] | None = None, task: str = "to run") -> Listener:
     """Return the display of an experiment's runs that suits a stream, by default standard output."""
     stream = stream or sys.stdout
-    return Moving(experiment, stream) if stream.isatty() else Lines(experiment, stream)
+    return Moving(experiment, stream) if stream.isatty() else Lines(experiment, stream, task)
 
 
 def display_here(experiment: str) -> Listener:
@@ -111,10 +111,11 @@ class Noting(Passing):
 class Lines(Listener):
     """Prints one plain line per change of state."""
 
-    def __init__(self, experiment: str, stream: IO[str]) -> None:
-        """Create a display of an experiment's runs on a stream."""
+    def __init__(self, experiment: str, stream: IO[str], task: str = "to run") -> None:
+        """Create a display of an experiment's runs on a stream; `task` is what is done with them."""
         self._experiment = experiment
         self._stream = stream
+        self._task = task
         self._total = 0
         self._ended = 0
         self._started: dict[str, float] = {}
@@ -122,7 +123,7 @@ class Lines(Listener):
     def begin(self, count: int) -> None:
         """Print how many runs there are."""
         self._total += count  # of another round
-        self._print(styled(f"{count} to run"))
+        self._print(styled(f"{count} {self._task}"))
 
     def state(self, run: Target, state: RunState, reason: str | None = None) -> None:
         """Print which run is in what state."""

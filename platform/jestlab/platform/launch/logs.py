@@ -24,7 +24,7 @@ _PLACE = re.compile(
 
 def last_lines(path: Path, count: int, limit: int = 1 << 24) -> bytes:
     """Return the last lines of a file, at most `limit` bytes: a log may be one endless line."""
-    if not path.exists():
+    if not path.is_file():
         return b""
     with path.open("rb") as stream:
         size = stream.seek(0, os.SEEK_END)
@@ -35,7 +35,8 @@ def last_lines(path: Path, count: int, limit: int = 1 << 24) -> bytes:
             stream.seek(start)
             tail = stream.read(step) + tail
     lines = tail.splitlines(keepends=True)[-count:] if count else []
-    return b"".join(lines)[-limit:]
+    last = b"".join(lines)
+    return last if len(last) <= limit else last[-limit:].lstrip(bytes(range(0x80, 0xC0)))  # a whole character
 
 
 def summary(path: Path, count: int = 3) -> str:

@@ -8,7 +8,7 @@ says where its values come from), and which end of a job counts as a failure.
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -167,15 +167,15 @@ class Seen(Signs):
     """What a controller sees of a run beyond the store.
 
     Attributes:
-        needs: Runs that it depends on, by their titles: the state in which each will stay, None where that
-            is open.
+        needs: Runs that it depends on: the title of each, and the state in which it will stay, None where
+            that is open. Several may have one title.
         stopping: Why this controller stops everything; None if it does not.
         elsewhere: The lab that has the files of the run's last attempt, in words, if it is not this one.
         missing: Which needed run another lab completed whose files are not here; None if there is none.
         now: The time, as the store has it.
     """
 
-    needs: Mapping[str, RunState | None]
+    needs: Sequence[tuple[str, RunState | None]]
     stopping: str | None
     now: datetime
     elsewhere: str | None = None
@@ -269,15 +269,15 @@ def _free(run: Standing, seen: Seen, rules: RetryRules) -> Action:
             return Enter(
                 RunState.PENDING, f"failed: {run.reason}; tried again ({run.failures} of {rules.retries})"
             )
-    for title, state in seen.needs.items():
+    for title, state in seen.needs:
         if state not in (None, RunState.COMPLETED, RunState.CANCELLED):
             return _settle(run, RunState.SKIPPED, f"needs {title}, which is {state}")
     if seen.stopping is not None:
         return _settle(run, RunState.CANCELLED, seen.stopping)
-    for title, state in seen.needs.items():
+    for title, state in seen.needs:
         if state == RunState.CANCELLED:
             return _settle(run, RunState.SKIPPED, f"needs {title}, which is {state}")
-    if any(state != RunState.COMPLETED for state in seen.needs.values()):
+    if any(state != RunState.COMPLETED for _, state in seen.needs):
         return Wait()
     if seen.missing is not None:
         return _settle(run, RunState.SKIPPED, seen.missing)

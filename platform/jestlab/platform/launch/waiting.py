@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -48,7 +48,7 @@ class Waits(NamedTuple):
 
 
 def waits_for(
-    run: Standing, needs: Mapping[str, RunState], rules: RetryRules, now: datetime, *, is_launched: bool
+    run: Standing, needs: list[tuple[str, RunState]], rules: RetryRules, now: datetime, *, is_launched: bool
 ) -> Waits:
     """Return the state of a run and what it waits for.
 
@@ -57,7 +57,7 @@ def waits_for(
 
     Args:
         run: How it stands.
-        needs: Runs that it needs, by their titles, and their states.
+        needs: The title and the state of each run that it needs.
         rules: When runs are tried again.
         now: The time, as the store has it.
         is_launched: Whether a launcher is alive that may start it.
@@ -66,9 +66,7 @@ def waits_for(
         return Waits(run.state, run.reason)
     if run.is_live:
         return _told(run.state, run.reason or "starting")
-    open_needs = [
-        f"{title}, which is {state}" for title, state in needs.items() if state != RunState.COMPLETED
-    ]
+    open_needs = [f"{title}, which is {state}" for title, state in needs if state != RunState.COMPLETED]
     if open_needs:
         others = f", and {len(open_needs) - 1} more" if len(open_needs) > 1 else ""
         what = "the completion of the runs that it needs" if others else "its completion"

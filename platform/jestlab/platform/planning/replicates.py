@@ -50,10 +50,12 @@ def _of_part(study: str, seeds: Callable[[str], int], label: str) -> int:
 
 
 def _kept(plan: Plan, chosen: Collection[str], seeds: Callable[[str], int]) -> Plan:
+    labels = [its.label for its in plan.waiting]  # one for each seed, in their order
+    waiting = (its for i, its in enumerate(plan.waiting) if labels[:i].count(its.label) < seeds(its.label))
     return replace(
         plan,
         runs=tuple(run for run in plan.runs if run.fingerprint in chosen),
         parts=tuple(_kept(part, chosen, partial(_of_part, part.study.name, seeds)) for part in plan.parts),
-        waiting=tuple(its for its in plan.waiting if its.seed < seeds(its.label)),
+        waiting=tuple(waiting),
         later=frozenset(plan.fingerprints) - frozenset(chosen),
     )

@@ -212,7 +212,7 @@ def run(config: Mapping[str, Any], context: RunContext) -> None:
         raise Interrupted
     directory = context.directory
     needs = {role: str(need.directory) for role, need in context.needs.items()}
-    resume = str(directory) if left_behind(directory) else ""
+    resume = str(context.resume or "")
     values = _values(config) | {"seed": context.seed, "directory": str(directory), "resume": resume}
     values |= {f"needs.{role}": folder for role, folder in needs.items()}
     environment = {

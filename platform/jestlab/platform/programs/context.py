@@ -11,7 +11,7 @@ from typing import Any
 
 from jestlab.models.training.phases import Phase, PhaseClock
 from jestlab.models.training.tracker import Recorder
-from jestlab.platform.client import Reporter
+from jestlab.platform.client import Reporter, as_phase
 
 
 class Interrupted(Exception):
@@ -57,6 +57,8 @@ class RunContext(Reporter):
         directory: The run's own folder; it exists.
         cache: Folder for data shared by all runs of the lab.
         seed: Replicate.
+        config: The whole config, `seed` included.
+        resume: The same as `directory` if an earlier attempt left anything in it, else None.
         needs: Path in the config → the finished run it names.
     """
 
@@ -74,14 +76,12 @@ class RunContext(Reporter):
         check_evaluation: Callable[[Collection[str]], None] = lambda _: None,
         earlier_seconds: Mapping[int, float] | None = None,
         clock: PhaseClock | None = None,
+        config: Mapping[str, Any] | None = None,
+        resume: Path | None = None,
     ) -> None:
         """Create a context; the worker does.
 
-        Args:
-            directory: The run's folder.
-            cache: Shared data.
-            seed: Replicate.
-            needs: Finished runs that it reads.
+        Args, besides the attributes:
             recorder: Keeps what it reports.
             record_artifact: Records a file or folder under a name.
             stop_requested: Tells whether to stop.
@@ -93,6 +93,8 @@ class RunContext(Reporter):
             clock: Divides the attempt's time among phases; None for one that nobody reads.
         """
         self.directory = directory
+        self.config = dict(config or {})
+        self.resume = resume
         self.cache = cache
         self.seed = seed
         self.needs = needs
@@ -174,6 +176,7 @@ class RunContext(Reporter):
             name: What the time goes to.
             step: Steps done when it begins; None if they were reported a moment ago.
         """
+        as_phase(name)
         return self.clock.phase(name, step)
 
     def stop_requested(self) -> bool:

@@ -29,8 +29,8 @@ BODY_BYTES = 64 * 1024
 
 _LOOPBACK = frozenset(("localhost", "127.0.0.1", "[::1]"))
 _READS = frozenset(("GET", "HEAD"))
-_FORWARDED = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
-"""Headers by which a proxy says that it asks for somebody else, who may be on another machine."""
+_FORWARDED = ("forwarded", "via", "x-forwarded-", "x-real-ip", "x-client-ip", "cf-connecting-ip")
+"""How headers begin by which a proxy says that it asks for somebody else, who may be on another machine."""
 
 _HEADERS = {
     "content-security-policy": (
@@ -159,7 +159,7 @@ class Guard:
             return self._with_cookie(request, given)
         known = access.knows(_token_of(request))
         if request.method in _READS:
-            if known or (access.open and not any(name in request.headers for name in _FORWARDED)):
+            if known or (access.open and not any(name.startswith(_FORWARDED) for name in request.headers)):
                 return None
             return PlainTextResponse("Open the address with the token that `jestlab serve` has printed.", 401)
         if request.method != "POST":

@@ -148,8 +148,12 @@ def value_of(text: str) -> Any:
     """
     value = Document(text, _ValueLoader).value
     for token in yaml.scan(text, Loader=_ValueLoader):
-        is_empty_block = isinstance(token, yaml.ScalarToken) and token.style in ("|", ">") and not token.value
-        if is_empty_block or isinstance(token, _LEFT_OUT):
+        is_left_out = isinstance(token, _LEFT_OUT)
+        if isinstance(token, yaml.ScalarToken):
+            is_block = token.style in ("|", ">")
+            # Outside a block, a line break would become a space.
+            is_left_out = not token.value if is_block else token.start_mark.line < token.end_mark.line
+        if is_left_out or text.strip() in ("-", "?"):
             raise SpecError((), "has a special meaning in YAML")
     return value
 

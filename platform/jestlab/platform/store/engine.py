@@ -21,7 +21,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, func, sele
 from sqlalchemy.exc import DBAPIError, DisconnectionError
 
 from jestlab.analysis import guards
-from jestlab.platform.errors import StoreError, StoreMissing, StoreUnreachable
+from jestlab.platform.errors import StoreError, StoreMissing, StoreUnreachable, sentence
 from jestlab.platform.store.address import parse_url, refuse_remnants, shown_url, sqlite_file
 
 # ---- transactions
@@ -167,14 +167,17 @@ def checkpoint(engine: Engine) -> None:
 
 def _sqlite(path: Path, *, writes: bool) -> Engine:
     def connect() -> sqlite3.Connection:
-        _check_file(path)
-        if not writes:
-            try:
+        try:
+            guards.check_not_emptied(path)
+            if not writes:
                 connection = guards.open_readonly(path, timeout=BUSY_SECONDS)
-            except PermissionError as error:
-                raise StoreError(f"store {path}: {error.strerror or error}") from error
-            guards.only_selects(connection)
-            return connection
+                guards.only_selects(connection)
+                return connection
+        except FileNotFoundError as error:
+            raise StoreMissing(f"store {sentence(error)}") from error
+        except OSError as error:
+            kind = StoreError if isinstance(error, PermissionError) else StoreUnreachable
+            raise kind(f"store {path}: {error.strerror or error}") from error
         connection = sqlite3.connect(
             f"file:{quote(str(path))}?mode=rw",
             uri=True,
@@ -210,29 +213,9 @@ def _sqlite(path: Path, *, writes: bool) -> Engine:
     return engine
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
-    """Tell a file from others that may take its place; None where there is none."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
-
-
-def _check_file(path: Path) -> None:
-    """Raise StoreMissing where there is no file to open, or one that is not what its log belongs to."""
-    try:
-        size = path.stat().st_size
-    except FileNotFoundError:
-        raise StoreMissing(f"store {path}: there is no such file now") from None
-    except OSError:
-        return  # SQLite says what is wrong
-    # SQLite would take an empty file for a new database, and delete the log.
-    log = Path(f"{os.path.realpath(path)}-wal")
-    if not size and log.exists() and log.stat().st_size:
-        raise StoreMissing(
-            f"the store {path} is empty, and {log.name} beside it holds results: move {path.name} back"
-        )
+def _identity(path: Path) -> tuple[int, ...]:
+    """Tell a file from others that may take its place; empty where there is none."""
+    return (guards.version(path) or ())[:2]
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:

@@ -59,7 +59,7 @@ def standing(
     for run in runs:
         stands = standings[run.fingerprint]
         its_needs = needs.get(run.fingerprint, {}).items()
-        titled = {titles.get(needed, f"run {needed[:8]}"): state for needed, state in its_needs}
+        titled = [(titles.get(needed, f"run {needed[:8]}"), state) for needed, state in its_needs]
         waits = waits_for(stands, titled, rules, now(), is_launched=is_launched)
         reason = liveness.doubts(stands.lease, now()) or waits.reason
         if stands.state == RunState.FAILED:
