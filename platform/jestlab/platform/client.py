@@ -53,6 +53,7 @@ from typing import Any
 _COUNT = f"a whole number from 0 to {2**63 - 1}"
 _NAME = re.compile(r"[^\x00-\x1f\ud800-\udfff]{1,300}")
 _SCORE = re.compile(r".+/[^/]+", re.DOTALL)
+_PHASES = ("startup", "compilation", "evaluation", "checkpoint")
 
 
 def as_count(name: str, value: Any) -> int:
@@ -102,6 +103,13 @@ def as_scores(values: Any) -> dict[str, float]:
         if not _SCORE.fullmatch(name):
             raise _refused("name of a score", name, "dataset/metric")
     return scores
+
+
+def as_phase(name: Any) -> str:
+    """Return the name of a phase that a program may report; ValueError for others."""
+    if name not in _PHASES:
+        raise _refused("phase", name, f"{', '.join(_PHASES[:-1])}, or {_PHASES[-1]}")
+    return str(name)
 
 
 def _number(value: Any) -> int | float | None:
@@ -215,6 +223,7 @@ class Run(Reporter):
                 reported last, and is complete when the context ends; what came after it is lost if the run
                 is killed.
         """
+        name = as_phase(name)
         began, outer, self._inner_seconds = time.perf_counter(), self._inner_seconds, 0.0
         try:
             yield

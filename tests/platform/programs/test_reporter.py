@@ -146,7 +146,19 @@ def test_what_cannot_be_stored_is_refused_in_one_line(start):
         for metrics in (0.5, [("loss", 0.5)], "loss"):
             refuses(run, "log", 1, metrics)
             refuses(run, "evaluation", 1, scores=metrics)
+        if start is not along:
+            for phase in ("evalution", "training", "winddown", "", None):
+                with pytest.raises(ValueError, match=r"^invalid phase .*: expected startup, .*checkpoint$"):
+                    run.phase(phase).__enter__()
     assert kept.calls == []
+
+
+@each([1.9, -1, True, "2", math.nan, 2**63])
+def test_steps_of_phases_and_of_checkpoints_are_whole_numbers(value):
+    with pytest.raises(ValueError, match=r"^invalid step .*: expected a whole number"):
+        context(Kept()).phase("evaluation", value)
+    with pytest.raises(ValueError, match=r"^invalid step .*: expected a whole number"):
+        context(Kept()).saved(value)
 
 
 @EVERYWHERE

@@ -11,7 +11,7 @@ from typing import Any
 
 from jestlab.models.training.phases import Phase, PhaseClock
 from jestlab.models.training.tracker import Recorder
-from jestlab.platform.client import Reporter
+from jestlab.platform.client import Reporter, as_count, as_phase
 
 
 class Interrupted(Exception):
@@ -171,6 +171,7 @@ class RunContext(Reporter):
             step: Steps that it holds; None for those that were done when `phase("checkpoint")` last began, or
                 else at the last report.
         """
+        step = step if step is None else as_count("step", step)
         self._saved()
         self.clock.saved(step)
 
@@ -187,7 +188,8 @@ class RunContext(Reporter):
             name: What the time goes to.
             step: Steps done when it begins; None if they were reported a moment ago.
         """
-        return self.clock.phase(name, step)
+        as_phase(name)
+        return self.clock.phase(name, step if step is None else as_count("step", step))
 
     def stop_requested(self) -> bool:
         """Whether to save and raise `Interrupted`."""

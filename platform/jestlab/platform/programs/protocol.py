@@ -16,7 +16,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
-from jestlab.platform.client import as_amount, as_count, as_metrics, as_name, as_scores
+from jestlab.models.training import phases
+from jestlab.platform.client import as_amount, as_count, as_metrics, as_name, as_phase, as_scores
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.launch.logs import one_line
 from jestlab.platform.programs.context import RunContext
@@ -76,7 +77,7 @@ class Phase(_Message):
     """Reports that the seconds before it went to something else than training."""
 
     type: Literal["phase"]
-    name: Literal["startup", "compilation", "evaluation", "checkpoint"]
+    name: Annotated[phases.Phase, BeforeValidator(as_phase)]
     seconds: Amount
 
 
