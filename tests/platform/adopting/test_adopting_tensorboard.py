@@ -209,10 +209,10 @@ def test_a_restart_without_a_marker_replaces_later_steps_of_its_scalars(tmp_path
 
 
 def test_a_restart_keeps_the_results_of_hyperparameters(tmp_path):
-    for purge_step in (0, 2):
-        with SummaryWriter(tmp_path / "run", purge_step=purge_step, filename_suffix=f".{purge_step}") as writer:
-            for step in range(purge_step, 4):
-                writer.add_scalar("loss", 1.0 + purge_step, step)
+    for first in (0, 2):
+        with SummaryWriter(tmp_path / "run", purge_step=first, filename_suffix=f".{first}") as writer:
+            for step in range(first, 4):
+                writer.add_scalar("loss", 1.0 + first, step)
             writer.add_hparams({"lr": 0.5}, {"final": 0.25})
     [run] = tensorboard.read(tmp_path)
     assert run.metrics["final"].values.tolist() == [0.25]

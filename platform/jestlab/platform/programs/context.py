@@ -101,7 +101,7 @@ class RunContext(Reporter):
         self._stop_requested = stop_requested
         self._saved = saved
         self._earlier_seconds = earlier_seconds or {}
-        self._early: list[tuple[float, tuple[Any, ...]]] = []  # evaluations before it's known where it goes on
+        self._early: list[tuple[float, tuple[Any, ...]]] = []  # evaluations to correct
         self.clock = clock or PhaseClock()
         self._began = time.perf_counter()
         self._check_evaluation: Callable[[Collection[str]], None] | None = check_evaluation
@@ -136,7 +136,7 @@ class RunContext(Reporter):
         self._recorder.evaluation(step, examples_seen, flops_total, scores, seconds=seconds)
 
     def _reports(self, step: int, is_value: bool = False, trained: bool = False) -> None:
-        """Take note of a report; the one that tells where the run goes on corrects seconds reported before."""
+        """Take note of a report. Seconds are corrected once it's known from where the attempt goes on."""
         self.clock.reports(step, is_value, trained)
         if self._early and self.clock.resumed.is_final:
             early, self._early = self._early, []
