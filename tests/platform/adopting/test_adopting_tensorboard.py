@@ -208,6 +208,18 @@ def test_a_restart_without_a_marker_replaces_later_steps_of_its_scalars(tmp_path
     assert run.left_out == {"points that a restart replaced": 2}
 
 
+def test_a_restart_keeps_the_results_of_hyperparameters(tmp_path):
+    for first in (0, 2):
+        with SummaryWriter(tmp_path / "run", purge_step=first, filename_suffix=f".{first}") as writer:
+            for step in range(first, 4):
+                writer.add_scalar("loss", 1.0 + first, step)
+            writer.add_hparams({"lr": 0.5}, {"final": 0.25})
+    [run] = tensorboard.read(tmp_path)
+    assert run.metrics["final"].values.tolist() == [0.25]
+    assert run.metrics["loss"].values.tolist() == [1.0, 1.0, 3.0, 3.0]
+    assert run.left_out == {"points that a restart replaced": 2}
+
+
 def test_results_of_hyperparameters_do_not_replace_a_curve(tmp_path):
     with SummaryWriter(str(tmp_path / "run")) as writer:
         for step in (1, 2, 3):

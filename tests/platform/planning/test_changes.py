@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import stores_support as stores
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from jestlab.platform.digests import digest_of
 from jestlab.platform.planning.changes import changed_since, changes, changes_of
@@ -17,7 +17,7 @@ from jestlab.platform.store.acceptances import accept, acceptances
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.retractions import retract, retracted, undo
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Attempt
+from jestlab.platform.store.tables import Attempt, Evaluation
 
 
 @pytest.fixture
@@ -72,6 +72,22 @@ def test_code_of_the_attempts_that_a_result_rests_on_counts(store, tmp_path):
     assert lines(store, planned) == ["the run was made by other code: ridge.py changed"]
     with store.writing() as connection:  # as if it had started over
         connection.execute(update(Attempt).where(Attempt.id == resumed).values(first_step=0))
+    assert lines(store, planned) == []
+
+
+def test_an_attempt_that_went_on_after_scores_of_another_one_resumed_it(store, tmp_path):
+    """Also if the program reports no progress, so that the run's step is unknown."""
+    planned = recorded(store, study(tmp_path, seeds=1))
+    [run] = planned.runs
+    old, now = ({"ridge.py": digest} for digest in ("0" * 64, digest_of(tmp_path / "ridge.py")))
+    stores.attempt(store, run, RunState.FAILED, sources=json.dumps(old), scores={"toy/top1": 0.5})
+    with store.reading() as connection:
+        [step] = connection.scalars(select(Evaluation.step))
+    resumed = stores.attempt(store, run, number=2, resumed_step=step, sources=json.dumps(now))
+    planned = planned.with_states(store.states(planned.fingerprints))
+    assert lines(store, planned) == ["the run was made by other code: ridge.py changed"]
+    with store.writing() as connection:  # it replaced these scores
+        connection.execute(update(Attempt).where(Attempt.id == resumed).values(resumed_step=step - 1))
     assert lines(store, planned) == []
 
 

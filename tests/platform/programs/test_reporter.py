@@ -151,6 +151,14 @@ def test_what_cannot_be_stored_is_refused_in_one_line(start):
     assert kept.calls == []
 
 
+@each([1.9, -1, True, "2", math.nan, 2**63])
+def test_steps_of_phases_and_of_checkpoints_are_whole_numbers(value):
+    with pytest.raises(ValueError, match=r"^invalid step .*: expected a whole number"):
+        context(Kept()).phase("evaluation", value)
+    with pytest.raises(ValueError, match=r"^invalid step .*: expected a whole number"):
+        context(Kept()).saved(value)
+
+
 @EVERYWHERE
 def test_the_same_calls_report_the_same(start, monkeypatch):
     monkeypatch.chdir("/")

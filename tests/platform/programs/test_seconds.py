@@ -67,6 +67,22 @@ def test_it_goes_on_where_an_earlier_attempt_was(begun):
     assert math.isnan(kept[7] or 0.0)
 
 
+def test_an_attempt_that_starts_over_adds_nothing_of_earlier_ones(begun):
+    earlier = {0: 300.0, 50: 350.0, 100: 400.0}  # step 0 was evaluated, after a long start
+    for steps in ((0, 1, 2), (100, 200), (0, 100, 200)):
+        made, kept, wait = begun(earlier)
+        made.clock.resumed.finds_nothing()
+        for step in steps:
+            wait(1.0)
+            made.evaluation(step, scores={"toy/x": 1.0})
+        assert kept == {step: float(place) for place, step in enumerate(steps, 1)}
+    made, kept, wait = begun(earlier)
+    wait(1.0)
+    for step in (0, 60, 70):
+        made.evaluation(step, scores={"toy/x": 1.0})
+    assert kept == {0: 1.0, 60: 351.0, 70: 351.0}  # it resumed after step 50
+
+
 def test_the_store_knows_the_seconds_of_each_evaluation(store_url, tmp_path):
     store = Store.open(store_url)
     planned = plans.run("alone")

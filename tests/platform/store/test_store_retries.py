@@ -12,8 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jestlab.models.training.phases import Spent
 from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.store.attempt import Attempt
+from jestlab.platform.store.leases import finish
+from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 
 RUN = plans.run("a")
@@ -125,6 +128,31 @@ class Away:
         if self.away and name in ("reading", "writing"):
             raise StoreUnreachable("no answer")
         return getattr(self._store, name)
+
+
+@pytest.mark.both_databases
+@pytest.mark.parametrize("resumed", [5, 0])
+def test_values_that_are_found_late_count_until_a_later_attempt_went_on(store, tmp_path, resumed):
+    """The first attempt's lab is away, with what it could not write, while another lab has the second one."""
+    away = Away(store)
+    first = plans.begun(away, RUN, tmp_path)  # type: ignore[arg-type]
+    away.away = True
+    for step in range(1, 11):
+        report(first, step, 1.0)
+    first.flush()
+    with store.writing() as connection:
+        finish(connection, RUN.fingerprint, first._id, RunState.FAILED, "lost", 1)
+    spent = Spent(0.0, 0.0, 1.0, 0.0, 0.0, None, resumed, 8, None, None)
+    second = plans.begun(store, RUN, spent=spent, may_resume=True)
+    second.progress(resumed, 10)
+    for step in (7, 8):
+        report(second, step, 2.0)
+    second.fail("killed")
+    plans.begun(store, RUN, tmp_path).complete()
+    assert curve(store) == dict.fromkeys(range(1, resumed + 1), 1.0) | {7: 2.0, 8: 2.0}
+    assert [step for (step,) in rows(store, "SELECT step FROM v_evaluations ORDER BY step")] == [
+        *curve(store)
+    ]
 
 
 @given(data=st.data())

@@ -108,7 +108,10 @@ class Points:
             kept = [index for index, step in enumerate(columns[0]) if step < first]
             self.left_out[_REPLACED] += len(columns[0]) - len(kept)
             columns[:] = [array(column.typecode, [column[i] for i in kept]) for column in columns]
-        for name, later in after._points.items() if after is not None else ():
+        if after is None:
+            return
+        self.left_out += after.left_out
+        for name, later in after._points.items():
             for column, more in zip(self._points[name], later, strict=True):
                 column.extend(more)
 

@@ -24,6 +24,7 @@ _LENGTH = struct.Struct("<Q")
 _CRC = struct.Struct("<I")
 _CHECKED_BYTES = 1 << 16
 _START = 1  # of SessionLog's statuses
+_NO_STEP = 2**63  # later than any step
 _STATES: dict[int, State] = {2: "FAILED", 3: "RUNNING"}
 
 
@@ -61,9 +62,9 @@ def read(path: Path, damaged: Damaged = refuse, source: str | None = None) -> It
     for folder in folders:
         if _belongs_to_parent(folder, folders):
             continue
-        # The folder itself is last: the results in an inner folder, at step 0, replace no curve of it.
-        files = [file for one in (*inner[folder], folder) for file in folders[one]]
-        if (run := attempted(damaged, folder, partial(_Log().run, files, path, folder, source))) is not None:
+        results = [file for one in inner[folder] for file in folders[one]]
+        read_run = partial(_Log().run, results, folders[folder], path, folder, source)
+        if (run := attempted(damaged, folder, read_run)) is not None:
             yield run
 
 
@@ -111,22 +112,29 @@ class _Log:
                     on_one_line(f"{file}: the event at byte {offset} is not valid ({error}): {_REMEDY}")
                 ) from error
 
-    def run(self, files: Iterable[Path], root: Path, folder: Path, source: str | None) -> FoundRun:
+    def run(
+        self, results: Iterable[Path], files: Iterable[Path], root: Path, folder: Path, source: str | None
+    ) -> FoundRun:
+        # The results in inner folders are at step 0: they replace no curve, and no restart replaces them.
+        for file in results:
+            self.read(file)
+        points, self.points = self.points, Points()
         for file in files:
             self.read(file)
+        points.restart(_NO_STEP, self.points)
         relative, source = folder.relative_to(root), source or root.resolve().name
         return FoundRun(
             origin=f"tensorboard:{(source / relative).as_posix()}",
             name=relative.as_posix() if relative.parts else source,
             config=nested(self.config),
-            metrics=self.points.curves(),
+            metrics=points.curves(),
             state=_STATES.get(self.status, "COMPLETED"),
             began=None if self.began is None else utc(self.began),
             ended=None if self.ended is None else utc(self.ended),
             group=self.group,
             host=self.host,
             seconds=None if self.began is None or self.ended is None else self.ended - self.began,
-            left_out=self.points.left_out,
+            left_out=points.left_out,
         )
 
     def _absorb(self, event: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from jestlab.models.training.phases import Phase, PhaseClock
 from jestlab.models.training.tracker import Recorder
-from jestlab.platform.client import Reporter, as_phase
+from jestlab.platform.client import Reporter, as_count, as_phase
 
 
 class Interrupted(Exception):
@@ -103,6 +103,7 @@ class RunContext(Reporter):
         self._stop_requested = stop_requested
         self._saved = saved
         self._earlier_seconds = earlier_seconds or {}
+        self._early: list[tuple[float, tuple[Any, ...]]] = []  # evaluations to correct
         self.clock = clock or PhaseClock()
         self._began = time.perf_counter()
         self._check_evaluation: Callable[[Collection[str]], None] | None = check_evaluation
@@ -112,7 +113,7 @@ class RunContext(Reporter):
 
     def _log(self, step: int, metrics: dict[str, float]) -> None:
         if step > 0:  # 0 is what holds for the whole run
-            self.clock.reports(step, is_value=True)
+            self._reports(step, is_value=True)
         self._recorder.log(step, metrics)
 
     def _evaluation(
@@ -127,15 +128,27 @@ class RunContext(Reporter):
         if self._check_evaluation is not None:
             check, self._check_evaluation = self._check_evaluation, None
             check(tuple(scores))
-        self.clock.reports(step, is_value=True, trained=step > 0)
+        self._reports(step, is_value=True, trained=step > 0)
         if seconds is None:
-            seconds = self._earlier + time.perf_counter() - self._began
+            seconds = time.perf_counter() - self._began
+            if step > 0 and self._earlier_seconds:
+                if not self.clock.resumed.is_final:
+                    self._early.append((seconds, (step, examples_seen, flops_total, scores)))
+                seconds += self._earlier
         self._recorder.evaluation(step, examples_seen, flops_total, scores, seconds=seconds)
+
+    def _reports(self, step: int, is_value: bool = False, trained: bool = False) -> None:
+        """Take note of a report. Seconds are corrected once it's known from where the attempt goes on."""
+        self.clock.reports(step, is_value, trained)
+        if self._early and self.clock.resumed.is_final:
+            early, self._early = self._early, []
+            for seconds, evaluation in early:
+                self._recorder.evaluation(*evaluation, seconds=seconds + self._earlier)
 
     @property
     def _earlier(self) -> float:
         """Seconds of earlier attempts until their last evaluation before where this one went on."""
-        resumed = self.clock.resumed.step or 0
+        resumed = self.clock.resumed.step or -1  # at 0 it starts over
         before = [step for step in self._earlier_seconds if step <= resumed]
         return self._earlier_seconds[max(before)] if before else 0.0
 
@@ -143,7 +156,7 @@ class RunContext(Reporter):
         self._record_artifact(name, Path(path))
 
     def _progress(self, step: int, total_steps: int) -> None:
-        self.clock.reports(step)
+        self._reports(step)
         self._recorder.progress(step, total_steps)
 
     def flush(self) -> None:
@@ -160,6 +173,7 @@ class RunContext(Reporter):
             step: Steps that it holds; None for those that were done when `phase("checkpoint")` last began, or
                 else at the last report.
         """
+        step = step if step is None else as_count("step", step)
         self._saved()
         self.clock.saved(step)
 
@@ -177,7 +191,7 @@ class RunContext(Reporter):
             step: Steps done when it begins; None if they were reported a moment ago.
         """
         as_phase(name)
-        return self.clock.phase(name, step)
+        return self.clock.phase(name, step if step is None else as_count("step", step))
 
     def stop_requested(self) -> bool:
         """Whether to save and raise `Interrupted`."""

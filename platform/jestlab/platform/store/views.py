@@ -193,7 +193,11 @@ def _costs(microseconds: str) -> str:
 
 # ---- v_attempts
 
-FIRST_STEP = "CASE WHEN attempt.resumed_step = 0 THEN 0 ELSE attempt.first_step END"
+# An attempt resumed earlier ones if scores of theirs before it count, even if no progress was reported.
+FIRST_STEP = """CASE WHEN attempt.resumed_step = 0 THEN 0
+        WHEN EXISTS (SELECT 1 FROM evaluation WHERE evaluation.run_id = attempt.run_id
+            AND evaluation.attempt_id < attempt.id AND evaluation.step BETWEEN 1 AND attempt.resumed_step)
+        THEN attempt.resumed_step ELSE attempt.first_step END"""
 
 # ---- v_retractions
 
@@ -382,7 +386,7 @@ VIEWS: dict[str, View] = {
             "attempt.handle": "the executor's name of the job; of an adopted run, where it was read from",
             "attempt.chips": "number of accelerator chips that it occupies",
             "attempt.lease_seconds": "seconds without a heartbeat after which the worker counts as lost",
-            f"{FIRST_STEP} AS first_step": "step of the run when the attempt was claimed; 0: it started over",
+            f"{FIRST_STEP} AS first_step": "step of the run when the attempt began; 0: it started over",
             "attempt.claimed_at": "time at which a launcher claimed the run, UTC",
             "attempt.started_at": "time at which the worker started, UTC",
             "attempt.heartbeat_at": "time of the last heartbeat, UTC",
