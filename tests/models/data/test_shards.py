@@ -222,6 +222,8 @@ def write_examples(path, *examples):
         ({"jpg": b"", "txt": b"x"}, "empty image"),
         ({"jpg": b"x", "txt": b""}, "blank caption"),
         ({"jpg": b"x", "txt": b" \n\t\xe3\x80\x80"}, "blank caption"),
+        ({"jpg": b"x", "txt": b"\0" * 20}, "blank caption"),  # as of a file that was never written out
+        ({"jpg": b"x", "txt": "\ufeff\u200b\n".encode()}, "blank caption"),
         ({"jpg": b"x", "txt": b"\xff\xfe"}, "caption not UTF-8"),
         ({"jpg": b"x", "txt": "café".encode("latin1")}, "caption not UTF-8"),
         ({"jpg": b"x", "txt": b"x" * (2 << 20)}, "caption too long"),
@@ -332,7 +334,10 @@ def test_compressed_shards_are_counted_as_the_shards_that_they_are(tmp_path, cap
     ("names", "reason"),
     [
         ("7.tar.bz2 7.TAR.XZ 7.tar.lz4 7.tar.Z 7.txz 7.tbz2 7.tzst", "compressed shard"),
+        ("7.tar.7z 7.tar.br 7.tar.lzo 7.tar.zip 7.taz 7.tlz", "compressed shard"),
         ("7.tar.part 7.tar.tmp 7.tar.incomplete 7.tar.gz.part 7.crdownload", "shard whose download"),
+        ("7.tar.1f2e3d4c.partial 7.tar_.gstmp 7.tar.aria2 7.tar.!qB", "shard whose download"),
+        ("7.tar.aa 7.tar.001 7.tar.part_aa 7.tar.gz.00 7.tgz.part-1 7.tar.part1", "part of a shard"),
         ("0.tar.part 0.tar.zst.tmp 0.txz 0.json 7.tar.json 7.tar.md5 7.tar.idx 7.parquet", ""),
     ],
 )
@@ -344,6 +349,14 @@ def test_files_that_would_be_shards_are_counted_unless_their_tar_is_there(tmp_pa
         assert (len(index), index.unread, sum(index.damaged.values())) == (2, bool(reason), bool(reason))
         assert all(each.startswith(reason) for each in index.damaged)
         (tmp_path / name).unlink()
+
+
+def test_the_parts_of_a_shard_are_counted_as_one_shard(tmp_path):
+    write_examples(tmp_path / "0.tar")
+    for name in ("7.tar.aa", "7.tar.ab", "8.tar.gz.00", "8.tar.gz.01", "0.tar.aa"):
+        (tmp_path / name).write_bytes(b"x")
+    index = ShardIndex.load(tmp_path)
+    assert index.damaged == {"part of a shard (join its parts)": 2} and index.unread == 2
 
 
 def test_a_shard_that_is_there_by_several_links_is_read_once(tmp_path):
