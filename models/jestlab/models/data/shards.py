@@ -106,8 +106,7 @@ class ShardIndex:
         ends = self._key_ends[first:last].tolist()
         start = int(self._key_ends[first - 1]) if first else 0
         joint = self._keys[start : ends[-1] if ends else start].tobytes()
-        starts = [start, *ends[:-1]]
-        spans = zip(starts, ends, strict=True)
+        spans = zip([start, *ends], ends, strict=False)
         return [joint[a - start : b - start].decode(errors="replace") for a, b in spans]
 
     def describe(self, example: int) -> str:
