@@ -23,7 +23,7 @@ import numpy.typing as npt
 from jestlab.models.data.files import map_array, open_derived, shard_files
 from jestlab.models.data.tars import FILE, Fault, scan
 
-_FORMAT = 5  # of the index files; another number is another name
+_FORMAT = 6  # of the index files; another number is another name
 _IMAGES = ("jpg", "jpeg", "png", "webp")
 _KNOWN = {*_IMAGES, "txt", "json"}
 _SHARD = re.compile(
