@@ -80,6 +80,12 @@ def test_columns_are_numbers_if_nothing_is_lost(photos, tmp_path, cells, values)
     assert load_metadata(tmp_path / "web", ["n"])["n"] == [*values, None]
 
 
+def test_captions_are_as_long_as_shards_can_have_them(photos, tmp_path):
+    caption = "a dog " * 100_000
+    Captioned(photos, csv(photos, f"file,caption\na.jpg,{caption}\n")).write_shards(tmp_path / "web")
+    assert ShardSource(tmp_path / "web").captions(np.arange(1)) == [caption]
+
+
 def test_rows_of_the_same_image_are_all_its_captions(photos, tmp_path):
     rows = "file,caption\na.jpg,one\nb.png,two\na.jpg,three\n"
     Captioned(photos, csv(photos, rows)).write_retrieval(tmp_path / "bench" / "mine")
@@ -195,7 +201,10 @@ def test_the_folder_itself_may_be_a_link(photos, tmp_path):
         ("file,caption\n", r"captions\.csv: has a header and no rows"),
         ("file,words\na.jpg,x\n", "has no column 'caption' or 'text' or 'title': it has 'file', 'words'"),
         ("picture,caption\na.jpg,x\n", "has no column 'file' or 'image'"),
-        ("file,caption\na.jpg,x\nd.jpg,y\ne.jpg,z\n", r"row 3, and 1 more rows: no image .*d\.jpg"),
+        (
+            "file,caption\na.jpg,x\nd.jpg,y\ne.jpg,z\n",
+            r"row 3: no image 'd\.jpg' in .*photos, and in 1 more rows",
+        ),
         ("file,caption\na.jpg,x\nb.png,\n", r"captions\.csv, row 3: has no caption"),
         ("file,caption\na.jpg,x,y\n", r"captions\.csv: not a CSV file with a header"),
         ("", "has no column 'file'"),
@@ -207,6 +216,9 @@ def test_the_folder_itself_may_be_a_link(photos, tmp_path):
         ('file,caption\na.jpg,"5" pipe"\n', "row 2: ',' expected after '\"'"),
         ("file,caption\na.jpg,caf\udce9\n", r"captions\.csv: not UTF-8"),
         ("file,caption,caption\na.jpg,x,y\n", "two columns have the same name"),
+        ("file,caption\na.jpg,x\n\nd.jpg,y\n", "row 4: no image 'd"),
+        ("file,caption\na.jpg,x\na\0.jpg,y\n", r"row 3: no image 'a\\x00\.jpg' in .*photos"),
+        (f"file,caption\na.jpg,x\n{'a' * 5000},y\n", "row 3: no image 'aaaa"),
         ("file,caption\nbad.jpg,x\n", r"row 2: .*bad\.jpg is not a readable image.*--skip-damaged"),
         ("file,caption\ndrawing.gif,x\n", r"row 2: .*drawing\.gif has an image that is bytes of no JPEG"),
         ("file,label\na.jpg,\n", "row 2: has no label"),

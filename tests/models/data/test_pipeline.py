@@ -118,6 +118,18 @@ def test_more_examples_to_compare_than_are_left_to_read_are_refused(own_web, tok
         batches(own_web, tokenizer, together=701)
 
 
+@pytest.mark.parametrize(("copies", "different"), [(500, 21), (20, None)])
+def test_a_batch_that_would_mostly_hold_copies_is_refused(web, tokenizer, copies, different):
+    counts = np.ones(700)
+    counts[:20] = copies
+    options = {"repeat": "n", "columns": {"n": counts}, "batch_size": 64, "together": 64}
+    if different is None:
+        assert len(np.unique(take(batches(web, tokenizer, **options), 1)[0]["index"])) < 64
+        return
+    with pytest.raises(ValueError, match=rf"repeat 'n': a batch of 64 .* would have {different} different"):
+        batches(web, tokenizer, **options)
+
+
 def test_images_that_cannot_be_decoded_are_no_examples_to_compare(tmp_path, tokenizer):
     image = encode_jpeg(np.zeros((8, 8, 3), np.uint8))
     with TarWriter(tmp_path / "0.tar") as tar:

@@ -8,6 +8,7 @@ import shutil
 import tarfile
 import tempfile
 import tracemalloc
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -228,6 +229,8 @@ def write_examples(path, *examples):
         ({"jpg": b"", "txt": b"x"}, "empty image"),
         ({"jpg": b"x", "txt": b""}, "blank caption"),
         ({"jpg": b"x", "txt": b" \n\t\xe3\x80\x80"}, "blank caption"),
+        ({"jpg": b"x", "txt": b"\0" * 20}, "blank caption"),  # as of a file that was never written out
+        ({"jpg": b"x", "txt": "\ufeff\u200b\n".encode()}, "blank caption"),
         ({"jpg": b"x", "txt": b"\xff\xfe"}, "caption not UTF-8"),
         ({"jpg": b"x", "txt": "café".encode("latin1")}, "caption not UTF-8"),
         ({"jpg": b"x", "txt": b"x" * (2 << 20)}, "caption too long"),
@@ -338,7 +341,10 @@ def test_compressed_shards_are_counted_as_the_shards_that_they_are(tmp_path, cap
     ("names", "reason"),
     [
         ("7.tar.bz2 7.TAR.XZ 7.tar.lz4 7.tar.Z 7.txz 7.tbz2 7.tzst", "compressed shard"),
+        ("7.tar.7z 7.tar.br 7.tar.lzo 7.tar.zip 7.taz 7.tlz", "compressed shard"),
         ("7.tar.part 7.tar.tmp 7.tar.incomplete 7.tar.gz.part 7.crdownload", "shard whose download"),
+        ("7.tar.1f2e3d4c.partial 7.tar_.gstmp 7.tar.aria2 7.tar.!qB", "shard whose download"),
+        ("7.tar.aa 7.tar.001 7.tar.part_aa 7.tar.gz.00 7.tgz.part-1 7.tar.part1", "part of a shard"),
         ("0.tar.part 0.tar.zst.tmp 0.txz 0.json 7.tar.json 7.tar.md5 7.tar.idx 7.parquet", ""),
     ],
 )
@@ -350,6 +356,14 @@ def test_files_that_would_be_shards_are_counted_unless_their_tar_is_there(tmp_pa
         assert (len(index), index.unread, sum(index.damaged.values())) == (2, bool(reason), bool(reason))
         assert all(each.startswith(reason) for each in index.damaged)
         (tmp_path / name).unlink()
+
+
+def test_the_parts_of_a_shard_are_counted_as_one_shard(tmp_path):
+    write_examples(tmp_path / "0.tar")
+    for name in ("7.tar.aa", "7.tar.ab", "8.tar.gz.00", "8.tar.gz.01", "0.tar.aa"):
+        (tmp_path / name).write_bytes(b"x")
+    index = ShardIndex.load(tmp_path)
+    assert index.damaged == {"part of a shard (join its parts)": 2} and index.unread == 2
 
 
 def test_a_shard_that_is_there_by_several_links_is_read_once(tmp_path):
@@ -374,44 +388,106 @@ def test_a_shard_of_which_nothing_can_be_read_counts_whole(tmp_path):
         index.check(0.01)
 
 
+V7 = -1  # the oldest form of headers, which `tarfile` reads but doesn't write
+FORMS = [V7, tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]
+KINDS = [
+    tarfile.AREGTYPE,
+    tarfile.CONTTYPE,
+    tarfile.DIRTYPE,
+    tarfile.SYMTYPE,
+    tarfile.LNKTYPE,
+    tarfile.FIFOTYPE,
+]
 names = st.builds(
-    "{}{}{}".format,
-    st.sampled_from(["", "./", "in/", "../", "/"]),
-    st.sampled_from(["a", "b", "a.b", "a.c", ".a", "", "ä", "a.b.c"]),
-    st.sampled_from(["", ".jpg", ".JPG", ".png", ".txt", ".json", ".cls", ".seg.png", "/"]),
+    "{}{}".format,
+    st.sampled_from(["", "./", "../", "/", "in/" * 60, "in/" * 60, "\udcff/"]),
+    st.sampled_from(["a", "b", "c", "ä", "a.b", ".a", "", "a.b.c", "caf\udce9", "n" * 99]),
 )
-kinds = st.sampled_from([tarfile.REGTYPE] * 6 + [tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE])
-contents = st.sampled_from([b"", b"x", b" ", b"\xff", b"{}", b"y" * 700])
+extensions = st.sampled_from([".jpg", ".txt", ".json", "", ".JPG", ".png", ".cls", ".seg.png", "/"])
+contents = st.sampled_from([b"x", b"caption", b"y" * 512, b"y" * 700, b"{}", b"", b" ", b"\xff"])
+kinds = st.sampled_from([tarfile.REGTYPE] * 12 + KINDS)
+files = st.tuples(extensions, kinds, contents)
+PAIR = [(".jpg", tarfile.REGTYPE, b"x"), (".txt", tarfile.REGTYPE, b"caption")]
+pairs = st.sampled_from([PAIR, [*PAIR, (".json", tarfile.REGTYPE, b"{}")]])
+groups = st.tuples(names, st.sampled_from(FORMS), st.one_of(pairs, st.lists(files, max_size=3)))
+shard = st.tuples(st.lists(groups, max_size=8), st.floats(0, 2), st.sampled_from([1, 512]))
 
 
-@given(
-    st.lists(st.tuples(names, kinds, contents), max_size=24),
-    st.sampled_from([tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]),
-    st.floats(0, 1),
-    st.sampled_from([1, 512]),
-)
-def test_every_member_of_any_tar_is_in_an_example_or_counted(written, form, cut, block):
+def write_any(path, groups):
+    """Write a tar whose members have headers of any form; return names, kinds, contents, and their ends."""
+    found = []
+    with path.open("wb") as file:
+        for stem, form, extension, kind, content in ((*one[:2], *each) for one in groups for each in one[2]):
+            info = tarfile.TarInfo(stem + extension)
+            content = content if kind in tarfile.REGULAR_TYPES else b""
+            # Links may have the size of what they lead to, and no content.
+            info.type, info.size = kind, len(content) if kind in tarfile.REGULAR_TYPES else 700
+            info.linkname = "x" * (150 if form == tarfile.GNU_FORMAT else 1)
+            info.mtime = 0.5 if form == tarfile.PAX_FORMAT else 0  # as webdataset writes it
+            try:
+                header = info.tobuf(max(form, tarfile.USTAR_FORMAT), errors="surrogateescape")
+            except ValueError:  # a name too long for this form
+                continue
+            if form == V7:
+                header = header[:257] + bytes(255)
+                header = header[:148] + b"%06o\0 " % (sum(header[:148] + header[156:]) + 256) + header[156:]
+            if form != V7 or len(os.fsencode(info.name)) <= 100:
+                file.write(header + content)
+                found.append((info.name, kind, content, file.tell()))
+                file.write(bytes(-len(content) % 512))
+        file.write(bytes(1024))
+    return found
+
+
+def pairs_of(members):
+    """The pairs that webdataset makes of members, of a repeated name the first, and numbers of parts."""
+    files: dict[str, dict[str, bytes]] = {}
+    for name, kind, content, _ in members:
+        head, _, base = name.rpartition("/")
+        stem, _, extension = base.partition(".")
+        key = os.fsencode(name.removesuffix(base) + stem).decode(errors="replace")
+        is_safe = not name.startswith("/") and ".." not in head.split("/")
+        if kind in tarfile.REGULAR_TYPES and stem and is_safe:
+            files.setdefault(key, {}).setdefault(extension.lower(), content)
+    for key, parts in files.items():
+        image, caption = parts.get("jpg", parts.get("png")), parts.get("txt", b"")
+        if image and caption.strip() and caption != b"\xff" and parts.get("json", b"") in (b"", b"{}"):
+            yield (key, image, caption.decode()), 2 + ("json" in parts)
+
+
+def kind_of(name, kind, *_):
+    if kind not in tarfile.REGULAR_TYPES:
+        return "folder" if kind == tarfile.DIRTYPE else "link or special file"
+    return "folder" if name.endswith("/") else "file"
+
+
+@given(st.lists(shard, min_size=1, max_size=3))
+def test_every_member_of_any_tar_is_in_an_example_or_counted(shards):
+    """Its members are those that were written whole, and its examples are those of webdataset."""
+    whole, pairs, cuts = [], [], 0
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "0.tar"
-        with tarfile.open(path, "w", format=form) as tar:
-            for name, kind, content in (("zz.jpg", b"0", b"x"), ("zz.txt", b"0", b"x"), *written):
-                info = tarfile.TarInfo(name)
-                info.type, info.linkname = kind, "x"
-                info.size = len(content) if kind == tarfile.REGTYPE else 0
-                tar.addfile(info, io.BytesIO(content))
-        with tarfile.open(path) as tar:
-            found = tar.getmembers()
-        ends = [member.offset_data + member.size for member in found]
-        length = max(ends[1], round(cut * path.stat().st_size) // block * block)
-        os.truncate(path, length)
-        index = ShardIndex.load(Path(folder))
-    assert sum(index.members.values()) == sum(end <= length for end in ends)
-    assert {*index.members} <= {"of examples", "damaged", "other file", "folder", "link or special file"}
-    assert 2 * len(index) <= index.members["of examples"] <= 3 * len(index)
-    is_cut = length <= -(-ends[-1] // 512) * 512  # without any of the zeros at the end
-    assert index.damaged.get("shard cut short", 0) == is_cut
-    of_members = sum(index.damaged.values()) - is_cut
-    assert of_members <= index.members.get("damaged", 0) <= 6 * of_members
+        write_examples(Path(folder) / "x.tar")
+        for number, (groups, cut, block) in enumerate(shards):
+            found = write_any(path := Path(folder) / f"{number}.tar", groups)
+            length = min(round(cut * path.stat().st_size) // block * block, path.stat().st_size)
+            os.truncate(path, length)
+            whole += (kept := [member for member in found if member[-1] <= length])
+            pairs += pairs_of(kept)
+            # Without any of the zeros at the end.
+            cuts += length <= (-(-found[-1][-1] // 512) * 512 if found else 0)
+        source = ShardSource(Path(folder))
+        index, numbers = source.index, np.arange(len(source) - 2)
+        keys = [key for shard in range(len(index.tars)) for key in index.keys(shard)][:-2]
+        found = [*zip(keys, source.images(numbers), source.captions(numbers), strict=True)]
+        assert found == [pair for pair, _ in pairs]
+    kinds, counted = Counter(kind_of(*member) for member in whole), Counter(index.members)
+    used, written = 4 + sum(parts for _, parts in pairs), 4 + kinds.pop("file", 0)
+    damaged, other = counted.pop("damaged", 0), counted.pop("other file", 0)
+    assert counted == kinds | {"of examples": used}
+    assert used + damaged + other == written
+    assert index.damaged.get("shard cut short", 0) == cuts
+    of_members = sum(index.damaged.values()) - cuts
+    assert of_members <= damaged <= 6 * of_members
 
 
 @pytest.mark.parametrize("name", ["../x", "a/../../x", "/etc/x"])

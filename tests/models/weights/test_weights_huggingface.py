@@ -270,6 +270,7 @@ LETTERS = "abcdefgh oxyzRQ.,_-'!?0123456789 éßİ猫\t</>"
 @given(parts=st.lists(st.sampled_from([*LETTERS, *SPECIAL]), max_size=40))
 @example(parts=["a ", "</s>", " b"])
 @example(parts=["<eos>", "<pad>"])
+@example(parts=["\x85", "a", " \x85\t"])
 def test_an_export_reads_every_caption_as_jestlab_does(export, parts):
     _, tokenizer, processor = export
     caption = "".join(parts)

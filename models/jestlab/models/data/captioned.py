@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -74,7 +75,7 @@ class Captioned:
         if not images.is_dir():
             raise FileNotFoundError(f"{images}: no such folder of images")
         self._captions, self._skip = captions, skip_damaged
-        columns = _read(captions)
+        numbers, columns = _read(captions)
         self._names = tuple(columns)
         self._file = file = self._one_of(FILE_COLUMNS)
         rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
@@ -83,16 +84,20 @@ class Captioned:
         folder = os.path.realpath(images)
         self.rows: list[Row] = []
         self._images: dict[Path, Row] = {}  # the first row of each
-        for number, row in enumerate(rows, 2):
-            where, path = f"{captions}, row {number}", Path(os.path.realpath(images / str(row[file])))
+        missing: list[str] = []
+        for number, row in zip(numbers, rows, strict=True):
+            where, name = f"{captions}, row {number}", row[file] or ""
+            if not os.path.isfile(images / name):  # noqa: PTH113, since Path raises where a name is too long
+                missing.append(f"{where}: no image {name!r} in {images}")
+                continue
+            path = Path(os.path.realpath(images / name))
             if not path.is_relative_to(folder):
-                raise ValueError(f"{where}: {row[file]} is {path}, outside {images}: copy it into the folder")
+                raise ValueError(f"{where}: {name} is {path}, outside {images}: copy it into the folder")
             self.rows.append(Row(where, images / path.relative_to(folder), row))
             self._images.setdefault(self.rows[-1].path, self.rows[-1])
-        missing = [row for row in self.rows if row.columns[file] is None or not row.path.is_file()]
         if missing:
-            also = f", and {len(missing) - 1:,} more rows" if len(missing) > 1 else ""
-            raise ValueError(f"{missing[0].where}{also}: no image {missing[0].path}")
+            also = f", and in {len(missing) - 1:,} more rows" if len(missing) > 1 else ""
+            raise ValueError(f"{missing[0]}{also}")
         self.damaged: list[str] = []
 
     def write_shards(self, folder: Path, progress: Progress = lambda rows: None) -> None:
@@ -215,26 +220,32 @@ def _words(row: Row, column: str) -> str:
     return " ".join(_text(row, column).split())
 
 
-def _read(path: Path) -> dict[str, list[Any]]:
-    """Read the columns of a CSV file, typed by what they hold; empty cells are None."""
+def _read(path: Path) -> tuple[list[int], dict[str, list[Any]]]:
+    """Read a CSV file: numbers of its rows, and columns typed by what they hold; empty cells are None."""
+    usual_limit = csv.field_size_limit(sys.maxsize)
     rows: list[list[str]] = []
+    header: list[str] = []
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            for row in filter(None, csv.reader(file, strict=True)):
-                if rows and len(row) != len(rows[0]):
-                    raise csv.Error(f"{len(row)} values for {len(rows[0])} columns")
+            for row in csv.reader(file, strict=True):
+                header = header or row
+                if row and len(row) != len(header):
+                    raise csv.Error(f"{len(row)} values for {len(header)} columns")
                 rows.append(row)
     except UnicodeDecodeError:
         raise ValueError(f"{path}: not UTF-8: save it in this encoding") from None
     except csv.Error as error:
         where = f"{path}: not a CSV file with a header: row {len(rows) + 1}"
         raise ValueError(f"{where}: {error}: close each quote, and double those within a text") from None
-    if rows and len(set(rows[0])) < len(rows[0]):
+    finally:
+        csv.field_size_limit(usual_limit)
+    if len(set(header)) < len(header):
         raise ValueError(f"{path}: two columns have the same name")
+    numbers = [number for number, row in enumerate(rows, 1) if row]
     texts = (*FILE_COLUMNS, *CAPTION_COLUMNS, *LABEL_COLUMNS, SPLIT_COLUMN)
-    return {
+    return numbers[1:], {
         name: [cell or None for cell in column] if name in texts else _typed(column)
-        for name, *column in zip(*rows, strict=True)
+        for name, *column in zip(*filter(None, rows), strict=True)
     }
 
 

@@ -197,8 +197,8 @@ def training_batches(
         more than `damaged_share` are damaged.
 
     Raises:
-        ValueError: A bad filter, one that leaves fewer than `together` examples, or too many damaged examples
-            in the index.
+        ValueError: A bad filter, one that leaves fewer than `together` examples, a `repeat` that fills more
+            than half of a batch with copies, or too many damaged examples in the index.
     """
     import grain
 
@@ -231,6 +231,12 @@ def training_batches(
         augment=Augmenter(flip, crop, batch_size, rows_here, seed) if changes else None,
         damage=_Damage(index, len(index) if chosen is None else len(chosen), damaged_share),
     )
+    of_a_batch = len(np.unique(first.examples_at(np.arange(together))))
+    if 2 * of_a_batch < together:
+        raise ValueError(
+            f"repeat {repeat!r}: a batch of {together:,} examples of {folder} would have {of_a_batch:,} "
+            "different ones, and copies of them: lower its largest values, or the batch size"
+        )
     after = None if later is None else first.later(later)
 
     def load(number: int) -> Batch:
@@ -361,7 +367,7 @@ class _Load:
             **found,
         }
 
-    def _examples_at(self, positions: Ints) -> Ints:
+    def examples_at(self, positions: Ints) -> Ints:
         """Return the global numbers of the examples at some positions of the order."""
         count = len(self.source) if self.chosen is None else len(self.chosen)
         places = examples_at(positions, count, self.seed)
@@ -370,7 +376,7 @@ class _Load:
     def _decoded(self, positions: Ints) -> tuple[Ints, Pixels, int]:
         """Return example numbers and images at some positions of the order, and how many positions had to be
         filled from later batches."""
-        index = self._examples_at(positions)
+        index = self.examples_at(positions)
         images = np.empty((len(index), self.image_size, self.image_size, 3), np.uint8)
         rows, damaged = np.arange(len(index)), 0
         for attempt in range(_MOST_TRIES):
@@ -383,5 +389,5 @@ class _Load:
             # NOTE: footgun: the next place of the order is another row of this very batch.
             rows = np.array(list(failed))
             positions[rows] += self.batch_size
-            index[rows] = self._examples_at(positions[rows])
+            index[rows] = self.examples_at(positions[rows])
         raise self.damage.error()

@@ -24,14 +24,17 @@ import numpy.typing as npt
 from jestlab.models.data.files import map_array, open_derived, shard_files
 from jestlab.models.data.tars import FILE, Fault, scan
 
-_FORMAT = 5  # of the index files; another number is another name
+_FORMAT = 6  # of the index files; another number is another name
 _IMAGES = ("jpg", "jpeg", "png", "webp")
 _KNOWN = {*_IMAGES, "txt", "json"}
 _SHARD = re.compile(
-    r"(?i)(?P<stem>.+?)(\.tar|(?P<compressed>\.tar\.(gz|bz2|xz|zstd?|lz4|lzma|lz|z)|\.(tgz|tbz2?|txz|tzst))"
-    r"|(?=\.crdownload))(?P<unfinished>\.(part|partial|filepart|tmp|temp|incomplete|download|crdownload))?"
+    r"(?i)(?P<stem>.+?)"
+    r"((?P<compressed>\.tar\.(gz|bz2|xz|zstd?|lz4|lzma|lzo?|z|br|7z|zip)|\.(tgz|tbz2?|txz|tzst|taz|tlz))"
+    r"|\.tar|(?=\.crdownload))(?P<part>\.(part[._-]?)?([a-z]{2}|\d+))?"
+    r"(?P<unfinished>(\.\w+)?_?\.(part|partial|filepart|tmp|temp|incomplete|download|crdownload|gstmp|aria2|!qb))?"
 )
 _COMPRESSED = "compressed shard (decompress it)"
+_PART = "part of a shard (join its parts)"
 _UNFINISHED = "shard whose download has not finished"
 _LINKED = "link to another shard (which is read once)"
 _DOTTED = "dot in the name (a pair if split at its last dot, not the first as in webdataset: rename it)"
@@ -104,8 +107,7 @@ class ShardIndex:
         ends = self._key_ends[first:last].tolist()
         start = int(self._key_ends[first - 1]) if first else 0
         joint = self._keys[start : ends[-1] if ends else start].tobytes()
-        starts = [start, *ends[:-1]]
-        spans = zip(starts, ends, strict=True)
+        spans = zip([start, *ends], ends, strict=False)
         return [joint[a - start : b - start].decode(errors="replace") for a, b in spans]
 
     def describe(self, example: int) -> str:
@@ -224,9 +226,10 @@ def _shards(folder: Path) -> tuple[tuple[str, ...], dict[str, str], str]:
         if not (shard := _SHARD.fullmatch(name := path.as_posix())):
             continue
         stats.append((about.st_size, about.st_mtime_ns))
-        if shard["compressed"] or shard["unfinished"]:
+        kinds = (("unfinished", _UNFINISHED), ("part", _PART), ("compressed", _COMPRESSED))
+        if reason := next((reason for kind, reason in kinds if shard[kind]), None):
             if shard["stem"] not in stems:  # the tar itself, if it is there, is earlier in the order of names
-                left_out[name] = _UNFINISHED if shard["unfinished"] else _COMPRESSED
+                left_out[name] = reason
         elif tars.setdefault((about.st_dev, about.st_ino, *stats[-1]), name) != name:
             left_out[name] = _LINKED
         stems.add(shard["stem"])
@@ -356,7 +359,7 @@ def _reason(descriptor: int, image: Span | None, text: Span | None, meta: Span) 
         caption = os.pread(descriptor, text[1], text[0]).decode()
     except UnicodeDecodeError:
         return "caption not UTF-8"
-    if not caption.strip():
+    if not any(letter.isprintable() and not letter.isspace() for letter in caption):
         return "blank caption"
     if meta[1] > _LONGEST_TEXT or (meta[1] and not _is_metadata(os.pread(descriptor, meta[1], meta[0]))):
         return "unreadable metadata"

@@ -118,7 +118,8 @@ def _from_sentencepiece(content: bytes) -> tokenizers.Tokenizer:
     if charsmap := normal.get(_CHARSMAP):
         steps.append(normalizers.Precompiled(charsmap))
     if normal.get(_NO_EXTRA_SPACES, 1):
-        steps += [normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")]
+        # Only spaces, since sentencepiece keeps other white space that the map above has left.
+        steps += [normalizers.Replace(Regex("^ +| +$"), ""), normalizers.Replace(Regex(" {2,}"), " ")]
     found.normalizer = normalizers.Sequence(steps)
     scheme = "always" if normal.get(_DUMMY_PREFIX, 1) else "never"
     found.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme=scheme, split=False)
