@@ -57,6 +57,7 @@ def test_errors_name_the_place():
         ("seed = (select 1)", 8, "expected a key, a text in quotes"),
         ("(seed < 3 3", 11, "expected `and`, `or` or `)`"),
         ("not " * 60 + "a", 37, "nested too deeply"),
+        ("seed < " + "1" * 400, 8, "number out of range"),
     ):
         with pytest.raises(ConditionError) as error:
             parse(text)

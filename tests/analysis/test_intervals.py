@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from jestlab.analysis.intervals import censored_median, half_widths, to_match
+from jestlab.analysis.intervals import censored_median, half_widths, of_groups, to_match
 
 T_975 = {2: 12.706, 3: 4.303, 5: 2.776, 10: 2.262, 31: 2.042}  # n → t of n − 1 degrees, from printed tables
 
@@ -21,6 +21,19 @@ def test_half_widths():
     # One seed has no interval.
     assert np.isnan(half_widths([math.nan, 1.0], [1, 2])).tolist() == [True, False]
     assert np.isnan(half_widths([math.nan, math.nan], [1, 0])).all()
+
+
+def test_moments_of_groups_of_any_size_neither_overflow_nor_vanish():
+    import pandas as pd
+
+    units = {"usual": 1.0, "large": 1e200, "largest": 1e307, "small": 1e-170, "least": 5e-324}
+    groups = pd.Series([name for name in units for _ in range(4)])
+    values = pd.Series([unit * value for unit in units.values() for value in (1, 3, 5, math.nan)])
+    found = of_groups(values, groups)
+    for name, unit in units.items():
+        assert list(found.loc[name]) == pytest.approx([3 * unit, 2 * unit, 3], rel=1e-12, abs=0.0)
+    lost = of_groups(pd.Series([1.0, math.inf, math.nan]), pd.Series(["a", "a", "b"]))
+    assert lost.loc["a", "mean"] == math.inf and list(lost["count"]) == [2, 0]
 
 
 def test_censored_median():

@@ -46,9 +46,28 @@ def test_a_run_that_diverged_is_not_the_best(diverged):
     assert speedup_table(finals(diverged)).frame.set_index("label").loc["better", "seeds_compared"] == 5
 
 
+def test_seeds_that_diverged_did_not_reach_the_score_of_the_baseline(diverged):
+    """The median of five seeds is the latest of the three that got there."""
+    found = speedup_table(finals(diverged)).frame.set_index("label").loc["better"]
+    steps = 1 + (0.5 + 0.02 - 0.4) / (0.7 - 0.4) if diverged.score.goal == "max" else 1
+    assert found["examples_to_match"] == pytest.approx(64 * steps)
+    assert found["examples_high"] == INF and found["examples_spent"] == 128
+
+
+def test_a_seed_that_diverged_without_its_baseline_is_not_compared(read_runs, stored_run, stored_runs):
+    found = read_runs(*stored_runs("uniform", [0.5], [0.5]), *stored_runs("a", [0.9], [0.9], [INF]))
+    assert speedup_table(finals(found)).frame.set_index("label").loc["a", "seeds_compared"] == 2
+
+
 def test_an_infinite_score_is_shown(read_runs, stored_runs):
     found = read_runs(*stored_runs("uniform", [0.5], [0.5]), *stored_runs("a", [0.9], [INF]))
     assert cells(summary(finals(found)))["a"]["score"].text == "inf"
+
+
+def test_the_mean_of_the_largest_numbers_is_one_of_them(read_runs, stored_runs):
+    runs = *stored_runs("uniform", [0.5], [0.5]), *stored_runs("a", [1.7e308], [1.7e308])
+    cell = cells(summary(finals(read_runs(*runs, spec={"metrics": {"*/*": {"goal": "max"}}}))))["a"]["score"]
+    assert (cell.text, cell.bold) == ("1.7e+308 ± 0", True)
 
 
 def test_a_run_that_diverged_is_not_on_the_front_and_the_front_stays(diverged):
@@ -145,6 +164,15 @@ def test_a_run_of_no_flops_is_not_one_of_unknown_flops(read_runs, stored_run, st
     table = summary(finals(found))
     assert cells(table)["zero"]["flops"].text == "0"
     assert "∞× more training FLOPs" in answer(table.frame, finals(found)).sentence
+    drawn = figures.speedup(found, "a").figure()
+    texts = {text.get_text() for axes in drawn.axes for text in axes.texts}
+    assert not any("nan" in text or "inf" in text for text in texts)
+
+
+def test_a_run_that_takes_nothing_is_sooner_by_an_infinite_factor(read_runs, stored_run, stored_runs):
+    found = read_runs(*stored_runs("a", [0.1, 0.4]), stored_run("free", [0.3, 0.5], flops_per_step=(0, 0, 0)))
+    drawn = figures.speedup(found, "a").figure()
+    assert "∞" in {text.get_text() for axes in drawn.axes for text in axes.texts}
 
 
 def test_runs_with_and_without_examples_are_read_together(new_store, stored_run):

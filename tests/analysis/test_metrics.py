@@ -55,6 +55,8 @@ def test_writes_values_by_unit_and_digits():
         (Metric("max", "percent", digits=2), -0.4321, "−43.21", "−43.21"),
         (Metric("min", "ms", digits=0), 12.5, "12", "+12"),
         (Metric(), 1234567.0, "1.235e+06", "+1.235e+06"),
+        (Metric("max", "percent"), 1e300, "1e+302", "+1e+302"),
+        (Metric("min", digits=2), -1.7e308, "−1.7e+308", "−1.7e+308"),
     ):
         assert (metric.text(value), metric.text(value, "+")) == (text, difference)
 

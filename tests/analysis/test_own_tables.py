@@ -3,8 +3,10 @@
 import io
 import json
 import math
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -82,9 +84,16 @@ def test_rows_are_named_by_the_index_or_the_first_column(study):
         (pd.DataFrame({"row": ["a"], "x": [-2]}), [["a", "−2"]]),
         (pd.DataFrame({2020: [0.5]}, index=pd.Index([7], name="year")), [["7", "0.5000"]]),
         (pd.DataFrame({"on": [pd.Timestamp("2026-01-02")]}, index=["a"]), [["a", "2026-01-02 00:00:00"]]),
+        (pd.DataFrame({"z": [1 + 2j], "third": [Fraction(1, 3)]}, index=["a"]), [["a", "(1+2j)", "0.3333"]]),
+        (pd.DataFrame({"n": np.array([1.5], np.longdouble)}, index=["a"]), [["a", "1.500"]]),
+        (
+            pd.DataFrame({"n": pd.array([2**40], "Int64"), "m": [2**64 - 1]}),
+            [["1099511627776", f"{2**64 - 1:,}"]],
+        ),
     ):
         found = made(study, lambda results, frame=frame: frame)
         assert [[cell.text for cell in line.cells] for line in found.lines] == shown
+        assert json.loads(found.json())["rows"] and found.csv()
 
 
 def test_an_invalid_table_is_an_error_of_one_line(study):
@@ -105,6 +114,7 @@ def test_an_invalid_table_is_an_error_of_one_line(study):
         (with_attrs(columns={"m": {}}), "has no column 'm', which its attrs name"),
         (with_attrs(columns={"n": {"digit": 1}}), "column 'n', digit: unknown key: did you mean 'digits'"),
         (with_attrs(columns={"n": {"goal": "more"}}), "says of column 'n', goal: must be max or min"),
+        (pd.DataFrame({"n": [10**400]}, index=["a"]), "returned has a number of more than 1.8e308"),
         (with_attrs(columns=["n"]), "attrs\\['columns'\\] of list: expected a mapping"),
     ):
         with pytest.raises(ValueError, match=message) as caught:

@@ -14,7 +14,7 @@ neither portion imports the other; tests/test_conditions.py compares them.
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -254,7 +254,7 @@ class _Builder:
             number: int | float = int(digits)
         except ValueError:
             number = float(digits)
-        if not math.isfinite(number):
+        if abs(number) > sys.float_info.max:
             raise _TokenError(parts[0], "number out of range")
         return number
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from .costs import Scope, break_even_runs, check_scope, planned_flops
 from .efforts import EFFORTS, MEASURED, WORDS, Effort
+from .intervals import HUGE
 
 if TYPE_CHECKING:
     import numpy as np
@@ -63,7 +64,10 @@ def score_curves(
     check_scope(scope)
     curves = frames.scores.copy()
     averaged = list(frames.averaged if metrics is None else metrics)
-    curves["score"] = curves[averaged].mean(axis=1, skipna=False) if averaged else math.nan
+    # The sum of numbers near the largest would overflow.
+    halvings = 64.0 * (curves[averaged].abs() > HUGE).any(axis=1)
+    scores = curves[averaged].mul(0.5**halvings, axis=0).mean(axis=1, skipna=False)
+    curves["score"] = scores * 2.0**halvings if averaged else math.nan
 
     planned = frames.costs.set_index(["label", "seed"])
     curves["flops"] = curves.pop("flops_total")
@@ -132,10 +136,11 @@ def speedups(
         sign: −1 where less is better, so that a curve reaches the score from above; see `Metric.sign`.
 
     Returns:
-        One row a completed run that has a score, and whose baseline of the same seed has one: fingerprint,
-        label, seed; target (the baseline's final score), reached (bool), bounded (bool: it was there at the
-        first evaluation, so that the effort is at most, and the factor at least, what is given); score_before
-        and score_after (of the two evaluations between which it gets there; NaN where it does not). For each
+        One row a completed run with a score, whose baseline of the same seed has one, and one a run that
+        diverged, and reaches nothing: fingerprint, label, seed; target (the baseline's final score), reached
+        (bool), bounded (bool: it was there at the first evaluation, so that the effort is at most, and the
+        factor at least, what is given); score_before and score_after (of the two evaluations between which
+        it gets there; NaN where it does not). For each
         effort, by its name in `efforts.WORDS`: `<effort>_before` and `_after` (at these evaluations),
         `_to_match` (where it gets there; NaN where it does not, or the effort is unknown), `_spent` (in all:
         if the target was not reached, it takes more than that) and `fewer_<effort>` (what the baseline takes
@@ -144,21 +149,24 @@ def speedups(
     import numpy as np
     import pandas as pd
 
-    names = ("fingerprint", "label", "seed", "score", "final", *EFFORTS)
+    names = ("fingerprint", "label", "seed", "score", "final", "diverged", *EFFORTS)
     columns = {name: curves[name].to_numpy() for name in names}
     groups = curves.groupby(["label", "seed"], sort=False).indices.values()
     points: list[NDArray[np.intp]] = [np.asarray(at) for at in groups]
     # The last point of a completed run is its final one; the points lie in the order of the steps.
-    completed = [at for at in points if columns["final"][at[-1]] and math.isfinite(columns["score"][at[-1]])]
+    has_score = np.isfinite(columns["score"])
+    is_known = columns["final"] & (has_score | columns["diverged"])
+    completed = [at for at in points if is_known[at[-1]]]
 
     def reaches(at: NDArray[np.intp], target: float) -> Place | None:
         """Find where the run at these rows reaches a target; the rows of the place are of all curves."""
-        place = crossing((sign * columns["score"][at]).tolist(), sign * target, which)
+        scores = (sign * columns["score"][at]).tolist()
+        place = crossing(scores, sign * target, which) if has_score[at[-1]] else None
         return place and Place(int(at[place.before]), int(at[place.after]), place.way)
 
     targets: dict[Any, tuple[float, Place]] = {}
     for at in completed:
-        if columns["label"][at[-1]] == baseline:
+        if columns["label"][at[-1]] == baseline and has_score[at[-1]]:
             target = float(columns["score"][at[-1]])
             ends = reaches(at, target)
             assert ends is not None  # it ends there

@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from statistics import fmean, median, stdev
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+    import pandas as pd
 
 CONFIDENCE = 0.95
 
@@ -37,7 +38,7 @@ class Reach(NamedTuple):
 
 
 # Sums of values above the first would overflow: values are multiplied by the second, which is exact.
-_HUGE, _SCALE = 1e300, 2.0**-64
+HUGE, _SCALE = 1e300, 2.0**-64
 
 
 def moments(values: Sequence[float]) -> tuple[float, float]:
@@ -49,9 +50,26 @@ def moments(values: Sequence[float]) -> tuple[float, float]:
     """
     if not all(map(math.isfinite, values)):
         return sum(values) / len(values), math.nan
-    scale = _SCALE if max(map(abs, values)) > _HUGE else 1.0
+    scale = _SCALE if max(map(abs, values)) > HUGE else 1.0
     scaled = [scale * value for value in values]
     return fmean(scaled) / scale, stdev(scaled) / scale if len(values) > 1 else math.nan
+
+
+def of_groups(values: pd.Series[float], groups: pd.Series[Any]) -> pd.DataFrame:
+    """Compute mean, sample standard deviation (n − 1), and count of the known values of each group.
+
+    Values are scaled by a power of two, which is exact, so that sums and squares neither overflow nor vanish.
+    """
+    import numpy as np
+
+    largest = values.abs().where(values.abs() < math.inf).groupby(groups).transform("max").fillna(1.0)
+    exponents = np.frexp(largest)[1]
+    scaled = np.ldexp(values, -exponents).groupby(groups, sort=False)
+    back = exponents.groupby(groups, sort=False).first()
+    with np.errstate(over="ignore"):
+        mean, std = (np.ldexp(each, back) for each in (scaled.mean(), scaled.std()))
+    found: pd.DataFrame = mean.to_frame("mean").assign(std=std, count=scaled.count())
+    return found
 
 
 def half_widths(

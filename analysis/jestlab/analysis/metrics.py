@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, Literal, get_args
 
-from .units import some
+from .units import HUGEST_WRITTEN, some
 from .written import Path, WrittenError, shown
 from .written import given as given_in
 
@@ -130,7 +130,7 @@ class Metric:
     def text(self, value: float, sign: str = "") -> str:
         """Write a value as tables show it; `sign` "+" writes it before positive ones, too."""
         shown = self.factor * value
-        if self.digits is None and not self.in_percent:
+        if (self.digits is None and not self.in_percent) or not abs(shown) < HUGEST_WRITTEN:
             written = f"{shown:{sign}.4g}"
         else:
             written = f"{shown:{sign}.{1 if self.digits is None else self.digits}f}"

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 MISSING = "—"
 """Shown where there is no value."""
 
+HUGEST_WRITTEN = 1e21  # numbers from this on have an exponent, and so have those below its inverse
+
 _STEPS = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
@@ -78,9 +80,9 @@ def seconds_unit(amounts: Iterable[float]) -> tuple[float, str]:
 
 
 def significant(x: float, digits: int = 3) -> str:
-    """A number to some significant digits, without exponent and with its trailing zeros: 2.3 → "2.30"."""
-    if x == 0 or not math.isfinite(x):
-        return f"{x:g}"
+    """A number to some significant digits with its trailing zeros: 2.3 → "2.30"."""
+    if not 1 / HUGEST_WRITTEN < abs(x) < HUGEST_WRITTEN:
+        return f"{x:.{digits}g}"
     rounded = float(f"{x:.{digits - 1}e}")  # 99.96 becomes 100.0, which has one digit more before the point
     return f"{rounded:,.{max(0, digits - 1 - math.floor(math.log10(abs(rounded))))}f}"
 

@@ -101,6 +101,17 @@ def test_a_sequence_counts_lost_seeds_and_goes_on(new_store, stored_run):
     assert (stopped.seeds, stopped.lost) == (1, "")  # it resumes with the next launch
 
 
+def test_a_seed_without_a_value_is_told(new_store, stored_run):
+    runs = [
+        stored_run(name, [value] * 4, seed=seed, logged={"speed": [1.0] * (name == "b" or seed > 0)})
+        for name, value in (("a", 0.5), ("b", 0.3))
+        for seed in range(7)
+    ]
+    spec = {"claims": [CLAIM | {"measure": "speed", "above": "b", "better_than": None}]}
+    (found,) = read(new_store().add(*runs, spec=spec).url, ["study"])
+    assert found.lost == "a has no value in 1 of 7 seeds"
+
+
 def test_a_side_that_is_a_difference_is_unknown_where_a_run_of_it_diverged(new_store, stored_run):
     side = {"of": "a", "minus": "b"}
     for claim in ({"above": "b"}, {"below": "b"}):

@@ -244,3 +244,17 @@ def test_a_study_is_frozen():
     study = load("quickstart")
     with pytest.raises(ValueError, match="frozen"):
         setattr(study, "question", "Another?")  # noqa: B010 — not for the type checker to find
+
+
+def test_a_dot_in_the_name_of_a_metric_divides_nothing():
+    metrics = {
+        "clip-v1.5/acc": {"goal": "max"},
+        "clip-v1.5/loss.goal": "min",
+        "clip-v1.5/loss": {"digits": 2},
+    }
+    study = Study.parse({"name": "dots", "runs": {"a": {}}, "metrics": metrics})
+    assert {name: each.goal for name, each in study.metrics.items()} == {
+        "clip-v1.5/acc": "max",
+        "clip-v1.5/loss": "min",
+    }
+    assert Study.parse(study.to_dict()) == study

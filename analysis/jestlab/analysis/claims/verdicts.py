@@ -382,26 +382,30 @@ def judge(
         parts=pd.DataFrame(parts, columns=_PARTS),
         labels=tuple(labels),
         shown=study.names.shown,
-        lost=_lost(
-            study, labels, known, values.values(), len(planned) if judging.until is None else len(known)
-        ),
+        lost=_lost(study, weights, known, values, len(planned) if judging.until is None else len(known)),
     )
 
 
 def _lost(
     study: _Runs,
-    labels: Iterable[str],
+    weights: Collection[tuple[str, str]],
     known: Sequence[int],
-    values: Iterable[Mapping[Place, float]],
+    values: Mapping[str, Mapping[Place, float]],
     of: int,
 ) -> str:
-    """Say in how many of so many seeds which runs diverged or failed."""
-    diverged = {place for each in values for place, value in each.items() if not math.isfinite(value)}
+    """Say in how many of so many seeds which runs diverged or failed, or have no value."""
+
+    def fate(label: str, seed: int) -> str:
+        found = [values[measure].get((label, seed)) for measure, name in weights if name == label]
+        if any(value is not None and not math.isfinite(value) for value in found):
+            return DIVERGED
+        # Values are read only where both sides have completed.
+        lacks = None in found and all(study.completed(each, seed) for _, each in weights)
+        return LOST.get(study.runs[label, seed].state, "has no value" * lacks)
+
     named = []
-    for label in labels:
-        states = {seed: study.runs[label, seed].state for seed in known}
-        fates = [LOST.get(state, DIVERGED * ((label, seed) in diverged)) for seed, state in states.items()]
-        if told := in_words(fates, of):
+    for label in dict.fromkeys(label for _, label in weights):
+        if told := in_words([fate(label, seed) for seed in known], of):
             named.append(f"{study.names.shown[label]} {told}")
     return "; ".join(named[:_MOST_NAMED]) + " …" * (len(named) > _MOST_NAMED)
 

@@ -128,7 +128,8 @@ def draw_cost_bars(axes: Axes, bars: pd.DataFrame) -> None:
 
 def factor(bar: Mapping[Any, Any] | pd.Series[Any]) -> str:
     """Say what is written at the end of a bar."""
-    return "not reached" if math.isnan(bar["x"]) else f"{bar['factor']:.1f}×"
+    text = f"{bar['factor']:.1f}×".replace("inf×", "∞").replace("nan×", "")
+    return "not reached" if math.isnan(bar["x"]) else text
 
 
 def bar_names(names: Iterable[str], sheet: Sheet) -> list[str]:

@@ -11,7 +11,7 @@ from ..costs import Scope
 from ..curves import mean_curves, score_curves
 from ..efforts import WORDS, Effort, cost_of, unit
 from ..frames import Frames, NotYet
-from ..intervals import range_holds
+from ..intervals import of_groups, range_holds
 from ..lost import DIVERGED
 from ..pareto import attainment, front, hypervolume, standing
 from .drawing import draw_pareto
@@ -86,24 +86,16 @@ def pareto(
     parts = [means.assign(kind="mean"), runs[["label", "seed", "cost", "score"]].assign(kind="seed")]
     if trajectories:
         way = mean_curves(curves[curves["label"].isin(means["label"])], cost)
-        parts.append(
-            way.rename(columns={"mean": "score", cost: "cost"})[["label", "cost", "score"]].assign(
-                kind="trajectory"
-            )
-        )
+        way = way.rename(columns={"mean": "score", cost: "cost"})[["label", "cost", "score"]]
+        parts.append(way.assign(kind="trajectory"))
     if surfaces:
         parts.append(_surfaces(frames, runs[~runs["label"].isin(frames.apart_from(compared))]))
     points = pd.concat(parts, ignore_index=True)
     data = styled(frames, points, compared, ["score", "spread", "low", "high"])
     require_competitors(frames, data[data["kind"] == "mean"])
-    return Plot(
-        "pareto",
-        data,
-        Texts(
-            title(frames), _caption(frames, data, scope, cost), WORDS[cost].axis, score_axis(frames), metric
-        ),
-        draw_pareto,
-    )
+    caption = _caption(frames, data, scope, cost)
+    words = Texts(title(frames), caption, WORDS[cost].axis, score_axis(frames), metric)
+    return Plot("pareto", data, words, draw_pareto)
 
 
 def _means(
@@ -111,7 +103,8 @@ def _means(
 ) -> pd.DataFrame:
     """One row a label; for those that compete, also whether they are on the front: not if a seed diverged."""
     of_label = runs.groupby("label", sort=False)
-    means = of_label[["cost", "score"]].mean().assign(spread=of_label["score"].std(), seeds=of_label.size())
+    means = of_groups(runs["score"], runs["label"]).set_axis(["score", "spread", "seeds"], axis=1)
+    means["cost"] = of_groups(runs["cost"], runs["label"])["mean"]
     means[["cost_low", "cost_high"]] = of_label["cost"].agg(["min", "max"])
     means[["low", "high"]] = of_label["score"].agg(["min", "max"])
     means["on_front"], means["standing"] = False, ""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ..efforts import WORDS, unit
 from ..files import write_whole
 from ..frames import Frames, NotYet
+from ..intervals import HUGE
 from ..lost import DIVERGED, UNEVALUATED
 from ..metrics import UNKNOWN, Metric
 from ..sheet import PLAIN, Sheet
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _NEAR = 0.35  # a reference farther from the scores than this share of their range would squeeze them
-_HUGE = 1e300  # axes multiply numbers, which overflows above
 
 
 def styled(frames: Frames, data: pd.DataFrame, baseline: str, scores: Sequence[str]) -> pd.DataFrame:
@@ -300,8 +300,8 @@ class Plot:
     @property
     def _drawable(self) -> pd.DataFrame:
         """The data without numbers that no axis can hold, which are gaps."""
-        numbers = self.data.select_dtypes("float")
-        is_huge = numbers.abs() > _HUGE
+        numbers = self.data.select_dtypes("float").drop(columns="factor", errors="ignore")  # has no axis
+        is_huge = numbers.abs() > HUGE
         return self.data.assign(**numbers.mask(is_huge)) if is_huge.any(axis=None) else self.data
 
     def _drawn(self, suffixes: Sequence[str]) -> list[bytes]:

@@ -51,6 +51,8 @@ def own_table(code: OwnCode, results: Results, options: Mapping[str, Any]) -> Ta
         )
     try:
         return _table(name, made, results, code)
+    except OverflowError:
+        raise CodeFailed(f"the frame that {code.name} returned has a number of more than 1.8e308") from None
     except ValueError as error:
         raise CodeFailed(f"the frame that {code.name} returned {error}") from None
 
@@ -100,9 +102,8 @@ def _with_rows(made: pd.DataFrame, apart: Sequence[str]) -> tuple[pd.DataFrame, 
     rows = [str(value) for value in frame[first]]
     if twice := next((row for row in rows if rows.count(row) > 1), None):
         raise ValueError(f"has two rows called {twice!r}: expected names in its index, or its first column")
-    for name in frame.columns:  # JSON knows numbers and texts
-        if not pd.api.types.is_numeric_dtype(frame[name]):
-            frame[name] = [v if _is_plain(v) else str(v) for v in frame[name]]
+    for name in frame.columns:
+        frame[name] = pd.Series([_plain(value) for value in frame[name]], frame.index, dtype=object)
     frame.insert(0, "row", rows)
     frame["apart"] = frame["apart"].astype(bool) if "apart" in frame else frame["row"].isin(apart)
     return frame, first
@@ -114,7 +115,7 @@ def _attrs(attrs: Mapping[Any, Any], columns: Sequence[str]) -> tuple[str, tuple
         if key not in _ATTRS:
             raise ValueError(f"has attrs[{key!r}]: {units.nearest(str(key), _ATTRS)}")
     notes = attrs.get("notes", ())
-    notes = (notes,) if isinstance(notes, str) else tuple(map(str, notes))
+    notes = tuple(map(str, notes)) if isinstance(notes, list | tuple) else (str(notes),)
     declared = attrs.get("columns", {})
     if not isinstance(declared, Mapping):
         raise ValueError(
@@ -163,8 +164,11 @@ def _column(
     )
 
 
-def _is_plain(value: Any) -> bool:
-    return isinstance(value, bool) or _is_number(value) or _is_missing(value)
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it: a number, true or false, null, or a text."""
+    if _is_number(value):
+        return int(value) if isinstance(value, numbers.Integral) and math.isfinite(value) else float(value)
+    return value if isinstance(value, bool) or _is_missing(value) else str(value)
 
 
 def _is_number(value: Any) -> bool:

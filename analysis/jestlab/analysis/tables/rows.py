@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..configs import Configs
 from ..costs import paper_run
+from ..intervals import of_groups
 from ..published.cell import COUNTED, DELTA, EXAMPLES, FILTERED, MEAN, PER_ITERATION, TOTAL
 from .summary import Finals
 
@@ -94,9 +95,8 @@ def own_rows(finals: Finals, pair: bool, beside_published: bool = False) -> OwnR
             FILTERED: [float(bool(filters[label])) for label in frames.labels],
         }
     )
-    ended = parts.groupby("label")
     for name in parts.columns[5:]:
-        spread = ended[name].agg(["mean", "std", "count"]).reindex(frames.labels)
+        spread = of_groups(parts[name], parts["label"]).reindex(frames.labels)
         rows[name], rows[f"{name}_std"] = spread["mean"].to_numpy(), spread["std"].to_numpy()
         rows[f"{name}_seeds"] = spread["count"].fillna(0).to_numpy(int)
     for end in ("low", "high"):

@@ -13,7 +13,7 @@ from ..costs import Scope
 from ..curves import Crossing, break_even, crossing_words, score_curves, speedups
 from ..efforts import WORDS, Effort, known, unit, writer
 from ..frames import Frames, NotYet
-from ..intervals import INTERVAL, censored_median, half_widths, to_match
+from ..intervals import INTERVAL, censored_median, half_widths, of_groups, to_match
 from ..lost import DIVERGED
 from ..metrics import Metric, lacks_goal
 from ..units import listed
@@ -98,14 +98,12 @@ class Finals:
         of_label = self.frames.runs.groupby("label", sort=False)
         rows = pd.DataFrame({"run": of_label["run"].first(), "apart": False})
         rows.loc[self.frames.apart_from(self.baseline), "apart"] = True
-        ended = self.runs.groupby("label")
-        rows["seeds"] = ended.size()
+        rows["seeds"] = self.runs.groupby("label").size()
         rows["seeds_planned"] = of_label.size()
         rows["lost"] = [self.frames.lost.get(str(label), "") for label in rows.index]
         rows["diverged"] = [DIVERGED in self.frames.fates[str(label)] for label in rows.index]
         for name in [*self.frames.metrics, "score", "delta"]:
-            # The standard deviation is the sample's: n − 1.
-            spread = ended[name].agg(["mean", "std", "count"])
+            spread = of_groups(self.runs[name], self.runs["label"])
             rows[[f"{name}_mean", f"{name}_std", f"{name}_seeds"]] = spread
         counts = [name for name in rows.columns if name == "seeds" or str(name).endswith("_seeds")]
         rows[counts] = rows[counts].fillna(0).astype(int)
@@ -113,7 +111,8 @@ class Finals:
         # The seeds that are left are a selection.
         half[rows["diverged"] | (DIVERGED in self.frames.fates[self.baseline])] = math.nan
         rows["delta_low"], rows["delta_high"] = rows["delta_mean"] - half, rows["delta_mean"] + half
-        rows[self.efforts] = ended[self.efforts].mean()
+        for effort in self.efforts:
+            rows[effort] = of_groups(self.runs[effort], self.runs["label"])["mean"]
         return rows
 
 
@@ -466,9 +465,8 @@ def reaching(found: Finals) -> pd.DataFrame:
     """Compute what each label takes to match the baseline, in the order of the study.
 
     Returns:
-        Index label; seeds_compared (those that diverged too), seeds_reached; for each effort:
-        `<effort>_to_match` (median over seeds,
-        or what it is at least where `<effort>_most` is more), `<effort>_low` and `_high` (range over seeds;
+        Index label; seeds_compared (diverged ones, too), seeds_reached; for each effort: `<effort>_to_match`
+        (median over seeds, or what it is at least where `<effort>_most` is more), `_low` and `_high` (range;
         infinite where one does not get there), `<effort>_spent` (the least by which one had not got there,
         else NaN), `<effort>_at_most` and `_low_at_most` (bool: the median, or the least, is of a run that was
         there at its first evaluation), `fewer_<effort>` (censored median) and `fewer_<effort>_at_least`.
@@ -479,15 +477,14 @@ def reaching(found: Finals) -> pd.DataFrame:
     columns = {str(name): compared[name].to_numpy() for name in compared.columns}
     lines = []
     for label, at in compared.groupby("label", sort=False).indices.items():
-        lost = found.frames.fates[str(label)].count(DIVERGED)
-        line: dict[str, object] = {"label": label, "seeds_compared": len(at) + lost}
+        line: dict[str, object] = {"label": label, "seeds_compared": len(at)}
         line["seeds_reached"] = int(columns["reached"][at].sum())
         first = [bool(bounded) for bounded in columns["bounded"][at]]
         for effort in (WORDS[its].name for its in found.efforts):
             names = (f"{effort}_to_match", f"{effort}_spent", f"fewer_{effort}")
             took, spent, fewer = (columns[name][at].astype(float).tolist() for name in names)
             missed = [whole for effort_, whole in zip(took, spent, strict=True) if math.isnan(effort_)]
-            reach, factor = to_match(took, spent), censored_median(fewer + [math.nan] * lost)
+            reach, factor = to_match(took, spent), censored_median(fewer)
             line |= {f"{effort}_to_match": reach.value, f"{effort}_most": reach.most}
             line |= {f"{effort}_low": reach.low, f"{effort}_high": reach.high, f"fewer_{effort}": factor}
             line[f"{effort}_spent"] = min(missed, default=math.nan)

@@ -6,6 +6,7 @@ import difflib
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from jestlab.models.data.conditions import Condition, ConditionError, Key, Test, Value, parse, tests
@@ -156,11 +157,9 @@ class _Compiler:
             if {"text", "integer"} == set(kinds) or {"text", "float"} == set(kinds):
                 raise self._mismatch(left, right)
             left_value, right_value = (self._value(each) for each in (left, right))
-            keys = (each.name for each in (left, right) if isinstance(each, Key))
             # PyArrow compares uint64 with no other integers.
-            if kinds[0] == kinds[1] and any("uint64" in str(self._schema.field(key).type) for key in keys):
-                wide = self._pa.decimal128(20)
-                left_value, right_value = left_value.cast(wide), right_value.cast(wide)
+            if "integer" in kinds and any(map(self._is_wide, (left, right))):
+                left_value, right_value = (v.cast(self._pa.decimal128(20)) for v in (left_value, right_value))
         found: pc.Expression = compare(left_value, right_value)
         return found
 
@@ -184,7 +183,7 @@ class _Compiler:
         if isinstance(operand, str):
             return "text"
         if not isinstance(operand, Key):
-            return "integer" if float(operand).is_integer() and abs(operand) < 2**63 else "float"
+            return "integer" if float(operand).is_integer() and abs(operand) < 10**20 else "float"
         is_type, found = self._pa.types, self._schema.field(operand.name).type
         if is_type.is_dictionary(found):
             found = found.value_type
@@ -200,7 +199,8 @@ class _Compiler:
         """An operand; columns of categories and of Booleans are converted to their values."""
         if not isinstance(operand, Key):
             convert: Callable[[Any], Any] = {"integer": int, "float": float, "text": str}[self._kind(operand)]
-            return self._pc.scalar(convert(operand))
+            value = convert(operand)
+            return self._pc.scalar(self._pa.scalar(Decimal(value)) if self._is_wide(operand) else value)
         field, found = self._pc.field(operand.name), self._schema.field(operand.name).type
         is_type = self._pa.types
         if is_type.is_dictionary(found):
@@ -210,6 +210,12 @@ class _Compiler:
         if is_type.is_float16(found):
             return field.cast(self._pa.float32())
         return field.cast(self._pa.int8()) if is_type.is_boolean(found) else field
+
+    def _is_wide(self, operand: Operand) -> bool:
+        """Whether an integer may not fit into 64 bits with a sign."""
+        if isinstance(operand, Key):
+            return "uint64" in str(self._schema.field(operand.name).type)
+        return self._kind(operand) == "integer" and not -(2**63) <= int(operand) < 2**63
 
     def _as_float(self, operand: Operand) -> pc.Expression:
         return self._value(operand).cast(self._pa.float64(), safe=False)

@@ -79,7 +79,7 @@ def plain(value: Any, path: Sequence[str] = ()) -> Any:
             parts = key.split(".")
             if not all(parts):
                 raise SpecError(path, f"invalid key {key!r}: expected names joined by single dots")
-            _put(tree, parts, plain(below, (*path, *parts)), path)
+            put(tree, parts, plain(below, (*path, *parts)), path)
         return tree
     if isinstance(value, list | tuple):
         return [plain(item, (*path, str(i))) for i, item in enumerate(value)]
@@ -94,7 +94,7 @@ def plain(value: Any, path: Sequence[str] = ()) -> Any:
     raise SpecError(path, f"must be plain data (string, number, list, mapping), not {kind_of(value)}")
 
 
-def _put(tree: Tree, parts: Sequence[str], value: Any, path: Sequence[str]) -> None:
+def put(tree: Tree, parts: Sequence[str], value: Any, path: Sequence[str]) -> None:
     """Enter a value; within one mapping, order does not matter, so no key may be given twice."""
     *heads, last = parts
     for depth, head in enumerate(heads):
@@ -105,7 +105,7 @@ def _put(tree: Tree, parts: Sequence[str], value: Any, path: Sequence[str]) -> N
         tree[last] = value
     elif isinstance(tree[last], dict) and isinstance(value, dict):
         for key, below in value.items():
-            _put(tree[last], [key], below, (*path, *parts))
+            put(tree[last], [key], below, (*path, *parts))
     else:
         raise SpecError((*path, *parts), "is given twice in one mapping, nested and dotted")
 

@@ -42,6 +42,7 @@ from jestlab.platform.spec.config_tree import (
     is_mapping,
     listed,
     plain,
+    put,
     validated,
 )
 from jestlab.platform.spec.expand import Member, expand
@@ -356,7 +357,13 @@ class Study(_Part):
     @field_validator("metrics", mode="before")
     @classmethod
     def _metrics(cls, metrics: Any) -> Any:
-        written = plain({} if metrics is None else metrics, ("metrics",))
+        written: Any = {} if metrics is None else metrics
+        if is_mapping(written):
+            written, given = {}, written
+            for name, meant in given.items():
+                # A dot in the name of a metric divides nothing: clip-v1.5/accuracy, clip-v1.5/accuracy.goal.
+                parts = [name] if is_mapping(meant) else str(name).rsplit(".", 1)
+                put(written, parts, plain(meant, ("metrics", *parts)), ("metrics",))
         mistakes = Mistakes()
         for each in [{name: meant} for name, meant in written.items()] if is_mapping(written) else [written]:
             with mistakes:
