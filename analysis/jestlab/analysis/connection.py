@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from sqlalchemy import URL, Connection, Engine
 
+SCHEMA = "0010"
+"""The version of stores that this code reads and writes: raised whenever tables change. Compared as text."""
+
 _ABSENT = re.compile(r"no such (?:table: v_|column)|(?:relation \"v_|column )\S* does not exist")
 """What a database says where a view, or a column of one, is missing."""
 
@@ -34,7 +37,8 @@ def connect(store: str | Connection) -> Iterator[Connection]:
 
     Raises:
         FileNotFoundError: If the URL names a SQLite file that does not exist.
-        ValueError: If what is there cannot be read. The message holds no password.
+        ValueError: If what is there cannot be read, or is a store of another version. The message holds no
+            password.
     """
     from sqlalchemy.exc import DatabaseError
 
@@ -49,17 +53,32 @@ def connect(store: str | Connection) -> Iterator[Connection]:
                 # sqlite3 opens no transaction for a SELECT by itself: without one, each sees another moment.
                 connection.exec_driver_sql("BEGIN")
             try:
+                version = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+                if version != SCHEMA:
+                    raise ValueError(other_version(str(version), f"the store {address.shown(url)}"))
                 yield connection
             finally:
                 connection.rollback()
     except DatabaseError as error:
         said = " ".join(str(error.orig).split())
+        if "alembic_version" in said:
+            said = "it is not a results store"
         remedy = " (if views are of another version: run jestlab db upgrade)" if _ABSENT.search(said) else ""
         raise ValueError(f"cannot read results from {address.shown(url)}: {said}{remedy}") from error
     except OSError as error:
         raise ValueError(
             f"cannot read results from {address.shown(url)}: {error.strerror or error}"
         ) from error
+
+
+def other_version(version: str, place: str) -> str:
+    """Return a line that a store of another version cannot be used, and what to do."""
+    if version > SCHEMA:
+        return f"{place} has schema {version}, newer than this jestlab's {SCHEMA}: upgrade jestlab"
+    return (
+        f"{place} has schema {version}, older than this jestlab's {SCHEMA}, and cannot be upgraded: "
+        "read it with the version that made it, or give another --root or --store"
+    )
 
 
 def shown(url: str) -> str:
