@@ -5,9 +5,11 @@ import signal
 import socket
 import urllib.request
 from contextlib import closing
+from urllib.parse import quote
 
 import labs_support as labs
 import plans_support as plans
+import psutil
 import pytest
 
 from jestlab.platform.serve import server
@@ -32,6 +34,16 @@ def test_serves_until_it_is_stopped(recorded, number):
             assert b"/experiment/toy" in answer.read()
         process.send_signal(number)
         assert process.wait(15) in (0, 130, -number)
+
+
+def test_no_query_takes_the_memory_of_the_machine(recorded):
+    numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 1000) "
+    query = quote(f"{numbers} SELECT json_group_array(hex(zeroblob(900000))) FROM n")  # 1.8 GB
+    with labs.started("serve", "--port", 0, root=recorded) as process:
+        url = process.stdout.readline().strip()
+        with urllib.request.urlopen(f"{url}sql?q={query}") as answer:
+            assert b"takes too much memory: ask for less" in answer.read()
+        assert psutil.Process(process.pid).memory_info().rss < 1e9
 
 
 @pytest.fixture

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import secrets
 import socket
+import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import closing
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.serve.access import Access, is_loopback
+
+SQLITE_BYTES = 256 * 1024 * 1024
+"""Memory that SQLite takes at most, for all queries together: `json_group_array` has no limit of its own."""
 
 GRACE_SECONDS = 2
 """How long answers under way may take once it is to stop."""
@@ -47,6 +52,8 @@ def serve(
     if token is not None and len(token) < 16:
         raise UserError("the token is shorter than 16 characters: give a longer one, or none for a new one")
     access = Access.of(host, token or secrets.token_urlsafe(24), writes=writes, names=names)
+    with closing(sqlite3.connect(":memory:")) as connection:  # the limit is that of the process
+        connection.execute(f"PRAGMA hard_heap_limit = {SQLITE_BYTES}")
     served = Labs(labs, writes)
     try:
         opened = listening(host, port)
