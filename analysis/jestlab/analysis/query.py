@@ -163,10 +163,10 @@ def ask(url: str | None, sql: str, limits: Limits | None = None) -> Result:
                 # First as it is, without reading a row: SQL that closes our parenthesis has no limits.
                 connection.exec_driver_sql(sql).close()
                 sql = guards.short_rows(sql, limits.most_bytes)
-            result = connection.exec_driver_sql(sql)
-            if not result.returns_rows:
-                raise ValueError("query: this SQL returns no rows")
-            return _limited(distinct(result.keys()), result, limits)
+            with connection.exec_driver_sql(sql) as result:  # interrupted but open, it would stop a rollback
+                if not result.returns_rows:
+                    raise ValueError("query: this SQL returns no rows")
+                return _limited(distinct(result.keys()), result, limits)
         except (DBAPIError, StatementError) as error:
             if limits is not None and guards.is_out_of_time(error):
                 raise _too_long(limits) from None

@@ -70,9 +70,15 @@ def test_a_proxy_on_this_machine_needs_the_token_for_reading(client, recorded):
         "forwarded",
         "via",
         "x_real_ip",
+        "x_forwarded",
+        "x_original_host",
+        "x_envoy_external_address",
+        "true_client_ip",
     ):
         assert unnamed.get("/", **{header: "10.0.0.9"}).status == 401, header
         assert unnamed.get("/", **{header: "10.0.0.9"}, authorization=BEARER).status == 200, header
+    unnamed.http_version = "1.0"  # as nginx asks, which adds no header
+    assert [unnamed.get("/", authorization=each).status for each in ("", BEARER)] == [401, 200]
 
 
 def test_writes_nothing_without_the_option(client, recorded):
