@@ -150,7 +150,7 @@ def gc_command(delete: bool, older_than: timedelta, as_json: bool, lab: Lab) -> 
     Slurm have left, and datasets that can be made again and that no run reads.
     """
     lab.on_this_machine("gc")
-    store = Store.open(lab.store_url, create=False)
+    store = existing_store(lab, writes=delete)
     found = gc.collect(lab, store, older_than) if delete else gc.find(lab, store, older_than)
     garbage = [asdict(item) | {"path": item.path.relative_to(lab.root).as_posix()} for item in found]
     if as_json:

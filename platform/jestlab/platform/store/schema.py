@@ -11,13 +11,14 @@ import uuid
 
 from sqlalchemy import Connection, Engine, insert, inspect, text
 
-from jestlab.analysis.connection import SCHEMA as VERSION
-from jestlab.analysis.connection import other_version
+from jestlab.analysis.connection import SCHEMA, other_version
 from jestlab.platform.errors import StoreMissing, UserError
 from jestlab.platform.store.address import shown_url
 from jestlab.platform.store.engine import DEFINING, one_at_a_time, reading, writing
 from jestlab.platform.store.tables import Base, Identity
 from jestlab.platform.store.views import VIEWS
+
+VERSION = SCHEMA
 
 
 class EmptyStore(StoreMissing):
