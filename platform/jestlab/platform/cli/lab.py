@@ -47,7 +47,7 @@ _archive = click.argument("archive", type=FILE)
     ),
 )
 def db_command() -> None:
-    """Upgrade, check, back up and restore the results store."""
+    """Check, back up, and restore the results store, and recreate its views."""
 
 
 @db_command.command(epilog=examples("db upgrade"))
