@@ -55,7 +55,7 @@ def connect(store: str | Connection) -> Iterator[Connection]:
             try:
                 version = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
                 if version != SCHEMA:
-                    raise ValueError(other_version(str(version), f"the store {address.shown(url)}"))
+                    raise ValueError(f"the store {address.shown(url)} {other_version(str(version))}")
                 yield connection
             finally:
                 connection.rollback()
@@ -71,14 +71,12 @@ def connect(store: str | Connection) -> Iterator[Connection]:
         ) from error
 
 
-def other_version(version: str, place: str) -> str:
-    """Return a line that a store of another version cannot be used, and what to do."""
-    if version > SCHEMA:
-        return f"{place} has schema {version}, newer than this jestlab's {SCHEMA}: upgrade jestlab"
-    return (
-        f"{place} has schema {version}, older than this jestlab's {SCHEMA}, and cannot be upgraded: "
-        "read it with the version that made it, or give another --root or --store"
-    )
+def other_version(
+    version: str, remedy: str = "read it with the version that made it, or give another --root or --store"
+) -> str:
+    """Return what is wrong with a store, or an archive, of another version, and what to do if it is older."""
+    age, remedy = ("newer", "upgrade jestlab") if version > SCHEMA else ("older", remedy)
+    return f"has schema {version}, {age} than this jestlab's {SCHEMA}: {remedy}"
 
 
 def shown(url: str) -> str:

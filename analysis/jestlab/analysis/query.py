@@ -169,7 +169,7 @@ def ask(url: str | None, sql: str, limits: Limits | None = None) -> Result:
                 return _limited(distinct(result.keys()), result, limits)
         except (DBAPIError, StatementError) as error:
             if limits is not None and guards.is_out_of_time(error):
-                raise _too_long(limits) from None
+                raise ValueError(_TOO_LONG.format(limits.seconds)) from None
             raise ValueError(f"query: {_refused(sql, error.orig or error)}") from None
         except MemoryError:
             raise ValueError("query: takes too much memory: ask for less") from None
@@ -183,7 +183,7 @@ def _limited(columns: list[str], answer: Iterable[Sequence[Any]], limits: Limits
     left, ends = limits.most_bytes, time.monotonic() + limits.seconds
     for row in answer:
         if time.monotonic() > ends:
-            raise _too_long(limits)
+            raise ValueError(_TOO_LONG.format(limits.seconds))
         left -= sum(len(value if isinstance(value, str | bytes) else str(value)) for value in row)
         if left < 0 and not rows:
             raise ValueError(f"query: a row is longer than {limits.most_bytes:,} bytes: ask for less of it")
@@ -193,10 +193,7 @@ def _limited(columns: list[str], answer: Iterable[Sequence[Any]], limits: Limits
     return Result(columns, rows)
 
 
-def _too_long(limits: Limits) -> ValueError:
-    return ValueError(f"query: took longer than {limits.seconds:g} s: ask for less")
-
-
+_TOO_LONG = "query: took longer than {:g} s: ask for less"
 _WRITING = (
     "ALTER|ANALYZE|ATTACH|BEGIN|CALL|COMMIT|COPY|CREATE|DELETE|DETACH|DISCARD|DO|DROP|END|EXECUTE|GRANT|INSERT|"
     "LISTEN|LOCK|MERGE|NOTIFY|PREPARE|REINDEX|REPLACE|RESET|REVOKE|ROLLBACK|SET|SHOW|START|TRUNCATE|UPDATE|VACUUM"

@@ -29,10 +29,7 @@ BODY_BYTES = 64 * 1024
 
 _LOOPBACK = frozenset(("localhost", "127.0.0.1", "[::1]"))
 _READS = frozenset(("GET", "HEAD"))
-_FORWARDED = (
-    "forwarded", "via", "x-forwarded", "x-real-ip", "x-client-ip", "x-original-", "x-envoy-",
-    "true-client-ip", "cf-connecting-ip",
-)  # fmt: skip
+_FORWARDED = ("forwarded", "via", "x-forwarded", "x-real-ip", "x-client-ip", "x-original-", "cf-connecting")
 """How headers begin by which a proxy says that it asks for somebody else, who may be on another machine."""
 
 _HEADERS = {
@@ -77,7 +74,7 @@ class Access:
             writes: Whether anything may be written.
             names: Further names by which it is asked for, such as that of a proxy before it.
         """
-        own = frozenset(_bracketed(name.lower()) for name in (*names, host))
+        own = frozenset(bracketed(name.lower()) for name in (*names, host))
         on_loopback = is_loopback(host)
         is_open = on_loopback and all(map(is_loopback, names))
         return cls(token, writes, own | _LOOPBACK if on_loopback else own, is_open)
@@ -108,7 +105,8 @@ def host_of(header: str) -> str:
     return host.partition(":")[0]
 
 
-def _bracketed(host: str) -> str:
+def bracketed(host: str) -> str:
+    """Return a host as addresses write it: IPv6 in brackets."""
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 

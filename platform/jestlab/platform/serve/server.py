@@ -10,7 +10,7 @@ from contextlib import closing
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.serve.access import Access, is_loopback
+from jestlab.platform.serve.access import Access, bracketed, is_loopback
 
 SQLITE_BYTES = 256 * 1024 * 1024
 """Memory that SQLite takes at most, for all queries together: `json_group_array` has no limit of its own."""
@@ -63,7 +63,7 @@ def serve(
             application(served, access), log_level="warning", access_log=False, server_header=False,
             timeout_graceful_shutdown=GRACE_SECONDS, lifespan="off", ws="none",
         )  # fmt: skip
-        address = _url(bound if is_loopback(bound) else host, port)
+        address = f"http://{bracketed(bound if is_loopback(bound) else host)}:{port}/"
 
         class Server(uvicorn.Server):
             async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -91,7 +91,3 @@ def listening(host: str, port: int) -> socket.socket:
             f"{host}:{port} cannot be listened at: {said}: try another --port or --host"
         ) from None
     return opened
-
-
-def _url(host: str, port: int) -> str:
-    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"

@@ -47,7 +47,7 @@ def ensure(engine: Engine, create: bool) -> None:
             raise EmptyStore(f"{place} is empty: launch a study first, or give another --root or --store")
         _create(engine)
     else:
-        raise UserError(other_version(version, place))
+        raise UserError(f"{place} {other_version(version)}")
 
 
 def _create(engine: Engine) -> None:
