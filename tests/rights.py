@@ -1,5 +1,6 @@
 """Do without the rights of root, as another user would."""
 
+import mmap  # noqa: F401 — numpy does so late, when another user may not read where Python is
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -15,6 +15,7 @@ from zlib import crc32
 import pytest
 
 from jestlab.analysis import frames
+from jestlab.analysis.connection import SCHEMA
 from jestlab.analysis.costs.goodput import AttemptTime
 from jestlab.analysis.figures import Plot
 from jestlab.analysis.frames import Frames
@@ -176,6 +177,7 @@ def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Store:
         for view, columns in VIEWS.items():
             typed = ", ".join(f"{name} {TYPES.get(name, '')}" for name in columns.split())
             connection.execute(f"CREATE TABLE {view} ({typed})")
+        connection.execute(f"CREATE TABLE alembic_version AS SELECT '{SCHEMA}' AS version_num")
     return Store(path)
 
 

@@ -103,7 +103,7 @@ def test_rejects_what_is_not_a_store(tmp_path):
     sqlite3.connect(tmp_path / "other.db").close()
     with sqlite3.connect(tmp_path / "other.db") as connection:
         connection.execute("CREATE TABLE cats (name)")
-    with pytest.raises(ValueError, match=r"no such table: v_runs \(if views are .* jestlab db upgrade"):
+    with pytest.raises(ValueError, match=r"other\.db: it is not a results store"):
         frames.read(f"sqlite:///{tmp_path / 'other.db'}", "study")
     with pytest.raises(ValueError, match=r"'results\.db' is not a database URL"):
         frames.read("results.db", "study")

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from sqlalchemy import URL, Connection, Engine
 
+SCHEMA = "0010"
+"""The version of stores that this code reads and writes: raised whenever tables change. Compared as text."""
+
 _ABSENT = re.compile(r"no such (?:table: v_|column)|(?:relation \"v_|column )\S* does not exist")
 """What a database says where a view, or a column of one, is missing."""
 
@@ -34,7 +37,8 @@ def connect(store: str | Connection) -> Iterator[Connection]:
 
     Raises:
         FileNotFoundError: If the URL names a SQLite file that does not exist.
-        ValueError: If what is there cannot be read. The message holds no password.
+        ValueError: If what is there cannot be read, or is a store of another version. The message holds no
+            password.
     """
     from sqlalchemy.exc import DatabaseError
 
@@ -49,17 +53,30 @@ def connect(store: str | Connection) -> Iterator[Connection]:
                 # sqlite3 opens no transaction for a SELECT by itself: without one, each sees another moment.
                 connection.exec_driver_sql("BEGIN")
             try:
+                version = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+                if version != SCHEMA:
+                    raise ValueError(f"the store {address.shown(url)} {other_version(str(version))}")
                 yield connection
             finally:
                 connection.rollback()
     except DatabaseError as error:
         said = " ".join(str(error.orig).split())
+        if "alembic_version" in said:
+            said = "it is not a results store"
         remedy = " (if views are of another version: run jestlab db upgrade)" if _ABSENT.search(said) else ""
         raise ValueError(f"cannot read results from {address.shown(url)}: {said}{remedy}") from error
     except OSError as error:
         raise ValueError(
             f"cannot read results from {address.shown(url)}: {error.strerror or error}"
         ) from error
+
+
+def other_version(
+    version: str, remedy: str = "read it with the version that made it, or give another --root or --store"
+) -> str:
+    """Return what is wrong with a store, or an archive, of another version, and what to do if it is older."""
+    age, remedy = ("newer", "upgrade jestlab") if version > SCHEMA else ("older", remedy)
+    return f"has schema {version}, {age} than this jestlab's {SCHEMA}: {remedy}"
 
 
 def shown(url: str) -> str:

@@ -6,7 +6,7 @@ import errno
 import os
 import re
 import sqlite3
-import time
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,15 +31,13 @@ SECRET = ("attempt", "token")
 """A column with which a job proves that it is its run's."""
 
 # PostgreSQL has no authorizer. To read the column, SQL names its table, as such or in a text that a function
-# executes, or it reads samples of the column in the statistics.
+# executes, or it reads samples of the column in the statistics; or it becomes a superuser by a setting, which
+# could also turn off the limit of time.
 _TOWARDS_SECRET = re.compile(
     rf"\b({SECRET[0]}|\w+_to_xml\w*|ts_(stat|rewrite)|pg_stat(s|istic)\w*"
-    r"|dblink\w*|crosstab\w*|connectby|xpath_table)\b|U&",
+    r"|set_config|dblink\w*|crosstab\w*|connectby|xpath_table)\b|U&",
     re.IGNORECASE,
 )
-
-_INSTRUCTIONS = 10_000
-"""Of SQLite's machine, between two looks at the clock: a few milliseconds."""
 
 _END = re.compile(r";\s*(--[^\n]*\s*)*$")
 
@@ -218,7 +216,7 @@ def limits(connection: Connection, seconds: float, most_bytes: int) -> Iterator[
 
     Args:
         connection: It.
-        seconds: How long they may take.
+        seconds: How long they may take; on PostgreSQL, how long it may take to the next row.
         most_bytes: How long a value may be in SQLite; on PostgreSQL see `short_rows`.
     """
     if connection.dialect.name == "postgresql":
@@ -228,14 +226,15 @@ def limits(connection: Connection, seconds: float, most_bytes: int) -> Iterator[
         return
     raw = connection.connection.driver_connection
     assert isinstance(raw, sqlite3.Connection)
-    ends = time.monotonic() + seconds
-    raw.set_progress_handler(lambda: time.monotonic() > ends, _INSTRUCTIONS)
+    # Not a progress handler: among the instructions that it counts, each may take a second.
+    timer = threading.Timer(seconds, raw.interrupt)
     lower = {sqlite3.SQLITE_LIMIT_LENGTH: most_bytes, sqlite3.SQLITE_LIMIT_COLUMN: _COLUMNS}
     before = {limit: raw.setlimit(limit, value) for limit, value in lower.items()}
+    timer.start()
     try:
         yield
     finally:
-        raw.set_progress_handler(None, 0)
+        timer.cancel()
         for limit, value in before.items():
             raw.setlimit(limit, value)
 

@@ -17,6 +17,7 @@ import math
 import operator
 import os
 import re
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -125,7 +126,7 @@ class Limits:
 
     Attributes:
         rows: Rows that are read at most.
-        most_bytes: Bytes that they have at most, numbers left out; a single value may not be longer either.
+        most_bytes: Bytes that they have at most, as text; a single value may not be longer either.
         seconds: Time that the database may take.
     """
 
@@ -154,19 +155,24 @@ def ask(url: str | None, sql: str, limits: Limits | None = None) -> Result:
             guards.refuse_secret(sql)
         if limits is not None:
             stack.enter_context(guards.limits(connection, limits.seconds, limits.most_bytes))
-            if is_postgresql:
-                sql = guards.short_rows(sql, limits.most_bytes)
         try:
             # Without parameters `%` is a sign like any other. A buffer of several rows may be large.
             options = {"no_parameters": True} | ({} if limits is None else {"max_row_buffer": 1})
-            result = connection.execution_options(**options).exec_driver_sql(sql)
-            if not result.returns_rows:
-                raise ValueError("query: this SQL returns no rows")
-            return _limited(distinct(result.keys()), result, limits)
+            connection = connection.execution_options(**options)
+            if is_postgresql and limits is not None:
+                # First as it is, without reading a row: SQL that closes our parenthesis has no limits.
+                connection.exec_driver_sql(sql).close()
+                sql = guards.short_rows(sql, limits.most_bytes)
+            with connection.exec_driver_sql(sql) as result:  # interrupted but open, it would stop a rollback
+                if not result.returns_rows:
+                    raise ValueError("query: this SQL returns no rows")
+                return _limited(distinct(result.keys()), result, limits)
         except (DBAPIError, StatementError) as error:
             if limits is not None and guards.is_out_of_time(error):
-                raise ValueError(f"query: took longer than {limits.seconds:g} s: ask for less") from None
+                raise ValueError(_TOO_LONG.format(limits.seconds)) from None
             raise ValueError(f"query: {_refused(sql, error.orig or error)}") from None
+        except MemoryError:
+            raise ValueError("query: takes too much memory: ask for less") from None
 
 
 def _limited(columns: list[str], answer: Iterable[Sequence[Any]], limits: Limits | None) -> Result:
@@ -174,9 +180,11 @@ def _limited(columns: list[str], answer: Iterable[Sequence[Any]], limits: Limits
     if limits is None:
         return Result(columns, list(map(tuple, answer)))
     rows: list[tuple[Any, ...]] = []
-    left = limits.most_bytes
+    left, ends = limits.most_bytes, time.monotonic() + limits.seconds
     for row in answer:
-        left -= sum(len(value) for value in row if isinstance(value, str | bytes))
+        if time.monotonic() > ends:
+            raise ValueError(_TOO_LONG.format(limits.seconds))
+        left -= sum(len(value if isinstance(value, str | bytes) else str(value)) for value in row)
         if left < 0 and not rows:
             raise ValueError(f"query: a row is longer than {limits.most_bytes:,} bytes: ask for less of it")
         if left < 0 or len(rows) == limits.rows:
@@ -185,6 +193,7 @@ def _limited(columns: list[str], answer: Iterable[Sequence[Any]], limits: Limits
     return Result(columns, rows)
 
 
+_TOO_LONG = "query: took longer than {:g} s: ask for less"
 _WRITING = (
     "ALTER|ANALYZE|ATTACH|BEGIN|CALL|COMMIT|COPY|CREATE|DELETE|DETACH|DISCARD|DO|DROP|END|EXECUTE|GRANT|INSERT|"
     "LISTEN|LOCK|MERGE|NOTIFY|PREPARE|REINDEX|REPLACE|RESET|REVOKE|ROLLBACK|SET|SHOW|START|TRUNCATE|UPDATE|VACUUM"

@@ -130,7 +130,8 @@ def pictures(lab: Lab, experiment: str, labels: tuple[str, ...], size: int) -> l
     """
     shown: list[ShownExample] = []
     why = f"no run of {experiment!r} has recorded what it selected"
-    with one_line_errors(), closing(Store.open(lab.store_url, create=False)) as store:
+    opened = Store.open_readonly(lab.store_url) or Store.open(lab.store_url, create=False)
+    with one_line_errors(), closing(opened) as store:
         first: dict[str, RunRow] = {}
         for row in store.runs(experiment):
             first.setdefault(row.label, row)

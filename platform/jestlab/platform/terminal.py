@@ -47,7 +47,7 @@ def width(stream: IO[str] | None = None) -> int | None:
         stream: Where lines are written; by default standard output.
     """
     given = os.environ.get("COLUMNS", "")
-    if given.isdecimal() and int(given) > 0:
+    if re.fullmatch("[1-9][0-9]{0,8}", given):
         return int(given)
     stream = stream or sys.stdout
     if not stream.isatty():

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from jestlab.analysis import published
+from jestlab.analysis.connection import SCHEMA
 from jestlab.analysis.published.cell import order
 
 
@@ -19,6 +20,7 @@ def url(tmp_path):
     columns = [names.get(column, column) for column in published.COLUMNS]
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(f"CREATE TABLE v_published ({', '.join(columns)})")
+        connection.execute(f"CREATE TABLE alembic_version AS SELECT '{SCHEMA}' AS version_num")
         rows = [[getattr(cell, column) for column in published.COLUMNS] for cell in published.paper()]
         connection.executemany(
             f"INSERT INTO v_published VALUES ({', '.join('?' * len(columns))})", rows[::-1]

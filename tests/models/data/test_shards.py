@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.rights import without_rights
 
 from jestlab.models.data import shards
 from jestlab.models.data.files import DERIVED
@@ -178,12 +179,8 @@ def test_a_subfolder_that_may_not_be_read_is_an_error():
         Path(parent).chmod(0o755)
         small_folder(Path(parent) / "a")
         small_folder(Path(parent) / "b").chmod(0)
-        try:
-            os.seteuid(65534)
-            with pytest.raises(PermissionError, match="b"):
-                ShardSource(Path(parent))
-        finally:
-            os.seteuid(0)
+        with without_rights(), pytest.raises(PermissionError, match="b"):
+            ShardSource(Path(parent))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become nobody")
@@ -193,15 +190,12 @@ def test_a_folder_that_may_not_be_written_is_read_all_the_same(monkeypatch):
         Path(temporary).chmod(0o777)
         monkeypatch.setattr(tempfile, "tempdir", temporary)
         folder = small_folder(Path(parent) / "shared")
-        try:
-            os.seteuid(65534)
+        with without_rights():
             assert len(ShardSource(folder)) == 3
             assert not (folder / DERIVED).exists()
             with monkeypatch.context() as patch:  # the second time it need not scan
                 patch.setattr(shards, "_build", None)
                 assert len(ShardSource(folder)) == 3
-        finally:
-            os.seteuid(0)
 
 
 def test_a_tar_cut_short_after_indexing_names_the_example(own_web):

@@ -120,3 +120,11 @@ def test_status_shows_tags(tagged, jestlab):
     assert tags == {"reference": [], "uniform": ["best", "keep"], "joint": ["keep"]}
     experiments = {row["experiment"]: row["tags"] for row in json.loads(jestlab("status", "--json"))}
     assert experiments == {"quickstart": [], "other": ["old"]}
+
+
+@pytest.mark.parametrize(
+    "words", ["note toy", "tag toy", "accept toy", "retract", "trust toy --dry-run", "gc"]
+)
+def test_what_only_lists_takes_no_permission_to_write(lab, jestlab, monkeypatch, words):
+    monkeypatch.setattr(Store, "open", None)
+    assert jestlab(*words.split())

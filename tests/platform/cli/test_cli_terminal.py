@@ -294,6 +294,8 @@ def test_pipes_and_the_option_wide_have_complete_lines(call):
     assert REASON in complete and "planned" in complete and "\x1b" not in complete
     wide = call(["status", "toy", "--wide"], columns=40)
     assert wide.splitlines()[:4] == complete.splitlines()[:4] and wide.split() == complete.split()
+    for columns in ("9" * 5000, "-1", "0", "\u00b2"):  # no width
+        assert call(["status", "toy"], columns=columns) == complete
     narrow = call(["status", "toy"], columns=60)
     assert max(map(len, narrow.splitlines())) <= 60 and "not shown: " in narrow
 

@@ -41,6 +41,8 @@ class Answer:
 class Client:
     """Sends requests to an application in this process, as uvicorn would. Headers have _ for -."""
 
+    http_version = "1.1"
+
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
@@ -61,9 +63,9 @@ class Client:
         given = {"host": HOST} | (headers or {})
         encoded = [(key.replace("_", "-").encode(), text.encode()) for key, text in given.items() if text]
         scope = {
-            "type": "http", "http_version": "1.1", "scheme": "http", "method": method, "root_path": "",
-            "path": unquote(where), "raw_path": where.encode(), "query_string": query.encode(),
-            "headers": encoded,
+            "type": "http", "http_version": self.http_version, "scheme": "http", "method": method,
+            "root_path": "", "path": unquote(where), "raw_path": where.encode(),
+            "query_string": query.encode(), "headers": encoded,
         }  # fmt: skip
         sent: list[Message] = []
 

@@ -5,9 +5,12 @@ import signal
 import socket
 import urllib.request
 from contextlib import closing
+from http.client import HTTPConnection
+from urllib.parse import quote, urlsplit
 
 import labs_support as labs
 import plans_support as plans
+import psutil
 import pytest
 
 from jestlab.platform.serve import server
@@ -32,6 +35,30 @@ def test_serves_until_it_is_stopped(recorded, number):
             assert b"/experiment/toy" in answer.read()
         process.send_signal(number)
         assert process.wait(15) in (0, 130, -number)
+
+
+@pytest.mark.parametrize("host, start", [("127.0.0.2", "http://127.0.0.2:"), ("127.1", "http://127.0.0.1:")])
+def test_prints_the_address_that_answers(recorded, host, start):
+    with labs.started("serve", "--port", 0, "--host", host, root=recorded) as process:
+        url = process.stdout.readline().strip()
+        assert url.startswith(start)
+        upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
+        headers = upgrade | {"Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
+        place = urlsplit(url)
+        for sent in ({}, headers):
+            with closing(HTTPConnection(place.netloc)) as connection:
+                connection.request("GET", f"/?{place.query}", headers=sent)
+                assert connection.getresponse().status in (200, 303)
+
+
+def test_no_query_takes_the_memory_of_the_machine(recorded):
+    numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 1000) "
+    query = quote(f"{numbers} SELECT json_group_array(hex(zeroblob(900000))) FROM n")  # 1.8 GB
+    with labs.started("serve", "--port", 0, root=recorded) as process:
+        url = process.stdout.readline().strip()
+        with urllib.request.urlopen(f"{url}sql?q={query}") as answer:
+            assert b"takes too much memory: ask for less" in answer.read()
+        assert psutil.Process(process.pid).memory_info().rss < 1e9
 
 
 @pytest.fixture
@@ -66,6 +93,13 @@ def test_serves_several_labs_with_stores_elsewhere(recorded, served, tmp_path, m
     assert served == [
         [("lab", f"sqlite:///{recorded / 'results.db'}"), ("theirs", f"sqlite:///{tmp_path}/else.db")]
     ]
+    labs.here(
+        "serve", "--lab", tmp_path / "lr=0.1", "--lab", f"{tmp_path / 'a=b'}=sqlite:///{tmp_path}/else.db"
+    )
+    assert served[1] == [
+        ("lr=0.1", f"sqlite:///{tmp_path}/lr=0.1/results.db"),
+        ("a=b", f"sqlite:///{tmp_path}/else.db"),
+    ]
     both = labs.here("serve", "--lab", recorded, root=tmp_path / "other")
     assert "--lab and --root: give one of them" in both.stderr
 
@@ -75,6 +109,8 @@ def test_errors_are_one_line(recorded, tmp_path, monkeypatch):
         busy = labs.here("serve", "--port", taken.getsockname()[1], root=recorded)
     assert busy.returncode == 1
     assert "try another --port" in busy.stderr
+    for host in ("a..b", "a" * 80):
+        assert "this is not the name of a host" in labs.here("serve", "--host", host, root=recorded).stderr
     nothing = labs.here("serve", root=tmp_path / "nowhere")
     assert nothing.returncode == 1
     assert "launch a study first" in nothing.stderr

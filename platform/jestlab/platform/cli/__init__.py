@@ -40,7 +40,7 @@ VERBS = {
     "show-batch": "Look at what a run selected and rejected.",
     "published": "Import, list, export and check published results.",
     "data": "Make, fetch and inspect image-text shards.",
-    "db": "Upgrade, check, back up and restore the results store.",
+    "db": "Check, back up, and restore the results store.",
     "weights": "Inspect, import and export weights.",
     "note": "Add notes to experiments and runs, and list them.",
     "tag": "Tag experiments and runs.",

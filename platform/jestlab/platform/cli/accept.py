@@ -7,13 +7,12 @@ from dataclasses import asdict
 import click
 
 from jestlab.analysis.mixing import names_of
-from jestlab.platform.cli.naming import pasted
+from jestlab.platform.cli.naming import existing_store, pasted
 from jestlab.platform.cli.options import examples, json_option, lab_options
 from jestlab.platform.cli.output import print_json, say, table
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.changes import changes_of
 from jestlab.platform.store.acceptances import accept, acceptances
-from jestlab.platform.store.store import Store
 from jestlab.platform.whoami import person
 from jestlab.platform.words import on_one_line
 
@@ -32,7 +31,7 @@ def accept_command(
     What differs today counts as equal from now on; the next change is told again. `jestlab table EXPERIMENT
     --explain` shows who accepted what, and why.
     """
-    store = Store.open(lab.store_url, create=False)
+    store = existing_store(lab, writes=reason is not None)
     values = changes_of(store, experiment).values if reason is not None else {}
     if reason is not None and values:
         accept(store, experiment, values, reason, author or person())

@@ -9,7 +9,6 @@ from jestlab.platform.cli.options import json_option, lab_options
 from jestlab.platform.cli.output import print_json, say, show, table
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.annotations import add_note, add_tags, notes, remove_tags, tags
-from jestlab.platform.store.store import Store
 from jestlab.platform.whoami import person
 from jestlab.platform.words import on_one_line
 
@@ -34,7 +33,7 @@ Examples:"""
 @lab_options
 def note_command(name: str, text: str | None, *, author: str | None, as_json: bool, lab: Lab) -> None:
     """Add a note to SUBJECT and list its notes; without TEXT, only list them."""
-    store = Store.open(lab.store_url, create=False)
+    store = naming.existing_store(lab, writes=text is not None)
     subject = naming.subject(store, name)
     if text is not None:
         add_note(store, subject, text, author or person())
@@ -69,7 +68,7 @@ def tag_command(name: str, names: tuple[str, ...], *, remove: bool, as_json: boo
     """Tag SUBJECT and list its tags. `jestlab gc` never deletes what is tagged `keep`."""
     if remove and not names:
         raise click.UsageError("--remove: expected the tags to remove")
-    store = Store.open(lab.store_url, create=False)
+    store = naming.existing_store(lab, writes=bool(names))
     subject = naming.subject(store, name)
     if remove:
         remove_tags(store, subject, names)

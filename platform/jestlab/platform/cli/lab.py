@@ -47,7 +47,7 @@ _archive = click.argument("archive", type=FILE)
     ),
 )
 def db_command() -> None:
-    """Upgrade, check, back up and restore the results store."""
+    """Check, back up, and restore the results store, and recreate its views."""
 
 
 @db_command.command(epilog=examples("db upgrade"))
@@ -150,7 +150,7 @@ def gc_command(delete: bool, older_than: timedelta, as_json: bool, lab: Lab) -> 
     Slurm have left, and datasets that can be made again and that no run reads.
     """
     lab.on_this_machine("gc")
-    store = Store.open(lab.store_url, create=False)
+    store = existing_store(lab, writes=delete)
     found = gc.collect(lab, store, older_than) if delete else gc.find(lab, store, older_than)
     garbage = [asdict(item) | {"path": item.path.relative_to(lab.root).as_posix()} for item in found]
     if as_json:

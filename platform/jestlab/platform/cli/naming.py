@@ -85,9 +85,10 @@ class NamedRun:
         return f"{self.experiment}/{self.row.label}/{self.row.seed}"
 
 
-def existing_store(lab: Lab) -> Store:
-    """Open a lab's store for reading; StoreError, which says what to do, if there is none that this reads."""
-    return Store.open_readonly(lab.store_url) or Store.open(lab.store_url, create=False)
+def existing_store(lab: Lab, *, writes: bool = False) -> Store:
+    """Open a lab's store for reading, or for writing too; StoreError, which says what to do, if it can't."""
+    readable = None if writes else Store.open_readonly(lab.store_url)
+    return readable or Store.open(lab.store_url, create=False)
 
 
 def pasted(*parts: object) -> str:

@@ -11,7 +11,6 @@ from jestlab.platform.cli.options import json_option, lab_options
 from jestlab.platform.cli.output import print_json, say, table
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.retractions import retract, retracted, undo
-from jestlab.platform.store.store import Store
 from jestlab.platform.whoami import person
 from jestlab.platform.words import on_one_line
 
@@ -40,7 +39,7 @@ def retract_command(
     Nothing is deleted: tables strike them through, claims that rest on them count as not run, and `jestlab
     launch --rerun-retracted` runs them again.
     """
-    store = Store.open(lab.store_url, create=False)
+    store = naming.existing_store(lab, writes=name is not None)
     if name is not None:
         run = naming.run(store, name)
         if undone == (reason is not None):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import click
@@ -70,6 +71,6 @@ def serve_command(
 
 def _lab_at(place: str) -> Lab:
     """Find the lab that `FOLDER[=URL]` names."""
-    folder, _, url = place.partition("=")
-    root = Path(folder).expanduser().absolute()
-    return Lab.find(root, url or f"sqlite:///{root / 'results.db'}")
+    folder, *urls = re.split(r"=(?=[\w+]+://)", place, maxsplit=1)  # a folder's name may have a =, too
+    own = Path(folder).expanduser().absolute() / "results.db"
+    return Lab.find(folder, urls[0] if urls else f"sqlite:///{own}")

@@ -9,12 +9,12 @@ from dataclasses import asdict
 
 import click
 
+from jestlab.platform.cli.naming import existing_store
 from jestlab.platform.cli.options import examples, json_option, lab_options
 from jestlab.platform.cli.output import few, print_json, say, table
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.logs import one_line
 from jestlab.platform.store import trust
-from jestlab.platform.store.store import Store
 from jestlab.platform.store.trust import Executed
 
 _LONG = 160  # letters of a command
@@ -32,7 +32,7 @@ def trust_command(experiment: str, *, dry_run: bool, as_json: bool, lab: Lab) ->
     reports, an executor. Until then `jestlab retry` refuses it, and reports leave out figures and tables of
     its own; everything else shows it all the same. An experiment that was launched here needs no trust.
     """
-    store = Store.open(lab.store_url, create=False)
+    store = existing_store(lab, writes=not dry_run)
     origin = trust.origin_of(store, experiment)
     runs = trust.executed(store, experiment)
     code = trust.named_code(store, experiment)

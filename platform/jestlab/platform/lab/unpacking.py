@@ -12,11 +12,11 @@ from typing import IO, Any
 
 import pyarrow as pa
 
+from jestlab.analysis.connection import SCHEMA, other_version
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.archive import CHECKSUMS, FORMAT, HEAD, METRIC, TABLES, compression_of
 from jestlab.platform.lab.limits import LIMITS, Limits, Metered, check_disk, occupied
 from jestlab.platform.launch.logs import one_line
-from jestlab.platform.store.schema import VERSION as SCHEMA
 
 _BLOCK = 1 << 20
 _HEAD_BYTES = 1 << 24
@@ -167,10 +167,7 @@ class _Unpacking:
             raise UserError(f"is of another format ({told}): upgrade jestlab")
         if head["schema"] != SCHEMA:
             told = one_line(head["schema"], 60)
-            age, remedy = "older", "import it with the version that wrote it"
-            if head["schema"] > SCHEMA:
-                age, remedy = "newer", "upgrade jestlab"
-            raise UserError(f"has schema {told}, {age} than this jestlab's {SCHEMA}: {remedy}")
+            raise UserError(other_version(told, "import it with the version that wrote it"))
 
     def _check_complete(self) -> None:
         """Raise unless all that was written is in the archive as it was written."""

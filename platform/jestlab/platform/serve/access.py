@@ -29,7 +29,7 @@ BODY_BYTES = 64 * 1024
 
 _LOOPBACK = frozenset(("localhost", "127.0.0.1", "[::1]"))
 _READS = frozenset(("GET", "HEAD"))
-_FORWARDED = ("forwarded", "via", "x-forwarded-", "x-real-ip", "x-client-ip", "cf-connecting-ip")
+_FORWARDED = ("forwarded", "via", "x-forwarded", "x-real-ip", "x-client-ip", "x-original-", "cf-connecting")
 """How headers begin by which a proxy says that it asks for somebody else, who may be on another machine."""
 
 _HEADERS = {
@@ -74,7 +74,7 @@ class Access:
             writes: Whether anything may be written.
             names: Further names by which it is asked for, such as that of a proxy before it.
         """
-        own = frozenset(name.lower() for name in (*names, _bracketed(host)))
+        own = frozenset(bracketed(name.lower()) for name in (*names, host))
         on_loopback = is_loopback(host)
         is_open = on_loopback and all(map(is_loopback, names))
         return cls(token, writes, own | _LOOPBACK if on_loopback else own, is_open)
@@ -105,7 +105,8 @@ def host_of(header: str) -> str:
     return host.partition(":")[0]
 
 
-def _bracketed(host: str) -> str:
+def bracketed(host: str) -> str:
+    """Return a host as addresses write it: IPv6 in brackets."""
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
@@ -159,7 +160,7 @@ class Guard:
             return self._with_cookie(request, given)
         known = access.knows(_token_of(request))
         if request.method in _READS:
-            if known or (access.open and not any(name.startswith(_FORWARDED) for name in request.headers)):
+            if known or (access.open and not _is_forwarded(request)):
                 return None
             return PlainTextResponse("Open the address with the token that `jestlab serve` has printed.", 401)
         if request.method != "POST":
@@ -188,6 +189,12 @@ def _token_of(request: Request) -> str | None:
     """Return the token that a request bears: a program's in a header, a browser's in a cookie."""
     scheme, _, value = request.headers.get("authorization", "").partition(" ")
     return value.strip() if scheme.lower() == "bearer" else request.cookies.get(COOKIE)
+
+
+def _is_forwarded(request: Request) -> bool:
+    """Whether a proxy asks for somebody else."""
+    is_old = request.scope["http_version"] == "1.0"  # no browser speaks it; nginx does unless told not to
+    return is_old or any(name.startswith(_FORWARDED) for name in request.headers)
 
 
 def _is_embedded(request: Request) -> bool:

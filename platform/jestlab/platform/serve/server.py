@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import secrets
 import socket
+import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import closing
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.serve.access import Access, is_loopback
+from jestlab.platform.serve.access import Access, bracketed, is_loopback
+
+SQLITE_BYTES = 256 * 1024 * 1024
+"""Memory that SQLite takes at most, for all queries together: `json_group_array` has no limit of its own."""
 
 GRACE_SECONDS = 2
 """How long answers under way may take once it is to stop."""
@@ -46,15 +51,19 @@ def serve(
 
     if token is not None and len(token) < 16:
         raise UserError("the token is shorter than 16 characters: give a longer one, or none for a new one")
-    access = Access.of(host, token or secrets.token_urlsafe(24), writes=writes, names=names)
+    with closing(sqlite3.connect(":memory:")) as connection:  # the limit is that of the process
+        connection.execute(f"PRAGMA hard_heap_limit = {SQLITE_BYTES}")
     served = Labs(labs, writes)
     try:
         opened = listening(host, port)
+        bound, port, *_ = opened.getsockname()
+        names = (*names, bound)  # "localhost" and "127.1" are names of it
+        access = Access.of(host, token or secrets.token_urlsafe(24), writes=writes, names=names)
         config = uvicorn.Config(
             application(served, access), log_level="warning", access_log=False, server_header=False,
-            timeout_graceful_shutdown=GRACE_SECONDS, lifespan="off",
+            timeout_graceful_shutdown=GRACE_SECONDS, lifespan="off", ws="none",
         )  # fmt: skip
-        address = _url(host, opened.getsockname()[1])
+        address = f"http://{bracketed(bound if is_loopback(bound) else host)}:{port}/"
 
         class Server(uvicorn.Server):
             async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -76,13 +85,9 @@ def listening(host: str, port: int) -> socket.socket:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         opened.bind(address)
         opened.listen(128)  # who comes before the server is up waits
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
+        said = getattr(error, "strerror", None) or "this is not the name of a host"
         raise UserError(
-            f"{host}:{port} cannot be listened at: {error.strerror}: try another --port"
+            f"{host}:{port} cannot be listened at: {said}: try another --port or --host"
         ) from None
     return opened
-
-
-def _url(host: str, port: int) -> str:
-    shown = "127.0.0.1" if is_loopback(host) and ":" not in host else f"[{host}]" if ":" in host else host
-    return f"http://{shown}:{port}/"

@@ -11,14 +11,14 @@ import uuid
 
 from sqlalchemy import Connection, Engine, insert, inspect, text
 
+from jestlab.analysis.connection import SCHEMA, other_version
 from jestlab.platform.errors import StoreMissing, UserError
 from jestlab.platform.store.address import shown_url
 from jestlab.platform.store.engine import DEFINING, one_at_a_time, reading, writing
 from jestlab.platform.store.tables import Base, Identity
 from jestlab.platform.store.views import VIEWS
 
-VERSION = "0010"
-"""What this code reads and writes: raised whenever tables change. Versions are compared as text."""
+VERSION = SCHEMA
 
 
 class EmptyStore(StoreMissing):
@@ -46,13 +46,8 @@ def ensure(engine: Engine, create: bool) -> None:
         if not create:
             raise EmptyStore(f"{place} is empty: launch a study first, or give another --root or --store")
         _create(engine)
-    elif version > VERSION:
-        raise UserError(f"{place} has schema {version}, newer than this jestlab's {VERSION}: upgrade jestlab")
     else:
-        raise UserError(
-            f"{place} has schema {version}, older than this jestlab's {VERSION}, and cannot be upgraded: "
-            "read it with the version that made it, or give another --root or --store"
-        )
+        raise UserError(f"{place} {other_version(version)}")
 
 
 def _create(engine: Engine) -> None:

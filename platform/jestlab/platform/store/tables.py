@@ -41,7 +41,7 @@ _ONE_SUBJECT = "(experiment_id IS NULL) <> (run_id IS NULL)"
 
 
 class Base(DeclarativeBase):
-    """Declares the metadata; constraints have predictable names, so that migrations can change them."""
+    """Declares the metadata; constraints have predictable names, by which they can be changed."""
 
     metadata = MetaData(
         naming_convention={
