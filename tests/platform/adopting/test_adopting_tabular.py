@@ -104,6 +104,11 @@ ERRORS: list[tuple[str, dict[str, Any], str]] = [
     ("step,x\n0,1\n,2\n", {}, "line 3, column step: expected a step"),
     ("step,x\n1e300,1\n", {}, "line 2, column step: expected a step"),
     ("step,x\n0,1\n1,2\n2,bad\n", {}, r"line 4, column x: expected a number, as in most rows, got 'bad'"),
+    (
+        "run,x,y\na,1,2\nb,N/A,3\n",
+        {},
+        "line 3, column x: expected a number.*or name the columns of the config",
+    ),
     ("step,x\n0,1\n1,2\n0,3\n", {}, "line 4, column step: step 0 again, after that of line 2"),
     ("run,step,x\na,0,1\n,1,2\n", {}, "line 3, column run: expected the name of a run"),
     ("run,x\na,1\na,2\n", {}, "line 3, column run: a second row of run 'a'"),
@@ -212,8 +217,11 @@ def test_columns_that_are_left_out_are_counted_with_the_reason(write):
     comma = "cells of column 'comma', such as '0,5': write numbers with a decimal point"
     note = "cells of column 'note', such as 'x': not numbers"
     assert [+Counter(run.left_out) for run in runs] == [{comma: 2, note: 2}, {}]
-    (run,) = tabular.read(write("run;acc\na;0,5\n"))  # a row for each run: no config either
-    assert run.config == {} and len(run.left_out) == 1
+    for cell in ("0,5", "1 234,5", "1’234.5", "−1.5", "٠٫٥", "１"):
+        (run,) = tabular.read(write(f"run;acc\na;{cell}\n"))  # a row for each run: no config either
+        assert run.config == {} and len(run.left_out) == 1
+    (run,) = tabular.read(write("run;acc, %;loss, nats\na;0,5;0,25\n"))
+    assert len(run.left_out) == 2
 
 
 @pytest.mark.parametrize(
@@ -224,6 +232,7 @@ def test_columns_that_are_left_out_are_counted_with_the_reason(write):
         '"sep=,"\nrun,step,Val Loss,Seed\nA,1,0.5,7\n',
         "run;step;Val Loss;seed;\nA;1;0.5;7;\n",
         "run;step;Val Loss;seed\nA;1;0.5;7;;\n;;;\n",
+        '"run", "step", "Val Loss", "seed"\n"A", 1, 0.5, 7\n',
     ],
 )
 def test_tables_that_spreadsheets_write(write, text):

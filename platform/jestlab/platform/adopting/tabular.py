@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from jestlab.platform.adopting.found import Curve, FoundRun, nested, whole
-from jestlab.platform.adopting.tables import LOCAL_NUMBER, Table, parsed, table
+from jestlab.platform.adopting.tables import Table, is_number, parsed, table
 from jestlab.platform.errors import UserError, nearest, shown
 from jestlab.platform.words import on_one_line
 
@@ -38,8 +38,8 @@ def read(
 
     - A column `config.x.y` is config, at the key x.y. In Parquet it may be in a structure `config`.
     - The columns that are given as `config`, and that of seeds, are config.
-    - If none are given, a column with texts or truth values is config, if its cells are the same in all rows
-      of each run. In a table with steps a column of numbers is config if each run that has any cells in it
+    - If none are given, a column of mostly texts or truth values is config, if its cells are the same in all
+      rows of each run. In a table with steps a column of numbers is config if each run that has any cells in it
       has the same number in all its rows, if that is so in a run of several rows, and if the number differs
       among runs.
     - All others are metrics, with the exception of those that are mostly texts: those are left out, and are
@@ -113,7 +113,7 @@ def _divided(
             metrics += [name] if any(cell is not None for cell in found.columns[name]) else []
         else:
             plain = "numbers with a decimal point" if "," in text else "plain numbers, such as 1234.5"
-            remedy = f"write {plain}" if _is_number(text) else "not numbers"
+            remedy = f"write {plain}" if is_number(text) else "not numbers"
             texts[name] = on_one_line(f"cells of column {shown(name)}, such as {shown(text)}: {remedy}")
     return configs, metrics, texts
 
@@ -176,7 +176,7 @@ def _refuse_two_rows(found: Table, step: str, steps: Sequence[int]) -> None:
 def _is_config(cells: Sequence[Any], runs: Sequence[Sequence[int]], has_steps: bool) -> bool:
     """Return whether a column is config by the rule that `read` tells."""
     filled = [cell for cell in cells if cell is not None]
-    is_text = any(not _is_number(cell) for cell in filled)
+    is_text = sum(map(is_number, filled)) * 2 < len(filled)
     if not has_steps:
         return is_text
     values = [[cells[row] for row in rows] for rows in runs]
@@ -192,13 +192,6 @@ def _same(cells: Sequence[Any]) -> bool:
     return all(cell == cells[0] and isinstance(cell, bool) == isinstance(cells[0], bool) for cell in cells)
 
 
-def _is_number(cell: Any) -> bool:
-    """Whether a cell is a number, or a text that is one as people or spreadsheets write it."""
-    if isinstance(cell, str):
-        return LOCAL_NUMBER.fullmatch(cell) is not None
-    return isinstance(cell, int | float) and not isinstance(cell, bool)
-
-
 def _first_text(found: Table, name: str) -> Any:
     """Return the first cell that is no number of a column that is mostly texts; None of a metric.
 
@@ -210,7 +203,8 @@ def _first_text(found: Table, name: str) -> Any:
     if texts and len(texts) * 2 <= len(filled):
         raise UserError(
             f"{found.place(texts[0], name)}: expected a number, as in most rows, got "
-            f"{shown(found.columns[name][texts[0]])}: correct it, or leave it empty"
+            f"{shown(found.columns[name][texts[0]])}: correct it, leave it empty, or name the columns of the "
+            "config with --config"
         )
     return found.columns[name][texts[0]] if texts else None
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
 from jestlab.platform.adopting.damage import Damaged, attempted
 from jestlab.platform.adopting.found import FoundRun
 from jestlab.platform.adopting.placing import Placing
+from jestlab.platform.errors import UserError
 from jestlab.platform.store.adoption import AdoptedRun, Change, PlaceTaken
 
 
@@ -39,14 +40,24 @@ def take(
         write: Writes one, and says what that has changed.
         damaged: Told of a run that cannot be placed or written.
     """
+    origins = set[str]()
     for found in runs:
-        if (taken := attempted(damaged, found.name, partial(_take, found, placing, write))) is not None:
+        if (
+            taken := attempted(damaged, found.name, partial(_take, found, placing, write, origins))
+        ) is not None:
+            origins.add(taken.run.origin)
             yield taken
 
 
-def _take(found: FoundRun, placing: Placing, write: Callable[[AdoptedRun], Change | None]) -> Taken:
+def _take(
+    found: FoundRun, placing: Placing, write: Callable[[AdoptedRun], Change | None], others: Collection[str]
+) -> Taken:
     while True:
         run = placing.place(found)
+        if run.origin in others:
+            raise UserError(
+                f"{found.name}: another copy of this run was adopted just now: give the path of one of them"
+            )
         try:
             return Taken(run, write(run))
         except PlaceTaken as error:
