@@ -257,6 +257,21 @@ def test_points_may_separate_thousands_where_commas_are_decimal(write):
     assert points(run) == {"x": [(1, 1.234), (2, 1.1)]}
 
 
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (["a,1,0.5,3", "b,1,N/A,3", "c,1,0.25,3"], "line 3, column x: expected a number, as in most rows"),
+        (["a,1,0.5,3", "b,1.5,0.5,3", "c,1,0.25,3"], "line 3, column step: expected a step"),
+        (["a,1,0.5,3", "b,1,0.5,3", "b,2,0.75,4", "c,1,0.25,3"], "line 4, column seed: expected 3"),
+    ],
+)
+def test_a_run_with_a_bad_cell_is_reported_and_the_others_are_read(write, rows, message):
+    errors: list[UserError] = []
+    found = tabular.read(write("\n".join(["run,step,x,seed", *rows, ""])), damaged=errors.append)
+    assert {run.name: points(run) for run in found} == {"a": {"x": [(1, 0.5)]}, "c": {"x": [(1, 0.25)]}}
+    assert len(errors) == 1 and message in str(errors[0])
+
+
 def test_percentages_are_not_config(write):
     one, two = tabular.read(write("run,flip,x,n\na,TRUE,50%,3\nb,FALSE,60.5 %,4\n"))
     assert (one.config, two.config) == ({"flip": True}, {"flip": False})

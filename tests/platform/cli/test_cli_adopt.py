@@ -11,6 +11,7 @@ import yaml
 from tests.platform.adopting.make_data import DATA
 
 from jestlab.platform import reports
+from jestlab.platform.adopting import tables
 from jestlab.platform.adopting.kinds import READERS
 from jestlab.platform.cli.adopt import KINDS
 from jestlab.platform.lab.lab import Lab
@@ -231,3 +232,9 @@ def test_unchanged_runs_are_new_in_a_second_study(root, siglip):
     adopt_table(root, siglip)
     text = printed(root, "adopt", "csv", siglip, "--into", "second", *COLUMNS, "--flops", "flops")
     assert "6 runs in second: 6 new, 0 changed, 0 as before" in text
+
+
+def test_too_little_memory_is_one_line(root, siglip, monkeypatch):
+    monkeypatch.setattr(tables, "parsed", lambda cell: [0] * 2**62)
+    done = labs.here("adopt", "csv", siglip, "--into", "old", root=root)
+    assert (done.returncode, done.stderr) == (1, "jestlab: not enough memory\n")

@@ -238,4 +238,4 @@ def test_another_copy_of_a_run_does_not_replace_it(store):
     placing, errors = Placing("mlflow", Rules(), known(store, "old"), "/data"), list[UserError]()
     (taken,) = taking.take(copies, placing, lambda run: take(store, run), errors.append)
     assert taken.run.name == "one" and rows(store, "runs", "run") == [("one",)]
-    assert "older: another copy of this run was adopted just now" in str(*errors)
+    assert "older: another copy of it was adopted just now" in str(*errors)

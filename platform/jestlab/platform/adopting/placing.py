@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+import sys
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -156,7 +157,7 @@ class Placing:
         label = " ".join(printable(written).split())
         if not label:
             raise UserError(f"{run.origin}: its label is empty: give one with --label")
-        return _distinct(written, _shortened(label, _LONGEST_LABEL))
+        return _distinct(written, label, _LONGEST_LABEL)
 
     def _seed(self, run: FoundRun, label: str, fingerprint: str, left_out: Counter[str]) -> int:
         """Return the seed of a run: its own, else that which it has in the store, else the first free."""
@@ -247,7 +248,7 @@ def _as_stored(metrics: Mapping[str, Curve], left_out: Counter[str]) -> Iterator
         first = int(curve.steps.searchsorted(0)) if name else len(curve.steps)
         left_out["points at negative steps" if name else "points of a metric without a name"] += first
         if len(curve.steps) > first:
-            text = _distinct(name, _shortened(_storable(name), _LONGEST_METRIC))
+            text = _distinct(name, _storable(name), _LONGEST_METRIC)
             yield text, Curve(curve.steps[first:], curve.values[first:])
 
 
@@ -255,13 +256,10 @@ def _storable(text: str) -> str:
     return text.replace("\0", "").encode(errors="replace").decode()
 
 
-def _shortened(text: str, longest: int) -> str:
-    """Cut the middle out of a text that is longer than a number of characters."""
-    return text if len(text) <= longest else f"{text[: longest // 2 - 1]}…{text[-longest // 2 :]}"
-
-
-def _distinct(written: str, cleaned: str) -> str:
-    """Mark a text that was cleaned or shortened, so that no two texts become the same: with a digest."""
+def _distinct(written: str, cleaned: str, longest: int = sys.maxsize) -> str:
+    """Shorten a text, and mark it with a digest if it has changed, so that no two texts become the same."""
+    if len(cleaned) > longest:
+        cleaned = f"{cleaned[: longest // 2 - 1]}…{cleaned[-longest // 2 :]}"
     if cleaned == written and not _MARKED.fullmatch(written):
         return written
     return f"{cleaned} #{hashlib.sha256(written.encode(errors='surrogatepass')).hexdigest()[:12]}"

@@ -12,6 +12,8 @@ from jestlab.platform.adopting.placing import Placing
 from jestlab.platform.errors import UserError
 from jestlab.platform.store.adoption import AdoptedRun, Change, PlaceTaken
 
+Write = Callable[[AdoptedRun], Change | None]
+
 
 @dataclass(frozen=True)
 class Taken:
@@ -29,7 +31,7 @@ class Taken:
 def take(
     runs: Iterable[FoundRun],
     placing: Placing,
-    write: Callable[[AdoptedRun], Change | None],
+    write: Write,
     damaged: Damaged,
 ) -> Iterator[Taken]:
     """Place runs and write them, each in a transaction of its own, so that an interrupt loses nothing.
@@ -49,15 +51,11 @@ def take(
             yield taken
 
 
-def _take(
-    found: FoundRun, placing: Placing, write: Callable[[AdoptedRun], Change | None], others: Collection[str]
-) -> Taken:
+def _take(found: FoundRun, placing: Placing, write: Write, others: Collection[str]) -> Taken:
     while True:
         run = placing.place(found)
         if run.origin in others:
-            raise UserError(
-                f"{found.name}: another copy of this run was adopted just now: give the path of one of them"
-            )
+            raise UserError(f"{found.name}: another copy of it was adopted just now: give the path of one")
         try:
             return Taken(run, write(run))
         except PlaceTaken as error:

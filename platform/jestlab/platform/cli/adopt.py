@@ -137,10 +137,8 @@ def adopt_command(
         raise click.UsageError(f"--into {study}: expected letters, digits and _ . + -")
     efforts = (None if written is None else Effort(written) for written in (examples, flops, seconds))
     rules = Rules(label, seed, tuple(map(parse_score, scores)), *efforts)
-    options = _options(kind, run_columns, step, config_columns, source, seed)
     errors: list[UserError] = []
-    if kind not in _TABLES:  # a table is read whole, or not at all
-        options["damaged"] = errors.append
+    options = _options(kind, run_columns, step, config_columns, source, seed) | {"damaged": errors.append}
     store = Store.open_readonly(lab.store_url) if dry_run else Store.open(lab.store_url)
     known = adoption.Known((), {}, {}, ()) if store is None else adoption.known(store, study)
     placing = Placing(kind, rules, known, str(path.resolve()))
