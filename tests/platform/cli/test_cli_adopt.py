@@ -234,6 +234,14 @@ def test_unchanged_runs_are_new_in_a_second_study(root, siglip):
     assert "6 runs in second: 6 new, 0 changed, 0 as before" in text
 
 
+def test_bad_cells_of_a_table_are_one_line_and_the_other_runs_are_adopted(root, siglip):
+    siglip.write_text(SIGLIP.replace("2,1,9.5", "2,1,?").replace("4,1,", "4,x,"))
+    done = labs.here("adopt", "csv", siglip, "--into", "old", "--run", "model,seed", root=root)
+    (line,) = done.stderr.splitlines()
+    assert done.returncode == 1 and "expected a number, as in most rows, got '?'" in line
+    assert "and 1 more run: --json names them" in line and "4 runs in old: 4 new" in done.stdout
+
+
 def test_too_little_memory_is_one_line(root, siglip, monkeypatch):
     monkeypatch.setattr(tables, "parsed", lambda cell: [0] * 2**62)
     done = labs.here("adopt", "csv", siglip, "--into", "old", root=root)

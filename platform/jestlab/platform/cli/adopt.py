@@ -160,7 +160,7 @@ def adopt_command(
                 if not dry_run:
                     store.close_whole()
     failed = [str(error) for error in errors]
-    for line in _told(failed):
+    for line in _told(failed, of_one_file=path.is_file()):
         say(f"jestlab: {line}", err=True)
     if as_json:
         print_json({"study": study, "dry_run": dry_run, "runs": taken, "failed": failed})
@@ -170,12 +170,12 @@ def adopt_command(
         raise SystemExit(1)
 
 
-def _told(failed: Sequence[str]) -> Iterator[str]:
-    """Write what went wrong with runs, in a line for each fault: the first of its runs, and their number."""
+def _told(failed: Sequence[str], of_one_file: bool) -> Iterator[str]:
+    """Write what went wrong with runs, in a line for each fault, or file: the first run, and their number."""
     alike: dict[str, list[str]] = {}
     for line in failed:
         _, _, fault = line.partition(": ")
-        alike.setdefault(fault or line, []).append(line)
+        alike.setdefault("" if of_one_file else fault or line, []).append(line)
     for first, *others in alike.values():
         yield first + (f"; and {counted(len(others), 'more run')}: --json names them" if others else "")
 
