@@ -167,6 +167,12 @@ def test_parquet(tmp_path):
     assert math.isnan(eight.metrics["loss"].values[0])
 
 
+def test_texts_in_parquet_may_be_bytes(tmp_path):
+    path = tmp_path / "table.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"run": ["é".encode(), b"\xff"], "x": [0.5, 0.25]}), path)
+    assert [run.name for run in tabular.read(path)] == ["é", r"\xff"]
+
+
 NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc", "Z"]), min_size=1, max_size=8)
 STEPS = st.dictionaries(st.integers(-(2**63), 2**63 - 1), st.floats(), min_size=1, max_size=5)
 

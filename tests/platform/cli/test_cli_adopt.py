@@ -240,6 +240,9 @@ def test_bad_cells_of_a_table_are_one_line_and_the_other_runs_are_adopted(root, 
     (line,) = done.stderr.splitlines()
     assert done.returncode == 1 and "expected a number, as in most rows, got '?'" in line
     assert "and 1 more run: --json names them" in line and "4 runs in old: 4 new" in done.stdout
+    siglip.write_text('run,step,x\n"a\nb",1,0.5\n')
+    done = labs.here("adopt", "csv", siglip, "--into", "old", "--label", "{x}", root=root)
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_too_little_memory_is_one_line(root, siglip, monkeypatch):

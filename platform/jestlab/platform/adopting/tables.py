@@ -185,6 +185,8 @@ def _plain(cell: Any) -> Any:
         return cell
     if isinstance(cell, Decimal):
         return float(cell)
+    if isinstance(cell, bytes):  # a text, as some writers have them
+        return cell.decode(errors="backslashreplace")
     if isinstance(cell, list):
         return [_plain(one) for one in cell]
     return str(cell)

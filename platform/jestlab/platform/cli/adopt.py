@@ -17,7 +17,7 @@ from jestlab.platform.cli.output import Block, counted, few, print_json, printab
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.whoami import person
-from jestlab.platform.words import listed
+from jestlab.platform.words import listed, on_one_line
 
 if TYPE_CHECKING:
     from jestlab.platform.adopting.taking import Taken
@@ -159,7 +159,7 @@ def adopt_command(
             with closing(store):
                 if not dry_run:
                     store.close_whole()
-    failed = [str(error) for error in errors]
+    failed = [on_one_line(str(error)) for error in errors]
     for line in _told(failed, of_one_file=path.is_file()):
         say(f"jestlab: {line}", err=True)
     if as_json:
