@@ -29,7 +29,7 @@ class UserErrors(UserError):
 
 def sentence(error: BaseException) -> str:
     """Write an error on one line for people: that of a file as its name and what is wrong with it."""
-    text = str(error)
+    text = str(error) or ("not enough memory" if isinstance(error, MemoryError) else type(error).__name__)
     if isinstance(error, OSError) and error.strerror:
         text = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
     return without_addresses(" ".join(text.split()))

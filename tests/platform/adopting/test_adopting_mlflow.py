@@ -209,6 +209,14 @@ def test_values_that_are_not_numbers_are_counted(mlflow_database):
     assert left_out == {"one": {"values that are not numbers": 1}, "two": {}}
 
 
+def test_a_run_that_sqlite_cannot_read_is_reported_and_the_others_are_read(mlflow_database):
+    with closing(sqlite3.connect(mlflow_database)) as connection, connection:
+        connection.execute("UPDATE params SET value = printf('%.*c', 20000000, 'x') WHERE key = 'lr'")
+    errors: list[UserError] = []
+    assert [run.name for run in mlflow.read(mlflow_database, errors.append)] == ["two"]
+    assert len(errors) == 1 and "string or blob too big" in str(errors[0])
+
+
 def test_metadata_that_would_grow_is_one_damaged_run(store):
     meta = store / ONE.parent.name / ONE.name / "meta.yaml"
     text = meta.read_text()

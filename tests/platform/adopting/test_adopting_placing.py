@@ -76,6 +76,7 @@ def test_seeds_are_those_of_the_config_or_the_first_free_ones():
     configs = [{}, {"seed": 3}, {"seed": 3}, {"seed": -1}]
     runs = [placing.place(found(f"csv:t#{number}", config=config)) for number, config in enumerate(configs)]
     assert [run.seed for run in runs] == [0, 3, 1, 2]
+    assert runs[2].left_out == {"seeds that another run of the label has: numbered instead": 1}
     for seed in (math.nan, math.inf, -1, 2**40, "1", True, 0.5):
         assert placed(found(config={"seed": seed})).seed == 0
 
@@ -211,6 +212,12 @@ def test_distinct_names_have_distinct_labels(head, tail, joined):
 def test_distinct_origins_are_distinct_runs(first, second):
     fingerprints = {placed(found(f"csv:t.csv#{name}")).fingerprint for name in (first, second, f"{first}\0")}
     assert len(fingerprints) == len({first, second, f"{first}\0"})
+
+
+def test_long_names_of_metrics_are_cut_and_stay_distinct():
+    names = [f"{'é' * 3_000}{middle}{'/x' * 300}" for middle in "ab"]
+    metrics = placed(found(metrics={name: Curve.of([0], [1]) for name in names})).metrics
+    assert len(metrics) == 2 and max(len(name.encode()) for name in metrics) < 2_700
 
 
 def test_a_run_whose_points_cannot_be_stored_is_refused():

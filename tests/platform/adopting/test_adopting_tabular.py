@@ -104,6 +104,11 @@ ERRORS: list[tuple[str, dict[str, Any], str]] = [
     ("step,x\n0,1\n,2\n", {}, "line 3, column step: expected a step"),
     ("step,x\n1e300,1\n", {}, "line 2, column step: expected a step"),
     ("step,x\n0,1\n1,2\n2,bad\n", {}, r"line 4, column x: expected a number, as in most rows, got 'bad'"),
+    (
+        "run,x,y\na,1,2\nb,N/A,3\n",
+        {},
+        "line 3, column x: expected a number.*or name the columns of the config",
+    ),
     ("step,x\n0,1\n1,2\n0,3\n", {}, "line 4, column step: step 0 again, after that of line 2"),
     ("run,step,x\na,0,1\n,1,2\n", {}, "line 3, column run: expected the name of a run"),
     ("run,x\na,1\na,2\n", {}, "line 3, column run: a second row of run 'a'"),
@@ -162,6 +167,12 @@ def test_parquet(tmp_path):
     assert math.isnan(eight.metrics["loss"].values[0])
 
 
+def test_texts_in_parquet_may_be_bytes(tmp_path):
+    path = tmp_path / "table.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"run": ["é".encode(), b"\xff"], "x": [0.5, 0.25]}), path)
+    assert [run.name for run in tabular.read(path)] == ["é", r"\xff"]
+
+
 NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc", "Z"]), min_size=1, max_size=8)
 STEPS = st.dictionaries(st.integers(-(2**63), 2**63 - 1), st.floats(), min_size=1, max_size=5)
 
@@ -212,8 +223,11 @@ def test_columns_that_are_left_out_are_counted_with_the_reason(write):
     comma = "cells of column 'comma', such as '0,5': write numbers with a decimal point"
     note = "cells of column 'note', such as 'x': not numbers"
     assert [+Counter(run.left_out) for run in runs] == [{comma: 2, note: 2}, {}]
-    (run,) = tabular.read(write("run;acc\na;0,5\n"))  # a row for each run: no config either
-    assert run.config == {} and len(run.left_out) == 1
+    for cell in ("0,5", "1 234,5", "1’234.5", "−1.5", "٠٫٥", "１"):
+        (run,) = tabular.read(write(f"run;acc\na;{cell}\n"))  # a row for each run: no config either
+        assert run.config == {} and len(run.left_out) == 1
+    (run,) = tabular.read(write("run;acc, %;loss, nats\na;0,5;0,25\n"))
+    assert len(run.left_out) == 2
 
 
 @pytest.mark.parametrize(
@@ -224,6 +238,7 @@ def test_columns_that_are_left_out_are_counted_with_the_reason(write):
         '"sep=,"\nrun,step,Val Loss,Seed\nA,1,0.5,7\n',
         "run;step;Val Loss;seed;\nA;1;0.5;7;\n",
         "run;step;Val Loss;seed\nA;1;0.5;7;;\n;;;\n",
+        '"run", "step", "Val Loss", "seed"\n"A", 1, 0.5, 7\n',
     ],
 )
 def test_tables_that_spreadsheets_write(write, text):
@@ -246,6 +261,21 @@ def test_points_may_separate_thousands_where_commas_are_decimal(write):
     assert any("'1.234': write plain numbers, such as 1234.5" in one for one in run.left_out)
     (run,) = tabular.read(write("run;step;x\na;1;1.234\na;2;1.100\n"))
     assert points(run) == {"x": [(1, 1.234), (2, 1.1)]}
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (["a,1,0.5,3", "b,1,N/A,3", "c,1,0.25,3"], "line 3, column x: expected a number, as in most rows"),
+        (["a,1,0.5,3", "b,1.5,0.5,3", "c,1,0.25,3"], "line 3, column step: expected a step"),
+        (["a,1,0.5,3", "b,1,0.5,3", "b,2,0.75,4", "c,1,0.25,3"], "line 4, column seed: expected 3"),
+    ],
+)
+def test_a_run_with_a_bad_cell_is_reported_and_the_others_are_read(write, rows, message):
+    errors: list[UserError] = []
+    found = tabular.read(write("\n".join(["run,step,x,seed", *rows, ""])), damaged=errors.append)
+    assert {run.name: points(run) for run in found} == {"a": {"x": [(1, 0.5)]}, "c": {"x": [(1, 0.25)]}}
+    assert len(errors) == 1 and message in str(errors[0])
 
 
 def test_percentages_are_not_config(write):

@@ -289,6 +289,11 @@ def test_runs_of_two_projects_with_one_id_stay_apart(tmp_path):
     assert runs == {"wandb:-/a/abcd1234": [1, 3], "wandb:-/b/abcd1234": [2]}
 
 
+def test_large_steps_stay_distinct(log):
+    made = [message(2, item(1, ["_step"], str(2**53 + n)) + item(1, ["x"], "1")) for n in (0, 1)]
+    assert log(START, *made).metrics["x"].steps.tolist() == [2**53, 2**53 + 1]
+
+
 def test_a_step_that_is_no_whole_number_is_refused(log):
     def steps(*texts: str) -> FoundRun:
         run = message(17, text(1, "x"))

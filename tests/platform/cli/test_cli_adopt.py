@@ -11,6 +11,7 @@ import yaml
 from tests.platform.adopting.make_data import DATA
 
 from jestlab.platform import reports
+from jestlab.platform.adopting import tables
 from jestlab.platform.adopting.kinds import READERS
 from jestlab.platform.cli.adopt import KINDS
 from jestlab.platform.lab.lab import Lab
@@ -231,3 +232,20 @@ def test_unchanged_runs_are_new_in_a_second_study(root, siglip):
     adopt_table(root, siglip)
     text = printed(root, "adopt", "csv", siglip, "--into", "second", *COLUMNS, "--flops", "flops")
     assert "6 runs in second: 6 new, 0 changed, 0 as before" in text
+
+
+def test_bad_cells_of_a_table_are_one_line_and_the_other_runs_are_adopted(root, siglip):
+    siglip.write_text(SIGLIP.replace("2,1,9.5", "2,1,?").replace("4,1,", "4,x,"))
+    done = labs.here("adopt", "csv", siglip, "--into", "old", "--run", "model,seed", root=root)
+    (line,) = done.stderr.splitlines()
+    assert done.returncode == 1 and "expected a number, as in most rows, got '?'" in line
+    assert "and 1 more run: --json names them" in line and "4 runs in old: 4 new" in done.stdout
+    siglip.write_text('run,step,x\n"a\nb",1,0.5\n')
+    done = labs.here("adopt", "csv", siglip, "--into", "old", "--label", "{x}", root=root)
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_too_little_memory_is_one_line(root, siglip, monkeypatch):
+    monkeypatch.setattr(tables, "parsed", lambda cell: [0] * 2**62)
+    done = labs.here("adopt", "csv", siglip, "--into", "old", root=root)
+    assert (done.returncode, done.stderr) == (1, "jestlab: not enough memory\n")

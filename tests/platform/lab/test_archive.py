@@ -139,7 +139,7 @@ def test_a_completed_run_replaces_one_that_ended_early(filled, copy, tmp_path, s
 def test_running_attempts_are_preempted_in_the_copy_and_earlier_ones_are_kept(lab, copy, tmp_path):
     store = Store.open(lab.store_url)
     assert start_over(store, [JOINT.fingerprint]) == [JOINT.fingerprint]
-    stores.attempt(store, JOINT, number=3, log=f"runs/joint.again3-{JOINT.fingerprint[:8]}/log.txt")
+    stores.attempt(store, JOINT, number=3, log=f"runs/joint.again3-{JOINT.fingerprint[:16]}/log.txt")
     stores.attempt(store, plans.run("waiting"), RunState.RUNNING)
     export(lab, tmp_path / "lab.tar.gz")
     assert take(copy, tmp_path / "lab.tar.gz").new == 4

@@ -24,7 +24,7 @@ def test_runs_are_ordered_fingerprinted_and_placed():
     assert (reference.name, last.name) == ("reference", "joint")
     assert last.needs == {"selection.reference": reference.fingerprint}
     assert last.seed == last.config["seed"] == 4
-    assert last.directory == f"runs/joint-{last.fingerprint[:8]}"
+    assert last.directory == f"runs/joint-{last.fingerprint[:16]}"
     assert TrainConfig.model_validate(last.config).selection.reference == "reference"
 
 

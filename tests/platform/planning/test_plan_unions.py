@@ -39,7 +39,7 @@ def test_equal_runs_are_one_under_the_first_parts_name(both):
     for run in both.runs:
         assert set(run.needs.values()) <= seen
         seen.add(run.fingerprint)
-        assert run.directory == f"runs/{run.name.split('/')[1]}-{run.fingerprint[:8]}"
+        assert run.directory == f"runs/{run.name.split('/')[1]}-{run.fingerprint[:16]}"
 
 
 def test_each_part_is_planned_as_if_by_itself(both):

@@ -64,7 +64,7 @@ def rows(store: Store, view: str, columns: str) -> list[tuple[Any, ...]]:
 @pytest.mark.both_databases
 def test_adopts_all_parts_of_a_run(store):
     assert take(store, adopted()) == "new"
-    directory = f"runs/adopted-{FINGERPRINT[:8]}"
+    directory = f"runs/adopted-{FINGERPRINT[:16]}"
     assert rows(store, "runs", "experiment run label seed program state step directory") == [
         ("old", "old", "old (csv)", 0, "adopted", "COMPLETED", 4, directory)
     ]
@@ -127,6 +127,12 @@ def test_rejects_another_file_of_the_same_name(store):
     assert take(store, adopted(path="/elsewhere/t.csv")) == "same"
     assert take(store, other, moved=True) == "changed"
     assert take(store, replace(other, seed=1)) == "changed"
+
+
+def test_fingerprints_that_begin_alike_are_different_runs(store):
+    first, second = ("csv:c.csv#run8623", "csv:c.csv#run35791")
+    assert of_origin(first)[:8] == of_origin(second)[:8]
+    assert [take(store, adopted(origin, label=origin)) for origin in (first, second)] == ["new", "new"]
 
 
 def test_the_spec_of_a_study_lists_its_adopted_runs(store):
@@ -225,3 +231,11 @@ def test_two_adoptions_at_once_choose_different_seeds(store):
     for _ in range(3):
         next(one), next(two)
     assert sorted(rows(store, "runs", "label seed")) == [("all (csv)", seed) for seed in range(6)]
+
+
+def test_another_copy_of_a_run_does_not_replace_it(store):
+    copies = [FoundRun("mlflow:1/a", name, {}, {}, "COMPLETED") for name in ("one", "older")]
+    placing, errors = Placing("mlflow", Rules(), known(store, "old"), "/data"), list[UserError]()
+    (taken,) = taking.take(copies, placing, lambda run: take(store, run), errors.append)
+    assert taken.run.name == "one" and rows(store, "runs", "run") == [("one",)]
+    assert "older: another copy of it was adopted just now" in str(*errors)

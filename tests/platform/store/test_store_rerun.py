@@ -50,7 +50,7 @@ def test_only_the_attempts_of_the_old_results_stay(store):
     assert (reference.step, reference.total_steps) == (0, None)
     assert reference.directory == next_folder(REFERENCE.directory, 2) != REFERENCE.directory
     third = next_folder(reference.directory, 3)
-    assert third == f"runs/reference.again3-{REFERENCE.fingerprint[:8]}"
+    assert third == f"runs/reference.again3-{REFERENCE.fingerprint[:16]}"
     without_attempts = plans.run("fresh", config={"steps": 40})
     store.record(plans.plan(without_attempts, name="new"))
     start_over(store, [without_attempts.fingerprint])

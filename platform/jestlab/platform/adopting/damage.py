@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -9,6 +10,8 @@ from jestlab.platform.errors import UserError
 from jestlab.platform.words import on_one_line
 
 T = TypeVar("T")
+
+_OF_DAMAGE = (ArithmeticError, LookupError, MemoryError, OSError, RecursionError, ValueError, sqlite3.Error)
 
 Damaged = Callable[[UserError], None]
 """Told of a run that cannot be read; the others are read all the same."""
@@ -25,7 +28,9 @@ def attempted(damaged: Damaged, place: object, read: Callable[[], T]) -> T | Non
         return read()
     except UserError as error:
         damaged(error)
-    except (ArithmeticError, LookupError, MemoryError, OSError, RecursionError, ValueError) as error:
+    except sqlite3.OperationalError:
+        raise  # of the whole database: it is locked, or of another version
+    except _OF_DAMAGE as error:
         what = str(error)[:200] or type(error).__name__
         damaged(UserError(on_one_line(f"{place}: cannot be read ({what}): copy it again, or move it away")))
     return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+import sys
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -25,6 +26,7 @@ from jestlab.platform.words import few, printable
 
 _FIELD = re.compile(r"\{([^{}]*)\}")
 _LONGEST_LABEL = 120
+_LONGEST_METRIC = 500  # PostgreSQL cannot find longer names by an index
 _EXPORTED = "jestlab."
 """Tags of such names say what a run was before `jestlab export`; it is another one now."""
 
@@ -155,9 +157,7 @@ class Placing:
         label = " ".join(printable(written).split())
         if not label:
             raise UserError(f"{run.origin}: its label is empty: give one with --label")
-        if len(label) > _LONGEST_LABEL:
-            label = f"{label[: _LONGEST_LABEL // 2 - 1]}…{label[-_LONGEST_LABEL // 2 :]}"
-        return _distinct(written, label)
+        return _distinct(written, label, _LONGEST_LABEL)
 
     def _seed(self, run: FoundRun, label: str, fingerprint: str, left_out: Counter[str]) -> int:
         """Return the seed of a run: its own, else that which it has in the store, else the first free."""
@@ -168,6 +168,8 @@ class Placing:
                 own = whole(_tags(run).get(key))
         if own is not None and 0 <= own < 2**32 and own == int(own):
             asked.insert(0, int(own))
+            if self._taken.get((label, int(own)), fingerprint) != fingerprint:
+                left_out["seeds that another run of the label has: numbered instead"] += 1
         elif key in _tags(run) or run.config.get(key, lookup(run.config, key)) is not None:
             left_out["seeds other than whole numbers from 0 to 4294967295: numbered instead"] += 1
         for seed in asked:
@@ -246,7 +248,7 @@ def _as_stored(metrics: Mapping[str, Curve], left_out: Counter[str]) -> Iterator
         first = int(curve.steps.searchsorted(0)) if name else len(curve.steps)
         left_out["points at negative steps" if name else "points of a metric without a name"] += first
         if len(curve.steps) > first:
-            text = _distinct(name, _storable(name))
+            text = _distinct(name, _storable(name), _LONGEST_METRIC)
             yield text, Curve(curve.steps[first:], curve.values[first:])
 
 
@@ -254,8 +256,10 @@ def _storable(text: str) -> str:
     return text.replace("\0", "").encode(errors="replace").decode()
 
 
-def _distinct(written: str, cleaned: str) -> str:
-    """Mark a text that was cleaned or shortened, so that no two texts become the same: with a digest."""
+def _distinct(written: str, cleaned: str, longest: int = sys.maxsize) -> str:
+    """Shorten a text, and mark it with a digest if it has changed, so that no two texts become the same."""
+    if len(cleaned) > longest:
+        cleaned = f"{cleaned[: longest // 2 - 1]}…{cleaned[-longest // 2 :]}"
     if cleaned == written and not _MARKED.fullmatch(written):
         return written
     return f"{cleaned} #{hashlib.sha256(written.encode(errors='surrogatepass')).hexdigest()[:12]}"

@@ -22,9 +22,9 @@ _NUMBER = re.compile(
 )
 _NAME = re.compile(r"[+-]?0[0-9]+")
 # To those who write decimal commas, 1.234 is more than a thousand.
-LOCAL_NUMBER = re.compile(
-    r"\s*[+-]?([1-9][0-9]{0,2}([.'\xa0\u202f][0-9]{3})+(,[0-9]+)?|[0-9]*,[0-9]+([eE][+-]?[0-9]+)?"
-    r"|[0-9.]+(?=\s*%))\s*%?\s*"
+_LOCAL_NUMBER = re.compile(
+    r"\s*[+−-]?([1-9][0-9]{0,2}([.'’\s][0-9]{3})+([.,][0-9]+)?|\d*[,٫]\d+([eE][+-]?[0-9]+)?"
+    r"|[0-9.]+(?=\s*%)|((?<=−)|(?=.*[^ -~]))\d+(\.\d+)?)\s*%?\s*"
 )
 _SEPARATOR = re.compile(r'"?sep=([^\w"\r\n])"?\r?\n', re.IGNORECASE)
 _TRUTH = {"True": True, "true": True, "TRUE": True, "False": False, "false": False, "FALSE": False}
@@ -77,7 +77,8 @@ def _csv(path: Path, texts: Collection[str], wanted: Collection[str]) -> Table:
         with path.open(encoding="utf-8-sig", newline="") as file:
             marked = _SEPARATOR.match(head := file.read(_HEAD))
             delimiter = marked[1] if marked else _delimiter(head)
-            reader = csv.reader(file, delimiter=delimiter, strict=True)
+            is_spaced = f'{delimiter} "' in head.partition("\n")[0]
+            reader = csv.reader(file, delimiter=delimiter, strict=True, skipinitialspace=is_spaced)
             file.seek(0)
             if marked:
                 next(reader)
@@ -104,10 +105,10 @@ def _csv(path: Path, texts: Collection[str], wanted: Collection[str]) -> Table:
         line = f"{path}, line {max(reader.line_num, 1)}"
         raise UserError(on_one_line(f"{line}: not valid CSV ({error}): correct the line")) from error
     with_commas = (cell for column in cells for cell in column if "," in cell)
-    has_commas = delimiter != "," and any(map(LOCAL_NUMBER.fullmatch, with_commas))
+    has_commas = delimiter != "," and any(map(_LOCAL_NUMBER.fullmatch, with_commas))
     for name, column in zip(names, cells, strict=True):
-        pointed = [cell for cell in column if has_commas and "." in cell]
-        is_text = name in texts or (pointed and all(map(LOCAL_NUMBER.fullmatch, pointed)))
+        pointed = [cell.strip() for cell in column if has_commas and "." in cell]
+        is_text = name in texts or (pointed and all(map(_LOCAL_NUMBER.fullmatch, pointed)))
         column[:] = [cell or None for cell in column] if is_text else map(parsed, column)
     return Table(path, "csv", dict(zip(names, cells, strict=True)), lines)
 
@@ -117,14 +118,16 @@ _ROWS_AT_ONCE = 256
 
 
 def _delimiter(head: str) -> str:
-    """Return what divides the first lines evenly into most cells; a comma if nothing does."""
+    """Return what divides the first lines evenly into most cells, and numbers; a comma if nothing does."""
     lines, found = head.splitlines(keepends=True), {}
     for delimiter in ",;\t|":
         # The last line may have been cut.
-        rows = csv.reader(lines if len(head) < _HEAD else lines[:-1] or lines, delimiter=delimiter)
+        reader = csv.reader(lines if len(head) < _HEAD else lines[:-1] or lines, delimiter=delimiter)
         with suppress(csv.Error):
-            widths = [len(row) for row in islice(rows, 100) if row]
-            found[delimiter] = (len({*widths}) == 1 and widths[0] > 1, *widths[:1])
+            rows = [row for row in islice(reader, 100) if row]
+            widths = [len(row) for row in rows]
+            numbers = sum(is_number(parsed(cell)) for row in rows for cell in row)
+            found[delimiter] = (len({*widths}) == 1 and widths[0] > 1, *widths[:1], numbers)
     return max(found, key=lambda delimiter: found[delimiter], default=",")
 
 
@@ -140,6 +143,13 @@ def parsed(cell: str) -> Any:
     if _NUMBER.fullmatch(text) and not _NAME.fullmatch(text):
         return float(text)
     return cell
+
+
+def is_number(cell: Any) -> bool:
+    """Whether a cell is a number, or a text that is one as people or spreadsheets write it."""
+    if isinstance(cell, str):
+        return _LOCAL_NUMBER.fullmatch(cell) is not None
+    return isinstance(cell, int | float) and not isinstance(cell, bool)
 
 
 def _parquet(path: Path, texts: Collection[str], wanted: Collection[str]) -> Table:
@@ -175,6 +185,8 @@ def _plain(cell: Any) -> Any:
         return cell
     if isinstance(cell, Decimal):
         return float(cell)
+    if isinstance(cell, bytes):  # a text, as some writers have them
+        return cell.decode(errors="backslashreplace")
     if isinstance(cell, list):
         return [_plain(one) for one in cell]
     return str(cell)

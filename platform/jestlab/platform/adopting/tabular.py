@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from jestlab.platform.adopting.damage import Damaged, attempted, refuse
 from jestlab.platform.adopting.found import Curve, FoundRun, nested, whole
-from jestlab.platform.adopting.tables import LOCAL_NUMBER, Table, parsed, table
+from jestlab.platform.adopting.tables import Table, is_number, parsed, table
 from jestlab.platform.errors import UserError, nearest, shown
 from jestlab.platform.words import on_one_line
 
@@ -24,6 +26,7 @@ def read(
     config: Sequence[str] = (),
     source: str | None = None,
     seed: str = "seed",
+    damaged: Damaged = refuse,
 ) -> Iterator[FoundRun]:
     """Yield the runs in a table.
 
@@ -38,10 +41,10 @@ def read(
 
     - A column `config.x.y` is config, at the key x.y. In Parquet it may be in a structure `config`.
     - The columns that are given as `config`, and that of seeds, are config.
-    - If none are given, a column with texts or truth values is config, if its cells are the same in all rows
-      of each run. In a table with steps a column of numbers is config if each run that has any cells in it
-      has the same number in all its rows, if that is so in a run of several rows, and if the number differs
-      among runs.
+    - If none are given, a column of mostly texts or truth values is config, if its cells are the same in all
+      rows of each run. In a table with steps a column of numbers is config if each run that has any cells
+      in it has the same number in all its rows, if that is so in a run of several rows, and if the number
+      differs among runs.
     - All others are metrics, with the exception of those that are mostly texts: those are left out, and are
       counted in each run's `left_out`, as are points whose step a later row has. NaN is a point.
 
@@ -55,10 +58,10 @@ def read(
         config: Columns that are config, if not to be found by the rule.
         source: Name of the table in the origins of its runs; None for that of the file.
         seed: Column that has the seeds, if there is one.
+        damaged: Told of a run with a cell that is not what its column needs; the run is left out.
 
     Raises:
-        UserError: A column is missing; a cell is not what its column needs; there are no metrics; or nothing
-            tells rows apart.
+        UserError: A column is missing; there are no metrics; or nothing tells rows apart.
     """
     found = table(path, tuple(run) or ("run",), (*(run or ("run",)), step, seed, *config))
     for name in (*run, *config, *([step] if step != "step" else [])):
@@ -67,14 +70,15 @@ def read(
     named = tuple(run) or (("run",) if "run" in found.columns else ())
     has_steps = step in found.columns
     rows = _rows_of_runs(found, named, has_steps)
-    steps = _steps(found, step) if has_steps else [0] * len(found.lines)
-    if not named and has_steps:
-        _refuse_two_rows(found, step, steps)
     left = [name for name in found.columns if name not in named and not (has_steps and name == step)]
     configs, metrics, texts = _divided(found, left, (seed, *config), list(rows.values()), has_steps)
     if not (named or has_steps or configs) and len(rows) > 1:
         raise UserError(f"{path}: no column step or run: name it with --step COLUMN or --run COLUMNS")
-    for key, mine in rows.items():
+
+    def built(key: tuple[str, ...], mine: Sequence[int]) -> FoundRun:
+        steps = _steps(found, step, mine) if has_steps else [0] * len(mine)
+        if not named and has_steps:
+            _refuse_two_rows(found, step, steps)
         values = {own: _only(found, name, mine) for own, name in configs.items()}
         if not metrics and not texts:
             raise UserError(
@@ -88,7 +92,7 @@ def read(
             left_out[reason] += sum(found.columns[name][row] is not None for row in mine)
         left_out[_REPLACED] -= sum(len(curve.steps) for curve in curves.values())
         parts = [repr(part) if ", " in part else part for part in key]
-        yield FoundRun(
+        return FoundRun(
             origin=_origin(found, key, source or path.name),
             name=key[0] if len(key) == 1 else ", ".join(map("=".join, zip(named, parts, strict=True))),
             config=nested({name: value for name, value in values.items() if value is not None}),
@@ -96,6 +100,10 @@ def read(
             state="COMPLETED",
             left_out=+left_out,
         )
+
+    for key, mine in rows.items():
+        if (one := attempted(damaged, path, partial(built, key, mine))) is not None:
+            yield one
 
 
 def _divided(
@@ -109,11 +117,15 @@ def _divided(
             other = configs.setdefault(name.removeprefix(_PREFIX), name)
             if other != name:
                 raise UserError(on_one_line(f"{found.path}: {other} and {name} are one key: rename a column"))
-        elif (text := _first_text(found, name)) is None:
-            metrics += [name] if any(cell is not None for cell in found.columns[name]) else []
+            continue
+        filled = [cell for cell in found.columns[name] if cell is not None]
+        texts_of = [cell for cell in filled if not isinstance(cell, int | float)]
+        if len(texts_of) * 2 <= len(filled):
+            metrics += [name] if filled else []
         else:
+            text = texts_of[0]
             plain = "numbers with a decimal point" if "," in text else "plain numbers, such as 1234.5"
-            remedy = f"write {plain}" if _is_number(text) else "not numbers"
+            remedy = f"write {plain}" if is_number(text) else "not numbers"
             texts[name] = on_one_line(f"cells of column {shown(name)}, such as {shown(text)}: {remedy}")
     return configs, metrics, texts
 
@@ -121,13 +133,24 @@ def _divided(
 def _metrics(
     found: Table, names: Sequence[str], rows: Sequence[int], steps: Sequence[int]
 ) -> dict[str, Curve]:
+    """Return the curves of a run whose rows are at some steps.
+
+    Raises:
+        UserError: A cell is no number.
+    """
     curves = {}
-    for name in names:
+    for name in sorted(names):
         cells = found.columns[name]
-        filled = [row for row in rows if cells[row] is not None]
+        filled = [(row, at) for row, at in zip(rows, steps, strict=True) if cells[row] is not None]
+        for row, _ in filled:
+            if not isinstance(cells[row], int | float):
+                raise UserError(
+                    f"{found.place(row, name)}: expected a number, as in most rows, got {shown(cells[row])}: "
+                    "correct it, leave it empty, or name the columns of the config with --config"
+                )
         if filled:
-            curves[name] = Curve.of([steps[row] for row in filled], [float(cells[row]) for row in filled])
-    return {name: curves[name] for name in sorted(curves)}
+            curves[name] = Curve.of([at for _, at in filled], [float(cells[row]) for row, _ in filled])
+    return curves
 
 
 def _rows_of_runs(found: Table, named: Sequence[str], has_steps: bool) -> dict[tuple[str, ...], list[int]]:
@@ -150,9 +173,10 @@ def _rows_of_runs(found: Table, named: Sequence[str], has_steps: bool) -> dict[t
     return rows
 
 
-def _steps(found: Table, step: str) -> list[int]:
+def _steps(found: Table, step: str, rows: Sequence[int]) -> list[int]:
     steps = []
-    for row, cell in enumerate(found.columns[step]):
+    for row in rows:
+        cell = found.columns[step][row]
         try:
             # As a text, 1.000 may be a thousand.
             steps.append(whole(None if isinstance(cell, str) and "." in cell else cell))
@@ -176,7 +200,7 @@ def _refuse_two_rows(found: Table, step: str, steps: Sequence[int]) -> None:
 def _is_config(cells: Sequence[Any], runs: Sequence[Sequence[int]], has_steps: bool) -> bool:
     """Return whether a column is config by the rule that `read` tells."""
     filled = [cell for cell in cells if cell is not None]
-    is_text = any(not _is_number(cell) for cell in filled)
+    is_text = sum(map(is_number, filled)) * 2 < len(filled)
     if not has_steps:
         return is_text
     values = [[cells[row] for row in rows] for rows in runs]
@@ -190,29 +214,6 @@ def _is_config(cells: Sequence[Any], runs: Sequence[Sequence[int]], has_steps: b
 def _same(cells: Sequence[Any]) -> bool:
     # True == 1 in Python, but they are not the same in a file.
     return all(cell == cells[0] and isinstance(cell, bool) == isinstance(cells[0], bool) for cell in cells)
-
-
-def _is_number(cell: Any) -> bool:
-    """Whether a cell is a number, or a text that is one as people or spreadsheets write it."""
-    if isinstance(cell, str):
-        return LOCAL_NUMBER.fullmatch(cell) is not None
-    return isinstance(cell, int | float) and not isinstance(cell, bool)
-
-
-def _first_text(found: Table, name: str) -> Any:
-    """Return the first cell that is no number of a column that is mostly texts; None of a metric.
-
-    Raises:
-        UserError: It is a metric, but one of its cells is no number.
-    """
-    filled = [row for row, cell in enumerate(found.columns[name]) if cell is not None]
-    texts = [row for row in filled if not isinstance(found.columns[name][row], int | float)]
-    if texts and len(texts) * 2 <= len(filled):
-        raise UserError(
-            f"{found.place(texts[0], name)}: expected a number, as in most rows, got "
-            f"{shown(found.columns[name][texts[0]])}: correct it, or leave it empty"
-        )
-    return found.columns[name][texts[0]] if texts else None
 
 
 def _only(found: Table, name: str, rows: Sequence[int]) -> Any:

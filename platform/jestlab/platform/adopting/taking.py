@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
 from jestlab.platform.adopting.damage import Damaged, attempted
 from jestlab.platform.adopting.found import FoundRun
 from jestlab.platform.adopting.placing import Placing
+from jestlab.platform.errors import UserError
 from jestlab.platform.store.adoption import AdoptedRun, Change, PlaceTaken
+
+Write = Callable[[AdoptedRun], Change | None]
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class Taken:
 def take(
     runs: Iterable[FoundRun],
     placing: Placing,
-    write: Callable[[AdoptedRun], Change | None],
+    write: Write,
     damaged: Damaged,
 ) -> Iterator[Taken]:
     """Place runs and write them, each in a transaction of its own, so that an interrupt loses nothing.
@@ -39,14 +42,20 @@ def take(
         write: Writes one, and says what that has changed.
         damaged: Told of a run that cannot be placed or written.
     """
+    origins = set[str]()
     for found in runs:
-        if (taken := attempted(damaged, found.name, partial(_take, found, placing, write))) is not None:
+        if (
+            taken := attempted(damaged, found.name, partial(_take, found, placing, write, origins))
+        ) is not None:
+            origins.add(taken.run.origin)
             yield taken
 
 
-def _take(found: FoundRun, placing: Placing, write: Callable[[AdoptedRun], Change | None]) -> Taken:
+def _take(found: FoundRun, placing: Placing, write: Write, others: Collection[str]) -> Taken:
     while True:
         run = placing.place(found)
+        if run.origin in others:
+            raise UserError(f"{found.name}: another copy of it was adopted just now: give the path of one")
         try:
             return Taken(run, write(run))
         except PlaceTaken as error:

@@ -243,7 +243,7 @@ class _Log:
 
     def _absorb_history(self, history: Fields) -> None:
         items = _items(history, 1)
-        own = {path[0]: number(value) for path, value in items if path[0] in _OWN}
+        own = {path[0]: value for path, value in items if path[0] in _OWN}
         if told := messages(history, 2):
             self.step = integer(fields(told[-1]), 1)
         elif (step := own.get("_step")) is not None:
@@ -251,8 +251,8 @@ class _Log:
         else:
             self.step += 1
         self.first_step = min(self.first_step, self.step)
-        self.written = own.get("_timestamp") or self.written
-        self.seconds = max(self.seconds or 0.0, own.get("_runtime") or 0.0) or self.seconds
+        self.written = number(own.get("_timestamp")) or self.written
+        self.seconds = max(self.seconds or 0.0, number(own.get("_runtime")) or 0.0) or self.seconds
         for path, value in items:
             if path[0] not in _OWN:
                 for name, point in _numbers(".".join(path), value).items():

@@ -153,7 +153,7 @@ def main(args: list[str] | None = None) -> None:
             raise
         say(f"jestlab: {missing}", err=True)
         sys.exit(1)
-    except (UserError, ValueError, OSError) as error:
+    except (UserError, ValueError, OSError, MemoryError) as error:
         if "--debug" in argv:
             raise
         for line in error.lines if isinstance(error, UserErrors) else (sentence(error),):

@@ -17,7 +17,7 @@ from jestlab.platform.cli.output import Block, counted, few, print_json, printab
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.whoami import person
-from jestlab.platform.words import listed
+from jestlab.platform.words import listed, on_one_line
 
 if TYPE_CHECKING:
     from jestlab.platform.adopting.taking import Taken
@@ -137,10 +137,8 @@ def adopt_command(
         raise click.UsageError(f"--into {study}: expected letters, digits and _ . + -")
     efforts = (None if written is None else Effort(written) for written in (examples, flops, seconds))
     rules = Rules(label, seed, tuple(map(parse_score, scores)), *efforts)
-    options = _options(kind, run_columns, step, config_columns, source, seed)
     errors: list[UserError] = []
-    if kind not in _TABLES:  # a table is read whole, or not at all
-        options["damaged"] = errors.append
+    options = _options(kind, run_columns, step, config_columns, source, seed) | {"damaged": errors.append}
     store = Store.open_readonly(lab.store_url) if dry_run else Store.open(lab.store_url)
     known = adoption.Known((), {}, {}, ()) if store is None else adoption.known(store, study)
     placing = Placing(kind, rules, known, str(path.resolve()))
@@ -161,8 +159,8 @@ def adopt_command(
             with closing(store):
                 if not dry_run:
                     store.close_whole()
-    failed = [str(error) for error in errors]
-    for line in _told(failed):
+    failed = [on_one_line(str(error)) for error in errors]
+    for line in _told(failed, of_one_file=path.is_file()):
         say(f"jestlab: {line}", err=True)
     if as_json:
         print_json({"study": study, "dry_run": dry_run, "runs": taken, "failed": failed})
@@ -172,12 +170,12 @@ def adopt_command(
         raise SystemExit(1)
 
 
-def _told(failed: Sequence[str]) -> Iterator[str]:
-    """Write what went wrong with runs, in a line for each fault: the first of its runs, and their number."""
+def _told(failed: Sequence[str], of_one_file: bool) -> Iterator[str]:
+    """Write what went wrong with runs, in a line for each fault, or file: the first run, and their number."""
     alike: dict[str, list[str]] = {}
     for line in failed:
         _, _, fault = line.partition(": ")
-        alike.setdefault(fault or line, []).append(line)
+        alike.setdefault("" if of_one_file else fault or line, []).append(line)
     for first, *others in alike.values():
         yield first + (f"; and {counted(len(others), 'more run')}: --json names them" if others else "")
 

@@ -39,7 +39,7 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.limits import check_disk
 from jestlab.platform.lab.unpacking import archived_rows, unpack
 from jestlab.platform.launch.logs import one_line
-from jestlab.platform.planning.identity import is_true
+from jestlab.platform.planning.identity import folder_end, is_true
 from jestlab.platform.spec.schema import Study, is_name
 from jestlab.platform.store.published import take_rows
 from jestlab.platform.store.records import LIVE, RunState
@@ -231,7 +231,7 @@ class _Merge:
         """
         fingerprint, values = row["fingerprint"], decode(Run, row)
         folder = values["directory"]
-        if not FOLDER.fullmatch(folder) or not folder.endswith(f"-{fingerprint[:8]}"):
+        if not FOLDER.fullmatch(folder) or not folder.endswith(folder_end(fingerprint)):
             raise damaged(f"run {fingerprint[:8]} has the folder {one_line(folder, 100)!r}")
         if values["state"] not in set(RunState):
             raise damaged(f"run {fingerprint[:8]} is {one_line(values['state'], 60)!r}")
@@ -279,7 +279,7 @@ class _Merge:
                 values |= ended | {"state": RunState.PREEMPTED, "reason": _EXPORTED}
             values["log"] = self._moved(row["run"], values["log"])
             folder = values["log"].rpartition("/")[0]  # perhaps that of before the run started over
-            is_before = FOLDER.fullmatch(folder) and folder.endswith(f"-{row['run'][:8]}")
+            is_before = FOLDER.fullmatch(folder) and folder.endswith(folder_end(row["run"]))
             if not is_before and not values["log"].startswith(f"{self._taken[row['run']][1]}/"):
                 raise damaged(f"the path {one_line(values['log'], 100)!r}")
             self._attempts[row["run"], values["number"]] = self._new(Attempt, values)

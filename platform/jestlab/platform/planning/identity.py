@@ -44,6 +44,11 @@ def identity_of(program: Program, config: Config) -> dict[str, Any]:
     return identity
 
 
+def folder_end(fingerprint: str) -> str:
+    """Return the end of the name of a run's folder: enough digits that no two runs share a folder."""
+    return f"-{fingerprint[:16]}"
+
+
 def of_origin(origin: str) -> str:
     """Compute the identity of a run that another tool has recorded: where it came from."""
     return fingerprint(adopted.NAME, 1, {adopted.ORIGIN: origin}, {})

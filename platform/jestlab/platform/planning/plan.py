@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from jestlab.analysis.costs import Cost
 from jestlab.platform.errors import UserError, sentence
-from jestlab.platform.planning.identity import fingerprint, identity_of
+from jestlab.platform.planning.identity import fingerprint, folder_end, identity_of
 from jestlab.platform.planning.matching import Timed, examples_in_time, examples_within
 from jestlab.platform.planning.timings import Timings, config_key, plain
 from jestlab.platform.programs import Config, Contents, Memory, Price, Where
@@ -106,7 +106,7 @@ class PlannedRun:
     @property
     def directory(self) -> str:
         """Its folder, relative to the lab's root; its name there is without the part of a union."""
-        return f"runs/{self.name.rpartition('/')[2]}-{self.fingerprint[:8]}"
+        return f"runs/{self.name.rpartition('/')[2]}{folder_end(self.fingerprint)}"
 
     @property
     def action(self) -> Action:

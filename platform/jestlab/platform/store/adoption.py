@@ -14,6 +14,7 @@ from sqlalchemy.orm import aliased
 
 from jestlab.platform.adopted import NAME as PROGRAM
 from jestlab.platform.errors import UserError
+from jestlab.platform.planning.identity import folder_end
 from jestlab.platform.store.annotations import valid_tags
 from jestlab.platform.store.engine import RECORDING, one_at_a_time
 from jestlab.platform.store.points import write_points
@@ -336,7 +337,7 @@ def _write(connection: Connection, run: AdoptedRun, before: _Before | None, dige
 
 def _folder(run: AdoptedRun) -> str:
     """Name the folder that a run would have: nothing is in it, unless somebody puts something there."""
-    return f"runs/adopted-{run.fingerprint[:8]}"
+    return f"runs/adopted{folder_end(run.fingerprint)}"
 
 
 def _attempt(

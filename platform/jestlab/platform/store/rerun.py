@@ -15,7 +15,7 @@ from jestlab.platform.store.records import LIVE, RunState
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import Artifact, Attempt, Evaluation, Metric, Need, Run, chunks
 
-_FOLDER = re.compile(r"(?P<name>.+?)(\.again\d+)?-(?P<end>[0-9a-f]{8})")
+_FOLDER = re.compile(r"(?P<name>.+?)(\.again\d+)?-(?P<end>[0-9a-f]{16})")
 
 
 def start_over(store: Store, fingerprints: Collection[str]) -> list[str]:
@@ -70,7 +70,7 @@ def start_over(store: Store, fingerprints: Collection[str]) -> list[str]:
 
 
 def next_folder(directory: str, number: int) -> str:
-    """Return the folder of a run's attempts from this number on: `runs/joint.again2-3fa2c81b`."""
+    """Return the folder of a run's attempts from this number on: `runs/joint.again2-3fa2c81b0e5d7a46`."""
     parts = _FOLDER.fullmatch(directory)
     return f"{directory}.again{number}" if parts is None else f"{parts['name']}.again{number}-{parts['end']}"
 
