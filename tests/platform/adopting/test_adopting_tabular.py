@@ -91,7 +91,7 @@ def test_names_of_runs_stay_texts(write):
 def test_repeated_steps_have_their_last_values(write):
     (run,) = tabular.read(write("run,step,loss\na,1,1\na,0,2\na,1,3\na,1,\n"))
     assert points(run) == {"loss": [(0, 2), (1, 3)]}
-    assert run.left_out == {"points whose step a later row has": 1}
+    assert run.left_out == {"points that a later row of the same step replaced": 1}
 
 
 ERRORS: list[tuple[str, dict[str, Any], str]] = [

@@ -16,7 +16,7 @@ from jestlab.platform.errors import UserError, nearest, shown
 from jestlab.platform.words import on_one_line
 
 _PREFIX = "config."
-_REPLACED = "points whose step a later row has"
+_REPLACED = "points that a later row of the same step replaced"
 
 
 def read(
@@ -46,7 +46,7 @@ def read(
       in it has the same number in all its rows, if that is so in a run of several rows, and if the number
       differs among runs.
     - All others are metrics, with the exception of those that are mostly texts: those are left out, and are
-      counted in each run's `left_out`, as are points whose step a later row has. NaN is a point.
+      counted in each run's `left_out`, as are points that a later row of the same step replaced. NaN is a point.
 
     Cells of a CSV file are numbers, `true` or `false`, or else texts. Nothing says how a run ended: it is
     COMPLETED. The whole table is in memory.
