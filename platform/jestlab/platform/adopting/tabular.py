@@ -46,7 +46,8 @@ def read(
       in it has the same number in all its rows, if that is so in a run of several rows, and if the number
       differs among runs.
     - All others are metrics, with the exception of those that are mostly texts: those are left out, and are
-      counted in each run's `left_out`, as are points that a later row of the same step replaced. NaN is a point.
+      counted in each run's `left_out`, as are points that a later row of the same step replaced. NaN is a
+      point.
 
     Cells of a CSV file are numbers, `true` or `false`, or else texts. Nothing says how a run ended: it is
     COMPLETED. The whole table is in memory.
