@@ -439,10 +439,12 @@ def pairs_of(members):
     for name, kind, content, _ in members:
         head, _, base = name.rpartition("/")
         stem, _, extension = base.partition(".")
+        extension = extension.lower()
         key = os.fsencode(name.removesuffix(base) + stem).decode(errors="replace")
         is_safe = not name.startswith("/") and ".." not in head.split("/")
-        if kind in tarfile.REGULAR_TYPES and stem and is_safe:
-            files.setdefault(key, {}).setdefault(extension.lower(), content)
+        is_part = stem and extension in ("jpg", "png", "txt", "json")
+        if kind in tarfile.REGULAR_TYPES and is_part and is_safe:
+            files.setdefault(key, {}).setdefault(extension, content)
     for key, parts in files.items():
         image, caption = parts.get("jpg", parts.get("png")), parts.get("txt", b"")
         if image and caption.strip() and caption != b"\xff" and parts.get("json", b"") in (b"", b"{}"):
