@@ -111,6 +111,7 @@ def check_not_emptied(path: Path) -> None:
 
     Raises:
         FileNotFoundError: It is such a file, or there is none.
+        IsADirectoryError: It is a folder.
         PermissionError: This user may not look at it.
     """
     if path.is_dir():  # SQLite calls it an error of the disk

@@ -230,15 +230,15 @@ def _attempt(
     started = time.strftime("%Y-%m-%d %H:%M:%S %Z")
     _say(f"--- attempt {attempt.number}: {started}, {socket.gethostname()}, pid {os.getpid()}")
     artifact = functools.partial(attempt.artifact, root=lab.root)
-    context = _context(
-        lab, run, attempt, artifact, stop, keeper.keep,
-        (lambda names: None) if study is None else functools.partial(check_first, *study, run.program),
-        seconds, clock,
-    )  # fmt: skip
 
     def execute() -> None:
         keeper.begin(attempt.number, attempt.flush)
-        if attempt.number == 1 or not left_behind(directory):
+        context = _context(  # not before: the files of earlier attempts may have come from a bucket
+            lab, run, attempt, artifact, stop, keeper.keep,
+            (lambda names: None) if study is None else functools.partial(check_first, *study, run.program),
+            seconds, clock,
+        )  # fmt: skip
+        if attempt.number == 1 or context.resume is None:
             clock.resumed.finds_nothing()
         _fetch_needs(lab, run)
         _kept(keeper, lambda: _measured(run, context))

@@ -128,8 +128,11 @@ def draw_cost_bars(axes: Axes, bars: pd.DataFrame) -> None:
 
 def factor(bar: Mapping[Any, Any] | pd.Series[Any]) -> str:
     """Say what is written at the end of a bar."""
-    text = f"{bar['factor']:.1f}×".replace("inf×", "∞").replace("nan×", "")
-    return "not reached" if math.isnan(bar["x"]) else text
+    if math.isnan(bar["x"]):
+        return "not reached"
+    if math.isnan(bar["factor"]):
+        return ""
+    return "∞" if math.isinf(bar["factor"]) else f"{bar['factor']:.1f}×"
 
 
 def bar_names(names: Iterable[str], sheet: Sheet) -> list[str]:

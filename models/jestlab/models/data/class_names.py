@@ -50,7 +50,7 @@ def check_class_names(class_names: Iterable[str], source: Path) -> None:
     from sentencepiece import SentencePieceNormalizer
 
     normalize = SentencePieceNormalizer(rule_name="nmt_nfkc").normalize
-    known = {"": ""}  # as in prompts a name of punctuation alone is
+    known = {"": ""}  # in prompts, a name of punctuation alone is empty
     for name in class_names:
         if (other := known.setdefault(normalize(_in_prompts(name)), name)) != name:
             raise ValueError(

@@ -92,20 +92,20 @@ class ResumePoint:
             step: Steps done.
             is_value: Whether it is of values at this step; else of progress.
         """
-        if self.is_final:
+        if self.is_final or (self._first_value and step == self._first_value):
             return
         if not is_value:
             self.step = step if self.step is None else self.step
-        elif not self._first_value:
-            self._first_value = step
-            if step and (self.step is None or self.step >= step):
-                self.step = step - 1
-                self.is_final = self._may_resume
-            else:
-                self.is_final = step > 0
-        elif step != self._first_value:
+        elif self._first_value:  # the next values decide
             self.step = 0 if step >= 2 * self._first_value else self.step
             self.is_final = True
+        else:
+            self._first_value = step
+            if step > 0 and self.step is not None and self.step < step:
+                self.is_final = True
+            elif step > 0:
+                self.step = step - 1
+                self.is_final = self._may_resume
 
     def completes(self) -> None:
         """Take note that the program has completed."""

@@ -21,11 +21,18 @@ _NUMBER = re.compile(
     r"[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|nan|inf|infinity)", re.ASCII | re.IGNORECASE
 )
 _NAME = re.compile(r"[+-]?0[0-9]+")
-# To those who write decimal commas, 1.234 is more than a thousand.
 _LOCAL_NUMBER = re.compile(
-    r"\s*[+−-]?([1-9][0-9]{0,2}([.'’\s][0-9]{3})+([.,][0-9]+)?|\d*[,٫]\d+([eE][+-]?[0-9]+)?"
-    r"|[0-9.]+(?=\s*%)|((?<=−)|(?=.*[^ -~]))\d+(\.\d+)?)\s*%?\s*"
+    r"""
+    \s* [+−-]? (
+        [1-9][0-9]{0,2} ([.'’\s][0-9]{3})+ ([.,][0-9]+)?  # groups of thousands: 1.234 in many countries
+        | \d* [,٫] \d+ ([eE][+-]?[0-9]+)?                 # a decimal comma
+        | [0-9.]+ (?=\s*%)                                # a percentage
+        | ((?<=−) | (?=.*[^\ -~])) \d+ (\.\d+)?           # a Unicode minus, or digits of other scripts
+    ) \s* %? \s*
+    """,
+    re.VERBOSE,
 )
+"""A number as people or spreadsheets write it, which `float` doesn't read, or reads as another one."""
 _SEPARATOR = re.compile(r'"?sep=([^\w"\r\n])"?\r?\n', re.IGNORECASE)
 _TRUTH = {"True": True, "true": True, "TRUE": True, "False": False, "false": False, "FALSE": False}
 

@@ -44,9 +44,8 @@ def take(
     """
     origins = set[str]()
     for found in runs:
-        if (
-            taken := attempted(damaged, found.name, partial(_take, found, placing, write, origins))
-        ) is not None:
+        taken = attempted(damaged, found.name, partial(_take, found, placing, write, origins))
+        if taken is not None:
             origins.add(taken.run.origin)
             yield taken
 

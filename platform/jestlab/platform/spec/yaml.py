@@ -147,14 +147,15 @@ def value_of(text: str) -> Any:
         SpecError: As of `Document`; or it is written with what YAML would leave out.
     """
     value = Document(text, _ValueLoader).value
+    is_left_out = text.strip() in ("-", "?")
     for token in yaml.scan(text, Loader=_ValueLoader):
-        is_left_out = isinstance(token, _LEFT_OUT)
+        is_left_out |= isinstance(token, _LEFT_OUT)
         if isinstance(token, yaml.ScalarToken):
             is_block = token.style in ("|", ">")
             # Outside a block, a line break would become a space.
-            is_left_out = not token.value if is_block else token.start_mark.line < token.end_mark.line
-        if is_left_out or text.strip() in ("-", "?"):
-            raise SpecError((), "has a special meaning in YAML")
+            is_left_out |= not token.value if is_block else token.start_mark.line < token.end_mark.line
+    if is_left_out:
+        raise SpecError((), "has a special meaning in YAML")
     return value
 
 
