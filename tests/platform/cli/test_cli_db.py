@@ -18,10 +18,11 @@ from click.testing import CliRunner
 from sqlalchemy import Engine, insert, text
 from tests.waiting import wait_until
 
+from jestlab.analysis.connection import SCHEMA
 from jestlab.platform.cli import cli
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.store import schema, tables
+from jestlab.platform.store import tables
 from jestlab.platform.store.engine import writable
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
@@ -92,7 +93,7 @@ def test_upgrade_recreates_changed_views(lab, sound):
     change(sound, "UPDATE alembic_version SET version_num = '0009'")
     [(kind, what)] = findings(lab)
     assert kind == "schema" and "has schema 0009, older than" in what
-    change(sound, f"UPDATE alembic_version SET version_num = '{schema.VERSION}'")
+    change(sound, f"UPDATE alembic_version SET version_num = '{SCHEMA}'")
     assert db(lab, "upgrade") == "views recreated: v_metrics, v_costs\n"
     assert db(lab, "check").startswith("sound: ")
     assert db(lab, "upgrade") == "nothing to do: all views are up to date\n"

@@ -12,8 +12,8 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from jestlab.analysis import query
+from jestlab.analysis.connection import SCHEMA
 from jestlab.platform.errors import UserError
-from jestlab.platform.store import schema
 from jestlab.platform.store.backup import back_up
 from jestlab.platform.store.engine import closing_engine, writable
 from jestlab.platform.store.maintenance import upgrade
@@ -44,7 +44,7 @@ def test_a_new_store_has_the_tables_of_the_models_and_an_alembic_revision(store_
     with closing_engine(writable(store_url)) as engine, engine.connect() as connection:
         context = MigrationContext.configure(connection)
         assert compare_metadata(context, Base.metadata) == []
-        assert context.get_current_revision() == schema.VERSION
+        assert context.get_current_revision() == SCHEMA
         assert sorted(inspect(connection).get_view_names()) == sorted(VIEWS)
         if engine.dialect.name == "sqlite":
             [made] = connection.scalars(text("SELECT sql FROM sqlite_master WHERE name = 'metric'"))
@@ -59,7 +59,7 @@ def test_the_tables_have_not_changed_since_the_version_was_raised():
             made += str(CreateTable(table).compile(dialect=dialect))
             for index in sorted(table.indexes, key=str):
                 made += str(CreateIndex(index).compile(dialect=dialect))
-    assert schema.VERSION == "0010"
+    assert SCHEMA == "0010"
     assert hashlib.sha256(made.encode()).hexdigest()[:16] == "87e0dd26949e49a2"
 
 

@@ -145,15 +145,24 @@ def _written_again(steps: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def _replaced(one: Sequence[npt.NDArray[Any]], clock: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.bool_]:
-    """Return which points of a metric the restarts of another one replaced: none if their steps differ."""
+    """Return which points of a metric were replaced by the restarts of another one, the clock.
+
+    Those are points whose step, or an earlier one, the clock wrote again later. A metric whose steps aren't
+    near those of the clock at the same times counts something else, such as epochs: no point was replaced.
+
+    Args:
+        one: Steps, values, and times of the metric.
+        clock: The same of the clock.
+    """
     steps, at = one[0], clock[0].astype(np.float64)
     written, stride = np.maximum.accumulate(clock[2]), np.diff(at).max()
-    # Points of one time are in no order.
+    # The points of the clock before and after each point; points of one time are in no order.
     first, last = (written.searchsorted(one[2], side) for side in ("left", "right"))
     low, high = np.sort([at[np.maximum(first - 1, 0)], at[np.maximum(last - 1, 0)]], axis=0)
-    return np.all((low - stride <= steps) & (steps <= high + stride)) & (
-        steps >= _written_again(clock[0])[last]
-    )
+    if np.any((steps < low - stride) | (steps > high + stride)):
+        return np.zeros(len(steps), bool)
+    again: npt.NDArray[np.bool_] = steps >= _written_again(clock[0])[last]
+    return again
 
 
 _REPLACED = "points that a restart replaced"

@@ -75,14 +75,16 @@ def read(
     configs, metrics, texts = _divided(found, left, (seed, *config), list(rows.values()), has_steps)
     if not (named or has_steps or configs) and len(rows) > 1:
         raise UserError(f"{path}: no column step or run: name it with --step COLUMN or --run COLUMNS")
-    if not metrics and not texts:
-        raise UserError(f"{path}: no metrics: expected numbers in a column; --config names those of config")
 
     def built(key: tuple[str, ...], mine: Sequence[int]) -> FoundRun:
         steps = _steps(found, step, mine) if has_steps else [0] * len(mine)
         if not named and has_steps:
             _refuse_two_rows(found, step, steps)
         values = {own: _only(found, name, mine) for own, name in configs.items()}
+        if not metrics and not texts:  # after the check of the config, which says more
+            raise UserError(
+                f"{path}: no metrics: expected numbers in a column; --config names those of config"
+            )
         if len(named) > 1:
             values |= {name: parsed(part) for name, part in zip(named, key, strict=True)}
         curves = _metrics(found, metrics, mine, steps)

@@ -19,6 +19,7 @@ from typing import Any
 
 from sqlalchemy import func, select
 
+from jestlab.analysis.connection import SCHEMA
 from jestlab.platform.dependencies import LAUNCHING, installed, missing_client
 from jestlab.platform.errors import BucketUnreachable, UserError
 from jestlab.platform.lab import gc, slurm_site
@@ -208,7 +209,7 @@ def _store(lab: Lab) -> list[Finding]:
             raise _Enough
     except _Enough:
         pass
-    findings = [Finding("store", Level.OK, f"{shown}, schema {schema.VERSION}, can be written")]
+    findings = [Finding("store", Level.OK, f"{shown}, schema {SCHEMA}, can be written")]
     with store.reading() as connection:
         last = connection.scalar(select(func.max(Attempt.heartbeat_at)))
         silent = connection.scalar(

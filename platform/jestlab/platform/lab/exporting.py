@@ -18,6 +18,7 @@ from typing import IO, Any
 
 from sqlalchemy import Connection, select
 
+from jestlab.analysis.connection import SCHEMA
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.lab.archive import (
     CHECKSUMS,
@@ -32,7 +33,6 @@ from jestlab.platform.lab.archive import (
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rerun import with_needs
-from jestlab.platform.store.schema import VERSION as SCHEMA
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import Attempt, Experiment, Member, Metric, MetricName, Run, chunks, now
 

@@ -143,7 +143,8 @@ class Attempt:
                 store has it.
             spent: Says where the attempt's time went until now, from the start of its process on. The store
                 is told with every write. None: unknown.
-            resumed: Where the attempt goes on, if others note it, too.
+            resumed: Where the attempt resumes. The clock of the program has the same one, and notes the same
+                reports, which change nothing the second time.
 
         Raises:
             AttemptLost: The attempt was revoked, or another worker has taken it up.

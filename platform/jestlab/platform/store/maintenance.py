@@ -9,6 +9,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, Engine, and_, exists, func, inspect, select
 
+from jestlab.analysis.connection import SCHEMA
 from jestlab.platform.adopted import NAME as ADOPTED
 from jestlab.platform.errors import StoreError, UserError
 from jestlab.platform.store import schema
@@ -96,7 +97,7 @@ def _drift(connection: Connection) -> list[Finding]:
     context = MigrationContext.configure(connection, opts={"compare_type": True})
     remedy = "restore a backup, or undo what was changed by hand"
     return [
-        Finding("schema", f"the tables are not those of schema {schema.VERSION}: {_difference(item)}", remedy)
+        Finding("schema", f"the tables are not those of schema {SCHEMA}: {_difference(item)}", remedy)
         for item in compare_metadata(context, Base.metadata)
     ]
 

@@ -18,8 +18,6 @@ from jestlab.platform.store.engine import DEFINING, one_at_a_time, reading, writ
 from jestlab.platform.store.tables import Base, Identity
 from jestlab.platform.store.views import VIEWS
 
-VERSION = SCHEMA
-
 
 class EmptyStore(StoreMissing):
     """The database exists and holds no tables."""
@@ -35,7 +33,7 @@ def ensure(engine: Engine, create: bool) -> None:
     with reading(engine) as connection:
         version = revision(connection)
         tables = [] if version else inspect(connection).get_table_names()
-    if version == VERSION:
+    if version == SCHEMA:
         return
     place = f"the store {shown_url(engine.url)}"
     if version is None:
@@ -61,7 +59,7 @@ def _create(engine: Engine) -> None:
         # As Alembic creates it.
         table = "version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)"
         connection.execute(text(f"CREATE TABLE IF NOT EXISTS alembic_version ({table})"))
-        connection.execute(text("INSERT INTO alembic_version VALUES (:version)"), {"version": VERSION})
+        connection.execute(text("INSERT INTO alembic_version VALUES (:version)"), {"version": SCHEMA})
         make_views(connection)
 
 
