@@ -198,9 +198,9 @@ def _run_data(run: RunRow) -> dict[str, Any]:
     return run_data(run) | {"step": run.step, "total_steps": run.total_steps}
 
 
-def _run_details(stands: Stands, costs: Mapping[str, Spending], where: Mapping[int, str]) -> dict[str, Any]:
+def _run_details(stands: Stands, costs: Mapping[str, Spending], where: Mapping[str, str]) -> dict[str, Any]:
     run, lease = stands.run, stands.standing.lease
-    lab_id = None if lease is None else lease.lab_id
+    lab_id = None if lease is None else lease.lab
     return {
         **_run_data(run),
         "waits": as_data(stands.waits),
