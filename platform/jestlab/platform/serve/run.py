@@ -12,9 +12,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from jestlab.analysis.configs import flat
+from jestlab.platform import logs
 from jestlab.platform.adopted import NAME as ADOPTED
 from jestlab.platform.errors import StoreError, UserError, one_line_errors
-from jestlab.platform.launch import logs
 from jestlab.platform.serve import facts
 from jestlab.platform.serve.curves import curves_of
 from jestlab.platform.serve.experiment import row
