@@ -19,8 +19,8 @@ from workers_support import Worker
 
 from jestlab.models.config import TrainConfig
 from jestlab.platform import processes, programs
+from jestlab.platform.cli import doctor
 from jestlab.platform.errors import UserError
-from jestlab.platform.lab import doctor
 from jestlab.platform.lab.lab import SCRATCH, Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.lab.sync import Bucket, SyncedFolder
