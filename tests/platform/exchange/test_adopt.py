@@ -11,7 +11,6 @@ import plans_support as plans
 import pytest
 
 from jestlab.analysis import query, soundness
-from jestlab.platform.adopted import NAME as PROGRAM
 from jestlab.platform.errors import UserError
 from jestlab.platform.exchange import taking
 from jestlab.platform.exchange.adopt import AdoptedRun, Change, PlaceTaken, Score, adopt, known
@@ -21,6 +20,7 @@ from jestlab.platform.exchange.source_run import FoundRun
 from jestlab.platform.planning.identity import of_origin
 from jestlab.platform.store.annotations import Subject, add_note, notes, tags
 from jestlab.platform.store.maintenance import check
+from jestlab.platform.store.records import ADOPTED as PROGRAM
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.retractions import retract, retracted
 from jestlab.platform.store.store import Store

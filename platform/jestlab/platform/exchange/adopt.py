@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from sqlalchemy import Connection, delete, func, select, update
 from sqlalchemy.orm import aliased
 
-from jestlab.platform.adopted import NAME as PROGRAM
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.identity import folder_end
 from jestlab.platform.store.annotations import valid_tags
 from jestlab.platform.store.engine import RECORDING, one_at_a_time
 from jestlab.platform.store.points import write_points
+from jestlab.platform.store.records import ADOPTED as PROGRAM
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.spool import as_number
 from jestlab.platform.store.tables import (

@@ -15,13 +15,12 @@ from typing import Any
 
 from jestlab.analysis.configs import flat, lookup
 from jestlab.analysis.names import value_text
-from jestlab.platform.adopted import ORIGIN
 from jestlab.platform.errors import UserError, nearest, shown
 from jestlab.platform.exchange.adopt import AdoptedRun, Known, Score
 from jestlab.platform.exchange.efforts import Effort, number_of
 from jestlab.platform.exchange.source_run import Curve, FoundRun, State, whole
 from jestlab.platform.planning.identity import of_origin
-from jestlab.platform.store.records import RunState
+from jestlab.platform.store.records import ADOPTED_FROM, RunState
 from jestlab.platform.words import few, printable
 
 _FIELD = re.compile(r"\{([^{}]*)\}")
@@ -123,7 +122,7 @@ class Placing:
             name=name,
             label=label,
             seed=seed,
-            config={**config, ORIGIN: origin},
+            config={**config, ADOPTED_FROM: origin},
             state=state,
             reason=reason,
             metrics={key: (curve.steps, curve.values) for key, curve in metrics.items()},
