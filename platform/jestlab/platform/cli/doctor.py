@@ -27,7 +27,7 @@ from jestlab.platform.cli.options import examples, json_option, lab_options
 from jestlab.platform.cli.output import print_json, say
 from jestlab.platform.dependencies import LAUNCHING, installed, missing_client
 from jestlab.platform.errors import BucketUnreachable, UserError
-from jestlab.platform.lab import gc, slurm_site
+from jestlab.platform.lab import gc
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.lab.settings import path as settings_path
@@ -305,6 +305,8 @@ def _kubernetes() -> Finding:
 def _slurm(lab: Lab) -> Finding | list[Finding]:
     settings = Settings.find()
     configured = settings.on == "slurm" or settings.slurm != type(settings.slurm)()
+    from jestlab.platform.launch.executors import slurm_site
+
     if not configured and not slurm_site.is_here():
         return Finding("slurm", Level.OK, "not configured")
     levels = {True: Level.OK, None: Level.WARNING, False: Level.BROKEN}

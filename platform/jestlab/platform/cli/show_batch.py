@@ -16,7 +16,7 @@ from jestlab.platform.cli import naming
 from jestlab.platform.cli.options import examples, json_option, lab_options
 from jestlab.platform.cli.output import print_json, say, writing
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch.logs import one_line
+from jestlab.platform.logs import one_line
 from jestlab.platform.render import Block, table
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ import time
 from collections.abc import Mapping
 from typing import IO, TYPE_CHECKING
 
-from jestlab.platform.launch.logs import one_line
 from jestlab.platform.launch.pace import Pace
 from jestlab.platform.launch.reconcile import Target
+from jestlab.platform.logs import one_line
 from jestlab.platform.render import has_styles, in_state, render, styled
 from jestlab.platform.store.records import Progress, RunState
 
