@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from jestlab.analysis.tables import NAMES
 from jestlab.platform.cli import VERBS, cli, completing
 from jestlab.platform.cli.completion import SCRIPTS
-from jestlab.platform.cli.own import Named
+from jestlab.platform.cli.flags import CodeName
 from jestlab.platform.store.annotations import Subject, add_tags
 from jestlab.platform.store.store import Store
 
@@ -173,7 +173,7 @@ def test_completes_whatever_is_chosen_among_few_or_is_a_file(subtests):
                     elif isinstance(of, click.Path):
                         assert found in (["//files"], ["//folders"])
                         assert found == ["//files"] or of.dir_okay
-                    elif isinstance(of, Named):
+                    elif isinstance(of, CodeName):
                         assert set(found) >= set(of._builtin)
                     else:
                         continue

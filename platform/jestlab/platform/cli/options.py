@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import click
 
 from jestlab.analysis.costs import SCOPES
+from jestlab.platform.cli.flags import CodeName
 from jestlab.platform.cli.output import WIDE
-from jestlab.platform.cli.own import Named
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.address import parse_url, shown_url
 
@@ -93,7 +93,7 @@ def how_options(function: Function) -> Callable[..., Any]:
 
     @click.option(
         "--on",
-        type=Named("executor", ("local", "vertex", "kubernetes", "slurm")),
+        type=CodeName("executor", ("local", "vertex", "kubernetes", "slurm")),
         help="Where to run: built in, or an executor of your own  "
         "[default: as the study says, else your settings, else local]",
     )

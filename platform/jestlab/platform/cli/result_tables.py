@@ -1,4 +1,4 @@
-"""Result tables as a terminal shows them: aligned, the best in bold, the least important columns left out."""
+"""Result tables in a terminal: the best in bold, the least important columns left out."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from jestlab.platform.cli.output import Block
-from jestlab.platform.cli.output import table as aligned
-from jestlab.platform.cli.tables import Table as Aligned
+from jestlab.platform.cli.output import table as terminal_table
+from jestlab.platform.cli.tables import Table as TerminalTable
 from jestlab.platform.terminal import Styled, styled
 
 if TYPE_CHECKING:
@@ -15,8 +15,17 @@ if TYPE_CHECKING:
 
 
 def blocks(table: Table) -> Iterator[Block]:
-    """Write a result table for a terminal: its rows, its caption and its notes."""
-    yield _rows(table)
+    """Write a result table for a terminal: its rows, its caption, and its notes."""
+    headers = [" ".join(f"{column.group} {column.header}".split()) for column in table.columns]
+    rows: list[list[str | Styled] | Styled] = []
+    for section in table.sections:
+        if section.title:
+            rows.append(styled(section.title, "italic"))
+        rows += [_styled_row(line) for line in section.lines]
+    right = [number for number, column in enumerate(table.columns) if column.align != "left"]
+    made = terminal_table(headers, rows, right)
+    importance = [column.importance for column in table.columns]
+    yield TerminalTable(made.headers, made.rows, made.right, importance)
     yield ""
     yield styled(" ".join(table.caption.split()))
     if table.notes:
@@ -25,23 +34,11 @@ def blocks(table: Table) -> Iterator[Block]:
         yield styled(f"- {' '.join(note.split())}", "dim")
 
 
-def _rows(table: Table) -> Aligned:
-    headers = [" ".join(f"{column.group} {column.header}".split()) for column in table.columns]
-    rows: list[list[str | Styled] | Styled] = []
-    for section in table.sections:
-        if section.title:
-            rows.append(styled(section.title, "italic"))
-        rows += [_row(line) for line in section.lines]
-    right = [number for number, column in enumerate(table.columns) if column.align != "left"]
-    made = aligned(headers, rows, right)
-    return Aligned(made.headers, made.rows, made.right, [column.importance for column in table.columns])
-
-
-def _row(line: Line) -> list[str | Styled]:
-    first, *others = (_cell(cell) for cell in line.cells)
+def _styled_row(line: Line) -> list[str | Styled]:
+    first, *others = (_styled_cell(cell) for cell in line.cells)
     return [first.styled("italic" if line.apart else "bold" if line.ours else ""), *others]
 
 
-def _cell(cell: Cell) -> Styled:
+def _styled_cell(cell: Cell) -> Styled:
     text = styled(" ".join(cell.text.split()), "struck dim" if cell.struck else "bold" if cell.bold else "")
     return text + cell.mark

@@ -1,252 +1,263 @@
-"""The `reports` of a spec: which tables and figures a study asks for, with their options."""
+"""Options of figures and tables: one model per kind.
+
+The models are the only declaration of an option. The keys under `reports` in a spec, the flags of `jestlab
+table` and `jestlab plot`, the arguments of `Results.table` and `Results.figure`, and the key reference come
+from them.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, get_args
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic.fields import FieldInfo
 
 from jestlab.analysis.costs import Scope
+from jestlab.analysis.curves import Crossing
 from jestlab.analysis.efforts import Effort, Over
 from jestlab.analysis.metrics import Scale
+from jestlab.analysis.sheet import NONE, Legend, Sheet
+from jestlab.analysis.sheet import option as parse_figure_option
 from jestlab.analysis.smoothing import Smoothing
 from jestlab.analysis.tables.latex import parse_width
 from jestlab.analysis.tables.shape import Shape
 from jestlab.models import extensions
 from jestlab.models.extensions import references
-from jestlab.platform.errors import nearest, shown
-from jestlab.platform.spec.config_tree import flatten, listed
-from jestlab.platform.spec.figure import FigureOptions
+from jestlab.platform import plugins
+from jestlab.platform.errors import Mistakes, SpecError, nearest, shown, within
+from jestlab.platform.spec.config_tree import STUDIES, flatten, listed, validated
 
-TableName = Literal[
-    "summary",
-    "speedups",
-    "claims",
-    "comparison",
-    "longer_training",
-    "specialists",
-    "laion",
-    "raw_vs_filtered",
-]
+if TYPE_CHECKING:
+    from jestlab.platform.spec.schema import Study
+
+PaperTable = Literal["comparison", "longer_training", "specialists", "laion", "raw_vs_filtered"]
+TABLES: tuple[str, ...] = ("summary", "speedups", "claims", *get_args(PaperTable))
+CodeKind = Literal["figure", "table"]
+MAX_DIGITS = 12
 
 
-_Names = Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(listed)]
+def option(description: str, default: Any = None) -> Any:
+    """Declare an option; the command line, the Python API, and the key reference show its description."""
+    return Field(default, description=description)
 
 
-def _table_name(name: str) -> str:
-    return extensions.check_name("table", name, get_args(TableName))
+def _shared(description: str) -> Any:
+    return Field(description=description)
 
 
-def _window(written: Any) -> Any:
-    Smoothing.parse(written)
-    return written
+def _check_table_name(name: str) -> str:
+    return extensions.check_name("table", name, TABLES)
 
 
-_MOST_DIGITS = 12
+def _check_smoothing(given: Any) -> Any:
+    Smoothing.parse(given)
+    return given
 
 
-def _checked_digits(digits: Any) -> Any:
-    """A number, or a mapping by column, whose keys may have been taken for dotted ones, as it was written."""
-    by_column = flatten(digits) if isinstance(digits, dict) else None
-    for number in [] if digits is None else by_column.values() if by_column is not None else [digits]:
-        if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= _MOST_DIGITS:
-            raise ValueError(
-                f"must be a whole number from 0 to {_MOST_DIGITS}, or a mapping of such by column, not "
-                f"{shown(digits)}"
-            )
-    return digits if by_column is None else by_column
-
-
-class _Report(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class _Comparison(_Report):
-    """Options of reports that compare runs.
-
-    Attributes:
-        baseline: Name or label of the run that others are compared with; null for the first that is not a
-            reference.
-        runs: Names or labels of the runs that are shown; null for all.
-        score: Evaluations whose mean is the score here; null for the study's.
-    """
-
-    baseline: str | None = None
-    runs: _Names | None = None
-    score: _Names | None = None
-
-
-class _CostComparison(_Comparison):
-    """Options of reports that compare runs by their costs as well.
-
-    Attributes:
-        scope: What counts as FLOPs; each scope includes the ones before it.
-    """
-
-    scope: Scope = "scoring"
-
-
-class _Printed(_Report):
-    """Options of every figure.
-
-    Attributes:
-        figure: Size, words, font and legend, over those of the study.
-    """
-
-    figure: FigureOptions | None = None
-
-
-def _checked_width(width: str) -> str:
+def _check_width(width: str) -> str:
     parse_width(width)
     return width
 
 
-class TableReport(_Report):
+def _parse_digits(given: Any) -> Any:
+    """Parse a number, a mapping from columns to numbers, or the text of either, as in "scores=2,delta=1"."""
+    if isinstance(given, str):
+        pairs = [part.rpartition("=") for part in given.split(",")]
+        numbers = {name.strip(): int(text) if text.strip().isdecimal() else text for name, _, text in pairs}
+        given = numbers[""] if [*numbers] == [""] else numbers
+    by_column = flatten(dict(given)) if isinstance(given, Mapping) else {"": given}
+    for number in by_column.values() if given is not None else ():
+        if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= MAX_DIGITS:
+            raise ValueError(
+                f"must be a whole number from 0 to {MAX_DIGITS}, or one for each column, not {shown(number)}"
+            )
+    return by_column if isinstance(given, Mapping) else given
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(listed)]
+"""Several names, or one by itself; none for the default."""
+
+Baseline = Annotated[
+    str | None,
+    _shared("Run or label to compare with; default: the first run that is not a reference."),
+]
+Runs = Annotated[Names, _shared("Runs or labels to show; default: all.")]
+Score = Annotated[
+    Names,
+    _shared("Evaluation to use as the score; several are averaged; default: the study's score."),
+]
+FlopsScope = Annotated[Scope, _shared("FLOPs that count; each scope includes the previous ones.")]
+Source = Annotated[str | None, _shared("Source of the published table; default: the one with most points.")]
+
+
+class Options(BaseModel):
+    """Options of a figure or table."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class FigureOptions(Options):
+    """How figures are printed. A report overrides its study, and a study overrides the defaults."""
+
+    width: str | None = option("Width with its unit: 3.25in, 8.3cm, 83mm, or 234pt.")
+    height: str | None = option("Height with its unit.")
+    title: str | None = option("Text above the figure, or none; default: the study's question.")
+    caption: str | None = option("Text below the figure, or none; default: a description of the figure.")
+    font: str | None = option("An installed font, or serif, sans-serif, or monospace.")
+    font_size: float | str | None = option("Font size in points; default: 8.")
+    legend: Legend | None = option("Where curves and points are labeled; default: direct, if they fit.")
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _valid(cls, given: Any, info: ValidationInfo) -> Any:
+        if given is not None:
+            parse_figure_option(str(info.field_name), given)
+        return NONE if given in (False, "") else given
+
+    @property
+    def sheet(self) -> Sheet:
+        """The options, parsed."""
+        return Sheet.parse(self.model_dump(exclude_none=True))
+
+
+class _Comparison(Options):
+    """Options of reports that compare runs."""
+
+    baseline: Baseline = None
+    runs: Runs = ()
+    score: Score = ()
+
+
+class _CostComparison(_Comparison):
+    """Options of reports that compare runs by their costs as well."""
+
+    scope: FlopsScope = "scoring"
+
+
+class _Printed(Options):
+    """Options of every figure."""
+
+    figure: FigureOptions | None = option("How the figure is printed; overrides the study's `figure`.")
+
+
+class TableOptions(Options):
     """A table of the study's runs.
 
-    Attributes:
-        baseline: Name or label of the run that others are compared with; null for the first that is not a
-            reference.
-        score: Evaluations whose mean is the score here; null for the study's.
-        scope: What counts as FLOPs.
-        name: Which table: summary shows final scores of every run with the difference to the baseline;
-            speedups what it takes to match the baseline; claims what the study claims, with verdicts, which
-            is shown in any case; the others are the paper's tables, with the study's runs in them, or a table
-            of one's own: `file.py:function`, `package.module:function`, or an entry point of
-            `jestlab.tables`.
-        options: Keyword arguments of a table of one's own.
-        mean: Whether the score is over all metrics, or over those that all runs have.
-        crossing: When the baseline's score counts as reached: at first, or for good.
-        published: Whether the paper's tables also show published rows, where the store has them.
-        columns: Columns that are shown, in their order: keys, headings, or "scores", "costs", "factors".
-        rows: Rows that are shown, in their order: names or labels of runs, or names as the table shows them.
-            `runs` means the same.
-        digits: Behind the decimal point: of scores and differences, or by column.
-        sort: Column by which rows are sorted; "-score" for descending.
-        caption: Instead of the table's own.
-        label: LaTeX's label.
-        notes: Whether notes are shown.
-        width: How wide it may be in LaTeX: "auto", "column", "text", or a length such as "3.25in".
+    `summary` shows the final scores of all runs, `speedups` the cost to match the baseline, and `claims` the
+    study's claims with verdicts. The others are the paper's tables with the study's runs.
     """
 
     kind: Literal["table"]
-    baseline: str | None = None
-    score: _Names | None = None
-    scope: Scope = "scoring"
-    name: Annotated[str, AfterValidator(_table_name)] = "summary"
-    options: dict[str, Any] = {}
-    mean: Literal["all", "shared"] = "all"
-    crossing: Literal["first", "lasting"] = "first"
-    published: bool = True
-    columns: _Names | None = None
-    rows: _Names | None = None
-    digits: Annotated[int | dict[str, int] | None, BeforeValidator(_checked_digits)] = None
-    sort: str = ""
-    caption: str | None = None
-    label: str = ""
-    notes: Annotated[bool, Field(strict=True)] = True
-    width: Annotated[str, AfterValidator(_checked_width)] = "auto"
+    name: Annotated[str, AfterValidator(_check_table_name)] = option(
+        "Table to show; or a custom one, such as file.py:function.", "summary"
+    )
+    baseline: Baseline = None
+    score: Score = ()
+    scope: FlopsScope = "scoring"
+    mean: Literal["all", "shared"] = option(
+        "Average over all metrics, or over those shared by all runs.", "all"
+    )
+    crossing: Crossing = option("First crossing of the baseline's score, or the last one.", "first")
+    published: bool = option("Show published rows in the paper's tables.", True)
+    columns: Names = option("Columns to show, in order: keys, headings, or scores, costs, factors.", ())
+    rows: Names = option("Rows to show, in order: runs, labels, or names of rows.", ())
+    digits: Annotated[int | dict[str, int] | None, BeforeValidator(_parse_digits)] = option(
+        "Decimal places of scores, or by column: scores=2,fewer_flops=1."
+    )
+    sort: str = option("Column to sort rows by; -COLUMN sorts in descending order.", "")
+    caption: str | None = option("Caption; default: the table's own.")
+    label: str = option("LaTeX label; default: tab:NAME.", "")
+    notes: Annotated[bool, Field(strict=True)] = option("Show the notes.", True)
+    width: Annotated[str, AfterValidator(_check_width)] = option(
+        "Maximum width in LaTeX: auto, column, text, or a length.", "auto"
+    )
+    options: dict[str, Any] = option("Arguments of a custom table.", {})
 
     @property
     def shape(self) -> Shape:
-        """What is shown of the table."""
+        """The rows and columns to show, and their format."""
         return Shape.of(self.model_dump())
 
     @property
     def rows_of_runs(self) -> tuple[str, ...]:
-        """Rows that have to be runs: those of tables that show nothing else."""
-        return () if self.is_the_papers or self.name == "claims" else self.rows or ()
+        """The rows that must be runs."""
+        return () if self.is_the_papers or self.name == "claims" else self.rows
+
+    @property
+    def is_custom(self) -> bool:
+        """Whether the user's code makes the table."""
+        return self.name not in TABLES
 
     @property
     def is_the_papers(self) -> bool:
-        """Whether the table is laid out as one of the paper's."""
-        return self.name not in ("summary", "speedups", "claims") and not self.is_own
-
-    @property
-    def is_own(self) -> bool:
-        """Whether code of one's own makes it."""
-        return self.name not in get_args(TableName)
+        """Whether the table has the layout of one of the paper's."""
+        return self.name in get_args(PaperTable)
 
     @model_validator(mode="after")
-    def _has_no_options(self) -> TableReport:
-        if self.options and not self.is_own:
-            raise ValueError(f"the table {self.name} is no code of your own: leave out `options`")
-        return self
-
-    @model_validator(mode="after")
-    def _is_of_claims(self) -> TableReport:
-        if self.name == "claims" and self.score is not None:
-            raise ValueError("claims say what they are measured by: leave out `score`, give them a `measure`")
+    def _check(self) -> TableOptions:
+        if self.options and not self.is_custom:
+            raise ValueError(f"the table {self.name} is built in: leave out `options`")
+        if self.name == "claims" and self.score:
+            raise ValueError("each claim has its own measure: leave out `score`")
         return self
 
 
-class CurvesReport(_CostComparison, _Printed):
-    """Learning curves of every run.
-
-    Attributes:
-        effort: What curves are drawn over: an effort, or steps; null for examples seen, where no run's are
-            known for seconds, else steps.
-        metric: What is drawn in place of the score: an evaluation, or any training metric, such as loss.
-        metrics: Several metrics, with a panel each.
-        smooth: Width of a running mean over each seed's curve: a number of recorded points (5), or a share of
-            them (10%).
-        scale: Scale of the axis of the metrics, linear or log; null for what they declare.
-        highlight: Names or labels of runs that are coloured beside the baseline; the others are grey.
-    """
+class CurvesOptions(_CostComparison, _Printed):
+    """Learning curves: the mean score, or other metrics, during training."""
 
     kind: Literal["curves"]
-    effort: Over | None = None
-    metric: str | None = None
-    metrics: Annotated[tuple[str, ...], BeforeValidator(listed)] = ()
-    smooth: Annotated[int | str, BeforeValidator(_window)] | None = None
-    scale: Scale | None = None
-    highlight: Annotated[tuple[str, ...], BeforeValidator(listed)] = ()
+    over: Over | None = option("Horizontal axis; default: examples_seen, else seconds, else steps.")
+    metric: Names = option("Recorded metric to show instead of the score; one panel each.", ())
+    smooth: Annotated[int | str, BeforeValidator(_check_smoothing)] | None = option(
+        "Window of a running mean: recorded points (5) or a share (10%)."
+    )
+    scale: Scale | None = option("Scale of the metric's axis; default: as declared in `metrics`.")
+    highlight: Names = option("Runs or labels to show in color; the others are gray.", ())
 
     @model_validator(mode="after")
-    def _scales_metrics(self) -> CurvesReport:
-        if self.scale is not None and self.metric is None and not self.metrics:
-            raise ValueError("scale is of a metric: add `metric`, or declare the scale in `metrics`")
+    def _check_scale(self) -> CurvesOptions:
+        if self.scale is not None and not self.metric:
+            raise ValueError("scale applies to a metric: add `metric`, or declare the scale in `metrics`")
         return self
 
 
-class ParetoReport(_CostComparison, _Printed):
-    """Score against what runs cost in all, with the front.
-
-    Attributes:
-        trajectories: Whether to show the paths that runs take during training.
-        surfaces: Whether to show the attainment of the best, the median and the worst seed.
-        cost: What runs cost; null for FLOPs, where no run's are known for seconds.
-    """
+class ParetoOptions(_CostComparison, _Printed):
+    """Final score against the cost of training, with the Pareto front."""
 
     kind: Literal["pareto"]
-    trajectories: bool = False
-    surfaces: bool = False
-    cost: Effort | None = None
+    over: Effort | None = option("Cost of training; default: flops, else seconds.")
+    trajectories: bool = option("Show how runs move during training.", False)
+    surfaces: bool = option("Show attainment surfaces of the best, median, and worst seed.", False)
 
 
-class SpeedupReport(_CostComparison, _Printed):
-    """How much sooner, and at how much lower cost, runs reach the baseline's final score."""
+class SpeedupOptions(_CostComparison, _Printed):
+    """How many fewer examples and FLOPs runs need to match the baseline's final score."""
 
     kind: Literal["speedup"]
+    source: Source = None
 
 
-class AgainstReport(_Comparison, _Printed):
-    """Final scores against any key of the config.
-
-    Attributes:
-        x: Key of the config whose values are on the x-axis.
-        by: Keys of the config whose values make one line each.
-        split: Key of the config whose values make one panel each; null for one panel.
-    """
+class AgainstOptions(_Comparison, _Printed):
+    """Final scores against any key of the config."""
 
     kind: Literal["against"]
-    x: str
-    by: Annotated[tuple[str, ...], BeforeValidator(listed)] = ("selection.rule",)
-    split: str | None = None
+    x: str = option("Config key on the horizontal axis.", ...)
+    by: Names = option("Config keys whose values are lines.", ("selection.rule",))
+    split: str | None = option("Config key whose values are panels.")
 
 
-class FigureReport(_Comparison, _Printed):
-    """A figure of the paper that compares final scores or costs, without options of its own."""
+class PaperFigureOptions(_Comparison, _Printed):
+    """A figure of the paper that compares final scores or costs."""
 
     kind: Literal[
         "step_costs",
@@ -258,135 +269,181 @@ class FigureReport(_Comparison, _Printed):
     ]
 
 
-class SpikesReport(_Printed):
-    """A training metric over steps, with its spikes.
-
-    Attributes:
-        metric: Name of the training metric.
-        x: Key of the config whose values are compared.
-        baseline: Name or label of the run that others are compared with; null for the first that is not a
-            reference.
-    """
+class SpikesOptions(_Printed):
+    """A training metric over steps, with its spikes."""
 
     kind: Literal["optimiser_spikes"]
-    metric: str = "loss"
-    x: str = "optimizer.beta2"
-    baseline: str | None = None
+    metric: Annotated[Names, Field(max_length=1)] = option("Training metric to show.", ("loss",))
+    x: str = option("Config key whose values are compared.", "optimizer.beta2")
+    baseline: Baseline = None
 
 
-class PublishedReport(_Comparison, _Printed):
-    """Published methods, beside the study's runs where these have the same scores.
-
-    Attributes:
-        group: Rows of the published table that share a baseline; null for the first
-            group.
-    """
+class PublishedOptions(_Comparison, _Printed):
+    """Published methods, and the study's runs where they have the same scores."""
 
     kind: Literal["published"]
-    group: str | None = None
+    group: str | None = option("Group of rows that share a baseline; default: the first group.")
+    source: Source = None
 
 
-class LearnabilityReport(_Printed):
-    """How learnable the batches are that the rules select, or one panel of that figure.
-
-    Attributes:
-        run: Name or label of a `diagnose` run; null for the first.
-    """
+class LearnabilityOptions(_Printed):
+    """How learnable the batches are that each rule selects; or one panel of that figure."""
 
     kind: Literal["learnability", "learnability_matrix", "gibbs_comparison"]
-    run: str | None = None
+    run: str | None = option("Run of `diagnose`; default: the first.")
 
 
-class CompositionReport(_Printed):
-    """What the batches of each run were made of, beside what they were chosen from.
-
-    Attributes:
-        x: Column of metadata whose values are counted, one of `runtime.diagnostics.columns`; null for the
-            first that was.
-        runs: Names or labels of the runs that are shown; null for all but references.
-    """
+class CompositionOptions(_Printed):
+    """The share of each value of a metadata column in the batches of each run."""
 
     kind: Literal["composition"]
-    x: str | None = None
-    runs: _Names | None = None
+    x: str | None = option("Metadata column of `runtime.diagnostics.columns`; default: the first.")
+    runs: Runs = ()
 
 
-class SelectedReport(_Printed):
-    """Pictures of what each run selected at the beginning, after a quarter of its steps, and at the end.
-
-    Attributes:
-        runs: Names or labels of the runs that are shown; null for all but references.
-    """
+class SelectedOptions(_Printed):
+    """Images that each run selected at the start, after a quarter of its steps, and at the end."""
 
     kind: Literal["selected"]
-    runs: _Names | None = None
+    runs: Runs = ()
 
 
-class OwnFigureReport(_CostComparison, _Printed):
-    """A figure of one's own, such as `- {"mine.py:scatter": {options: {x: width}}}`.
-
-    Attributes:
-        kind: Where its function is: `path/to/file.py:function`, `package.module:function`, or the name of an
-            entry point of `jestlab.figures`.
-        options: Arguments of the function, besides the results.
-    """
+class CustomFigureOptions(_CostComparison, _Printed):
+    """A figure made by the user's code, such as `- {"mine.py:scatter": {options: {x: width}}}`."""
 
     kind: str
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = option("Arguments of a custom figure.", {})
+
+
+class EveryFigureOptions(CurvesOptions, SpikesOptions, ParetoOptions, SpeedupOptions, LearnabilityOptions):
+    """All figures for which an experiment has the results."""
+
+    kind: Literal["all"]  # type: ignore[assignment]
 
 
 _AnyReport = (
-    TableReport
-    | CurvesReport
-    | ParetoReport
-    | SpeedupReport
-    | AgainstReport
-    | FigureReport
-    | SpikesReport
-    | PublishedReport
-    | LearnabilityReport
-    | CompositionReport
-    | SelectedReport
+    TableOptions
+    | CurvesOptions
+    | ParetoOptions
+    | SpeedupOptions
+    | AgainstOptions
+    | PaperFigureOptions
+    | SpikesOptions
+    | PublishedOptions
+    | LearnabilityOptions
+    | CompositionOptions
+    | SelectedOptions
 )
-Report = Annotated[_AnyReport, Field(discriminator="kind")] | OwnFigureReport
+Report = Annotated[_AnyReport, Field(discriminator="kind")] | CustomFigureOptions
 
-
-def modern(kind: object, options: dict[str, Any]) -> dict[str, Any]:
-    """Rename options that have another name elsewhere: a table's `runs`, and `over` of the command line."""
-    names = {"table": {"runs": "rows"}, "curves": {"over": "effort"}, "pareto": {"over": "cost"}}
-    renamed = {old: new for old, new in names.get(str(kind), {}).items() if new not in options}
-    return {renamed.get(key, key): value for key, value in options.items()}
-
-
-REPORTS: dict[str, type[BaseModel]] = {
-    kind: report
-    for report in get_args(_AnyReport)
-    for kind in get_args(report.model_fields["kind"].annotation)
+REPORTS: dict[str, type[Options]] = {
+    kind: model for model in get_args(_AnyReport) for kind in get_args(model.model_fields["kind"].annotation)
 }
-"""Kind → the report that has it."""
+"""Kind → its options."""
+
+FIGURES: dict[str, type[Options]] = {kind: model for kind, model in REPORTS.items() if kind != "table"}
 
 
-def report_of(kind: str) -> type[BaseModel]:
-    """Return the report that has a kind: one of `REPORTS`, or a figure of one's own.
+def flat_fields(*models: type[Options]) -> dict[str, FieldInfo]:
+    """Return the fields of several models but `kind`, with those of `FigureOptions` in place of `figure`."""
+    fields: dict[str, FieldInfo] = {}
+    for model in models:
+        for name, info in model.model_fields.items():
+            if name not in ("kind", "figure"):
+                fields.setdefault(name, info)
+    if any("figure" in model.model_fields for model in models):
+        fields |= FigureOptions.model_fields
+    return fields
+
+
+def options_of(kind: str) -> type[Options]:
+    """Return the options of a kind: one of `REPORTS`, "all", or a custom figure.
 
     Raises:
-        ValueError: There is no such kind; names the nearest.
+        ValueError: There is no such kind; the message suggests the nearest.
     """
+    if kind == "all":
+        return EveryFigureOptions
     if kind in REPORTS:
         return REPORTS[kind]
     known = (*REPORTS, *extensions.installed("figure"))
     if kind not in known and not references.is_reference(kind):
-        hint = nearest(kind, known)
-        own = "; of your own: path/to/file.py:function, package.module:function, or an entry point of "
-        own = "" if hint.startswith("did") else own + extensions.GROUPS["figure"]
-        raise ValueError(f"no report {shown(kind)}: {hint}{own}")
-    return OwnFigureReport
+        raise ValueError(
+            f"no report {shown(kind)}: {nearest(kind, known)}; a custom figure is file.py:function, "
+            f"module:function, or an entry point of {extensions.GROUPS['figure']}"
+        )
+    return CustomFigureOptions
 
 
-def own_code(report: BaseModel) -> tuple[Literal["figure", "table"], str] | None:
-    """Return what code of one's own a report names, and as what; None if it names none."""
-    if isinstance(report, OwnFigureReport):
+def parse_options(kind: str, given: Mapping[str, Any]) -> Any:
+    """Validate the options of a kind.
+
+    Args:
+        kind: As for `options_of`.
+        given: Option → value; those of `FigureOptions` may be given flat or under `figure`.
+
+    Raises:
+        SpecError: There is no such kind, or options are unknown or invalid; the path names the option.
+    """
+    try:
+        model = options_of(kind)
+    except ValueError as error:
+        raise SpecError(("kind",), str(error)) from None
+    given = dict(given)
+    if "figure" in model.model_fields and (
+        flat := [key for key in FigureOptions.model_fields if key in given]
+    ):
+        given["figure"] = {key: given.pop(key) for key in flat} | (given.get("figure") or {})
+    mistakes = Mistakes()
+    known = [name for name in model.model_fields if name != "kind"]
+    mistakes.add(
+        SpecError((key,), f"{kind} has no such option: {nearest(key, known)}")
+        for key in given
+        if key not in known
+    )
+    mistakes.check()
+    return validated(model, {**given, "kind": kind})
+
+
+# ---- custom figures and tables
+
+
+def custom_code(report: Options) -> tuple[CodeKind, str] | None:
+    """Return the kind and the name of the custom code of a report; None for a built-in one."""
+    if isinstance(report, CustomFigureOptions):
         return "figure", report.kind
-    if isinstance(report, TableReport) and report.is_own:
+    if isinstance(report, TableOptions) and report.is_custom:
         return "table", report.name
     return None
+
+
+def custom_code_in(spec: Mapping[str, Any]) -> Iterator[tuple[CodeKind, str, Mapping[str, Any]]]:
+    """Yield the kind, name, and options of all custom code in the reports of a stored spec."""
+    for report in spec.get("reports") or ():
+        if not isinstance(report, dict):
+            continue
+        kind, name = str(report.get("kind") or ""), str(report.get("name") or "summary")
+        if kind == "table" and name not in TABLES:
+            yield "table", name, report.get("options") or {}
+        elif kind != "table" and kind not in REPORTS:
+            yield "figure", kind, report.get("options") or {}
+
+
+def check_custom_code(study: Study) -> None:
+    """Check that the custom figures and tables of a study exist and accept their options. Executes nothing.
+
+    Raises:
+        SpecError: One doesn't; the path names it.
+    """
+    for name, part in study.studies.items():
+        with within(STUDIES, name):
+            check_custom_code(part)
+    for i, report in enumerate(study.reports):
+        if (code := custom_code(report)) is None:
+            continue
+        kind, name = code
+        try:
+            plugins.check(kind, name, getattr(report, "options", {}), "options")
+        except ValueError as error:
+            field = "kind" if kind == "figure" else "name"
+            raise SpecError(("reports", str(i), field), str(error)) from None
