@@ -13,9 +13,10 @@ import numpy as np
 from jestlab.analysis.files import write_whole
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.options import examples, json_option, lab_options
-from jestlab.platform.cli.output import Block, print_json, say, table, writing
+from jestlab.platform.cli.output import print_json, say, writing
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch.logs import one_line
+from jestlab.platform.logs import one_line
+from jestlab.platform.render import Block, table
 from jestlab.platform.reports import selected
 
 if TYPE_CHECKING:
