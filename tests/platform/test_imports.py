@@ -20,7 +20,7 @@ OWN = (
 @pytest.mark.parametrize(
     ("code", "not_imported"),
     [
-        ("from jestlab import api", SLOW | {"click", "IPython"}),
+        ("from jestlab import api", (SLOW | {"click", "IPython"}) - {"pydantic"}),
         ("from jestlab import testing; testing.check_figure", {"jax"}),
         ("import jestlab.platform.cli.results, jestlab.analysis.costs", SLOW - {"pydantic", "xmanager"}),
         ("import jestlab.models.training.events", {"torch"}),

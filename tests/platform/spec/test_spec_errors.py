@@ -22,9 +22,8 @@ from jestlab.platform.lab.settings import Settings
 from jestlab.platform.logs import one_line
 from jestlab.platform.spec import Study, load
 from jestlab.platform.spec.config_tree import fields_of, nested, validated, walk
-from jestlab.platform.spec.figure import FigureOptions
+from jestlab.platform.spec.options import REPORTS, FigureOptions, options_of
 from jestlab.platform.spec.record import Record
-from jestlab.platform.spec.reports import REPORTS, report_of
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.spec.yaml import Document
 
@@ -73,9 +72,6 @@ axes: [{runs: [1e3], grid: {optimizer.beta1: [0.5]}}]
 runs: {a: {}}
 reports: [{curves: {runs: [1e3]}}]
 => 2: reports.0.runs.0: must be a string, not 1000 (a whole number): put it in quotes
-runs: {a: {}}
-reports: [{curves: {runs: []}}]
-=> 2: reports.0.runs: must have at least 1 item, not []
 runs: {a: {}}
 reports: [{curves: {runs: {a: 1}}}]
 => 2: reports.0.runs: must be a list, not {'a': 1}
@@ -227,13 +223,10 @@ reports: [{kind: [a]}]
 runs: {uniform: {}}
 reports: [curves: {runs: [uniform, unifrom]}]
 => 2: reports.0.runs.1: no run 'unifrom': did you mean 'uniform'?
-runs: {uniform: {}}
-reports: [curves: {runs: []}]
-=> 2: reports.0.runs:
 runs: {a: {}}
 reports:
-- {kind: curves, effort: flop}
-=> 3: reports.0.effort: 'flop' is not valid: did you mean 'flops'? (valid: examples_seen, flops,
+- {kind: curves, over: flop}
+=> 3: reports.0.over: 'flop' is not valid: did you mean 'flops'? (valid: examples_seen, flops,
 """,
     "several errors": """
 sedes: 3
@@ -280,7 +273,7 @@ claims:
 - {statement: t, of: a, above: refernce}
 reports:
 - curvs
-- pareto: {cots: flops}
+- pareto: {ovr: flops}
 - table: {baseline: refernce}
 metrics: {x/y: {goal: most}, x/z: {gaol: max}}
 => 1: seeds: must be a number of replicates, a list of seeds or {until: decided}, not 'three'
@@ -291,7 +284,7 @@ metrics: {x/y: {goal: most}, x/z: {gaol: max}}
 => 10: claims.0: must have exactly one of above, below
 => 11: claims.1.above: no run 'refernce'
 => 13: reports.0.kind: no report 'curvs': did you mean 'curves'?
-=> 14: reports.1.cots: pareto has no such option: did you mean 'cost'?
+=> 14: reports.1.ovr: pareto has no such option: did you mean 'over'?
 => 15: reports.2.baseline: no run 'refernce'
 => 16: metrics.x/y.goal: must be max or min
 => 16: metrics.x/z.gaol: unknown key: did you mean 'goal'?
@@ -452,7 +445,7 @@ score: %s
 adopted: %s
 record: {files: %s, packages: %s}
 resources: {retry_exit_codes: %s}
-reports: [{curves: {runs: %s, score: %s, metrics: %s, highlight: %s}}, {table: {columns: %s, rows: %s}}]
+reports: [{curves: {runs: %s, score: %s, metric: %s, highlight: %s}}, {table: {columns: %s, rows: %s}}]
 """
 
 
@@ -484,7 +477,7 @@ def test_no_error_is_in_the_words_of_pydantic():
     checked: list[tuple[Any, dict[str, str]]] = [
         (model, {}) for model in (*models, Resources, Record, FigureOptions, Settings) if model
     ]
-    checked += [(report_of(kind), {"kind": kind}) for kind in REPORTS]
+    checked += [(options_of(kind), {"kind": kind}) for kind in REPORTS]
     seen = 0
     for model, beside in checked:
         for path, _ in walk(fields_of(model)):

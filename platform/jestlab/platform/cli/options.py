@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import click
 
 from jestlab.analysis.costs import SCOPES
+from jestlab.platform.cli.flags import CodeName
 from jestlab.platform.cli.output import WIDE
-from jestlab.platform.cli.own import Named
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -98,7 +98,7 @@ def how_options(function: Function) -> Callable[..., Any]:
 
     @click.option(
         "--on",
-        type=Named("executor", ("local", "vertex", "kubernetes", "slurm")),
+        type=CodeName("executor", ("local", "vertex", "kubernetes", "slurm")),
         help="Executor: built in or custom  [default: the study's, else that of your settings, else local]",
     )
     @click.option(

@@ -28,8 +28,8 @@ from jestlab.platform.spec.config_tree import (
 )
 from jestlab.platform.spec.labels import check_shown, names_of
 from jestlab.platform.spec.layers import SEED, check_known, check_layers, program_of
+from jestlab.platform.spec.options import LearnabilityOptions, TableOptions
 from jestlab.platform.spec.order import Reference, order
-from jestlab.platform.spec.reports import LearnabilityReport, TableReport
 
 if TYPE_CHECKING:
     from jestlab.platform.spec.schema import Match, Study
@@ -257,10 +257,10 @@ def _check_reports(study: Study, variants: Sequence[Variant], unsure: Collection
 def _shown_runs(study: Study) -> Iterator[tuple[Path, str]]:
     """Yield the names and labels of runs in reports and claims, each with its place."""
     for index, report in enumerate(study.reports):
-        option = "run" if isinstance(report, LearnabilityReport) else "baseline"
+        option = "run" if isinstance(report, LearnabilityOptions) else "baseline"
         named: dict[Path, str | None] = {(option,): getattr(report, option, None)}
-        of_runs = report.rows_of_runs if isinstance(report, TableReport) else getattr(report, "runs", None)
-        option = "rows" if isinstance(report, TableReport) else "runs"
+        of_runs = report.rows_of_runs if isinstance(report, TableOptions) else getattr(report, "runs", None)
+        option = "rows" if isinstance(report, TableOptions) else "runs"
         named |= {(option, str(i)): name for i, name in enumerate(of_runs or ())}
         yield from (
             (("reports", str(index), *place), name) for place, name in named.items() if name is not None

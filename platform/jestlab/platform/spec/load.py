@@ -37,7 +37,7 @@ from jestlab.platform.spec.layers import program_of
 from jestlab.platform.spec.meant import check_meant
 from jestlab.platform.spec.mistakes import all_of, told
 from jestlab.platform.spec.names import check_names
-from jestlab.platform.spec.own_reports import check as check_own_reports
+from jestlab.platform.spec.options import check_custom_code
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.spec.yaml import Document
 
@@ -88,7 +88,7 @@ def load(
         study = anchor(study, source.folder or Path.cwd(), source.folder)
         study.members  # noqa: B018 — reading validates
         check_meant(study)
-        check_own_reports(study)
+        check_custom_code(study)
         if source.folder is not None or study.name != source.name:
             check_names(study, study_names())
     except SpecError as error:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import get_args
 
 from jestlab.platform.errors import SpecError, within
 from jestlab.platform.spec.config_tree import STUDIES
-from jestlab.platform.spec.reports import REPORTS, TableName
+from jestlab.platform.spec.options import REPORTS, TABLES
 from jestlab.platform.spec.schema import Study
 
 
@@ -41,7 +40,7 @@ def _meaning(name: str) -> str | None:
     """Say what else a name means; None for nothing."""
     from jestlab.platform.cli import VERBS  # which imports this package in turn, when a verb is called
 
-    if name in get_args(TableName):
+    if name in TABLES:
         return f"a table (`jestlab table {name}`)"
     if name in VERBS:
         return f"a verb (`jestlab {name}`)"

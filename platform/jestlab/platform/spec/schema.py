@@ -46,10 +46,9 @@ from jestlab.platform.spec.config_tree import (
     validated,
 )
 from jestlab.platform.spec.expand import Member, expand
-from jestlab.platform.spec.figure import FigureOptions
 from jestlab.platform.spec.labels import LABEL, parse_label
+from jestlab.platform.spec.options import REPORTS, FigureOptions, Report, parse_options
 from jestlab.platform.spec.record import Record
-from jestlab.platform.spec.reports import REPORTS, Report, modern, report_of
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.spec.yaml import dump
 
@@ -503,20 +502,11 @@ def _report(given: Any, path: Path) -> BaseModel:
     kind = options.get("kind")
     if not isinstance(kind, str):
         raise SpecError((*path, "kind"), f"no report {shown(kind)}: {nearest(str(kind), REPORTS)}")
-    options = modern(kind, options)
-    try:
-        report, mistakes = report_of(kind), Mistakes()
-    except ValueError as error:
-        raise SpecError((*path, "kind"), str(error)) from None
-    others = [name for name in report.model_fields if name != "kind"]
-    mistakes.add(
-        SpecError((*path, key), f"{kind} has no such option: {nearest(key, others)}")
-        for key in options
-        if key not in report.model_fields
-    )
-    mistakes.check()
     with within(*path):
-        return validated(report, options)
+        report: BaseModel = parse_options(
+            kind, {key: value for key, value in options.items() if key != "kind"}
+        )
+        return report
 
 
 def _union(written: Mapping[str, Any]) -> dict[str, Any]:
