@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +17,6 @@ from jestlab.platform.words import few as few
 from jestlab.platform.words import printable as printable
 
 if TYPE_CHECKING:
-    from jestlab.platform.planning.plan import Plan
     from jestlab.platform.render import Block
 
 WIDE = "jestlab.wide"
@@ -56,25 +54,6 @@ def show(as_json: bool, data: Any, text: Block | Iterable[Block]) -> None:
         print_json(data)
     else:
         say(text)
-
-
-def absent_data(plan: Plan) -> list[str]:
-    """Name the data and weights of a plan that do not exist yet, in one line; none where all exist."""
-    if not plan.absent:
-        return []
-    here = Path.cwd()
-    names = [
-        str(path.relative_to(here) if path.is_relative_to(here) else path) + ("/" if what == "folder" else "")
-        for path, what in plan.absent.items()
-    ]
-    counts = ", ".join(counted(count, what) for what, count in Counter(plan.absent.values()).items())
-    return [
-        f"not found: {', '.join(names)} ({counts}): until they exist, runs are identified by these paths and "
-        "cannot be launched"
-    ]
-
-
-# ---- files
 
 
 @contextmanager
