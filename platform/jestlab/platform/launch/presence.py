@@ -9,8 +9,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from jestlab.platform.errors import StoreError
-from jestlab.platform.lab import identity
-from jestlab.platform.lab.lab import Lab
+from jestlab.platform.lab.lab import Lab, identify
 from jestlab.platform.store import labs, leases
 from jestlab.platform.store.records import Lease
 from jestlab.platform.store.store import Store
@@ -53,7 +52,7 @@ class Presence:
     def lab(self) -> str:
         """Return the lab's id, after entering it in the store."""
         if self._lab_id is None:
-            uid, address, host = identity.identify(self._lab)
+            uid, address, host = identify(self._lab)
             labs.enter_lab(self._store, uid, address, host)
             self._lab_id = uid
         return self._lab_id

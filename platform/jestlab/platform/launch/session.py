@@ -20,9 +20,7 @@ from jestlab.models.extensions import check_name
 from jestlab.platform import logs, reports
 from jestlab.platform.dependencies import check_client
 from jestlab.platform.errors import UserError, nearest
-from jestlab.platform.lab import identity
-from jestlab.platform.lab.lab import Lab
-from jestlab.platform.lab.network_files import network_file_system
+from jestlab.platform.lab.lab import Lab, known_id, network_file_system
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.lab.settings import path as config_path
 from jestlab.platform.launch import controller, executors
@@ -360,7 +358,7 @@ def _of_other_labs(lab: Lab, plan: Plan) -> list[str]:
     Raises:
         UserError: One is needed here by a run that is still to do.
     """
-    here = identity.known(lab)
+    here = known_id(lab)
     completed = {run.fingerprint: run for run in plan.runs if run.state == RunState.COMPLETED}
     with _looking(lab) as store:
         if store is None:

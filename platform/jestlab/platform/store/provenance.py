@@ -22,7 +22,7 @@ from urllib.parse import unquote
 from jestlab.analysis.mixing import DECISIVE
 from jestlab.models.processes import launched_with_others
 from jestlab.platform.digests import digest_of
-from jestlab.platform.lab.lab import STORE
+from jestlab.platform.lab.secret import STORE
 from jestlab.platform.redaction import SECRET_NAME, without_secrets, without_values
 from jestlab.platform.store.checkout import Checkout
 from jestlab.platform.whoami import host_name

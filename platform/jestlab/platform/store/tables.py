@@ -84,7 +84,7 @@ class Experiment(Base):
 
 
 class KnownLab(Base):
-    """A lab whose launchers use this store: `jestlab.platform.lab.identity` says which it is."""
+    """A lab whose launchers use this store: see `jestlab.platform.lab.lab.identify`."""
 
     __tablename__ = "lab"
 
