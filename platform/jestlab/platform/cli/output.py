@@ -72,7 +72,7 @@ def default_format(path: Path | None) -> Literal["text", "md"]:
     return "text" if path is None and sys.stdout.isatty() else "md"
 
 
-def print_or_write_blocks(path: Path | None, blocks: Iterable[Block]) -> None:
+def print_or_write_blocks(path: Path | None, blocks: Block | Iterable[Block]) -> None:
     """Print blocks, or write them in full width to a file and print its name."""
     from jestlab.platform.render import render
 
