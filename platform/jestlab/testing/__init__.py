@@ -1,6 +1,7 @@
-"""Contract tests for code of one's own, as jestlab's own pass them.
+"""Contract tests for custom code, which jestlab's own code passes.
 
-Each function checks one piece of code with its options, and raises `AssertionError` that says what is wrong:
+Each function checks a piece of code with its keyword options, and raises `AssertionError` with the reason if
+it isn't valid:
 
     from jestlab import testing
     from my_package import clipped
@@ -8,8 +9,11 @@ Each function checks one piece of code with its options, and raises `AssertionEr
     def test_clipped():
         testing.check_criterion(clipped, floor=0.1)
 
-They need no framework; under pytest, each is one line of a test. Only what is used is imported: a figure is
-checked without JAX.
+They work with any test framework. Each module is imported on first use: a figure is checked without JAX.
+
+training.py   criteria, rules, losses, evaluations, readers, and towers
+results.py    figures and tables, on a small study with made-up results
+executors.py  executors, with real jobs (job.py)
 """
 
 from __future__ import annotations
@@ -18,9 +22,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from jestlab.platform.contracts.executors import check_executor
-    from jestlab.platform.contracts.results import check_figure, check_table
-    from jestlab.platform.contracts.training import (
+    from jestlab.testing.executors import check_executor
+    from jestlab.testing.results import check_figure, check_table
+    from jestlab.testing.training import (
         check_criterion,
         check_evaluation,
         check_loss,
@@ -41,12 +45,10 @@ __all__ = [
     "check_tower",
 ]
 
-_ELSEWHERE = {"check_executor": "executors", "check_figure": "results", "check_table": "results"}
+_MODULES = {"check_executor": "executors", "check_figure": "results", "check_table": "results"}
 
 
 def __getattr__(name: str) -> Any:
-    """Import a contract test when it is asked for."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = f"jestlab.platform.contracts.{_ELSEWHERE.get(name, 'training')}"
-    return getattr(importlib.import_module(module), name)
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES.get(name, 'training')}"), name)

@@ -1,94 +1,144 @@
-"""Contract tests for figures and tables of one's own."""
+"""Contract tests for custom figures and tables, on a small study with made-up results."""
 
 from __future__ import annotations
 
 import json
+import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from jestlab.analysis import figures, tables
-from jestlab.analysis.own import OwnCode
+from jestlab.analysis.own import NotYet, OwnCode
 from jestlab.analysis.tables.core import FORMATS
-from jestlab.platform.contracts import example
+from jestlab.platform.planning.plan import PlannedRun, plan
+from jestlab.platform.spec.schema import Study
+from jestlab.platform.store import claims, leases, provenance
+from jestlab.platform.store.attempt import Attempt
+from jestlab.platform.store.store import Store
 
-_FIGURE_STARTS = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
+STUDY = Study.parse(
+    {
+        "name": "example",
+        "question": "Does a wider model learn more from examples that a reference model selects?",
+        "program": "command",
+        "base": {"command": ["true"], "rule": "uniform"},
+        "runs": {
+            "reference": {"width": 256},
+            "uniform": {},
+            "joint": {"rule": "joint", "needs": ["reference"]},
+        },
+        "axes": [{"runs": ["uniform", "joint"], "grid": {"width": [32, 64]}}],
+        "seeds": 3,
+        "metrics": {
+            "shapes/accuracy": {"goal": "max", "unit": "percent", "name": "accuracy"},
+            "wiki/perplexity": {"goal": "min", "name": "PPL"},
+            "loss": {"goal": "min"},
+        },
+        "score": ["shapes/accuracy"],
+        "claims": [{"statement": "Joint selection learns more", "of": "joint", "above": "uniform"}],
+    }
+)
+"""A reference, and two rules at two widths, with three seeds."""
+
+_STEPS = (10, 20, 40)
+_GAINS = {"reference": 0.45, "uniform": 0.0, "joint": 0.15}
+_FILE_STARTS = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
 
 
 def check_figure(figure: Callable[..., Any], **options: Any) -> None:
-    """Check a figure: `figure(results, **options)` → a Matplotlib figure, with its caption, or a `Plot`.
+    """Check a figure: `figure(results, **options)` returns a Matplotlib figure or a `Plot`.
 
-    It is drawn from a small study whose results are made up (`jestlab.platform.contracts.example`): a
-    reference, uniform and joint selection at two widths, three seeds, with the evaluations shapes/accuracy
-    and wiki/perplexity and the training metric loss. Checked: it is drawn, also while no run has completed,
-    unless it asks for results that are missing then; it is written as PNG, SVG and PDF; the same results give
-    the same picture.
-
-    Args:
-        figure: The function.
-        options: Its keyword arguments.
-
-    Raises:
-        AssertionError: It is no figure; the message says why.
+    The study has the evaluations shapes/accuracy and wiki/perplexity and the training metric loss. The figure
+    must be the same each time. While no run has completed, it must work or ask for results that are missing
+    then.
     """
     with tempfile.TemporaryDirectory(prefix="jestlab-") as folder:
-        url = _written(folder, complete=True)
+        url = write_results(Path(folder))
 
-        def drawn(place: str) -> dict[str, bytes]:
-            paths = _made(figures.draw, _name(figure), _request(url, figure, options)).save(
-                f"{folder}/{place}"
-            )
+        def draw(place: str, url: str) -> dict[str, bytes]:
+            code = _loader(figure)
+            request = figures.Request(url, STUDY.name, options=options, own=code)
+            paths = figures.draw(_name(figure), request).save(f"{folder}/{place}")
             return {path.suffix: path.read_bytes() for path in paths}
 
-        first, again = drawn("first"), drawn("again")
-        for suffix, start in _FIGURE_STARTS.items():
-            assert first[suffix].startswith(start), f"the figure's {suffix} file is none"
-        assert first == again, "a figure must be the same for the same results: seed what is random"
-        running = _written(f"{folder}/running", complete=False)
-        if (
-            plot := _made_or_not_yet(figures.draw, _name(figure), _request(running, figure, options))
-        ) is not None:
-            plot.save(f"{folder}/early")
+        with _failures():
+            first, again = draw("first", url), draw("again", url)
+        for suffix, start in _FILE_STARTS.items():
+            assert first[suffix].startswith(start), f"the {suffix} file of the figure isn't valid"
+        assert first == again, "a figure must be the same for the same results: seed random numbers"
+        with _failures("while no run has completed: "), suppress(NotYet):
+            draw("early", write_results(Path(folder, "early"), complete=False))
 
 
 def check_table(table: Callable[..., Any], **options: Any) -> None:
-    """Check a table: `table(results, **options)` → a pandas frame whose index names its rows, or a `Table`.
+    """Check a table: `table(results, **options)` returns a pandas frame or a `Table`.
 
-    It is made from the same study as in `check_figure`. Checked: it is made, also while no run has completed,
-    unless it asks for results that are missing then; it is written in all formats; the same results give the
-    same table.
-
-    Args:
-        table: The function.
-        options: Its keyword arguments.
-
-    Raises:
-        AssertionError: It is no table; the message says why.
+    The study and the requirements are those of `check_figure`. The index of a frame names its rows.
     """
     with tempfile.TemporaryDirectory(prefix="jestlab-") as folder:
+        url = write_results(Path(folder))
 
-        def made(url: str, make: Callable[..., Any]) -> Any:
-            return make(tables.table, url, _name(table), [example.NAME], options=options, own=_loader(table))
+        def make(url: str) -> Any:
+            return tables.table(url, _name(table), [STUDY.name], options=options, own=_loader(table))
 
-        url = _written(folder, complete=True)
-        first, again = made(url, _made), made(url, _made)
+        with _failures():
+            first, again = make(url), make(url)
         for format in FORMATS:
             text = first.render(format)
             assert text.strip(), f"the table is empty as {format}"
             assert text == again.render(format), "a table must be the same for the same results"
         assert json.loads(first.json())["rows"], "a table must have rows"
-        if (early := made(_written(f"{folder}/running", complete=False), _made_or_not_yet)) is not None:
-            early.markdown()
+        with _failures("while no run has completed: "), suppress(NotYet):
+            make(write_results(Path(folder, "early"), complete=False)).markdown()
 
 
-def _written(folder: str, *, complete: bool) -> str:
-    Path(folder).mkdir(exist_ok=True)
-    return example.write(Path(folder), complete=complete)
+def write_results(folder: Path, *, complete: bool = True) -> str:
+    """Write made-up results of `STUDY` to a store in a folder, and return its URL.
+
+    Args:
+        folder: The folder.
+        complete: Whether the runs have completed; otherwise they are interrupted after two evaluations.
+    """
+    folder.mkdir(exist_ok=True)
+    url = f"sqlite:///{folder / 'results.db'}"
+    store = Store.open(url)
+    try:
+        planned = plan(STUDY, where="nowhere")
+        store.record(planned)
+        launcher = leases.enter_launcher(store, "nobody:0:0")
+        for run in planned.runs:
+            _write_run(store, run, launcher, folder, complete=complete)
+    finally:
+        store.close_whole()
+    return url
 
 
-def _request(url: str, figure: Callable[..., Any], options: dict[str, Any]) -> figures.Request:
-    return figures.Request(url, example.NAME, options=options, own=_loader(figure))
+def _write_run(store: Store, run: PlannedRun, launcher: Any, folder: Path, *, complete: bool) -> None:
+    claim = claims.claim(store, run.fingerprint, launcher, "local", 0, f"{run.directory}/log.txt", 90.0)
+    assert claim is not None
+    attempt = Attempt.begin(
+        store,
+        run.fingerprint,
+        claim.number,
+        directory=folder,
+        provenance=provenance.Provenance("host", "2 cores", {"python": "3"}, None, None, {}),
+        handle=f"host:{os.getpid()}:1:log.txt",
+    )
+    attempt.catch_up()
+    width = float(run.config["width"])
+    for step in _STEPS if complete else _STEPS[:2]:
+        learned = (1 - 0.9 ** (step / 10)) * (0.3 + _GAINS[run.name] + width / 1000) + run.seed / 200
+        attempt.log(step, {"loss": 2 - learned})
+        scores = {"shapes/accuracy": learned, "wiki/perplexity": 30 - 20 * learned}
+        attempt.evaluation(step, 64 * step, 1e6 * width * step, scores)
+        attempt.progress(step, _STEPS[-1])
+    if complete:
+        attempt.complete()
+    else:
+        attempt.interrupt("interrupted")
 
 
 def _loader(function: Callable[..., Any]) -> Callable[..., OwnCode]:
@@ -96,26 +146,15 @@ def _loader(function: Callable[..., Any]) -> Callable[..., OwnCode]:
 
 
 def _name(function: Callable[..., Any]) -> str:
-    return f"own:{getattr(function, '__name__', 'function')}"
+    return f"custom:{getattr(function, '__name__', 'function')}"
 
 
-def _made(make: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Make it; what it fails with becomes the reason that it is refused for."""
+@contextmanager
+def _failures(prefix: str = "") -> Iterator[None]:
+    """Turn the errors of the user's code into an AssertionError, except for missing results."""
     try:
-        return make(*args, **kwargs)
-    except ValueError as error:
+        yield
+    except NotYet as error:
         raise AssertionError(str(error)) from error
-
-
-def _made_or_not_yet(make: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Make it from results of runs under way; None if it says that it needs more."""
-    from jestlab.analysis.own import NotYet
-
-    try:
-        return make(*args, **kwargs)
-    except NotYet:
-        return None
     except ValueError as error:
-        raise AssertionError(
-            f"while no run has completed: {error} (Results.final waits for that; else look at what is there)"
-        ) from error
+        raise AssertionError(f"{prefix}{error}") from error
