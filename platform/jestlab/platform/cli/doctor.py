@@ -35,8 +35,9 @@ from jestlab.platform.lab.sync import Bucket
 from jestlab.platform.store import schema
 from jestlab.platform.store.address import parse_url, shown_url
 from jestlab.platform.store.records import RunState
+from jestlab.platform.store.rows import insert, now
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Attempt, Launcher, insert, now
+from jestlab.platform.store.tables import Attempt, Launcher
 from jestlab.platform.terminal import styled
 
 PROCESS_SECONDS = 60.0
