@@ -22,7 +22,7 @@ from jestlab.platform.cli.options import examples, json_option, lab_options, wid
 from jestlab.platform.cli.output import Block, counted, rendered, show, table
 from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch.logs import one_line
+from jestlab.platform.logs import one_line
 from jestlab.platform.planning.changes import changes_of
 from jestlab.platform.store.annotations import tags_of_experiments, tags_of_runs
 from jestlab.platform.store.labs import places
@@ -198,9 +198,9 @@ def _run_data(run: RunRow) -> dict[str, Any]:
     return run_data(run) | {"step": run.step, "total_steps": run.total_steps}
 
 
-def _run_details(stands: Stands, costs: Mapping[str, Spending], where: Mapping[int, str]) -> dict[str, Any]:
+def _run_details(stands: Stands, costs: Mapping[str, Spending], where: Mapping[str, str]) -> dict[str, Any]:
     run, lease = stands.run, stands.standing.lease
-    lab_id = None if lease is None else lease.lab_id
+    lab_id = None if lease is None else lease.lab
     return {
         **_run_data(run),
         "waits": as_data(stands.waits),
