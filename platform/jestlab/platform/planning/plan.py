@@ -17,7 +17,7 @@ from jestlab.platform.planning.identity import fingerprint, folder_end, identity
 from jestlab.platform.planning.matching import Timed, examples_in_time, examples_within
 from jestlab.platform.planning.timings import Timings, config_key, plain
 from jestlab.platform.programs import Config, Contents, Memory, Price, Program, Where
-from jestlab.platform.spec.expand import Member, written_at
+from jestlab.platform.spec.expand import Replicate, written_at
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.store.records import RunState
 from jestlab.platform.words import counted
@@ -220,7 +220,7 @@ class _Resolved:
 
 
 def _resolve(
-    members: Sequence[Member],
+    members: Sequence[Replicate],
     before: Sequence[_Resolved | Waiting],
     contents: Contents,
     timings: Timings,
@@ -276,7 +276,7 @@ def _resolve(
     return _Resolved(config, identity, needs, configs, price, memory)
 
 
-def _waiting(members: Sequence[Member], index: int, config: Config, timings: Timings) -> Waiting:
+def _waiting(members: Sequence[Replicate], index: int, config: Config, timings: Timings) -> Waiting:
     """Say what a member waits for whose time nobody has measured: its rival, and a run of its own config.
 
     Raises:
@@ -332,11 +332,11 @@ def _gathered(study: Study, resolved: Sequence[_Resolved | Waiting]) -> Plan:
     )
 
 
-def _program(member: Member) -> Program:
+def _program(member: Replicate) -> Program:
     return programs.get(member.variant.program.name)
 
 
-def _complete(member: Member, contents: Contents) -> Config:
+def _complete(member: Replicate, contents: Contents) -> Config:
     program = _program(member)
     if program.complete is None:
         return member.config
@@ -346,7 +346,7 @@ def _complete(member: Member, contents: Contents) -> Config:
         raise UserError(f"{written_at(member.variant.name)}: {sentence(error)}") from None
 
 
-def _planned(member: Member, its: _Resolved) -> PlannedRun:
+def _planned(member: Replicate, its: _Resolved) -> PlannedRun:
     variant = member.variant
     return PlannedRun(
         fingerprint=its.fingerprint,

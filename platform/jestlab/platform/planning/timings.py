@@ -12,9 +12,9 @@ from pydantic import BaseModel
 
 from jestlab.platform import programs
 from jestlab.platform.programs import Config, Program
-from jestlab.platform.spec.config_tree import lookup, without
-from jestlab.platform.spec.layers import SEED
+from jestlab.platform.spec.expand import SEED
 from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.tree import lookup, without
 
 if TYPE_CHECKING:
     from jestlab.platform.store.store import Store

@@ -20,6 +20,7 @@ from jestlab.platform.errors import UserError
 from jestlab.platform.programs.context import RunContext
 from jestlab.platform.spec.program import Config, ProgramConfig
 
+
 @dataclass(frozen=True, slots=True)
 class Price:
     """Cost of a whole run.

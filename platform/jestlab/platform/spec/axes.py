@@ -53,12 +53,12 @@ class Axis(BaseModel):
     def _read(cls, written: Any) -> Any:
         """Convert the written form: names joined by commas, and nested or dotted keys."""
         if not is_mapping(written):
-            raise SpecError((), f"should be a mapping with one of {', '.join(KINDS)}, not {shown(written)}")
+            raise SpecError((), f"must be a mapping with one of {', '.join(KINDS)}, not {shown(written)}")
         axis = dict(written.items())
         kinds = [kind for kind in KINDS if axis.get(kind) is not None]
         if set(axis) <= cls.model_fields.keys() and len(kinds) != 1:
             given = " and ".join(kinds) or "none"
-            raise SpecError((), f"should have exactly one of {', '.join(KINDS)}, not {given}")
+            raise SpecError((), f"must have exactly one of {', '.join(KINDS)}, not {given}")
         mistakes = Mistakes()
         with mistakes:
             axis["runs"] = _names(axis.get("runs"))
@@ -67,7 +67,7 @@ class Axis(BaseModel):
                 axis[kind] = (_cases if kind == "cases" else _columns)(axis[kind], (kind,))
                 if kind == "zip" and len({len(values) for values in axis[kind].values()}) > 1:
                     lengths = ", ".join(f"{key} has {len(values)}" for key, values in axis[kind].items())
-                    raise SpecError((kind,), f"should have as many values for each key: {lengths}")
+                    raise SpecError((kind,), f"must have as many values for each key: {lengths}")
                 if (labels := axis.pop(LABELS, None)) is not None:
                     axis[LABELS] = _labels(labels, columns_of(axis[kind]))
         mistakes.check()
@@ -144,19 +144,19 @@ def _names(given: Any) -> tuple[str, ...]:
     if isinstance(given, str):
         given = [name.strip() for name in given.split(",")]
     if not isinstance(given, list | tuple) or not given or not all(isinstance(name, str) for name in given):
-        raise SpecError(("runs",), f"should be names of runs, not {no_string(given)}")
+        raise SpecError(("runs",), f"must be names of runs, not {no_string(given)}")
     return tuple(given)
 
 
 def _columns(given: Any, path: Path) -> dict[str, tuple[Any, ...]]:
     if not is_mapping(given) or not given:
-        raise SpecError(path, f"should be a mapping from keys to lists of values, not {shown(given)}")
+        raise SpecError(path, f"must be a mapping from keys to lists of values, not {shown(given)}")
     mistakes, columns = Mistakes(), {}
     for key, values in flatten(plain(given, path)).items():
         if isinstance(values, list) and values:
             columns[key] = tuple(values)
         else:
-            what = f"should be a list with at least one value, not {shown(values)} ({kind_of(values)})"
+            what = f"must be a list with at least one value, not {shown(values)} ({kind_of(values)})"
             mistakes.add([SpecError((*path, *key.split(".")), what)])
     mistakes.check()
     return columns
@@ -164,11 +164,11 @@ def _columns(given: Any, path: Path) -> dict[str, tuple[Any, ...]]:
 
 def _cases(given: Any, path: Path) -> tuple[Point, ...]:
     if not isinstance(given, list | tuple) or not given:
-        raise SpecError(path, f"should be a list of overrides, one per point, not {shown(given)}")
+        raise SpecError(path, f"must be a list of overrides, one per point, not {shown(given)}")
     points = []
     for i, case in enumerate(given):
         if not is_mapping(case):
-            raise SpecError((*path, str(i)), f"should be a mapping of overrides, not {shown(case)}")
+            raise SpecError((*path, str(i)), f"must be a mapping of overrides, not {shown(case)}")
         points.append(flatten(plain(case, (*path, str(i)))))
     return tuple(points)
 
@@ -181,7 +181,7 @@ def display_name(given: Any, path: Path = ()) -> str:
     if isinstance(given, int | float) and not isinstance(given, bool):
         given = value_text(given)
     if not isinstance(given, str) or not given.isprintable() or given != given.strip():
-        raise SpecError(path, f"should be a text on one line, not {shown(given)}")
+        raise SpecError(path, f"must be a text on one line, not {shown(given)}")
     if len(given) > _LONGEST_LABEL:
         raise SpecError(path, f"is longer than {_LONGEST_LABEL} characters")
     return given
@@ -195,14 +195,14 @@ def _labels(given: Any, columns: Mapping[str, Iterable[Any]]) -> AxisLabels:
     """
     if not is_mapping(given):
         example = "{selection.filtering_ratio: {name: f, 0.5: 50%}}"
-        raise SpecError((LABELS,), f"should be a mapping such as {example}, not {shown(given)}")
+        raise SpecError((LABELS,), f"must be a mapping such as {example}, not {shown(given)}")
     parsed: AxisLabels = {}
     for key, texts in given.items():
         here = (LABELS, *str(key).split("."))
         if key not in columns:
             raise SpecError(here, f"the axis has no key {str(key)!r}: {nearest(str(key), columns)}")
         if not is_mapping(texts):
-            raise SpecError(here, f"should be a mapping of `{NAME}` and of texts by value, not {shown(texts)}")
+            raise SpecError(here, f"must be a mapping of `{NAME}` and texts by value, not {shown(texts)}")
         known = {value_text(value): value for value in columns[key]}
         parsed[key] = {}
         for value, text in texts.items():

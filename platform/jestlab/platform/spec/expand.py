@@ -170,7 +170,7 @@ def _checked(study: Study) -> list[Variant]:
     """
     _check_size(study)
     mistakes = Mistakes()
-    _check_base(study, mistakes)
+    _check_shared(study, mistakes)
     variants: list[Variant] = []
     wrong: set[str] = set()
     for name in study.runs:
@@ -188,7 +188,8 @@ def _checked(study: Study) -> list[Variant]:
     with mistakes:
         _check_display_names(study, variants)
     with mistakes:
-        _check_reports(study, variants, wrong)
+        is_misnamed = any(name not in study.runs for axis in study.axes for name in axis.runs)
+        _check_reports(study, variants, study.runs if is_misnamed else wrong)
     mistakes.check()
     return variants
 
@@ -270,7 +271,7 @@ def _check_size(study: Study) -> None:
     runs = len(study.replicates) * sum(count(study.axes, name) for name in study.runs)
     given = os.environ.get(MAX_RUNS, str(MOST_RUNS))
     if not given.isdecimal():
-        raise SpecError((), f"{MAX_RUNS} should be a whole number, not {given!r}")
+        raise SpecError((), f"{MAX_RUNS} must be a whole number, not {given!r}")
     if runs > int(given):
         raise SpecError(
             ("axes",) if study.axes else ("seeds",),
@@ -278,16 +279,21 @@ def _check_size(study: Study) -> None:
         )
 
 
-def _check_base(study: Study, mistakes: Mistakes) -> None:
-    """Check what no run's config would show: a seed, and the base where each run has another program."""
+def _check_shared(study: Study, mistakes: Mistakes) -> None:
+    """Check the base if each run has another program, and the names and keys of axes."""
     with mistakes:
         schema = program_of(study).schema
-        if schema is not None and all(run.program not in (None, study.program) for run in study.runs.values()):
+        if schema is not None and all(
+            run.program not in (None, study.program) for run in study.runs.values()
+        ):
             mistakes.add(unknown_keys(study.base, fields_of(schema), ("base",)))
     if SEED in study.base:
         remedy = "replicates are set by `seeds`; a run that they share may fix its own seed"
         mistakes.add([SpecError(("base", SEED), remedy)])
     for index, axis in enumerate(study.axes):
+        for name in axis.runs:
+            with mistakes:
+                _check_known(name, study.runs, ("axes", str(index), "runs"))
         if SEED in axis.keys:
             place = ("axes", str(index), *axis.place(SEED, 0))
             mistakes.add([SpecError(place, "replicates are set by `seeds`")])
@@ -298,7 +304,7 @@ def _check_run(study: Study, name: str, mistakes: Mistakes) -> None:
     run = study.runs[name]
     seed = run.overrides.get(SEED, 0)
     if program_of(study, name).schema is None and (not isinstance(seed, int) or isinstance(seed, bool)):
-        mistakes.add([SpecError(("runs", name, SEED), f"should be a whole number, not {shown(seed)}")])
+        mistakes.add([SpecError(("runs", name, SEED), f"must be a whole number, not {shown(seed)}")])
     for needed in run.needs.values():
         with mistakes:
             _check_known(needed, study.runs, ("runs", name, "needs"))
@@ -344,7 +350,9 @@ def _check_seeds(
             ):
                 needed_run = f"{variants[needed].name!r}, which has {len(study.replicates)} replicates"
                 place = ("runs", variants[index].name, SEED)
-                raise SpecError(place, f"is fixed, but the run needs {needed_run}: fix both seeds, or neither")
+                raise SpecError(
+                    place, f"is fixed, but the run needs {needed_run}: fix both seeds, or neither"
+                )
 
 
 def _check_reports(study: Study, variants: Sequence[Variant], wrong: Collection[str] = ()) -> None:
@@ -355,7 +363,7 @@ def _check_reports(study: Study, variants: Sequence[Variant], wrong: Collection[
         variants: The variants of its runs.
         wrong: Runs with unknown points, because they have mistakes.
     """
-    known = {*_names_of(study, variants).known, *study.runs, *study.adopted}
+    known = {*names_of(study, variants).known, *study.runs, *study.adopted}
     unknown_points = tuple(f"{name} " for name in (*wrong, *study.adopted))
     mistakes = Mistakes()
     for path, name in _shown_runs(study):
@@ -381,7 +389,8 @@ def _shown_runs(study: Study) -> Iterator[tuple[Path, str]]:
             yield from ((("claims", str(index), key, *below), name) for below, name in side.named())
 
 
-def _names_of(study: Study, variants: Sequence[Variant]) -> Names:
+def names_of(study: Study, variants: Sequence[Variant]) -> Names:
+    """Return the display names of a study's runs at their points."""
     return Names(_stored_names(study), [(each.name, each.label, each.point) for each in variants])
 
 
@@ -398,7 +407,7 @@ def _check_display_names(study: Study, variants: Sequence[Variant]) -> None:
     """Check that each display name identifies a run."""
     if all(run.label is None for run in study.runs.values()) and not any(axis.labels for axis in study.axes):
         return
-    names = _names_of(study, variants)
+    names = names_of(study, variants)
     taken = {each.name: each for each in variants} | {each.label: each for each in variants}
     seen: dict[str, Variant] = {}
     for each in variants:
@@ -413,7 +422,7 @@ def _check_display_names(study: Study, variants: Sequence[Variant]) -> None:
 
 
 def _label_place(study: Study, variant: Variant) -> Path:
-    """Return the place of the display name: the run's own label, else the labels of its first axis with some."""
+    """Return the place of a display name: the run's own label, else the labels of an axis."""
     run = study.runs[variant.name]
     for index, axis in enumerate(study.axes):
         if run.label is None and axis.labels and variant.name in axis.runs:

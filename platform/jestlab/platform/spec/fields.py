@@ -1,4 +1,4 @@
-"""The fields of configs, as the JSON schemas of their models describe them, and validation by these models."""
+"""The fields of configs, from the JSON schemas of their models, and validation by these models."""
 
 from __future__ import annotations
 
@@ -126,6 +126,13 @@ class Field:
     def marks(self) -> frozenset[str]:
         """Which of `NAMES_A_RUN`, `IS_PATH`, and `NAMES_CODE` the field is marked with."""
         return frozenset(key for each in self.alternatives for key, value in each.items() if value)
+
+    @cached_property
+    def items(self) -> Field:
+        """The elements of a list, or the values of a mapping from names."""
+        keys = ("items", "additionalProperties")
+        found = (each[key] for each in self.alternatives for key in keys if isinstance(each.get(key), dict))
+        return Field(next(found, {}), self.definitions)
 
     def parts(self, kind: object) -> Mapping[str, Field]:
         """Return the fields of a section of a given `kind`."""
@@ -260,7 +267,7 @@ def _converted(given: Any, result: Any, path: Path) -> Iterator[SpecError]:
         is_other = isinstance(result, bool | int | float) and type(given) is not type(result)
         if is_other and isinstance(given, bool | int | float | str):
             what = "true or false" if isinstance(result, bool) else "a number"
-            yield SpecError(path, f"should be {what}, not {shown(given)} ({kind_of(given)})")
+            yield SpecError(path, f"must be {what}, not {shown(given)} ({kind_of(given)})")
 
 
 def _errors_of(error: ValidationError, root: Field) -> Iterator[SpecError]:
@@ -288,7 +295,7 @@ def _located(loc: tuple[int | str, ...], root: Field) -> tuple[Path, Field, str 
             continue
         path.append(part)
         section, of_section = field, kind
-        field, kind = field.parts(kind).get(part, Field({}, {})), None
+        field, kind = field.parts(kind).get(part) or field.items, None
     return tuple(path), section, of_section
 
 
@@ -297,7 +304,7 @@ def _is_tag(part: str, field: Field, kind: str | None) -> bool:
     if field.variants:
         return kind is None and part in field.variants
     types = [each for each in field.alternatives if each.get("type") != "null"]
-    return len(types) > 1 and not field.children and not part.isdecimal()
+    return len(types) > 1 and not field.sections and not part.isdecimal()
 
 
 def _message(details: Mapping[str, Any], section: Field, kind: str | None, root: Field) -> str:
@@ -310,13 +317,15 @@ def _message(details: Mapping[str, Any], section: Field, kind: str | None, root:
     if type_ == "value_error":
         return str(context["error"])
     if type_ in ("literal_error", "enum"):
-        return f"{shown(given)} is not valid: {choices(given, re.findall("'([^']*)'", context['expected']))}"
+        valid = re.findall("'([^']*)'", context["expected"])
+        return f"{shown(given)} is not valid: {choices(given, valid)}"
     if type_ == "union_tag_invalid":
         valid = re.findall("'([^']*)'", context["expected_tags"])
         return f"unknown kind {context['tag']!r}: {choices(context['tag'], valid)}"
     if type_ in ("model_type", "model_attributes_type", "dict_type"):
-        return f"should be a mapping, not {shown(given)}"
-    expected = re.sub(r"^Input |, (unable to parse|got a number).*$| after validation.*$", "", details["msg"])
+        return f"must be a mapping, not {shown(given)}"
+    expected = re.sub(r", (unable to parse|got a number).*$| after validation.*$", "", details["msg"])
+    expected = re.sub(r"^\w+ should", "must", expected).replace("valid tuple", "list")
     by_type = f" ({kind_of(given)})" if "type" in type_ or "parsing" in type_ else ""
     return f"{expected}, not {no_string(given) if type_ == 'string_type' else shown(given) + by_type}"
 

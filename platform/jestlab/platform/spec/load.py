@@ -12,7 +12,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from jestlab.platform.errors import Mistakes, SpecError, UserError, UserErrors, choices, closest, shown, within
+from jestlab.platform.errors import (
+    Mistakes,
+    SpecError,
+    UserError,
+    UserErrors,
+    choices,
+    closest,
+    shown,
+    within,
+)
 from jestlab.platform.errors import Path as Place
 from jestlab.platform.registry import scales_of, study_module, study_names
 from jestlab.platform.spec import overrides as overriding
@@ -36,8 +45,8 @@ def load(
 ) -> Study:
     """Load, override, and validate a study.
 
-    Relative paths start at the folder of the spec's file, in YAML, in Python, and in overrides: paths of data,
-    benchmarks, and weights, `file.py:function`, and a command's `cwd`, whose default is that folder.
+    Relative paths start at the folder of the spec's file, in YAML, in Python, and in overrides: paths of
+    data, benchmarks, and weights, `file.py:function`, and a command's `cwd`, whose default is that folder.
     (`cwd: null` is the launcher's working directory.) In a union they start at the file of the part. For a
     registered study and for a mapping they start at the working directory.
 
@@ -110,7 +119,7 @@ class _Source:
     scale: str | None = None
 
     def parse(self) -> Study:
-        """Parse the study. Its configs are validated only if there are other mistakes, to report all together.
+        """Parse the study. If there are mistakes, its configs are validated as well, to report all together.
 
         Raises:
             SpecError: It isn't a valid spec.
@@ -130,9 +139,10 @@ class _Source:
         return anchored(study, self.folder, self.folder) if self.folder is not None else study
 
     def _with_configs(self, error: SpecError, written: Any) -> SpecError:
-        """Add the mistakes in configs to those that prevent parsing, if these are in other parts of the spec."""
+        """Add the mistakes in configs, if those that prevent parsing are in other parts of the spec."""
         wrong = {one.path[0] for one in error.errors if one.path}
-        if wrong & {"base", "runs", "axes", "program", "adopted", STUDIES} or not is_mapping(written):
+        needed = {"base", "runs", "axes", "program", "adopted", STUDIES}
+        if wrong & needed or not is_mapping(written) or "runs" not in written:
             return error
         mistakes = Mistakes()
         mistakes.add(error.errors)
@@ -148,7 +158,7 @@ class _Source:
         for index, name in enumerate(named):
             place = (STUDIES, str(index))
             if not isinstance(name, str):
-                raise SpecError(place, f"should be a registered name or a path, not {shown(name)}")
+                raise SpecError(place, f"must be a registered name or a path, not {shown(name)}")
             path, is_file = Path(name).expanduser(), os.sep in name or Path(name).suffix in _SUFFIXES
             at = str(self.folder / path) if is_file and self.folder is not None else name
             with within(*place):

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, get_args
 from jestlab.models import extensions
 from jestlab.models.extensions import references
 from jestlab.platform.errors import SpecError, within
-from jestlab.platform.programs.own_code import check_options
-from jestlab.platform.spec.config_tree import STUDIES
 from jestlab.platform.spec.reports import REPORTS, TableName, own_code
 from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.tree import STUDIES
 
 if TYPE_CHECKING:
     from jestlab.analysis.own import Kind
@@ -51,6 +50,8 @@ def check_code(kind: Kind, name: str, options: Mapping[str, Any], place: str) ->
     Raises:
         ValueError: It does not exist, or does not take them; one line.
     """
+    from jestlab.platform.programs.own_code import check_options
+
     reference = extensions.reference_of(kind, name)
     references.check(reference)
     if (parameters := references.parameters_of(reference)) is not None:

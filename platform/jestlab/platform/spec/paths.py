@@ -42,7 +42,9 @@ def anchored(study: Study, folder: Path, spec_folder: Path | None = None) -> Stu
         name: run.model_copy(update={"program": run.program and references.anchored(run.program, folder)})
         for name, run in study.runs.items()
     }
-    study = study.replaced(program=references.anchored(study.program, folder), runs=runs)  # programs have paths
+    study = study.replaced(
+        program=references.anchored(study.program, folder), runs=runs
+    )  # programs have paths
     axes = study.axes
     for name, run in runs.items():
         program = program_of(study, name)

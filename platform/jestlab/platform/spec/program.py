@@ -1,6 +1,7 @@
 """What the spec language knows of the programs that runs execute: the keys of their configs.
 
-`jestlab.platform.programs` builds on this module, so that package is only named here, and imported on first use.
+`jestlab.platform.programs` builds on this module, so that package is only named here, and imported when a
+spec is validated.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from jestlab.platform.spec.schema import Study
 
 PROGRAMS = "jestlab.platform.programs"
-"""The package whose `get(name)` returns a program, and whose `BUILTIN` maps names to jestlab's own programs."""
+"""The package whose `get(name)` returns a program, and whose `BUILTIN` has jestlab's own programs by name."""
 
 Config = BaseModel | dict[str, Any]
 """A config: validated by the program's schema, or a plain mapping where the program has none."""

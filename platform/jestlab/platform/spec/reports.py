@@ -15,8 +15,8 @@ from jestlab.analysis.tables.shape import Shape
 from jestlab.models import extensions
 from jestlab.models.extensions import references
 from jestlab.platform.errors import nearest, shown
-from jestlab.platform.spec.config_tree import flatten, listed
 from jestlab.platform.spec.figure import FigureOptions
+from jestlab.platform.spec.tree import flatten, listed
 
 TableName = Literal[
     "summary",

@@ -39,13 +39,7 @@ Name = Annotated[str, AfterValidator(_name)]
 """Name of a study or a run."""
 
 
-class SpecPart(BaseModel):
-    """A frozen part of a spec; an unknown key is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class Match(SpecPart):
+class Match(BaseModel):
     """The run whose FLOPs or training time a run spends. The plan solves for the number of examples.
 
     Attributes:
@@ -54,6 +48,8 @@ class Match(SpecPart):
             "seconds": training time, as measured in completed runs of the same configs.
         run: Name of the other run, at the point with equal values on all axis keys that both runs have.
     """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: MatchKind
     run: str
@@ -64,12 +60,12 @@ class Match(SpecPart):
         given = dict(written.items()) if is_mapping(written) else {}
         if len(given) != 1:
             kinds = ", ".join(get_args(MatchKind))
-            raise SpecError((), f"should be one of {kinds} with the name of a run, not {shown(written)}")
+            raise SpecError((), f"must be one of {kinds} with the name of a run, not {shown(written)}")
         [(kind, run)] = given.items()
         if kind not in get_args(MatchKind):
             raise SpecError((str(kind),), f"unknown key: {nearest(str(kind), get_args(MatchKind))}")
         if not isinstance(run, str):
-            raise SpecError((kind,), f"should be the name of a run, not {no_string(run)}")
+            raise SpecError((kind,), f"must be the name of a run, not {no_string(run)}")
         return {"kind": kind, "run": run}
 
     @property
@@ -81,7 +77,7 @@ class Match(SpecPart):
         return f"{self.kind}: {self.run}"
 
 
-class RunSpec(SpecPart):
+class RunSpec(BaseModel):
     """One named run: its differences from the base.
 
     Attributes:
@@ -98,6 +94,8 @@ class RunSpec(SpecPart):
         overrides: Config keys that differ from the base.
     """
 
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
     program: str | None = None
     needs: dict[str, str] = {}
     texts: tuple[str, ...] = ()
@@ -110,7 +108,7 @@ class RunSpec(SpecPart):
     def _read(cls, written: Any) -> Any:
         """Separate the run's own keys from its overrides of the base."""
         if written is not None and not is_mapping(written):
-            raise SpecError((), f"should be a mapping of overrides of the base, not {shown(written)}")
+            raise SpecError((), f"must be a mapping of overrides of the base, not {shown(written)}")
         overrides = dict(written.items()) if written is not None else {}
         own = {key: overrides.pop(key, None) for key in ("program", "needs", MATCH, LABEL)}
         mistakes, run = Mistakes(), {key: value for key, value in own.items() if value is not None}
@@ -143,10 +141,12 @@ class RunSpec(SpecPart):
 def _roles(given: Any) -> dict[str, str | None]:
     """Return the runs of `needs` by role; None for a key of the config that is a plain text."""
     named = () if given is None else listed(given)
+    roles: dict[Any, Any]
     if isinstance(named, list | tuple):
-        named = {name if isinstance(name, str) else i: name for i, name in enumerate(named)}
-    roles = dict(named.items()) if is_mapping(named) else {0: named}
+        roles = {name if isinstance(name, str) else i: name for i, name in enumerate(named)}
+    else:
+        roles = dict(named.items()) if is_mapping(named) else {0: named}
     if not all(isinstance(role, str) and isinstance(name, str | None) for role, name in roles.items()):
         what = "a list of names of runs, or a mapping from roles to them"
-        raise SpecError(("needs",), f"should be {what}, not {no_string(given)}")
+        raise SpecError(("needs",), f"must be {what}, not {no_string(given)}")
     return roles

@@ -10,6 +10,7 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
+    ConfigDict,
     Field,
     InstanceOf,
     PlainSerializer,
@@ -31,7 +32,7 @@ from jestlab.platform.spec.figure import FigureOptions
 from jestlab.platform.spec.record import Record
 from jestlab.platform.spec.reports import REPORTS, Report, modern, report_of
 from jestlab.platform.spec.resources import Resources
-from jestlab.platform.spec.runs import LABEL, Name, RunSpec, SpecPart
+from jestlab.platform.spec.runs import LABEL, Name, RunSpec
 from jestlab.platform.spec.tree import STUDIES, Tree, is_mapping, listed, plain, put
 from jestlab.platform.spec.yaml import dump
 
@@ -53,7 +54,7 @@ def _spec_error(parse: Callable[[], Parsed]) -> Parsed:
 
 def _config(base: Any) -> Any:
     if not is_mapping(base):
-        raise SpecError((), f"should be a mapping, not {shown(base)}")
+        raise SpecError((), f"must be a mapping, not {shown(base)}")
     return plain(base)
 
 
@@ -67,7 +68,7 @@ def _seeds(written: Any) -> Any:
     is_list = isinstance(written, list | tuple) and len(written) > 0
     if not is_list or not all(_is_whole(seed) and 0 <= seed < 2**32 for seed in written):
         raise ValueError(
-            f"should be a number of replicates, a list of seeds or {{until: decided}}, not {shown(written)} "
+            f"must be a number of replicates, a list of seeds or {{until: decided}}, not {shown(written)} "
             f"(replicates: 1 to {_MOST_SEEDS:,}; seeds: 0 to {2**32 - 1:,})"
         )
     if len(set(written)) < len(written):
@@ -86,7 +87,7 @@ def _report(given: Any) -> Any:
     if isinstance(given, BaseModel):
         given = given.model_dump()
     if not is_mapping(given):
-        raise SpecError((), f"should be one of {', '.join(REPORTS)}, not {shown(given)}")
+        raise SpecError((), f"must be one of {', '.join(REPORTS)}, not {shown(given)}")
     if len(named := dict(given.items())) == 1:
         [(kind, body)] = named.items()
         if isinstance(kind, str) and references.is_reference(kind) and is_mapping(body):
@@ -126,7 +127,7 @@ def _distinct(claims: tuple[Claim, ...]) -> tuple[Claim, ...]:
 
 def _evaluation(name: str) -> str:
     if "/" not in name:
-        raise ValueError(f"should be an evaluation, such as coco/i2t_r1, not {shown(name)}")
+        raise ValueError(f"must be an evaluation, such as coco/i2t_r1, not {shown(name)}")
     return name
 
 
@@ -154,7 +155,7 @@ _Seeds = Annotated[
 ]
 _Claim = Annotated[
     InstanceOf[Claim],
-    BeforeValidator(lambda claim: claim if isinstance(claim, Claim) else _spec_error(lambda: Claim.parse(claim))),
+    BeforeValidator(lambda claim: _spec_error(lambda: Claim.parse(claim))),
     PlainSerializer(Claim.written),
     WithJsonSchema({"type": "object"}),
 ]
@@ -172,7 +173,7 @@ _Family = Annotated[
 ]
 
 
-class Study(SpecPart):
+class Study(BaseModel):
     """A spec: the question, the runs, the axes, the reports; or a union of several such studies.
 
     Attributes:
@@ -205,6 +206,8 @@ class Study(SpecPart):
         studies: The parts of a union, by name, each a whole study; empty for an ordinary study.
     """
 
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
     name: Name
     question: str = ""
     paper: str | None = None
@@ -216,9 +219,7 @@ class Study(SpecPart):
     seeds: _Seeds = (0,)
     resources: Resources = Resources()
     record: Record = Record()
-    reports: Annotated[
-        tuple[Annotated[Report, BeforeValidator(_report)], ...], BeforeValidator(listed)
-    ] = ()
+    reports: Annotated[tuple[Annotated[Report, BeforeValidator(_report)], ...], BeforeValidator(listed)] = ()
     figure: FigureOptions | None = None
     claims: Annotated[tuple[_Claim, ...], AfterValidator(_distinct)] = ()
     family: _Family = Family()
@@ -313,12 +314,6 @@ class Study(SpecPart):
             raise SpecError((STUDIES,), "is empty: name studies or their files, or give the spec `runs`")
         elif not self.runs and not self.adopted:
             raise SpecError(("runs",), "is missing")
-        for i, axis in enumerate(self.axes):
-            unknown = [name for name in axis.runs if name not in self.runs]
-            mistakes.add(
-                SpecError(("axes", str(i), "runs"), f"no run {name!r}: {nearest(name, self.runs)}")
-                for name in unknown
-            )
         mistakes.add(
             SpecError(("runs", name, LABEL), "is empty, and the run is on no axis: give it a text")
             for name, run in self.runs.items()

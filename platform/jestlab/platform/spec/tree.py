@@ -1,7 +1,7 @@
 """Config trees: nested mappings as plain data.
 
-`{"model.vision.width": 64}`, `{"model": {"vision.width": 64}}`, and `{"model": {"vision": {"width": 64}}}` are
-equivalent. The last one is the plain form, which all code after loading works with.
+`{"model.vision.width": 64}`, `{"model": {"vision.width": 64}}`, and `{"model": {"vision": {"width": 64}}}`
+are equivalent. The last one is the plain form, which all code after loading works with.
 """
 
 from __future__ import annotations
