@@ -37,9 +37,6 @@ runs: {a: {}}
 axes: [{runs: [1e3], grid: {optimizer.beta1: [0.5]}}]
 => 2: axes.0.runs: must be names of runs, not 1000 (a whole number): put it in quotes
 runs: {a: {}}
-reports: [{curves: {runs: []}}]
-=> 2: reports.0.runs: must have at least 1 item
-runs: {a: {}}
 record: {files: ['']}
 => 2: record.files.0: must have at least 1 character
 runs: {a: {}}
@@ -205,8 +202,8 @@ claims:
 - {statement: s, of: a}
 reports:
 - curvs
-- pareto: {cots: flops}
-- curves: {effort: flop}
+- pareto: {ovr: flops}
+- curves: {over: flop}
 metrics: {x/y: {goal: most}, x/z: {gaol: max}}
 => 1: seeds: must be a number of replicates, a list of seeds or {until: decided}, not 'three'
 => 2: question: must be a valid string
@@ -214,8 +211,8 @@ metrics: {x/y: {goal: most}, x/z: {gaol: max}}
 => 5: axes.0.gird: unknown key: did you mean 'grid'?
 => 7: claims.0: must have exactly one of above, below
 => 9: reports.0.kind: no report 'curvs': did you mean 'curves'?
-=> 10: reports.1.cots: unknown key: did you mean 'cost'?
-=> 11: reports.2.effort: 'flop' is not valid: did you mean 'flops'?
+=> 10: reports.1.ovr: unknown key: did you mean 'over'?
+=> 11: reports.2.over: 'flop' is not valid: did you mean 'flops'?
 => 12: metrics.x/y.goal: must be max or min
 => 12: metrics.x/z.gaol: unknown key: did you mean 'goal'?
 runs: {a: {}, b: {}}
@@ -360,7 +357,7 @@ score: %s
 adopted: %s
 record: {files: %s, packages: %s}
 resources: {retry_exit_codes: %s}
-reports: [{curves: {runs: %s, score: %s, metrics: %s, highlight: %s}}, {table: {columns: %s, rows: %s}}]
+reports: [{curves: {runs: %s, score: %s, metric: %s, highlight: %s}}, {table: {columns: %s, rows: %s}}]
 """
 
 

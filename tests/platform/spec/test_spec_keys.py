@@ -11,7 +11,7 @@ from jestlab.platform.errors import UserError
 from jestlab.platform.spec import Study
 from jestlab.platform.spec.fields import fields_of, unknown_keys
 from jestlab.platform.spec.keys import config_keys, find, markdown, spec_keys, together
-from jestlab.platform.spec.reports import REPORTS
+from jestlab.platform.spec.options import REPORTS
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.spec.slurm import Slurm
 from jestlab.platform.spec.tree import plain

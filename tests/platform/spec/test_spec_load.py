@@ -32,7 +32,7 @@ PYTHON = """
         }
         s.seeds = 2
         s.resources = {"threads": 3}
-        s.reports = [table(baseline="uniform"), curves(effort="flops"), pareto(), learnability(run="joint")]
+        s.reports = [table(baseline="uniform"), curves(over="flops"), pareto(), learnability(run="joint")]
         return s
 """
 YAML = """
@@ -55,7 +55,7 @@ YAML = """
     resources: {threads: 3}
     reports:
     - {kind: table, baseline: uniform}
-    - {kind: curves, effort: flops}
+    - {kind: curves, over: flops}
     - pareto
     - learnability: {run: joint}
 """

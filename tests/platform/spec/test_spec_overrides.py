@@ -122,8 +122,8 @@ axes.0=1
 => axes.0: unknown place: expected axes.<n>.runs, .grid.<key>, .zip.<key>, .cases or .labels
 reports.0=1
 => reports.0: unknown place: expected reports.<n>.<option>
-reports.0.efort=flops
-=> reports.0.efort: unknown key: did you mean 'effort'?
+reports.0.ovr=flops
+=> reports.0.ovr: unknown key: did you mean 'over'?
 resources.x=1
 => resources.x: unknown key
 base.optimizer.beta2

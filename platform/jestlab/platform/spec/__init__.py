@@ -119,12 +119,12 @@ def table(**options: Any) -> dict[str, Any]:
 
 
 def curves(**options: Any) -> dict[str, Any]:
-    """Report the learning curves of every run, over `effort`: "examples_seen", "flops", "seconds"."""
+    """Report the learning curves of every run, `over` "examples_seen", "flops", "seconds"."""
     return figure("curves", **options)
 
 
 def pareto(**options: Any) -> dict[str, Any]:
-    """Report score against the `cost` of training ("flops" of a `scope`, or "seconds"), with the front."""
+    """Report score against the cost of training, `over` "flops" or "seconds", with the front."""
     return figure("pareto", **options)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from jestlab.platform.errors import Mistakes, SpecError, shown, within
-from jestlab.platform.spec.reports import REPORTS, TableName
+from jestlab.platform.spec.options import REPORTS, TABLES
 from jestlab.platform.spec.tree import STUDIES, flatten
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def check_names(study: Study, registered: Collection[str]) -> None:
 
 
 def _meaning(name: str) -> str | None:
-    if name in get_args(TableName):
+    if name in TABLES:
         return f"a table (`jestlab table {name}`)"
     return "a kind of report" if name in REPORTS else None
 

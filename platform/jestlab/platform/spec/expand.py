@@ -13,9 +13,9 @@ from jestlab.analysis.names import Names, compose, short_names
 from jestlab.platform.errors import Mistakes, Path, SpecError, nearest, placed, shown, within
 from jestlab.platform.spec.axes import LABELS, Point, Step, count, place_on, span
 from jestlab.platform.spec.fields import NAMES_A_RUN, fields_of, marked, merge, unknown_keys, validated
+from jestlab.platform.spec.options import LearnabilityOptions, TableOptions
 from jestlab.platform.spec.order import Reference, order
 from jestlab.platform.spec.program import Config, ProgramConfig, program_of
-from jestlab.platform.spec.reports import LearnabilityReport, TableReport
 from jestlab.platform.spec.runs import LABEL
 from jestlab.platform.spec.tree import MATCH, STUDIES, depth_of, has, lookup, nested
 
@@ -376,10 +376,10 @@ def _check_reports(study: Study, variants: Sequence[Variant], wrong: Collection[
 def _shown_runs(study: Study) -> Iterator[tuple[Path, str]]:
     """Yield the names and labels of runs in reports and claims, each with its place."""
     for index, report in enumerate(study.reports):
-        option = "run" if isinstance(report, LearnabilityReport) else "baseline"
+        option = "run" if isinstance(report, LearnabilityOptions) else "baseline"
         named: dict[Path, str | None] = {(option,): getattr(report, option, None)}
-        of_runs = report.rows_of_runs if isinstance(report, TableReport) else getattr(report, "runs", None)
-        option = "rows" if isinstance(report, TableReport) else "runs"
+        of_runs = report.rows_of_runs if isinstance(report, TableOptions) else getattr(report, "runs", None)
+        option = "rows" if isinstance(report, TableOptions) else "runs"
         named |= {(option, str(i)): name for i, name in enumerate(of_runs or ())}
         yield from (
             (("reports", str(index), *place), name) for place, name in named.items() if name is not None

@@ -53,7 +53,7 @@ class _Described(GenerateJsonSchema):
         generated = super().model_schema(schema)
         meanings = attributes(schema["cls"])
         for name, of_field in generated.get("properties", {}).items():
-            if name in meanings:
+            if name in meanings and "description" not in of_field:
                 of_field["description"] = meanings[name]
         return {**generated, "description": introduction(schema["cls"])}
 

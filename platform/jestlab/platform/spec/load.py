@@ -26,7 +26,7 @@ from jestlab.platform.errors import Path as Place
 from jestlab.platform.registry import scales_of, study_module, study_names
 from jestlab.platform.spec import overrides as overriding
 from jestlab.platform.spec.checks import check_names, check_texts
-from jestlab.platform.spec.own_reports import check as check_own_reports
+from jestlab.platform.spec.options import check_custom_code
 from jestlab.platform.spec.paths import anchored
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.spec.tree import STUDIES, is_mapping
@@ -77,7 +77,7 @@ def load(
         study = anchored(study, source.folder or Path.cwd(), source.folder)
         study.members  # noqa: B018 — reading validates
         check_texts(study)
-        check_own_reports(study)
+        check_custom_code(study)
         if source.folder is not None or study.name != source.name:
             check_names(study, study_names())
     except SpecError as error:

@@ -28,9 +28,8 @@ from jestlab.platform.errors import Mistakes, SpecError, UserError, nearest, sho
 from jestlab.platform.spec.axes import Axis, listed_axes
 from jestlab.platform.spec.expand import Replicate, expand
 from jestlab.platform.spec.fields import validated
-from jestlab.platform.spec.figure import FigureOptions
+from jestlab.platform.spec.options import REPORTS, FigureOptions, Report, parse_options
 from jestlab.platform.spec.record import Record
-from jestlab.platform.spec.reports import REPORTS, Report, modern, report_of
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.spec.runs import LABEL, Name, RunSpec
 from jestlab.platform.spec.tree import STUDIES, Tree, is_mapping, listed, plain, put
@@ -95,14 +94,10 @@ def _report(given: Any) -> Any:
     options: dict[str, Any] = plain(given)
     if len(options) == 1 and is_mapping(body := next(iter(options.values()))):
         options = {"kind": next(iter(options)), **body}
-    kind = options.get("kind")
-    try:
-        if not isinstance(kind, str):
-            raise ValueError(f"no report {shown(kind)}: {nearest(str(kind), REPORTS)}")
-        report = report_of(kind)
-    except ValueError as error:
-        raise SpecError(("kind",), str(error)) from None
-    return validated(report, modern(kind, options))
+    kind = options.pop("kind", None)
+    if not isinstance(kind, str):
+        raise SpecError(("kind",), f"no report {shown(kind)}: {nearest(str(kind), REPORTS)}")
+    return parse_options(kind, options)
 
 
 def _metrics(written: Any) -> Any:
