@@ -11,7 +11,7 @@ VERBS = (
     "for verb in ('show', 'plan'): cli.main([verb, 'quickstart'], standalone_mode=False)"
 )
 OWN = (
-    "from jestlab.platform.spec import xmanager_main\n"
+    "from jestlab.platform.cli.xmanager import xmanager_main\n"
     "from jestlab.experiments.quickstart import SCALES, get_config\n"
     "main = xmanager_main(__file__)\n"
 )

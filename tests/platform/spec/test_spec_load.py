@@ -10,7 +10,7 @@ from jestlab.platform.errors import UserError
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.registry import study_names
 from jestlab.platform.spec import Study, load
-from jestlab.platform.spec.expand import Member
+from jestlab.platform.spec.expand import Replicate
 
 PYTHON = """
     from jestlab.platform.spec import at_scale, cases, curves, grid, learnability, pareto, study, table, zip_
@@ -67,7 +67,7 @@ def write(folder, name, text):
     return str(file)
 
 
-def config_of(member: Member) -> Any:
+def config_of(member: Replicate) -> Any:
     return member.config
 
 

@@ -69,11 +69,11 @@ def test_table_options_make_its_shape():
 ERRORS = [
     ({"curves": {"figure": {"width": 3.25}}}, "0.figure.width: must be a length with its unit"),
     ({"pareto": {"figure": {"legend": "left"}}}, "0.figure.legend: must be direct, inside"),
-    ({"table": {"figure": {"width": "3in"}}}, "0.figure: table has no such option"),
+    ({"table": {"figure": {"width": "3in"}}}, "0.figure: unknown key"),
     ({"curves": {"metric": "loss", "smooth": "wide"}}, "0.smooth: must be a number of recorded"),
     ({"curves": {"scale": "log"}}, "0: scale applies to a metric"),
     ({"curves": {"metric": "loss", "scale": "exp"}}, "0.scale: 'exp' is not valid"),
-    (table(colums=["score"]), "0.colums: table has no such option: did you mean 'columns'?"),
+    (table(colums=["score"]), "0.colums: unknown key: did you mean 'columns'?"),
     (table(rows=["jiont"]), "0.rows.0: no run 'jiont': did you mean 'joint'?"),
     (table(width="wide"), "0.width: "),
     (table(digits=-1), "0.digits"),

@@ -55,7 +55,7 @@ class Bucket:
         options: dict[str, Any] = {}
         if "gs" in self._fs.protocol:
             # gcsfs sends small objects in a MIME message and ends them with a line feed, which drops a last
-            # byte that is a carriage return (gcsfs 2026.10.1). Objects of one chunk or more are sent unchanged.
+            # byte that is a carriage return (gcsfs 2026.10.1). Objects of at least one chunk stay unchanged.
             options = {"chunksize": max(len(content), 1), "consistency": "md5"}
         try:
             with self._requesting(name):

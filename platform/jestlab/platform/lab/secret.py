@@ -13,8 +13,8 @@ import re
 from collections.abc import Mapping
 
 from jestlab.platform.errors import StoreUnreachable, UserError
+from jestlab.platform.store.address import STORE
 
-STORE = "JESTLAB_STORE"
 STORE_SECRET = "JESTLAB_STORE_SECRET"
 
 ENDPOINT = "https://secretmanager.googleapis.com"

@@ -26,7 +26,7 @@ Every command reads them from a YAML file:
     executors:
       mine: {account: our-lab}  # arguments of a custom executor
 
-The file contains no credentials: it names the Secret of the cluster, or of Secret Manager, with the store's URL.
+The file contains no credentials: it names the secret with the store's URL, in the cluster or Secret Manager.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from pydantic import (
 )
 
 from jestlab.platform.errors import SpecError, UserError, nearest, shown
-from jestlab.platform.spec.config_tree import validated
+from jestlab.platform.spec.fields import validated
 from jestlab.platform.spec.resources import TYPES, ExecutorName, pinned_image
 from jestlab.platform.spec.slurm import Slurm
 from jestlab.platform.spec.yaml import Document
@@ -173,7 +173,7 @@ class Settings(_Section):
         prices: TPU type → dollars per chip-hour.
         utilization: TPU type → assumed share of the peak FLOP/s in training, until one of your runs has been
             measured; 0.4 for other types.
-        executors: Name of a custom executor → its arguments; a study adds its own (`resources: {options: …}`).
+        executors: Name of a custom executor → arguments; a study adds its own (`resources: {options: …}`).
         record: What attempts record: uncommitted changes of jestlab's own checkout, and relevant environment
             variables.
     """

@@ -15,7 +15,6 @@ from ml_collections import ConfigDict
 from jestlab.platform.errors import SpecError, UserError, choices
 from jestlab.platform.spec.load import load
 from jestlab.platform.spec.schema import Study
-from jestlab.platform.spec.xmanager import xmanager_main
 
 __all__ = [
     "SpecError",
@@ -32,7 +31,6 @@ __all__ = [
     "study",
     "table",
     "union",
-    "xmanager_main",
     "zip_",
 ]
 

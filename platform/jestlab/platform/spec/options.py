@@ -34,8 +34,9 @@ from jestlab.analysis.tables.shape import Shape
 from jestlab.models import extensions
 from jestlab.models.extensions import references
 from jestlab.platform import plugins
-from jestlab.platform.errors import Mistakes, SpecError, nearest, shown, within
-from jestlab.platform.spec.config_tree import STUDIES, flatten, listed, validated
+from jestlab.platform.errors import SpecError, nearest, shown, within
+from jestlab.platform.spec.fields import validated
+from jestlab.platform.spec.tree import STUDIES, flatten, listed
 
 if TYPE_CHECKING:
     from jestlab.platform.spec.schema import Study
@@ -394,14 +395,6 @@ def parse_options(kind: str, given: Mapping[str, Any]) -> Any:
         flat := [key for key in FigureOptions.model_fields if key in given]
     ):
         given["figure"] = {key: given.pop(key) for key in flat} | (given.get("figure") or {})
-    mistakes = Mistakes()
-    known = [name for name in model.model_fields if name != "kind"]
-    mistakes.add(
-        SpecError((key,), f"{kind} has no such option: {nearest(key, known)}")
-        for key in given
-        if key not in known
-    )
-    mistakes.check()
     return validated(model, {**given, "kind": kind})
 
 

@@ -14,15 +14,16 @@ from pydantic import BaseModel
 from jestlab.analysis.claims import MEANINGS, Claim, Side
 from jestlab.analysis.metrics import Metric
 from jestlab.platform.spec.axes import Axis
-from jestlab.platform.spec.config_tree import KIND
 from jestlab.platform.spec.keys import words
 from jestlab.platform.spec.keys.docstrings import attributes, introduction
 from jestlab.platform.spec.keys.key import REQUIRED, Key
 from jestlab.platform.spec.options import REPORTS, FigureOptions
 from jestlab.platform.spec.record import Record
 from jestlab.platform.spec.resources import Resources
-from jestlab.platform.spec.schema import RunSpec, Study
+from jestlab.platform.spec.runs import RunSpec
+from jestlab.platform.spec.schema import Study
 from jestlab.platform.spec.slurm import Slurm
+from jestlab.platform.spec.tree import KIND
 
 _DECIDE = (
     *("base", "program", "runs", "axes", "seeds"),
