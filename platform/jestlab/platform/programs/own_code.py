@@ -11,10 +11,10 @@ from jestlab.models import extensions
 from jestlab.models.config import Code, Extended, Extension
 from jestlab.models.extensions import references
 from jestlab.platform.errors import UserError, dotted
-from jestlab.platform.programs.program import Contents
+from jestlab.platform.programs.program import DataLookup
 
 
-def described(config: Extended, contents: Contents) -> dict[str, Code]:
+def described(config: Extended, data: DataLookup) -> dict[str, Code]:
     """Return the code that a config names, as it is now.
 
     Raises:
@@ -26,7 +26,7 @@ def described(config: Extended, contents: Contents) -> dict[str, Code]:
         try:
             reference = extensions.reference_of(extension.kind, extension.name)
             file = Path(reference.rpartition(":")[0])
-            if file.suffix == ".py" and contents.passes_over(file, "file of code"):
+            if file.suffix == ".py" and data.is_absent(file, "file of code"):
                 continue
             references.check(reference)
             parameters = references.parameters_of(reference)
