@@ -10,12 +10,12 @@
             break                             # save first; the next attempt finds the files in run.resume
     run.evaluation(step, scores={"digits/accuracy": 0.97})
 
-Started by hand, without jestlab, the same script prints its reports instead. This module uses only the standard
-library: where jestlab isn't installed, copy this file.
+Started by hand, without jestlab, the same script prints its reports instead. This module uses only the
+standard library: where jestlab isn't installed, copy this file.
 
 The protocol, for other languages: one JSON message per line, in UTF-8, at most 1 MiB, written to the path in
-JESTLAB_REPORTS (`echo '{"type": "progress", …}' > "$JESTLAB_REPORTS"`). Several processes can write at the same
-time: lines up to 4,096 bytes are written atomically. Any other line fails the run. The messages are:
+JESTLAB_REPORTS (`echo '{"type": "progress", …}' > "$JESTLAB_REPORTS"`). Several processes can write at the
+same time: lines up to 4,096 bytes are written atomically. Any other line fails the run. The messages are:
 
     {"type": "log", "step": 10, "metrics": {"loss": 0.5}}         null or NaN: not a number
     {"type": "evaluation", "step": 10, "scores": {"toy/top1": 0.9}}
@@ -26,12 +26,13 @@ time: lines up to 4,096 bytes are written atomically. Any other line fails the r
         "startup", "compilation", "evaluation", or "checkpoint", which is now complete
     {"type": "flush", "id": 7}                                    answered by "flushed" when all is durable
 
-Answers are JSON lines as well. One process reads them from the path in JESTLAB_REPLIES: {"type": "flushed", "id": 7},
-and {"type": "stop"} just before SIGTERM, when the run must stop. A writer that is faster than the store blocks.
-Messages written before the command ends are never lost. A second report at the same step replaces the first. A later
-attempt replaces the reports of earlier attempts after its resume point. That is the step of its first progress
-message, if values at a later step follow; otherwise the step before its first values. The attempt starts over if its
-next values come at twice that step or later and the run's folder was empty.
+Answers are JSON lines as well. One process reads them from the path in JESTLAB_REPLIES: {"type": "flushed",
+"id": 7}, and {"type": "stop"} just before SIGTERM, when the run must stop. A writer that is faster than the
+store blocks. Messages written before the command ends are never lost. A second report at the same step
+replaces the first. A later attempt replaces the reports of earlier attempts after its resume point. That is
+the step of its first progress message, if values at a later step follow; otherwise the step before its first
+values. The attempt starts over if its next values come at twice that step or later and the run's folder was
+empty.
 """
 
 from __future__ import annotations
@@ -135,8 +136,8 @@ def _invalid(name: str, value: Any, expected: str) -> ValueError:
 class Reporter:
     """Reporting methods, shared by a script's `run` and a function's `context`.
 
-    Numbers of NumPy, JAX, and PyTorch, and arrays of one number, are accepted. Values that the store can't hold
-    raise a ValueError.
+    Numbers of NumPy, JAX, and PyTorch, and arrays of one number, are accepted. Values that the store can't
+    hold raise a ValueError.
     """
 
     def log(self, step: int, metrics: Mapping[str, float] | None = None, **named: float) -> None:
@@ -197,8 +198,8 @@ class ScriptRun(Reporter):
     Attributes:
         seed: Seed of this replicate.
         directory: Folder for the run's files; it exists.
-        resume: The same folder if an earlier attempt left files in it, else None. The attempt may have been killed
-            before it saved a checkpoint: check that the files exist.
+        resume: The same folder if an earlier attempt left files in it, else None. The attempt may have been
+            killed before it saved a checkpoint: check that the files exist.
         config: The whole config, including `seed`.
         needs: Role → folder of the dependency.
     """
@@ -219,8 +220,8 @@ class ScriptRun(Reporter):
         """Context whose time doesn't count as training: `with run.phase("checkpoint"): save(model)`.
 
         Args:
-            name: "startup", "compilation", "evaluation", or "checkpoint". A checkpoint contains the last reported
-                step, and is complete when the context ends.
+            name: "startup", "compilation", "evaluation", or "checkpoint". A checkpoint contains the last
+                reported step, and is complete when the context ends.
         """
         name = as_phase(name)
         began, outer, self._inner_seconds = time.perf_counter(), self._inner_seconds, 0.0
@@ -232,7 +233,8 @@ class ScriptRun(Reporter):
             self._inner_seconds = outer + time.perf_counter() - began
 
     def flush(self) -> None:
-        """Block until all reports are durable. Call it before a checkpoint, so that none is ahead of the store."""
+        """Block until all reports are durable. Call it before a checkpoint, so that none is ahead of the
+        store."""
 
     def stop_requested(self) -> bool:
         """Whether to save a checkpoint and exit. After the first call, SIGTERM no longer ends the script."""

@@ -34,12 +34,12 @@ from typing import TypeVar
 from jestlab.models.processes import launched_first
 from jestlab.models.training.phases import PhaseClock
 from jestlab.models.training.tracker import NullTracker, Recorder
-from jestlab.platform import programs
+from jestlab.platform import logs, programs
 from jestlab.platform.errors import BucketUnreachable, StoreError, StoreUnreachable, UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.sync import PUSH_SECONDS, Bucket, LocalFolder, SyncedFolder, fetched
-from jestlab.platform.launch import failures, logs
-from jestlab.platform.launch.processes import (
+from jestlab.platform.planning.names import check_first
+from jestlab.platform.processes import (
     EXIT_BUSY,
     EXIT_COMPLETED,
     EXIT_FAILED,
@@ -51,9 +51,9 @@ from jestlab.platform.launch.processes import (
     own_handle,
     still_there,
 )
-from jestlab.platform.programs.command import left_behind
-from jestlab.platform.programs.context import Failed, Interrupted, Need, RunContext
-from jestlab.platform.programs.expected import check_first
+from jestlab.platform.programs import failures
+from jestlab.platform.programs.command_run import left_behind
+from jestlab.platform.programs.context import Failed, Interrupted, NeededRun, RunContext
 from jestlab.platform.programs.sources import interpreter_of, sources_of
 from jestlab.platform.spec.record import Record
 from jestlab.platform.store import code_texts, provenance
@@ -328,7 +328,7 @@ def _context(
         cache=lab.data,
         seed=run.seed,
         needs={
-            role: Need(need.fingerprint, need.program, lab.root / need.directory, need.config)
+            role: NeededRun(need.fingerprint, need.program, lab.root / need.directory, need.config)
             for role, need in run.needs.items()
         },
         recorder=recorder,

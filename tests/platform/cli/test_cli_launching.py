@@ -16,12 +16,12 @@ from executor_harnesses import IMAGE
 from rich.live import Live
 from sqlalchemy import update
 
+from jestlab.platform import processes
 from jestlab.platform.cli import logs, status
 from jestlab.platform.cli.outcome import claims_table
 from jestlab.platform.cli.output import rendered
 from jestlab.platform.errors import StoreUnreachable, UserError
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch import processes
 from jestlab.platform.launch.liveness import Silence
 from jestlab.platform.launch.wakeup import Intervals, Wakeup
 from jestlab.platform.planning.plan import plan

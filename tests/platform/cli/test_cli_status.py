@@ -9,7 +9,7 @@ import pytest
 import stores_support as stores
 from sqlalchemy import update
 
-from jestlab.platform.launch import processes
+from jestlab.platform import processes
 from jestlab.platform.store import leases, tables
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.spool import Batch, Points

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from in_process import Machine
 
-from jestlab.platform.launch import executors, processes
+from jestlab.platform import processes
+from jestlab.platform.launch import executors
 from jestlab.platform.launch.record import Record
 
 

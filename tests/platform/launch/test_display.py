@@ -5,7 +5,7 @@ import io
 import plans_support as plans
 import pytest
 
-from jestlab.platform.launch import logs
+from jestlab.platform import logs
 from jestlab.platform.launch.display import Lines, Moving, display
 from jestlab.platform.store.records import Progress, RunState
 

@@ -11,11 +11,11 @@ from in_process import Scripted, launch_by, rows
 
 from jestlab.platform.errors import StoreUnreachable, UserError
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch import failures
 from jestlab.platform.launch.executor import JobState, JobStatus
-from jestlab.platform.launch.failures import alike, exit_recurs, recurs
-from jestlab.platform.launch.processes import EXIT_REFUSED
 from jestlab.platform.planning.plan import plan
+from jestlab.platform.processes import EXIT_REFUSED
+from jestlab.platform.programs import failures
+from jestlab.platform.programs.failures import alike, exit_recurs, recurs
 from jestlab.platform.spec.load import load
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.store import claims, leases

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jestlab.platform.launch import processes
+from jestlab.platform import processes
 from jestlab.platform.launch.executor import JobState, JobStatus
 from jestlab.platform.launch.reconcile import (
     Adopt,

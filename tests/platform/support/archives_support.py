@@ -17,7 +17,8 @@ from sqlalchemy import insert, text
 
 from jestlab.analysis import published
 from jestlab.platform.cli import cli
-from jestlab.platform.lab import exporting, merging
+from jestlab.platform.exchange import archive_read as merging
+from jestlab.platform.exchange import archive_write as exporting
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store import tables
 from jestlab.platform.store.annotations import Subject, add_note, add_tags

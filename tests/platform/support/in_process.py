@@ -16,14 +16,14 @@ from unittest import mock
 
 import plans_support as plans
 
-from jestlab.platform import programs, worker
+from jestlab.platform import logs, processes, programs, worker
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch import failures, logs, processes
 from jestlab.platform.launch.controller import Outcome, launch
 from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executor import Executor, ExecutorError, Job, JobState, JobStatus, LaunchedJob
 from jestlab.platform.launch.options import Options
 from jestlab.platform.planning.plan import Plan
+from jestlab.platform.programs import failures
 from jestlab.platform.programs.context import Interrupted, RunContext
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.store import code_texts, provenance

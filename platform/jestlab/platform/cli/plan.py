@@ -29,7 +29,7 @@ from jestlab.platform.planning.memory import lines as memory_lines
 from jestlab.platform.planning.memory import room
 from jestlab.platform.planning.plan import Action, Plan, PlannedRun, totals, waiting_lines
 from jestlab.platform.planning.survey import Survey, survey
-from jestlab.platform.programs import Memory, Price
+from jestlab.platform.programs import MemoryEstimate, Price
 from jestlab.platform.spec.resources import CLUSTERS, ExecutorName, parse_slice
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.terminal import styled
@@ -407,9 +407,9 @@ def _price(price: Price) -> dict[str, float]:
     }
 
 
-def _memory(memory: Memory | None) -> dict[str, float] | None:
+def _memory(memory: MemoryEstimate | None) -> dict[str, float] | None:
     """Describe what a run occupies, in bytes."""
-    names = ("state", "work", "batches", "process", "device", "here")
+    names = ("state", "work", "batches", "process", "device", "total")
     return None if memory is None else {name: getattr(memory, name) for name in names}
 
 

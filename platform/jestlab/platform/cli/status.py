@@ -22,7 +22,7 @@ from jestlab.platform.cli.options import examples, json_option, lab_options, wid
 from jestlab.platform.cli.output import Block, counted, rendered, show, table
 from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch.logs import one_line
+from jestlab.platform.logs import one_line
 from jestlab.platform.planning.changes import changes_of
 from jestlab.platform.store.annotations import tags_of_experiments, tags_of_runs
 from jestlab.platform.store.labs import places

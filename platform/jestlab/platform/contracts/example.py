@@ -55,7 +55,7 @@ def write(folder: Path, *, complete: bool = True) -> str:
     url = f"sqlite:///{folder / 'results.db'}"
     store = Store.open(url)
     try:
-        planned = plan(STUDY, where="nowhere")
+        planned = plan(STUDY, placement="none")
         store.record(planned)
         launcher = leases.enter_launcher(store, "nobody:0:0")
         for run in planned.runs:

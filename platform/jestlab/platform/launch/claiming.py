@@ -7,8 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from jestlab.platform import logs, processes
 from jestlab.platform.errors import StoreError
-from jestlab.platform.launch import logs, processes, waiting
+from jestlab.platform.launch import waiting
 from jestlab.platform.launch.executor import Executor, JobState, JobStatus
 from jestlab.platform.launch.executors import Executors
 from jestlab.platform.launch.liveness import Liveness, Termination

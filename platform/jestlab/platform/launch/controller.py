@@ -18,9 +18,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeVar
 
+from jestlab.platform import logs, processes
 from jestlab.platform.errors import StoreError, UserError
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch import failures, logs, looping, processes, reconcile
+from jestlab.platform.launch import looping, reconcile
 from jestlab.platform.launch.claiming import Claimed, Claiming
 from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executors import Executors
@@ -33,6 +34,7 @@ from jestlab.platform.launch.record import Record
 from jestlab.platform.launch.starting import Starting
 from jestlab.platform.launch.together import each
 from jestlab.platform.launch.wakeup import Intervals, Wakeup
+from jestlab.platform.programs import failures
 from jestlab.platform.store import leases
 from jestlab.platform.store.claims import LIMIT
 from jestlab.platform.store.engine import is_full

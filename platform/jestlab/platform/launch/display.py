@@ -8,9 +8,9 @@ import time
 from collections.abc import Mapping
 from typing import IO, TYPE_CHECKING
 
-from jestlab.platform.launch.logs import one_line
 from jestlab.platform.launch.pace import Pace
 from jestlab.platform.launch.reconcile import Target
+from jestlab.platform.logs import one_line
 from jestlab.platform.store.records import Progress, RunState
 from jestlab.platform.terminal import Styled, has_styles, styled, wrapped
 from jestlab.platform.terminal import state as of_state

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.launch.executor import JobState, JobStatus, LaunchedJob, StillRuns
-from jestlab.platform.launch.processes import Process, state_of
 from jestlab.platform.launch.reconcile import Signs
+from jestlab.platform.processes import Process, is_running
 from jestlab.platform.store.records import Lease, RunState
 
 if TYPE_CHECKING:  # `jestlab status` shall not wait for the executors
@@ -67,7 +67,7 @@ class Liveness:
         if launcher is None or launcher not in launchers:
             return True
         silent = self._silence.seconds(launcher, launchers[launcher])
-        return state_of(launcher) == JobState.GONE or silent > self._lease_seconds
+        return is_running(launcher) is False or silent > self._lease_seconds
 
     def _jobs(self, leases: Iterable[Lease]) -> dict[int, JobStatus]:
         """States of the attempts' jobs."""
@@ -172,7 +172,7 @@ class Termination:
 def any_launcher(heartbeats: Mapping[str, datetime], now: datetime) -> bool:
     """Whether any launcher is alive, by the names and heartbeats that the store has of them."""
     return any(
-        (now - heartbeat).total_seconds() <= SILENT_SECONDS and state_of(name) != JobState.GONE
+        (now - heartbeat).total_seconds() <= SILENT_SECONDS and is_running(name) is not False
         for name, heartbeat in heartbeats.items()
     )
 
@@ -181,11 +181,11 @@ def doubts(lease: Lease | None, now: datetime) -> str | None:
     """Say why a run that the store calls RUNNING may have stopped, and what to do; None without doubts."""
     if lease is None or not lease.is_live:
         return None
-    if lease.executor == "local" and lease.handle and state_of(lease.handle) == JobState.GONE:
+    if lease.executor == "local" and lease.handle and is_running(lease.handle) is False:
         return "its process has vanished: launch again to go on"
     silent = (now - lease.heartbeat_at).total_seconds()
     if silent <= SILENT_SECONDS:
         return None
-    if lease.launcher is None or state_of(lease.launcher) == JobState.GONE:
+    if lease.launcher is None or is_running(lease.launcher) is False:
         return f"no sign of life for {silent:.0f} s, and no launcher looks after it: launch again to go on"
     return f"no sign of life for {silent:.0f} s"

@@ -10,8 +10,8 @@ from html import escape
 from typing import Any
 
 from jestlab.platform.launch.display import Listener
-from jestlab.platform.launch.logs import one_line
 from jestlab.platform.launch.reconcile import Target
+from jestlab.platform.logs import one_line
 from jestlab.platform.store.records import Progress, RunState
 
 _MOST_RUNS = 8  # that are shown while they run

@@ -14,8 +14,8 @@ from datetime import datetime
 from typing import Protocol
 
 from jestlab.platform.launch.executor import JobState, JobStatus
-from jestlab.platform.launch.failures import is_refused, reason_of
-from jestlab.platform.launch.processes import EXIT_BUSY, EXIT_STOPPED, describe_exit
+from jestlab.platform.processes import EXIT_BUSY, EXIT_STOPPED, describe_exit
+from jestlab.platform.programs.failures import is_refused, reason_of
 from jestlab.platform.store.records import Lease, RunState, Standing
 
 _ASKED_TO_STOP = (-signal.SIGTERM, -signal.SIGINT, EXIT_STOPPED)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from jestlab.analysis.mixing import OWN_PROGRAMS
 from jestlab.models.data.files import write_whole
 from jestlab.models.extensions import check_name
-from jestlab.platform import reports
+from jestlab.platform import logs, reports
 from jestlab.platform.dependencies import check_client
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.lab import identity
@@ -25,7 +25,7 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.network_files import network_file_system
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.lab.settings import path as config_path
-from jestlab.platform.launch import controller, executors, logs
+from jestlab.platform.launch import controller, executors
 from jestlab.platform.launch.controller import Outcome
 from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executor import Executor, Marks
@@ -35,12 +35,12 @@ from jestlab.platform.planning import deciding, registering
 from jestlab.platform.planning import plan as planning
 from jestlab.platform.planning.changes import Changes, changes
 from jestlab.platform.planning.cost import budgeted, refuse_above
+from jestlab.platform.planning.matching import Timings, matches_seconds
 from jestlab.platform.planning.names import check as check_names
 from jestlab.platform.planning.plan import Alias, Plan, PlannedRun, waiting_lines
 from jestlab.platform.planning.replicates import without
-from jestlab.platform.planning.timings import Timings, matches_seconds
 from jestlab.platform.spec.load import load_stored
-from jestlab.platform.spec.resources import EXECUTORS, ExecutorName
+from jestlab.platform.spec.resources import EXECUTORS, ExecutorName, runs_here
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.spec.yaml import dump
 from jestlab.platform.store import labs, leases, provenance
@@ -329,7 +329,7 @@ def render(lab: Lab, study: Study, how: How, folder: Path) -> list[Path]:
     check_names(plan, functools.partial(_recorded, lab))
     resources, settings = study.resources, Settings.find()
     place = executors.choose(how.on, resources, settings)
-    if executors.is_here(place):
+    if runs_here(place):
         raise UserError("local runs have no manifests: give --on kubernetes or --on vertex")
     executor = executors.get(place, resources, settings, lab)
     folder.mkdir(parents=True, exist_ok=True)
@@ -408,12 +408,12 @@ def _looking(lab: Lab) -> Iterator[Store | None]:
 
 def planned(lab: Lab, study: Study, how: How) -> Plan:
     """Plan a study for where it is to run; UserError if something is wrong with it."""
-    is_here = executors.is_here(study.resources.executor(how.on, Settings.find().on))
+    is_here = runs_here(study.resources.executor(how.on, Settings.find().on))
     timings = Timings()
     if matches_seconds(study):  # else the store is not asked: manifests are rendered where it is out of reach
         with _looking(lab) as store:
             timings = Timings.read(store, study)
-    return planning.plan(study, where="here" if is_here else "elsewhere", timings=timings)
+    return planning.plan(study, placement="local" if is_here else "remote", timings=timings)
 
 
 def _failed_and_waiting(plan: Plan, meant: Collection[str]) -> list[PlannedRun]:

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from jestlab.models.extensions import references
-from jestlab.platform import adopted
 from jestlab.platform.programs import BUILTIN, Config, Program
 from jestlab.platform.spec.config_tree import NAMES_A_RUN, marked, without
+from jestlab.platform.store.records import ADOPTED, ADOPTED_FROM
 
 
 def canonical_json(value: Any) -> str:
@@ -51,14 +51,15 @@ def folder_end(fingerprint: str) -> str:
 
 def of_origin(origin: str) -> str:
     """Compute the fingerprint of a run imported from another tool, by its origin."""
-    return fingerprint(adopted.NAME, 1, {adopted.ORIGIN: origin}, {})
+    return fingerprint(ADOPTED, 1, {ADOPTED_FROM: origin}, {})
 
 
 def is_true(claimed: str, program: str, config: Mapping[str, Any], needs: Mapping[str, str]) -> bool:
-    """Whether a fingerprint is authentic, without looking up, importing, or executing anything that the run names.
+    """Whether a fingerprint is authentic, without looking up, importing, or executing anything that the run
+    names.
 
-    The identity of a custom program is its name, without the folder of its file, and its whole config. Built-in
-    programs may have created the run under an earlier version.
+    The identity of a custom program is its name, without the folder of its file, and its whole config.
+    Built-in programs may have created the run under an earlier version.
 
     Args:
         claimed: The fingerprint.
@@ -66,8 +67,8 @@ def is_true(claimed: str, program: str, config: Mapping[str, Any], needs: Mappin
         config: The whole, resolved config, as stored.
         needs: Role → fingerprint of the dependency.
     """
-    if program == adopted.NAME:
-        return claimed == of_origin(str(config.get(adopted.ORIGIN)))
+    if program == ADOPTED:
+        return claimed == of_origin(str(config.get(ADOPTED_FROM)))
     builtin = BUILTIN.get(program)
     if builtin is None and not references.is_reference(program):
         return False

@@ -72,8 +72,8 @@ class TimedRun:
 class Timings:
     """Measured seconds per example, and the training lengths of the study's last launch.
 
-    Measurements apply to configs that differ only in seed and training length. Only measurements on the same type
-    of device are compared.
+    Measurements apply to configs that differ only in seed and training length. Only measurements on the same
+    type of device are compared.
 
     Attributes:
         paces: `config_key` → device → seconds per example of each completed run.
@@ -134,8 +134,8 @@ def examples_in_time(run: TimedRun, rival: TimedRun, timings: Timings) -> int | 
         timings: Measurements of both.
 
     Returns:
-        The number of examples: that of the last launch if nothing has changed. None if the two runs haven't been
-        measured on the same type of device.
+        The number of examples: that of the last launch if nothing has changed. None if the two runs haven't
+        been measured on the same type of device.
 
     Raises:
         UserError: The runs aren't training runs, or the time is less than one step.

@@ -1,4 +1,5 @@
-"""Check that names in a study exist: the metrics, the config keys, and the metadata columns that it mentions."""
+"""Check that names in a study exist: the metrics, the config keys, and the metadata columns that it
+mentions."""
 
 from __future__ import annotations
 
@@ -29,13 +30,13 @@ def check(plan: Plan, recorded: Callable[[], Collection[str]] = tuple) -> None:
 
     Args:
         plan: The study's plan.
-        recorded: Returns the names of all metrics and evaluations in the store. It is called at most once, and
-            only if a name isn't declared.
+        recorded: Returns the names of all metrics and evaluations in the store. It is called at most once,
+            and only if a name isn't declared.
 
     Raises:
-        SpecError: A metric of the score, a claim, or a report is neither declared nor recorded; the score's metrics
-            differ in goal or unit; a claim uses `better_than` for a metric without a goal; or no run has a config
-            key or column that a report uses.
+        SpecError: A metric of the score, a claim, or a report is neither declared nor recorded; the score's
+            metrics differ in goal or unit; a claim uses `better_than` for a metric without a goal; or no run
+            has a config key or column that a report uses.
     """
     recorded = cache(recorded)
     for part in plan.parts:
@@ -130,8 +131,8 @@ class _Names:
 def check_first(experiment: str, spec: Mapping[str, Any], program: str, scores: Collection[str]) -> None:
     """Check the names in a run's first evaluation, before the run spends its budget.
 
-    A missing name can still come later, for example from a final test. But next to an undeclared name, it is most
-    likely the same metric under another name.
+    A missing name can still come later, for example from a final test. But next to an undeclared name, it is
+    most likely the same metric under another name.
 
     Args:
         experiment: Name of the study.
@@ -153,6 +154,6 @@ def check_first(experiment: str, spec: Mapping[str, Any], program: str, scores: 
     hint = near(name, scores)
     raise UserError(
         f"the first evaluation reports {some(unknown)}, which {experiment} doesn't declare, but not {name}, "
-        f"which its {place} requires{f' ({hint})' if hint else ''}: fix the name in the spec or in the program; "
+        f"which its {place} requires{f' ({hint})' if hint else ''}: fix the name in the spec or the program; "
         f"if the run reports {name} later, declare {unknown[0]} under `metrics` as well"
     )

@@ -61,7 +61,8 @@ class RunBudget:
         chip_hours: Chips × hours of learner, scoring, selection, and uncached reference scoring; without
             compilation, loading, and evaluation.
         dollars: Cost at the user's price; None if there is no price.
-        by_runs: Number of earlier runs that the estimate is based on; 0 if it assumes a share of the chip's peak.
+        by_runs: Number of earlier runs that the estimate is based on; 0 if it assumes a share of the chip's
+            peak.
     """
 
     chip: str
@@ -148,13 +149,13 @@ class Plan:
         runs: Each run once, after its dependencies, otherwise in the order of the spec.
         needed: Names of the runs that others depend on, except to diagnose them. A run with two names counts
             only under the name that is referred to.
-        absent: Missing folders and files in configs → their expected type. The fingerprints of runs that read them
-            depend on their paths, and differ from those of a launch.
+        absent: Missing folders and files in configs → their expected type. The fingerprints of runs that read
+            them depend on their paths, and differ from those of a launch.
         left_out: Folders of shards that were read → a summary of the files that are in no example.
         parts: For a union, the plan of each of its studies by itself.
         waiting: Members that can be planned only after others have completed.
-        later: Fingerprints of the study's runs that are left to later rounds. Another launcher may have started
-            them already.
+        later: Fingerprints of the study's runs that are left to later rounds. Another launcher may have
+            started them already.
     """
 
     study: Study
@@ -193,8 +194,8 @@ def plan(
 
     Args:
         study: The study.
-        note_absent: List missing data and weights in the plan instead of raising an error, for a plan that isn't
-            launched.
+        note_absent: List missing data and weights in the plan instead of raising an error, for a plan that
+            isn't launched.
         placement: Where the runs execute.
         timings: Measured training times; None for none.
 
@@ -227,9 +228,7 @@ class _Resolved:
 class _Planner:
     """Resolves the members of a study one by one."""
 
-    def __init__(
-        self, members: Sequence[Member], data: DataLookup, timings: Timings, chips: int
-    ) -> None:
+    def __init__(self, members: Sequence[Member], data: DataLookup, timings: Timings, chips: int) -> None:
         self._members = members
         self._data = data
         self._timings = timings
@@ -243,7 +242,8 @@ class _Planner:
         return self._resolved
 
     def _resolve(self, member: Member) -> _Resolved | WaitingMember:
-        """Complete a member's config from its data, solve for its training length, and price and fingerprint it."""
+        """Complete a member's config from its data, solve for its training length, and price and fingerprint
+        it."""
         variant, program = member.variant, member.variant.program
         needed: dict[str, _Resolved] = {}
         for role, index in member.needs.items():
@@ -300,8 +300,8 @@ class _Planner:
         measured_by = self._labels_by_key.get(config_key(program, plain(member.config)))
         if measured_by is None and config_key(program, plain(config)) not in self._timings.paces:
             raise UserError(
-                f"the time per example of {label} is unknown: add a run with the same config and without match, "
-                "with any examples_seen"
+                f"the time per example of {label} is unknown: add a run with the same config and any "
+                "examples_seen, without match"
             )
         awaits = (rival,) if measured_by in (None, rival) else (rival, measured_by)
         return WaitingMember(label, member.seed, str(member.variant.match), awaits)
@@ -377,6 +377,6 @@ def waiting_lines(plan: Plan) -> Iterator[str]:
     for (label, match, awaits), count in seeds.items():
         have = "has" if len(awaits) == 1 else "have"
         yield (
-            f"NOT PLANNED YET: {label} ({match}), {counted(count, 'seed')}: the launch solves for its number of "
+            f"NOT PLANNED YET: {label} ({match}), {counted(count, 'seed')}: the launch solves for its "
             f"examples and runs it once {' and '.join(awaits)} {have} completed."
         )

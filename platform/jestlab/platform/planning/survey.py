@@ -15,12 +15,12 @@ from jestlab.platform.lab.settings import Settings
 from jestlab.platform.planning import deciding, registering
 from jestlab.platform.planning.cost import NO_CHIP, budgeted, to_do, total, wall_hours
 from jestlab.platform.planning.explain import Explanation, explain
+from jestlab.platform.planning.matching import Timings
 from jestlab.platform.planning.names import check as check_names
 from jestlab.platform.planning.plan import Plan, totals
 from jestlab.platform.planning.plan import plan as make_plan
-from jestlab.platform.planning.timings import Timings
-from jestlab.platform.programs import Where
-from jestlab.platform.spec.resources import EXECUTORS, LOCAL_PARALLEL, ExecutorName, Resources
+from jestlab.platform.programs import Placement
+from jestlab.platform.spec.resources import LOCAL_PARALLEL, ExecutorName, Resources, runs_here
 from jestlab.platform.spec.schema import Study
 
 if TYPE_CHECKING:
@@ -137,9 +137,9 @@ def survey(lab: Lab, study: Study, *, why: bool = False) -> Survey:
     store = _store(lab)
     try:
         timings = Timings.read(store, study)
-        is_here = _is_here(place)
-        where: Where = "here" if is_here else "elsewhere"
-        plan = make_plan(study, absent="note", where=where, timings=timings)
+        is_here = runs_here(place)
+        placement: Placement = "local" if is_here else "remote"
+        plan = make_plan(study, note_absent=True, placement=placement, timings=timings)
         check_names(plan, store.measured if store is not None else tuple)
         standing = None
         if deciding.goes_on(study):
@@ -159,20 +159,12 @@ def survey(lab: Lab, study: Study, *, why: bool = False) -> Survey:
             store.close()
 
 
-def _is_here(place: str | None) -> bool:
-    if place is None or place in EXECUTORS:
-        return place == "local"
-    from jestlab.platform.launch.executors import is_here  # most plans need no executor
-
-    return is_here(place)
-
-
 def _missing_gpus(resources: Resources) -> list[str]:
-    """Say so if each run asks for more GPUs than this machine has; a launch here would be refused."""
-    from jestlab.platform.launch.executors.devices import Devices
+    """Report if each run requests more GPUs than this machine has: a local launch would be refused."""
+    from jestlab.platform.gpus import LocalGpus
 
     try:
-        Devices(resources)
+        LocalGpus(resources)
     except UserError as error:
         return [str(error)]
     return []

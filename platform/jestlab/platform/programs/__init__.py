@@ -6,11 +6,11 @@ import functools
 from pathlib import Path
 
 from jestlab.models.extensions import references
-from jestlab.platform import adopted
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.programs.builtin import DIAGNOSE, EMBED, SCORE, TRAIN, WEIGHTS
 from jestlab.platform.programs.command import COMMAND
 from jestlab.platform.programs.program import Config, DataLookup, MemoryEstimate, Placement, Price, Program
+from jestlab.platform.store.records import ADOPTED
 
 __all__ = [
     "BUILTIN",
@@ -31,15 +31,15 @@ def get(name: str) -> Program:
     """Return a program by its name.
 
     Args:
-        name: A built-in program, "package.module:callable", or "path/to/file.py:callable". The callable is called
-            with `(config, context)`: a plain mapping that includes `seed`, and a `RunContext`. The callable's name
-            is part of a run's identity. The folder of its file and its code are not: after the code has changed,
-            `jestlab launch --rerun-changed` runs it again.
+        name: A built-in program, "package.module:callable", or "path/to/file.py:callable". The callable is
+            called with `(config, context)`: a plain mapping that includes `seed`, and a `RunContext`. The
+            callable's name is part of a run's identity. The folder of its file and its code are not: after
+            the code has changed, `jestlab launch --rerun-changed` runs it again.
 
     Raises:
         UserError: There is no such program, or it is that of imported runs, which can't be executed.
     """
-    if name == adopted.NAME:
+    if name == ADOPTED:
         raise UserError("adopted runs were executed by another tool: import them with `jestlab adopt`")
     if name in BUILTIN:
         return BUILTIN[name]

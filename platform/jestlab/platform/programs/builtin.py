@@ -40,8 +40,8 @@ _IMPORTS = (
     "scipy.linalg",
     "sqlalchemy.dialects.sqlite",
 )
-"""Slow imports of programs that use JAX, which imports SciPy's when it loads a compiled program. PyArrow isn't
-included because it starts a thread."""
+"""Slow imports of programs that use JAX, which imports SciPy's when it loads a compiled program. PyArrow
+isn't included because it starts a thread."""
 
 
 # ---- facts about the data
@@ -78,8 +78,8 @@ def _with_digests(config: Data, data: DataLookup, parts: Sequence[str]) -> Data:
             if not path.is_dir():
                 content = "image–text tar shards" if part == "train" else "a benchmark's datasets"
                 raise UserError(
-                    f"data.{part}.path: no folder {path}: expected {content}; download them with `jestlab data "
-                    "fetch`, or pack your own files with `jestlab data pack`"
+                    f"data.{part}.path: no folder {path}: expected {content}; download them with "
+                    "`jestlab data fetch`, or pack your own files with `jestlab data pack`"
                 )
             changes[part] = folder.model_copy(update={"digest": data.digest(path)})
     train = config.train

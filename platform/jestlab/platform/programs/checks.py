@@ -1,4 +1,5 @@
-"""Checks of jestlab's own programs before anything runs: the data fit the config, and dependencies fit their roles."""
+"""Checks of jestlab's own programs before anything runs: the data fit the config, and dependencies fit their
+roles."""
 
 from __future__ import annotations
 
@@ -41,12 +42,12 @@ Needs = Mapping[str, Config]
 def check_data(config: TrainConfig | EmbedConfig | DiagnoseConfig, data: DataLookup) -> None:
     """Check columns, benchmark, and super-batch of a config against its data.
 
-    Missing folders are skipped: the caller decides whether they are errors. So are folders whose digest is in the
-    spec, so that planning is fast for data of any size; `data.train.examples` then gives the size.
+    Missing folders are skipped: the caller decides whether they are errors. So are folders whose digest is in
+    the spec, so that planning is fast for data of any size; `data.train.examples` then gives the size.
 
     Raises:
-        UserError: The metadata lack a column, the super-batch is larger than the training set, or the benchmark
-            folder contains no dataset.
+        UserError: The metadata lack a column, the super-batch is larger than the training set, or the
+            benchmark folder contains no dataset.
         ValueError: No example passes the filter, or the filter doesn't match the metadata.
     """
     train, benchmark = config.data.train, config.data.benchmark
@@ -76,7 +77,9 @@ def _is_readable(folder: ShardFolder | BenchmarkFolder) -> bool:
 def _check_filter_columns(config: Data, folder: Path, data: DataLookup) -> None:
     """Raise UserError if the metadata lack the columns of a filter, a recaption, or a repeat."""
     expressions = {"filter": config.filter, "recaption": config.recaption}
-    columns = {field: list(Filter.parse(text).columns) for field, text in expressions.items() if text is not None}
+    columns = {
+        field: list(Filter.parse(text).columns) for field, text in expressions.items() if text is not None
+    }
     if "recaption" in columns:
         columns["recaption"].append(SYNTHETIC_CAPTION)
     if config.repeat is not None:
@@ -131,8 +134,8 @@ def _check_size(config: TrainConfig | EmbedConfig | DiagnoseConfig, count: int |
         remedy = "lower batch_size or the filtering ratios"
     if size > count:
         raise UserError(
-            f"the {'super-batch' if selects else 'batch'} of {size:,} examples is larger than {source}, which "
-            f"has {count:,}: {remedy}, or train on more data"
+            f"the {'super-batch' if selects else 'batch'} of {size:,} examples is larger than {source}, "
+            f"which has {count:,}: {remedy}, or train on more data"
         )
 
 
@@ -183,6 +186,8 @@ def _check_reference(needs: Needs, role: str) -> None:
 def _check_towers(needs: Needs, role: str, others: str = " or weights") -> None:
     """Check that a run produces towers; a custom program does if its config has a model."""
     need = needs.get(role)
-    makes_towers = isinstance(need, TrainConfig | WeightsConfig) or (isinstance(need, dict) and "model" in need)
+    makes_towers = isinstance(need, TrainConfig | WeightsConfig) or (
+        isinstance(need, dict) and "model" in need
+    )
     if role in needs and not makes_towers:
         raise UserError(f"{role}: its run produces no towers: expected the name of a run of train{others}")

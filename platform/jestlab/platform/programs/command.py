@@ -3,10 +3,10 @@
     program: command
     base: {command: [python, train.py, --lr, "{learning_rate}", --out, "{directory}"], learning_rate: 0.1}
 
-Words may contain placeholders: every key of the config, `seed`, `directory` (the run's folder), `resume` (the same
-folder if an earlier attempt left files in it, else empty), and `needs.<role>` (the folder of a dependency). Write
-`{{` and `}}` for braces. There is no shell unless the command starts one: [sh, -c, "…"]. The command's environment
-contains:
+Words may contain placeholders: every key of the config, `seed`, `directory` (the run's folder), `resume` (the
+same folder if an earlier attempt left files in it, else empty), and `needs.<role>` (the folder of a
+dependency). Write `{{` and `}}` for braces. There is no shell unless the command starts one: [sh, -c, "…"].
+The command's environment contains:
 
     JESTLAB_RUN_DIR      the run's folder
     JESTLAB_SEED         seed of the replicate
@@ -15,14 +15,15 @@ contains:
     JESTLAB_NEEDS        JSON: role → folder of the dependency
     JESTLAB_REPORTS, JESTLAB_REPLIES   pipes for reports: see `jestlab.platform.client`
 
-The command runs in `cwd`, by default the folder of the spec. Its identity is the whole config except `cwd`. That
-includes the command, but not the files that the command names. Attempts record these files and the custom modules
-that they import; `plan` and `launch` report results made with different versions (`--rerun-changed`).
+The command runs in `cwd`, by default the folder of the spec. Its identity is the whole config except `cwd`.
+That includes the command, but not the files that the command names. Attempts record these files and the
+custom modules that they import; `plan` and `launch` report results made with different versions
+(`--rerun-changed`).
 
-Exit code 0 completes the run. The run isn't retried after a usage error (exit code 2), if the command can't be
-executed (126, 127), or if it ends with the traceback of a TypeError or a similar programming error, unless
-`resources: {retry_exit_codes: [2]}` lists the exit code. SIGTERM is passed to the command once. The run then counts
-as stopped, whatever its exit code, and resumes later with JESTLAB_RESUME set.
+Exit code 0 completes the run. The run isn't retried after a usage error (exit code 2), if the command can't
+be executed (126, 127), or if it ends with the traceback of a TypeError or a similar programming error, unless
+`resources: {retry_exit_codes: [2]}` lists the exit code. SIGTERM is passed to the command once. The run then
+counts as stopped, whatever its exit code, and resumes later with JESTLAB_RESUME set.
 """
 
 from __future__ import annotations
@@ -185,9 +186,9 @@ def complete(config: dict[str, Any], data: DataLookup) -> dict[str, Any]:
 def scripts_of(words: Sequence[str]) -> Iterator[str]:
     """Yield the words of a command that are certainly files that it executes.
 
-    These are: the first word, if it is a path; the first argument of an interpreter that isn't an option; and of
-    other commands (`torchrun --nproc-per-node 2 train.py`) the first word with the suffix of a script that doesn't
-    follow an option. Later words are arguments of the script.
+    These are: the first word, if it is a path; the first argument of an interpreter that isn't an option; and
+    of other commands (`torchrun --nproc-per-node 2 train.py`) the first word with the suffix of a script that
+    doesn't follow an option. Later words are arguments of the script.
     """
     words = _without_wrappers(words)
     if not words:
@@ -247,8 +248,8 @@ def check_scripts(words: Sequence[str], folder: Path) -> None:
                 first_line = file.readline(4_096)
         if first_line.startswith(b"#!") and first_line.endswith(b"\r\n"):
             raise UserError(
-                f"command: the first line of {path} ends in a carriage return, as on Windows: convert the file: "
-                f"sed -i 's/\\r$//' {shlex.quote(str(path))}"
+                f"command: the first line of {path} ends in a carriage return, as on Windows: "
+                f"convert the file, sed -i 's/\\r$//' {shlex.quote(str(path))}"
             )
 
 

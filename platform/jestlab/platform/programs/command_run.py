@@ -14,10 +14,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from jestlab.platform import logs
 from jestlab.platform.errors import UserError, sentence
 from jestlab.platform.lab.lab import SERVE_TOKEN, STORE, STORE_SECRET
-from jestlab.platform.launch import failures, logs
-from jestlab.platform.launch.processes import describe_exit, die_with_parent, group_runs, reap_orphans
+from jestlab.platform.processes import describe_exit, die_with_parent, group_runs, reap_orphans
+from jestlab.platform.programs import failures
 from jestlab.platform.programs.command import fill, values_of, words_of
 from jestlab.platform.programs.context import Failed, Interrupted, RunContext
 from jestlab.platform.programs.protocol import Channel

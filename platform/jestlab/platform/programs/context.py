@@ -1,4 +1,5 @@
-"""The interface that a running program gets from jestlab: its folder, its inputs, and its reporting methods."""
+"""The interface that a running program gets from jestlab: its folder, its inputs, and its reporting
+methods."""
 
 from __future__ import annotations
 
@@ -159,7 +160,8 @@ class RunContext(Reporter):
         self._recorder.progress(step, total_steps)
 
     def flush(self) -> None:
-        """Make all reports durable. Call it before a checkpoint, so that no checkpoint is ahead of the store."""
+        """Make all reports durable. Call it before a checkpoint, so that no checkpoint is ahead of the
+        store."""
         self._recorder.flush()
 
     def saved(self, step: int | None = None) -> None:
@@ -169,8 +171,8 @@ class RunContext(Reporter):
         of the folder is always kept.
 
         Args:
-            step: Steps in the checkpoint; None for those completed when `phase("checkpoint")` was last entered,
-                or else at the last report.
+            step: Steps in the checkpoint; None for those completed when `phase("checkpoint")` was last
+                entered, or else at the last report.
         """
         step = step if step is None else as_count("step", step)
         self._saved()

@@ -1,4 +1,5 @@
-"""Prices of jestlab's own programs, computed from their configs by the formulas of `jestlab.analysis.costs`."""
+"""Prices of jestlab's own programs, computed from their configs by the formulas of
+`jestlab.analysis.costs`."""
 
 from __future__ import annotations
 
@@ -24,6 +25,7 @@ from jestlab.models.config import (
     WeightsConfig,
 )
 from jestlab.models.config.train import LOSSES
+from jestlab.models.extensions import Kind
 from jestlab.platform.errors import UserError
 from jestlab.platform.programs.program import Config, Price
 
@@ -39,7 +41,7 @@ DIAGNOSE_LEARNER, DIAGNOSE_REFERENCE = "learner", "reference"
 
 
 def _custom_flops(
-    place: str, kind: str, name: str, *args: Any, required: bool = False, **options: Any
+    place: str, kind: Kind, name: str, options: Mapping[str, Any], *args: Any, required: bool = False
 ) -> float | None:
     """Call the function `flops` of custom code; None if it has none.
 
@@ -47,9 +49,9 @@ def _custom_flops(
         place: Field of the config that names the code, for errors.
         kind: Kind of the code: "tower", "rule", or "loss".
         name: Name of the code.
+        options: Keyword arguments of `flops`.
         args: Positional arguments of `flops`.
         required: Whether a missing `flops` is an error.
-        options: Keyword arguments of `flops`.
 
     Raises:
         UserError: The code can't be loaded, or `flops` fails.
@@ -77,7 +79,7 @@ def _custom_flops(
 def _custom_tower(field: str, tower: VisionTower | TextTower, embedding_dim: int | None) -> int:
     """Compute the FLOPs of one example's forward pass through a custom tower and the dense head after it."""
     place = f"model.{field}.architecture"
-    flops = _custom_flops(place, "tower", tower.architecture, tower, required=True, **tower.options)
+    flops = _custom_flops(place, "tower", tower.architecture, tower.options, tower, required=True)
     return round(flops or 0.0) + costs.head_flops(tower.width, embedding_dim)
 
 
@@ -88,7 +90,7 @@ def _custom_rule(config: TrainConfig, dims: Sequence[int]) -> float:
         return 0.0
     sizes = {"batch_size": config.batch_size, "super_batch_size": config.super_batch_size}
     options = {**sizes, "embedding_dims": tuple(dims), **selection.rule_options}
-    return _custom_flops("selection.rule", "rule", selection.rule, **options) or 0.0
+    return _custom_flops("selection.rule", "rule", selection.rule, options) or 0.0
 
 
 def _custom_loss(config: TrainConfig, reference_dim: int) -> float | None:
@@ -100,7 +102,7 @@ def _custom_loss(config: TrainConfig, reference_dim: int) -> float | None:
         sizes["reference_dim"] = reference_dim
     if config.loss in costs.LOSSES:
         return costs.LOSSES[config.loss](**sizes)
-    return _custom_flops("loss", "loss", config.loss, **sizes, **config.loss_options)
+    return _custom_flops("loss", "loss", config.loss, sizes | config.loss_options)
 
 
 # ---- training steps
@@ -146,8 +148,8 @@ def step_of(config: TrainConfig, reference: TwoTowers | None, reference_dim: int
 
     Args:
         config: The run.
-        reference: Architecture of a reference that scores online; None if there is none, or its embeddings are
-            cached.
+        reference: Architecture of a reference that scores online; None if there is none, or its embeddings
+            are cached.
         reference_dim: Width of the reference's embeddings; None for that of its architecture, or of the
             learner's if that is unknown.
     """
@@ -230,8 +232,8 @@ def price_train(config: TrainConfig, needs: Mapping[str, Config]) -> Price:
 def price_embed(config: EmbedConfig, needs: Mapping[str, Config]) -> Price | None:
     """Price the reference's forward pass on every example, as scoring by the reference.
 
-    This is an upper bound, since filters aren't evaluated. None if the architecture or the number of examples is
-    unknown.
+    This is an upper bound, since filters aren't evaluated. None if the architecture or the number of examples
+    is unknown.
     """
     model, examples = towers_of(needs, EMBED_REFERENCE), _count(config.data.train)
     if examples is None or model is None:

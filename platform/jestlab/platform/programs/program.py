@@ -1,8 +1,8 @@
 """The boundary between programs and the code that plans, launches, and stores their runs.
 
-A custom program is a callable, named `package.module:callable` or `path/to/file.py:callable`. Planning finds and
-parses its file but never imports it: the import can be slow, and may need packages that only workers have. A wrong
-name is therefore reported when the spec is loaded, before any worker starts.
+A custom program is a callable, named `package.module:callable` or `path/to/file.py:callable`. Planning finds
+and parses its file but never imports it: the import can be slow, and may need packages that only workers
+have. A wrong name is therefore reported when the spec is loaded, before any worker starts.
 """
 
 from __future__ import annotations
@@ -194,16 +194,18 @@ class Program:
         schema: Model of the config; None for a free-form mapping.
         problems: Finds errors in a free-form config, given the roles of the run's dependencies.
         local_paths: Fields of a free-form config that contain paths of files and folders.
-        identity: Returns the part of a config that determines the result, as plain data that callers may change.
+        identity: Returns the part of a config that determines the result, as plain data that callers may
+            change.
         price: Prices a config, given the configs of its dependencies by role, and of their dependencies as
             "role.role"; None if unknown.
         memory: Estimates the memory of a config, given the same configs and the number of TPU chips, 0 for
             this machine's CPU; None if unknown.
         extent: Path of the training length in the config; the price is proportional to it.
         check_needs: Checks that dependencies, given their configs by role, fit their roles; raises UserError.
-        complete: Adds facts about the data, such as digests, to a config, and checks that paths exist and fit.
-        inherits: Sections of a study's base that also apply to runs of this program when the study's main program
-            is another one with a section of the same name and type.
+        complete: Adds facts about the data, such as digests, to a config, and checks that paths exist and
+            fit.
+        inherits: Sections of a study's base that also apply to runs of this program when the study's main
+            program is another one with a section of the same name and type.
         spec_folder: Key of a free-form config whose default is the folder of the spec.
         collective: Whether several processes compute one run together; otherwise only the first one works.
         subjects: Roles of runs that this program examines. Unlike references, they stay in comparisons.
@@ -220,8 +222,8 @@ class Program:
     local_paths: tuple[tuple[str, ...], ...] = ()
     identity: Callable[[Any], dict[str, Any]] = dict
     price: Callable[[Any, Mapping[str, Config]], Price | None] = lambda config, needs: None
-    memory: Callable[[Any, Mapping[str, Config], int], MemoryEstimate | None] = (
-        lambda config, needs, chips: None
+    memory: Callable[[Any, Mapping[str, Config], int], MemoryEstimate | None] = lambda config, needs, chips: (
+        None
     )
     extent: tuple[str, ...] | None = None
     check_needs: Callable[[Any, Mapping[str, Config]], None] = lambda config, needs: None
@@ -259,5 +261,6 @@ class Program:
         call(self.read(config), context)
 
     def read(self, config: Mapping[str, Any]) -> Any:
-        """Validate a stored config, which may come from another machine; pydantic's ValidationError if invalid."""
+        """Validate a stored config, which may come from another machine; pydantic's ValidationError if
+        invalid."""
         return dict(config) if self.schema is None else self.schema.model_validate(config, context=ELSEWHERE)

@@ -1,7 +1,8 @@
 """The protocol between a command and its worker: lines of JSON through two pipes, one in each direction.
 
-`client` documents the messages. A command opens the pipes by their paths below /proc, in any of its processes and as
-often as it likes, whatever it inherited. The pipes belong to the worker's process and disappear with it.
+`client` documents the messages. A command opens the pipes by their paths below /proc, in any of its processes
+and as often as it likes, whatever it inherited. The pipes belong to the worker's process and disappear with
+it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 from jestlab.platform.client import as_amount, as_count, as_metrics, as_name, as_phase, as_scores
 from jestlab.platform.errors import UserError, nearest
-from jestlab.platform.launch.logs import one_line
+from jestlab.platform.logs import one_line
 from jestlab.platform.programs.context import RunContext
 
 MAX_MESSAGE_BYTES = 1 << 20
@@ -78,7 +79,9 @@ def parse(line: bytes) -> dict[str, Any]:
     except ValueError as error:
         problem = str(error)
     # The error may quote names that the command chose.
-    raise ValueError(f"{_quoted(line)} is not a valid message: {one_line(problem, 2 * _MAX_QUOTED)}") from None
+    raise ValueError(
+        f"{_quoted(line)} is not a valid message: {one_line(problem, 2 * _MAX_QUOTED)}"
+    ) from None
 
 
 def _checked(message: Any) -> dict[str, Any]:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, bindparam, delete, select, update
 
 from jestlab.analysis.costs import EXECUTED
-from jestlab.platform.adopted import NAME as ADOPTED
 from jestlab.platform.errors import UserError
 from jestlab.platform.store.engine import RECORDING, one_at_a_time
-from jestlab.platform.store.records import LIVE, RunState
+from jestlab.platform.store.records import ADOPTED, LIVE, RunState
 from jestlab.platform.store.tables import (
     Attempt,
     Budget,

@@ -11,6 +11,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from jestlab.platform.spec.resources import ExecutorName
 
+ADOPTED = "adopted"
+"""The program of runs that `jestlab adopt` imported from other tools. jestlab can't run them."""
+
+ADOPTED_FROM = "adopted_from"
+"""The config key with the origin of an adopted run, such as `wandb:ENTITY/PROJECT/ID`: its identity."""
+
 # ---- states
 
 

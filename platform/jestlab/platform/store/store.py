@@ -13,12 +13,19 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, DateTime, Engine, Select, bindparam, exists, func, select, text
 from sqlalchemy.orm import aliased
 
-from jestlab.platform.adopted import NAME as ADOPTED
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.store import identity, recording, schema
 from jestlab.platform.store.address import existing_file, parse_url, refuse_remnants, shown_url, sqlite_file
 from jestlab.platform.store.engine import checkpoint, create_file, read_only, reading, writable, writing
-from jestlab.platform.store.records import ExperimentRow, FinishedRun, Progress, RunRecord, RunRow, RunState
+from jestlab.platform.store.records import (
+    ADOPTED,
+    ExperimentRow,
+    FinishedRun,
+    Progress,
+    RunRecord,
+    RunRow,
+    RunState,
+)
 from jestlab.platform.store.tables import (
     Attempt,
     Evaluation,

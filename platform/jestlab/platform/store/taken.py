@@ -6,9 +6,8 @@ from collections.abc import Collection, Mapping
 
 from sqlalchemy import func, select
 
-from jestlab.platform.adopted import NAME as ADOPTED
 from jestlab.platform.errors import UserError
-from jestlab.platform.store.records import RunState
+from jestlab.platform.store.records import ADOPTED, RunState
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import Experiment, Member, Run, chunks
 from jestlab.platform.whoami import user_name

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from jestlab.analysis.costs import COMPONENTS
-from jestlab.platform.adopted import NAME as ADOPTED
+from jestlab.platform.store.records import ADOPTED
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from jestlab.platform.launch import failures, liveness
-from jestlab.platform.launch.logs import one_line
+from jestlab.platform.launch import liveness
 from jestlab.platform.launch.pace import EXAMPLES, Pace
 from jestlab.platform.launch.reconcile import RetryRules
 from jestlab.platform.launch.waiting import SLOT, Waits, begin_in, place_in_line, waits_for
 from jestlab.platform.launch.wakeup import Intervals
+from jestlab.platform.logs import one_line
+from jestlab.platform.programs import failures
 from jestlab.platform.store import leases
 from jestlab.platform.store.records import WAITING, Progress, RunRow, RunState, Spending, Standing
 from jestlab.platform.store.store import Store

@@ -34,9 +34,9 @@ from jestlab.platform.launch.executors.manifest import (
     clean_line,
     jobset_marks,
 )
-from jestlab.platform.launch.logs import one_line
-from jestlab.platform.launch.processes import EXIT_COMPLETED, describe_exit, exit_from_shell
 from jestlab.platform.launch.together import AT_A_TIME
+from jestlab.platform.logs import one_line
+from jestlab.platform.processes import EXIT_COMPLETED, describe_exit, exit_from_shell
 from jestlab.platform.spec.resources import Nodes, Resources, Slice
 
 JOBSET_LABEL = "jobset.sigs.k8s.io/jobset-name"
