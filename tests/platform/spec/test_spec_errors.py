@@ -308,7 +308,7 @@ runs:
   b: {command: "", directory: x}
 => 3: runs.a.command: no value for {rate}
 => 3: runs.a.command: no value for {widht}: did you mean 'width'?
-=> 4: runs.b.directory: 'directory' is what jestlab gives the command
+=> 4: runs.b.directory: 'directory' is reserved for jestlab: choose a
 => 4: runs.b.command: is empty
 studies: {one: {runs: {a: {selection.rul: joint}}, seeds: 0}, two: {runs: {a: {}}, reports: [curvs]}}
 => 1: studies.one.seeds: must be a number of replicates
