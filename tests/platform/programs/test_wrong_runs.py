@@ -57,9 +57,9 @@ MISTAKES = [
     (diagnosing(reference="scores"), f"reference: {NO_TOWERS}, weights, or embed"),
     (diagnosing(learner="referense"), "learner: no run 'referense'"),
     # Selection and losses.
-    ({"loss": "distilled"}, "loss: distilled looks at the reference: set selection.reference"),
+    ({"loss": "distilled"}, "loss: distilled uses the reference"),
     (selecting("highest"), "rule 'highest' by 'learnability' needs a reference"),
-    (selecting("concept_diversity"), "looks at concepts: set selection.concepts to the columns of metadata"),
+    (selecting("concept_diversity"), "set selection.concepts to"),
     (selecting("concept_diversity", concepts=["lable"]),
      "the synthetic web has no metadata column 'lable': did you mean 'label'"),
     (selecting(reference="reference", until=0.01), "selection.until 0.01 of 10 steps is none: raise it"),

@@ -131,7 +131,7 @@ def adopt_command(
     from jestlab.platform.exchange.placing import Placing, Rules, parse_score
     from jestlab.platform.exchange.readers import READERS
     from jestlab.platform.exchange.taking import take
-    from jestlab.platform.spec.schema import is_name
+    from jestlab.platform.spec.runs import is_name
     from jestlab.platform.store.store import Store
 
     if not is_name(study):

@@ -40,7 +40,8 @@ from jestlab.platform.exchange.unpacking import archived_rows, unpack
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.logs import one_line
 from jestlab.platform.planning.identity import folder_end, is_true
-from jestlab.platform.spec.schema import Study, is_name
+from jestlab.platform.spec.runs import is_name
+from jestlab.platform.spec.schema import Study
 from jestlab.platform.store.published import take_rows
 from jestlab.platform.store.records import LIVE, RunState
 from jestlab.platform.store.store import Store

@@ -16,7 +16,7 @@ from jestlab.platform.exchange.damage import Damaged as Told
 from jestlab.platform.exchange.damage import attempted, refuse
 from jestlab.platform.exchange.source_run import FoundRun, Points, State, number, put, utc, whole
 from jestlab.platform.exchange.wandb_log import Damaged, Fields, fields, integer, messages, records, text
-from jestlab.platform.spec.config_tree import without
+from jestlab.platform.spec.tree import without
 from jestlab.platform.words import on_one_line
 
 _FOLDER = re.compile(r"(?:offline-)?run-(\d{8}_\d{6})-(.+)")

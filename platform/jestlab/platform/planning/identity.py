@@ -9,7 +9,8 @@ from typing import Any
 
 from jestlab.models.extensions import references
 from jestlab.platform.programs import BUILTIN, Config, Program
-from jestlab.platform.spec.config_tree import NAMES_A_RUN, marked, without
+from jestlab.platform.spec.fields import NAMES_A_RUN, marked
+from jestlab.platform.spec.tree import without
 from jestlab.platform.store.records import ADOPTED, ADOPTED_FROM
 
 

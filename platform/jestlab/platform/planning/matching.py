@@ -12,11 +12,12 @@ from pydantic import BaseModel
 
 from jestlab.analysis import units
 from jestlab.analysis.costs import Scope, matching_examples
+from jestlab.platform import programs
 from jestlab.platform.errors import UserError
 from jestlab.platform.programs import Config, Price, Program
-from jestlab.platform.spec.config_tree import lookup, without
-from jestlab.platform.spec.layers import SEED
+from jestlab.platform.spec.expand import SEED
 from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.tree import lookup, without
 
 if TYPE_CHECKING:
     from jestlab.platform.store.store import Store
@@ -88,10 +89,10 @@ class Timings:
         """Read the timings for a study; empty if there is no store, or no run matches seconds."""
         if store is None or not matches_seconds(study):
             return cls()
-        programs = {member.variant.program.name: member.variant.program for member in study.members}
+        names = {member.variant.program.name for member in study.members}
         paces: dict[str, dict[str, list[float]]] = {}
-        for program, config, device, pace in store.paces(programs):
-            key = config_key(programs[program], config)
+        for program, config, device, pace in store.paces(names):
+            key = config_key(programs.get(program), config)
             paces.setdefault(key, {}).setdefault(device, []).append(pace)
         return cls(paces, store.launched(study.name))
 

@@ -17,7 +17,7 @@ from jestlab.platform import programs
 from jestlab.platform.errors import Path, SpecError, UserError, nearest, within
 from jestlab.platform.planning.plan import Plan, PlannedRun
 from jestlab.platform.spec import mentions
-from jestlab.platform.spec.config_tree import STUDIES
+from jestlab.platform.spec.tree import STUDIES
 
 _SCORE_REPORTS = ("curves", "pareto", "speedup", "against", "step_costs")
 """Reports that show only the score."""

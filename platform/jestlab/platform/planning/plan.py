@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel
 
 from jestlab.analysis.costs import Cost
+from jestlab.platform import programs
 from jestlab.platform.errors import UserError, sentence
 from jestlab.platform.planning.identity import fingerprint, folder_end, identity_of
 from jestlab.platform.planning.matching import (
@@ -22,8 +23,8 @@ from jestlab.platform.planning.matching import (
     examples_within,
     plain,
 )
-from jestlab.platform.programs import Config, DataLookup, MemoryEstimate, Placement, Price
-from jestlab.platform.spec.expand import Member, written_at
+from jestlab.platform.programs import Config, DataLookup, MemoryEstimate, Placement, Price, Program
+from jestlab.platform.spec.expand import Replicate, written_at
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.store.records import RunState
 from jestlab.platform.words import counted
@@ -228,7 +229,7 @@ class _Resolved:
 class _Planner:
     """Resolves the members of a study one by one."""
 
-    def __init__(self, members: Sequence[Member], data: DataLookup, timings: Timings, chips: int) -> None:
+    def __init__(self, members: Sequence[Replicate], data: DataLookup, timings: Timings, chips: int) -> None:
         self._members = members
         self._data = data
         self._timings = timings
@@ -241,10 +242,10 @@ class _Planner:
             self._resolved.append(self._resolve(member))
         return self._resolved
 
-    def _resolve(self, member: Member) -> _Resolved | WaitingMember:
+    def _resolve(self, member: Replicate) -> _Resolved | WaitingMember:
         """Complete a member's config from its data, solve for its training length, and price and fingerprint
         it."""
-        variant, program = member.variant, member.variant.program
+        variant, program = member.variant, _program(member)
         needed: dict[str, _Resolved] = {}
         for role, index in member.needs.items():
             need = self._resolved[index]
@@ -270,14 +271,15 @@ class _Planner:
                 return replace(rival, label=variant.label, seed=member.seed)
             try:
                 if variant.match.kind == "seconds":
-                    rival_variant = self._members[member.match].variant
+                    rival_member = self._members[member.match]
+                    rival_label = rival_member.variant.label
                     length = examples_in_time(
                         TimedRun(program, variant.label, config, price),
-                        TimedRun(rival_variant.program, rival_variant.label, rival.config, rival.price),
+                        TimedRun(_program(rival_member), rival_label, rival.config, rival.price),
                         self._timings,
                     )
                     if length is None:
-                        return self._waiting(member, config, rival_variant.label)
+                        return self._waiting(member, config, rival_label)
                 else:
                     length = examples_within(price, rival.price, variant.match.scope)
             except UserError as error:
@@ -290,13 +292,13 @@ class _Planner:
         identity = fingerprint(name, program.version, identity_of(program, config), needs)
         return _Resolved(config, identity, needs, configs, price, memory)
 
-    def _waiting(self, member: Member, config: Config, rival: str) -> WaitingMember:
+    def _waiting(self, member: Replicate, config: Config, rival: str) -> WaitingMember:
         """Return a member whose speed hasn't been measured, with the runs that it awaits.
 
         Raises:
             UserError: Neither the study nor the store has a run with its config.
         """
-        program, label = member.variant.program, member.variant.label
+        program, label = _program(member), member.variant.label
         measured_by = self._labels_by_key.get(config_key(program, plain(member.config)))
         if measured_by is None and config_key(program, plain(config)) not in self._timings.paces:
             raise UserError(
@@ -312,9 +314,13 @@ class _Planner:
         labels: dict[str, str] = {}
         for member in self._members:
             if member.match is None:
-                key = config_key(member.variant.program, plain(member.config))
+                key = config_key(_program(member), plain(member.config))
                 labels.setdefault(key, member.variant.label)
         return labels
+
+
+def _program(member: Replicate) -> Program:
+    return programs.get(member.variant.program.name)
 
 
 def _with_value(section: Section, path: Sequence[str], value: int) -> Section:
@@ -355,7 +361,7 @@ def _merged(study: Study, resolved: Sequence[_Resolved | WaitingMember]) -> Plan
             reference.name
             for member in study.members
             for reference in member.variant.references
-            if reference.role not in member.variant.program.subjects
+            if reference.role not in _program(member).subjects
         ),
         waiting=tuple(entry for entry in resolved if isinstance(entry, WaitingMember)),
     )

@@ -9,7 +9,8 @@ from jestlab.models.extensions import references
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.programs.builtin import DIAGNOSE, EMBED, SCORE, TRAIN, WEIGHTS
 from jestlab.platform.programs.command import COMMAND
-from jestlab.platform.programs.program import Config, DataLookup, MemoryEstimate, Placement, Price, Program
+from jestlab.platform.programs.program import DataLookup, MemoryEstimate, Placement, Price, Program
+from jestlab.platform.spec.program import Config
 from jestlab.platform.store.records import ADOPTED
 
 __all__ = [
@@ -62,4 +63,4 @@ def _custom(name: str) -> Program:
         references.check(name)
     except ValueError as error:
         raise UserError(str(error)) from None
-    return Program(name, entry_point=name, identifier=references.without_folder(name))
+    return Program(name=name, entry_point=name, identifier=references.without_folder(name))

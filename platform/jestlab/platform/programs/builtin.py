@@ -24,9 +24,9 @@ from jestlab.models.config import (
     TwoTowers,
     WeightsConfig,
 )
+from jestlab.platform import plugins
 from jestlab.platform.errors import UserError
 from jestlab.platform.programs import checks, memory, pricing
-from jestlab.platform.programs.own_code import described
 from jestlab.platform.programs.program import DataLookup, Price, Program
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def _complete_data(config: Config, data: DataLookup) -> Config:
     parts = ("train", "benchmark") if isinstance(config, TrainConfig) else ("train",)
     completed = _with_digests(config.data, data, parts)
     changes: dict[str, Any] = {} if completed is config.data else {"data": completed}
-    if code := described(config, data):
+    if code := plugins.identify(config, lambda file: data.is_absent(file, "file of code")):
         changes["code"] = code
     if data.placement != "none":
         checks.check_data(config, data)
@@ -192,7 +192,7 @@ def _program(
         entry_point=f"jestlab.platform.programs.execution:run_{name}",
         version=schema.version,
         schema=schema,
-        identity=schema.identity,
+        identity_of=schema.identity,
         price=price,
         **({"records": functools.partial(_recorded_by_program, name)} | options),
     )

@@ -30,7 +30,8 @@ from jestlab.platform.programs.pricing import (
     SCORE_TARGET,
     TRAIN_REFERENCE,
 )
-from jestlab.platform.programs.program import Config, DataLookup
+from jestlab.platform.programs.program import DataLookup
+from jestlab.platform.spec.program import Config
 
 Needs = Mapping[str, Config]
 """Role → config of the dependency. Configs of custom programs are plain mappings."""

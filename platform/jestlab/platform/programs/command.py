@@ -39,17 +39,18 @@ from pathlib import Path
 from typing import Any
 
 from jestlab.platform.errors import UserError, closest, nearest
-from jestlab.platform.programs.program import DataLookup, Problem, Program
+from jestlab.platform.programs.program import DataLookup, Program
+from jestlab.platform.spec.program import FreeKey, Problem
 
 KEYS = {
-    "command": (
+    "command": FreeKey(
         "list of words or string",
         "required",
         "The words of the command, with placeholders such as {learning_rate}, {seed}, and {directory}.",
     ),
-    "cwd": ("path", "the folder of the spec", "Working directory; null for that of the launcher."),
+    "cwd": FreeKey("path", "the folder of the spec", "Working directory; null for that of the launcher."),
 }
-"""Reserved keys of the config: type, default, and meaning. All other keys are free."""
+"""Reserved keys of the config. All other keys are free."""
 
 _PROVIDED = ("seed", "directory", "resume")
 _PLACEHOLDERS = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
@@ -255,9 +256,10 @@ def check_scripts(words: Sequence[str], folder: Path) -> None:
 
 COMMAND = Program(
     name="command",
+    free_keys=KEYS,
     entry_point="jestlab.platform.programs.command_run:run",
-    problems=problems,
-    identity=identity,
+    problems_of=problems,
+    identity_of=identity,
     local_paths=(("cwd",),),
     complete=complete,
     spec_folder="cwd",

@@ -47,7 +47,8 @@ from jestlab.platform.programs.pricing import (
     embedded_by,
     towers_of,
 )
-from jestlab.platform.programs.program import Config, MemoryEstimate
+from jestlab.platform.programs.program import MemoryEstimate
+from jestlab.platform.spec.program import Config
 
 _FLOAT = 4  # bytes
 _Arrays = tuple[int, int, int]

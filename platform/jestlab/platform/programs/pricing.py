@@ -27,7 +27,8 @@ from jestlab.models.config import (
 from jestlab.models.config.train import LOSSES
 from jestlab.models.extensions import Kind
 from jestlab.platform.errors import UserError
-from jestlab.platform.programs.program import Config, Price
+from jestlab.platform.programs.program import Price
+from jestlab.platform.spec.program import Config
 
 # Roles of dependencies: the config fields that name them.
 TRAIN_REFERENCE = "selection.reference"

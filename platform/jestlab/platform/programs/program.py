@@ -7,12 +7,10 @@ have. A wrong name is therefore reported when the spec is loaded, before any wor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
-
-from pydantic import BaseModel
 
 from jestlab.analysis.costs import Cost, Step
 from jestlab.models.config import ELSEWHERE
@@ -20,12 +18,7 @@ from jestlab.models.extensions import references
 from jestlab.models.training.phases import count_compilation
 from jestlab.platform.errors import UserError
 from jestlab.platform.programs.context import RunContext
-
-Config = BaseModel | dict[str, Any]
-"""A config: validated by the program's schema, or a plain mapping if the program has none."""
-
-Problem = tuple[tuple[str, ...], str]
-"""Path of a field in a config, and the error message for it."""
+from jestlab.platform.spec.program import Config, ProgramConfig
 
 Placement = Literal["local", "remote", "none"]
 """Where the runs of a plan execute: on this machine, so that scripts must exist here; on other machines; or
@@ -182,77 +175,39 @@ class DataLookup:
         self._once(dataset_folders, folder)
 
 
-@dataclass(frozen=True)
-class Program:
+@dataclass(frozen=True, kw_only=True)
+class Program(ProgramConfig):
     """A program that runs execute.
 
-    Attributes:
-        name: Name in specs.
+    Attributes, in addition to those of its config:
         entry_point: `module:callable` or `/path/file.py:callable`, imported only by the worker.
         identifier: Part of the name that belongs to a run's identity; empty for the whole name.
         version: Increased when the meaning of a config changes.
-        schema: Model of the config; None for a free-form mapping.
-        problems: Finds errors in a free-form config, given the roles of the run's dependencies.
-        local_paths: Fields of a free-form config that contain paths of files and folders.
-        identity: Returns the part of a config that determines the result, as plain data that callers may
-            change.
         price: Prices a config, given the configs of its dependencies by role, and of their dependencies as
             "role.role"; None if unknown.
         memory: Estimates the memory of a config, given the same configs and the number of TPU chips, 0 for
             this machine's CPU; None if unknown.
-        extent: Path of the training length in the config; the price is proportional to it.
         check_needs: Checks that dependencies, given their configs by role, fit their roles; raises UserError.
-        complete: Adds facts about the data, such as digests, to a config, and checks that paths exist and
-            fit.
-        inherits: Sections of a study's base that also apply to runs of this program when the study's main
-            program is another one with a section of the same name and type.
-        spec_folder: Key of a free-form config whose default is the folder of the spec.
+        complete: Adds facts about the data, such as digests, to a config, and checks that paths exist.
         collective: Whether several processes compute one run together; otherwise only the first one works.
         subjects: Roles of runs that this program examines. Unlike references, they stay in comparisons.
         imports: Slow imports of all its runs that start no threads.
         records: Returns patterns for the names of the metrics and evaluations that a config records.
     """
 
-    name: str
     entry_point: str
     identifier: str = ""
     version: int = 1
-    schema: type[BaseModel] | None = None
-    problems: Callable[[Mapping[str, Any], Collection[str]], Iterable[Problem]] = lambda config, roles: ()
-    local_paths: tuple[tuple[str, ...], ...] = ()
-    identity: Callable[[Any], dict[str, Any]] = dict
     price: Callable[[Any, Mapping[str, Config]], Price | None] = lambda config, needs: None
     memory: Callable[[Any, Mapping[str, Config], int], MemoryEstimate | None] = lambda config, needs, chips: (
         None
     )
-    extent: tuple[str, ...] | None = None
     check_needs: Callable[[Any, Mapping[str, Config]], None] = lambda config, needs: None
     complete: Callable[[Any, DataLookup], Config] = lambda config, data: config
-    spec_folder: str | None = None
     collective: bool = True
-    inherits: tuple[str, ...] = ()
     subjects: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
     records: Callable[[Any], Collection[str]] = lambda config: ()
-
-    def inherited(self, base: Mapping[str, Any], owner: Program) -> dict[str, Any]:
-        """Return the part of a study's base that applies to this program's runs.
-
-        Args:
-            base: The study's base, written for its main program.
-            owner: The main program.
-        """
-        if self.name == owner.name:
-            return dict(base)
-        if self.schema is None or owner.schema is None:
-            return {}
-        own, theirs = self.schema.model_fields, owner.schema.model_fields
-        shared = [
-            name
-            for name in self.inherits
-            if name in own and name in theirs and own[name].annotation is theirs[name].annotation
-        ]
-        return {name: base[name] for name in shared if name in base}
 
     def entry(self, config: Mapping[str, Any], context: RunContext) -> None:
         """Execute a run with its stored config; exceptions of the program propagate."""

@@ -118,7 +118,7 @@ def log(labs: Labs, request: Request) -> dict[str, Any]:
 def batch(labs: Labs, request: Request) -> Response:
     """Return a picture of what a run selected and rejected at a step, as PNG."""
     from jestlab.analysis.figures.selected import super_batch
-    from jestlab.platform.pictures import RecordedRun, few
+    from jestlab.platform.reports.selected import RecordedRun, few
 
     served, fingerprint = _found(labs, request)
     of = facts.places(served.store, fingerprint)

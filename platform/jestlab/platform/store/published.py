@@ -79,7 +79,7 @@ def import_cells(store: Store, cells: Sequence[PublishedCell]) -> Imported:
     return done
 
 
-def with_the_papers(store: Store) -> None:
+def import_paper_tables(store: Store) -> None:
     """Import the tables of the JEST paper, which come with jestlab, unless the store has any of them."""
     from jestlab.analysis.published import PAPER, paper
 

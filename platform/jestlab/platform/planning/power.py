@@ -10,9 +10,9 @@ from jestlab.analysis.claims import looks
 from jestlab.analysis.claims.power import power
 from jestlab.analysis.claims.rounds import ahead
 from jestlab.analysis.claims.stopping import Until
-from jestlab.platform.cli.output import counted
 from jestlab.platform.planning.survey import Survey
 from jestlab.platform.spec.schema import Study
+from jestlab.platform.words import counted
 
 _EFFECTS = (1, 2, 3)
 

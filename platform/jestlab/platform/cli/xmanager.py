@@ -1,6 +1,6 @@
 """Make a Python spec a launch script for `xmanager launch` as well, with two lines:
 
-    from jestlab.platform.spec import xmanager_main
+    from jestlab.platform.cli.xmanager import xmanager_main
     main = xmanager_main(__file__)
 
 Then `xmanager launch study.py -- --scale smoke --root lab` does what `jestlab launch study.py --scale smoke

@@ -53,21 +53,21 @@ class Plan:
 
     def __str__(self) -> str:
         """Write what `jestlab plan` prints."""
-        from jestlab.platform.cli import plan
+        from jestlab.platform.planning import show
 
-        return plan.text(self._survey)
+        return show.text(self._survey)
 
     def __repr__(self) -> str:
         """Write what `jestlab plan` prints."""
         return str(self)
 
     def _repr_html_(self) -> str:
-        from jestlab.platform.cli import plan
+        from jestlab.platform.planning import show
 
-        columns, rows, right = plan.grid(self._survey.plan)
-        below = [*plan.sentences(self._survey), *self._survey.remarks]
+        columns, rows, right = show.grid(self._survey.plan)
+        below = [*show.sentences(self._survey), *self._survey.remarks]
         why = [f"{run}: {reason}" for run, reason in self._survey.explained()]
-        headline = ": ".join(plan.headline(self._survey.plan))
+        headline = ": ".join(show.headline(self._survey.plan))
         return html_table(headline, columns, rows, right, [*below, *why])
 
 

@@ -1,10 +1,9 @@
-"""Write the reports of a study: tables and figures as files of the lab, rebuilt when inputs change."""
+"""Write the reports of a study as files of the lab: tables, figures, and the page."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import multiprocessing
 import os
 import signal
@@ -23,14 +22,14 @@ from sqlalchemy import func, select
 
 from jestlab.analysis.costs import Scope
 from jestlab.analysis.files import write_whole
+from jestlab.platform import plugins
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.own_results import Loader
-from jestlab.platform.spec import own_reports
+from jestlab.platform.reports.make import TrustedLoader, request_of, table_of
 from jestlab.platform.spec.load import load_stored
-from jestlab.platform.spec.reports import OwnFigureReport, Report, TableReport, own_code
+from jestlab.platform.spec.options import Report, TableOptions, custom_code
 from jestlab.platform.spec.schema import Study
-from jestlab.platform.store.published import with_the_papers
+from jestlab.platform.store.published import import_paper_tables
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import (
     Acceptance,
@@ -49,8 +48,6 @@ from jestlab.platform.store.tables import (
 from jestlab.platform.store.trust import is_trusted
 
 if TYPE_CHECKING:
-    from jestlab.analysis.figures.selected import Pictures
-    from jestlab.analysis.frames import Frames
     from jestlab.analysis.tables.core import Table
 
 _TABLE_FILES = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".html": "html", ".json": "json"}
@@ -61,41 +58,58 @@ class Made:
     """Reports that are up to date.
 
     Attributes:
-        files: Study → its files; none where it has no reports, or they could not be made.
-        failed: Studies whose reports could not be written, all or those of their own code.
+        files: Study → its files; none if it has no reports or they could not be made.
+        failed: Studies with a report that failed.
     """
 
     files: dict[str, list[Path]] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
 
 
-def bring_up_to_date(lab: Lab, store: Store, study: Study, note: Callable[[str], None]) -> Made:
-    """Write the reports of a study, of a union those of each part and then its own, where anything changed.
+@dataclass
+class Written:
+    """Reports of a study that were written.
 
-    Reports whose build key has not changed since they were written are left as they are. Those of several
-    studies are made by as many processes as there are cores. `note` is told what cannot be made yet, and why.
+    Attributes:
+        files: Their files.
+        notes: One line for each report that could not be made.
+        failed: Whether custom code failed.
+    """
+
+    files: list[Path] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    failed: bool = False
+
+
+def bring_up_to_date(lab: Lab, store: Store, study: Study, note: Callable[[str], None]) -> Made:
+    """Write the reports of a study, and of the parts of a union, whose inputs have changed.
+
+    Args:
+        lab: The lab to write to.
+        store: Its store.
+        study: The study.
+        note: Receives one line for each report that could not be made.
 
     Raises:
-        UserError, OSError: A study by itself has reports that cannot be written.
+        UserError, OSError: The reports of a study that is no union could not be written.
     """
     studies = [*study.studies.values(), study]
     if any(_shows_published(report) for each in studies for report in each.reports):
-        with_the_papers(store)
-    sources = {each.name: build_key(store, each) for each in studies}
+        import_paper_tables(store)
+    keys = {each.name: build_key(store, each) for each in studies}
     made, stale = Made(), []
     for each in studies:
         made.files[each.name] = []
         folder = lab.reports / each.name
         if not each.reports and not each.claims and not each.studies:
             remove_stale(folder, ())
-            continue
-        if (build := read_build(folder, sources[each.name])) is None:
+        elif (build := read_build(folder, keys[each.name])) is None:
             stale.append(each)
-            continue
-        made.files[each.name] = [folder / name for name in build.files]
-        for text in build.notes:
-            note(f"{each.name}: {text}" if study.studies else text)
-    for each, outcome in _written(lab, stale, note):
+        else:
+            made.files[each.name] = [folder / name for name in build.files]
+            for text in build.notes:
+                note(f"{each.name}: {text}" if study.studies else text)
+    for each, outcome in _write_in_processes(lab, stale, note):
         if isinstance(outcome, Exception):
             if not study.studies:
                 raise outcome
@@ -109,64 +123,47 @@ def bring_up_to_date(lab: Lab, store: Store, study: Study, note: Callable[[str],
         folder = lab.reports / each.name
         names = tuple(str(path.relative_to(folder)) for path in outcome.files)
         remove_stale(folder, names)
-        if outcome.files:  # what has failed is tried again: it may be mended without a change of its code
-            key = "" if outcome.failed else sources[each.name]
-            Build(key, names, tuple(outcome.notes)).write(folder)
+        if outcome.files:  # failed reports are tried again: their cause may be outside of the key
+            Build("" if outcome.failed else keys[each.name], names, tuple(outcome.notes)).write(folder)
     return made
 
 
-@dataclass
-class Written:
-    """Reports of a study that were written.
-
-    Attributes:
-        files: They.
-        notes: What is to be said of those that could not be made.
-        failed: Whether code of one's own failed.
-    """
-
-    files: list[Path] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    failed: bool = False
-
-
-_Outcome = Written | Exception
-"""What was written, or what went wrong."""
-
-
-def _written(
+def _write_in_processes(
     lab: Lab, studies: Sequence[Study], note: Callable[[str], None]
-) -> Iterator[tuple[Study, _Outcome]]:
-    """Write the reports of studies, each as soon as a core is free; in their order.
+) -> Iterator[tuple[Study, Written | Exception]]:
+    """Write the reports of several studies in parallel; yield the outcomes in order, unions last.
 
-    A union waits for all others: its page shows their figures as they were drawn.
+    The page of a union includes the figures of its parts.
     """
     unions = [study for study in studies if study.studies]
     studies = [study for study in studies if not study.studies]
     workers = min(len(os.sched_getaffinity(0)), len(studies))
     if workers < 2:
-        yield from ((study, _outcome(lab, study)) for study in (*studies, *unions))
+        yield from ((study, _try_to_write(lab, study)) for study in (*studies, *unions))
         return
     from concurrent.futures import ProcessPoolExecutor
 
     note(f"writing the reports of {len(studies)} studies")
-    fresh = multiprocessing.get_context("spawn")  # a fork would share the store's connection
-    with ProcessPoolExecutor(workers, fresh, initializer=_end_with_ctrl_c) as pool:
+    spawn = multiprocessing.get_context("spawn")  # a forked process would share the store's connection
+    others = multiprocessing.active_children()
+    with ProcessPoolExecutor(workers, spawn, initializer=_exit_when_terminated) as pool:
         try:
-            # Held until those that are started now know what to do about them.
-            with _interrupts_held(), _without_main():
-                outcomes = [pool.submit(_outcome, lab, study) for study in studies]
+            with _interrupts_blocked(), without_main():
+                outcomes = [pool.submit(_try_to_write, lab, study) for study in studies]
             for study, outcome in zip(studies, outcomes, strict=True):
-                error = outcome.exception()  # a process that was killed takes the others along
+                error = outcome.exception()  # if one process is killed, all outcomes that are left are errors
                 yield study, (UserError(str(error)) if error is not None else outcome.result())
-        finally:
+        except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
-    yield from ((study, _outcome(lab, study)) for study in unions)
+            for worker in set(multiprocessing.active_children()) - set(others):
+                worker.terminate()
+            raise
+    yield from ((study, _try_to_write(lab, study)) for study in unions)
 
 
 @contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """Ctrl-C takes effect only after this, here and in processes that are started meanwhile."""
+def _interrupts_blocked() -> Iterator[None]:
+    """Block Ctrl-C in this context, and for good in processes started in it: their parent ends them."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -175,10 +172,10 @@ def _interrupts_held() -> Iterator[None]:
 
 
 @contextmanager
-def _without_main() -> Iterator[None]:
-    """Processes that are started meanwhile do not execute this one's script, as Python has them do otherwise.
+def without_main() -> Iterator[None]:
+    """Start processes that don't import the main module, as `multiprocessing` otherwise makes them do.
 
-    A script that launches without asking `if __name__ == "__main__"` would launch again in each of them.
+    A script that launches without `if __name__ == "__main__"` would launch again in each of them.
     """
     main = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
@@ -188,158 +185,109 @@ def _without_main() -> Iterator[None]:
         sys.modules["__main__"] = main
 
 
-def _end_with_ctrl_c() -> None:
-    """Ctrl-C reaches every process of the terminal; these end by it without a word, and leave nothing half
-    written."""
-    signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # one that was held: nothing has been begun
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    signal.signal(signal.SIGINT, _end)
+def _exit_when_terminated() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))  # an exception: partial files are removed
 
 
-def _end(*_: object) -> None:
-    logging.disable()  # SQLAlchemy logs every exception that reaches it while it closes a connection
-    sys.unraisablehook = lambda _: os._exit(130)  # Python discards an exception that is raised in a finalizer
-    sys.exit(130)  # not os._exit: a file that is half written is removed
-
-
-def _outcome(lab: Lab, study: Study) -> _Outcome:
+def _try_to_write(lab: Lab, study: Study) -> Written | Exception:
     try:
-        return write_all(lab, study)
+        return write_reports(lab, study)
     except (UserError, OSError) as error:
         return error
 
 
-def write(lab: Lab, study: Study, note: Callable[[str], None] = lambda _: None) -> list[Path]:
-    """Write a study's reports as `write_all` does, and return the files; `note` is told its notes."""
-    written = write_all(lab, study)
-    for text in written.notes:
-        note(text)
-    return written.files
+def write_reports(lab: Lab, study: Study) -> Written:
+    """Write a study's reports to `reports/<name>/`, each file atomically.
 
-
-def write_all(lab: Lab, study: Study) -> Written:
-    """Write a study's reports from the store to `reports/<name>/`, each file atomically.
-
-    Tables come as Markdown, LaTeX, CSV, HTML and JSON, figures as PNG, SVG and PDF. The second report of a
-    name is named `<name>-2`. The claims of a study are a table, too, asked for or not. Last comes
-    `report.html`, a page that holds the whole experiment, and what lies beside it in `report/`; a union
-    always has one. A report that cannot be made yet, or whose code fails, is noted with the reason.
+    Tables are written as Markdown, LaTeX, CSV, HTML, and JSON; figures as PNG, SVG, and PDF. The second
+    report of a name is called `<name>-2`. A study with claims always has their table. Last comes
+    `report.html`, with its other files in `report/`. A report that can't be made is noted with the reason.
     """
-    from jestlab.analysis import frames
+    from jestlab.analysis import figures, frames
     from jestlab.analysis.own import NotYet
     from jestlab.analysis.report import build
-    from jestlab.platform.pictures import pictures
+    from jestlab.platform.reports.selected import selected_images
 
-    results = cache(lambda: frames.read(lab.store_url, study.name))  # once for all of them, if one needs it
+    results = cache(lambda: frames.read(lab.store_url, study.name))
+    images = cache(partial(selected_images, lab))
+    loader = TrustedLoader(lab.store_url)
     folder = lab.reports / study.name
-    own = Loader(lab.store_url)
-    seen_by_runs = cache(partial(pictures, lab))  # for the figure, and again for the page
     written = Written()
     seen: Counter[str] = Counter()
-    asked = _reports(study)
-    for report in asked:
+    reports = _reports(study)
+    for report in reports:
         name = _name(report)
         seen[name] += 1
         name = name if seen[name] == 1 else f"{name}-{seen[name]}"
+        code = loader if custom_code(report) else None
         try:
-            written.files += _write_report(
-                lab.store_url, study, results, report, folder, name, own, seen_by_runs
-            )
+            if isinstance(report, TableOptions):
+                table = table_of(lab, [study.name], report, results={study.name: results}, loader=code)
+                written.files += [
+                    write_whole(folder / f"{name}{suffix}", getattr(table, format)())
+                    for suffix, format in _TABLE_FILES.items()
+                ]
+            else:
+                request = request_of(
+                    lab,
+                    study.name,
+                    report,
+                    results=results,
+                    loader=code,
+                    images=images,
+                    sheet=study.figure.sheet if study.figure else None,
+                )
+                written.files += replace(figures.draw(report.kind, request), name=name).save(folder)
         except NotYet as error:
             written.notes.append(f"no {name} yet: {error}")
         except ValueError as error:
             written.notes.append(f"{name} failed: {error}")
             written.failed = True
     try:
-        if asked or study.studies:
-            written.files += build(lab.store_url, study.name, folder, own=own, pictures=seen_by_runs)
+        if reports or study.studies:
+            written.files += build(lab.store_url, study.name, folder, own=loader, pictures=images)
     except ValueError as error:
         written.notes.append(f"no page yet: {error}")
     return written
 
 
+def tables_of(lab: Lab, study: Study) -> Iterator[Table]:
+    """Make the tables among a study's reports, except for claims and those that lack results."""
+    from jestlab.analysis import frames
+
+    results, loader = cache(lambda: frames.read(lab.store_url, study.name)), TrustedLoader(lab.store_url)
+    for report in study.reports:
+        if isinstance(report, TableOptions) and report.name != "claims":
+            with suppress(ValueError):
+                code = loader if report.is_custom else None
+                yield table_of(lab, [study.name], report, results={study.name: results}, loader=code)
+
+
 def _shows_published(report: Report) -> bool:
-    """Whether it has published rows beside the study's own."""
-    if isinstance(report, TableReport):
+    """Return whether a report shows published rows next to the study's own."""
+    if isinstance(report, TableOptions):
         return report.published and report.is_the_papers
     return report.kind == "published"
 
 
 def _reports(study: Study) -> tuple[Report, ...]:
-    """What it asks for, and first the verdicts on what it, or a study of it, claims."""
-    claims = TableReport(kind="table", name="claims")
-    asked = any(isinstance(report, TableReport) and report.name == "claims" for report in study.reports)
-    claiming = any(each.claims for each in (study, *study.studies.values()))
-    return study.reports if asked or not claiming else (claims, *study.reports)
+    """Return the study's reports, with the table of claims first if the study has claims."""
+    has_table = any(isinstance(report, TableOptions) and report.name == "claims" for report in study.reports)
+    has_claims = any(each.claims for each in (study, *study.studies.values()))
+    return (
+        study.reports
+        if has_table or not has_claims
+        else (TableOptions(kind="table", name="claims"), *study.reports)
+    )
 
 
 def _name(report: Report) -> str:
-    """What the files of a report are called: by its kind, a table other than the summary by its name."""
+    """Return what the files of a report are called: its kind, or the name of a table."""
     from jestlab.analysis.own import stem_of
 
-    if (own := own_code(report)) is not None:
-        return stem_of(own[1])
-    return report.name if isinstance(report, TableReport) and report.name != "summary" else report.kind
-
-
-def _write_report(
-    url: str,
-    study: Study,
-    results: Callable[[], Frames],
-    report: Report,
-    folder: Path,
-    name: str,
-    own: Loader,
-    pictures: Pictures,
-) -> list[Path]:
-    """The files of one report; ValueError if the store cannot fill it yet."""
-    from jestlab.analysis import figures
-
-    results = _shown(results, report)
-    if isinstance(report, TableReport):
-        table = _table(url, study.name, results, report, own)
-        return [
-            write_whole(folder / f"{name}{suffix}", getattr(table, format)())
-            for suffix, format in _TABLE_FILES.items()
-        ]
-    options = report.model_dump(exclude={"kind", "runs", "figure"})
-    plain = study.figure.sheet if study.figure else figures.Sheet()
-    sheet = report.figure.sheet.over(plain) if report.figure else plain
-    loader = own if isinstance(report, OwnFigureReport) else None
-    options |= {"own": loader, "pictures": pictures}
-    request = figures.Request(url, study.name, results=results, sheet=sheet, **options)
-    plot = figures.draw(report.kind, request)
-    return replace(plot, name=name).save(folder)
-
-
-def _shown(results: Callable[[], Frames], report: Report) -> Callable[[], Frames]:
-    """The results of the runs that a report is about."""
-    shown: tuple[str, ...] | None = getattr(report, "runs", None)
-    return results if shown is None else cache(lambda: results().only(shown))
-
-
-def _table(
-    url: str, experiment: str, results: Callable[[], Frames], report: TableReport, own: Loader
-) -> Table:
-    from jestlab.analysis import tables
-
-    return tables.table(
-        url, report.name, [experiment], baseline=report.baseline, scope=report.scope, mean=report.mean,
-        crossing=report.crossing, with_published=report.published, results={experiment: results},
-        score=report.score, shape=report.shape, options=report.options,
-        own=own if report.is_own else None,
-    )  # fmt: skip
-
-
-def tables_of(lab: Lab, study: Study) -> Iterator[Table]:
-    """Make the tables that a study ends in, but for its claims, and those that the store cannot fill yet."""
-    from jestlab.analysis import frames
-
-    results, own = cache(lambda: frames.read(lab.store_url, study.name)), Loader(lab.store_url)
-    for report in study.reports:
-        if isinstance(report, TableReport) and report.name != "claims":
-            with suppress(ValueError):
-                yield _table(lab.store_url, study.name, _shown(results, report), report, own)
+    if (code := custom_code(report)) is not None:
+        return stem_of(code[1])
+    return report.name if isinstance(report, TableOptions) and report.name != "summary" else report.kind
 
 
 # ---- the page of an experiment
@@ -349,7 +297,7 @@ def bring_page_up_to_date(lab: Lab, experiment: str) -> list[Path]:
     """Write the page of an experiment as a launch does, unless it is up to date.
 
     Returns:
-        The page, then the files beside it.
+        The page, then its other files.
     """
     from jestlab.analysis.report import FOLDER, PAGE
 
@@ -360,7 +308,7 @@ def bring_page_up_to_date(lab: Lab, experiment: str) -> list[Path]:
         with closing(store):
             study = load_stored(experiment, store.spec(experiment))
             key = build_key(store, study)
-    except UserError:  # a study whose programs are missing: there is a page all the same
+    except UserError:  # the programs of the study are missing, but a page doesn't need them
         return write_page(lab, experiment, folder)
     for name in (BUILD_FILE, PAGE_BUILD_FILE):
         build = read_build(folder, key, name)
@@ -378,14 +326,13 @@ def write_page(
 ) -> list[Path]:
     """Write the page of an experiment to a folder, and forget what the reports there were built from."""
     from jestlab.analysis.report import build
+    from jestlab.platform.reports.selected import selected_images
 
     (folder / PAGE_BUILD_FILE).unlink(missing_ok=True)
-    if (before := _read(folder / BUILD_FILE)) is not None:  # which files are ours has to be known later
+    if (before := _read(folder / BUILD_FILE)) is not None:  # still names the files that jestlab wrote
         replace(before, made_from="").write(folder)
-    from jestlab.platform.pictures import pictures
-
-    own = Loader(lab.store_url)
-    return build(lab.store_url, experiment, folder, baseline, scope, own, partial(pictures, lab))
+    loader, images = TrustedLoader(lab.store_url), partial(selected_images, lab)
+    return build(lab.store_url, experiment, folder, baseline, scope, loader, images)
 
 
 # ---- build keys
@@ -471,9 +418,12 @@ def build_key(store: Store, study: Study) -> str:
     published rows, notes and tags; and how many runs there are that could share a reference with them.
     """
     digest = hashlib.sha256()
-    own = own_reports.digests(study)
-    own += [f"trusted {is_trusted(store, part)}" for part in (*study.studies, study.name)] if own else []
-    for part in ([version("jestlab"), study.to_dict()], _code(), own, *_of_store(store, study)):
+    named = (custom_code(report) for part in (*study.studies.values(), study) for report in part.reports)
+    custom = [f"{name} {plugins.digest(kind, name)}" for kind, name in filter(None, named)]
+    custom += (
+        [f"trusted {is_trusted(store, part)}" for part in (*study.studies, study.name)] if custom else []
+    )
+    for part in ([version("jestlab"), study.to_dict()], _code(), custom, *_of_store(store, study)):
         digest.update(json.dumps(part, default=str).encode())
     return digest.hexdigest()
 
@@ -484,7 +434,7 @@ def _code() -> list[Any]:
     import jestlab.analysis
 
     folder = Path(jestlab.analysis.__file__).parent
-    files = [Path(__file__).with_name("reports.py"), *folder.rglob("*.*")]
+    files = [*Path(__file__).parent.glob("*.py"), *folder.rglob("*.*")]
     stats = ((path, path.stat()) for path in sorted(files) if "__pycache__" not in path.parts)
     return [(path.name, stat.st_size, stat.st_mtime_ns) for path, stat in stats]
 

@@ -114,7 +114,7 @@ def few(batch: batches.SuperBatch, size: int) -> tuple[npt.NDArray[np.int64], np
     )
 
 
-def pictures(lab: Lab, experiment: str, labels: tuple[str, ...], size: int) -> list[ShownExample]:
+def selected_images(lab: Lab, experiment: str, labels: tuple[str, ...], size: int) -> list[ShownExample]:
     """Read some of what each label's first seed selected: first, after a quarter of its steps, and last.
 
     Labels whose runs recorded nothing, or whose data are elsewhere, are left out.
