@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 
-from jestlab.analysis.costs import Cost
+from jestlab.analysis.costs import EXECUTED, Cost
 from jestlab.platform import programs
 from jestlab.platform.errors import UserError, sentence
 from jestlab.platform.planning.identity import fingerprint, folder_end, identity_of
@@ -26,6 +26,7 @@ from jestlab.platform.planning.matching import (
 from jestlab.platform.programs import Config, DataLookup, MemoryEstimate, Placement, Price, Program
 from jestlab.platform.spec.expand import Replicate, written_at
 from jestlab.platform.spec.schema import Study
+from jestlab.platform.store.recording import Place, RunToRecord, StudyToRecord
 from jestlab.platform.store.records import RunState
 from jestlab.platform.words import counted
 
@@ -115,6 +116,24 @@ class PlannedRun:
         """Its folder, relative to the lab's root."""
         return f"runs/{self.name.rpartition('/')[2]}{folder_end(self.fingerprint)}"
 
+    def to_record(self) -> RunToRecord:
+        """Return the run as the store records it."""
+        components = () if self.price is None else EXECUTED
+        return RunToRecord(
+            fingerprint=self.fingerprint,
+            seed=self.seed,
+            directory=self.directory,
+            program=self.program,
+            config=self.config,
+            needs=self.needs,
+            places=[
+                Place(self.name, self.label, self.point),
+                *(Place(alias.name, alias.label, alias.point) for alias in self.aliases),
+            ],
+            flops={name: getattr(self.price.cost, name) for name in components if self.price is not None},
+            budget=None if self.budget is None else asdict(self.budget),
+        )
+
     @property
     def action(self) -> Action:
         """What a launch does with the run."""
@@ -177,6 +196,20 @@ class Plan:
     def by_study(self) -> dict[str, list[str]]:
         """Fingerprints of the runs of the study and of each of its parts, by name, the study first."""
         return {each.study.name: each.fingerprints for each in (self, *self.parts)}
+
+    def to_record(self) -> StudyToRecord:
+        """Return the study and its runs as the store records them."""
+        return StudyToRecord(
+            name=self.study.name,
+            question=self.study.question,
+            paper=self.study.paper,
+            scale=self.study.scale,
+            spec=self.study.to_dict(),
+            runs=[run.to_record() for run in self.runs],
+            needed=self.needed,
+            later=self.later,
+            parts=[part.to_record() for part in self.parts],
+        )
 
     def with_states(self, states: Mapping[str, RunState]) -> Plan:
         """Add the states of runs in a store, by fingerprint."""

@@ -16,12 +16,13 @@ from typing import Any
 
 from jestlab.platform import logs
 from jestlab.platform.errors import UserError, sentence
-from jestlab.platform.lab.lab import SERVE_TOKEN, STORE, STORE_SECRET
+from jestlab.platform.lab.lab import SERVE_TOKEN, STORE_SECRET
 from jestlab.platform.processes import describe_exit, die_with_parent, group_runs, reap_orphans
 from jestlab.platform.programs import failures
 from jestlab.platform.programs.command import fill, values_of, words_of
 from jestlab.platform.programs.context import Failed, Interrupted, RunContext
 from jestlab.platform.programs.protocol import Channel
+from jestlab.platform.store.address import STORE
 
 CONFIG_NAME = "config.json"
 _UNFINISHED = CONFIG_NAME + ".new"
