@@ -33,10 +33,10 @@ from jestlab.platform.planning import deciding, registering
 from jestlab.platform.planning import plan as planning
 from jestlab.platform.planning.changes import Changes, changes
 from jestlab.platform.planning.cost import budgeted, refuse_above
+from jestlab.platform.planning.matching import Timings, matches_seconds
 from jestlab.platform.planning.names import check as check_names
 from jestlab.platform.planning.plan import Alias, Plan, PlannedRun, waiting_lines
 from jestlab.platform.planning.replicates import without
-from jestlab.platform.planning.timings import Timings, matches_seconds
 from jestlab.platform.spec.load import load_stored
 from jestlab.platform.spec.resources import EXECUTORS, ExecutorName, runs_here
 from jestlab.platform.spec.schema import Study
@@ -411,7 +411,7 @@ def planned(lab: Lab, study: Study, how: How) -> Plan:
     if matches_seconds(study):  # else the store is not asked: manifests are rendered where it is out of reach
         with _looking(lab) as store:
             timings = Timings.read(store, study)
-    return planning.plan(study, where="here" if is_here else "elsewhere", timings=timings)
+    return planning.plan(study, placement="local" if is_here else "remote", timings=timings)
 
 
 def _failed_and_waiting(plan: Plan, meant: Collection[str]) -> list[PlannedRun]:
