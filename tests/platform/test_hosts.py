@@ -10,9 +10,8 @@ from tests.models.conftest import TINY
 from workers_support import Worker, recorded
 
 from jestlab.models.config import TrainConfig
-from jestlab.platform import programs
+from jestlab.platform import processes, programs
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch import processes
 
 
 def host(lab, run, number, port):

@@ -14,8 +14,8 @@ from workers_support import Worker, finished, recorded, worker
 
 from jestlab.analysis.costs.goodput import CAUSES, AttemptTime, divide, of_run
 from jestlab.models.training.tracker import NullTracker
+from jestlab.platform import processes
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch import processes
 from jestlab.platform.planning.plan import PlannedRun
 from jestlab.platform.store import leases
 from jestlab.platform.store.records import RunRecord, RunState

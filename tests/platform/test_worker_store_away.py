@@ -12,10 +12,10 @@ import plans_support as plans
 import pytest
 from workers_support import Worker
 
+from jestlab.platform import processes
 from jestlab.platform import worker as workers
 from jestlab.platform.errors import StoreError
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch import processes
 from jestlab.platform.planning.plan import PlannedRun
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store

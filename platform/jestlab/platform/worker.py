@@ -34,12 +34,11 @@ from typing import TypeVar
 from jestlab.models.processes import launched_first
 from jestlab.models.training.phases import PhaseClock
 from jestlab.models.training.tracker import NullTracker, Recorder
-from jestlab.platform import programs
+from jestlab.platform import logs, programs
 from jestlab.platform.errors import BucketUnreachable, StoreError, StoreUnreachable, UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.sync import PUSH_SECONDS, Bucket, LocalFolder, SyncedFolder, fetched
-from jestlab.platform.launch import failures, logs
-from jestlab.platform.launch.processes import (
+from jestlab.platform.processes import (
     EXIT_BUSY,
     EXIT_COMPLETED,
     EXIT_FAILED,
@@ -51,6 +50,7 @@ from jestlab.platform.launch.processes import (
     own_handle,
     still_there,
 )
+from jestlab.platform.programs import failures
 from jestlab.platform.programs.command import left_behind
 from jestlab.platform.programs.context import Failed, Interrupted, Need, RunContext
 from jestlab.platform.programs.expected import check_first

@@ -14,8 +14,7 @@ import pytest
 import stores_support as stores
 from click.testing import CliRunner
 
-from jestlab.platform.cli import cli
-from jestlab.platform.lab import doctor
+from jestlab.platform.cli import cli, doctor
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store

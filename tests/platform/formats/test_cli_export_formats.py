@@ -13,7 +13,7 @@ from tests.platform.formats.recorded import LABEL, files_below, only, result
 
 from jestlab.platform.adopting import mlflow, tensorboard
 from jestlab.platform.cli import main
-from jestlab.platform.cli.lab import FORMATS, export_command
+from jestlab.platform.cli.export import FORMATS, export_command
 from jestlab.platform.errors import StoreUnreachable, UserError
 from jestlab.platform.formats import kinds, results
 from jestlab.platform.lab.lab import Lab

@@ -2,8 +2,8 @@
 
 import pytest
 
+from jestlab.platform.cli import doctor
 from jestlab.platform.errors import UserError
-from jestlab.platform.lab import doctor
 from jestlab.platform.lab.lab import Lab
 
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from in_process import Machine
 
-from jestlab.platform.launch import executors, processes
-from jestlab.platform.launch.record import Record
+from jestlab.platform import processes
+from jestlab.platform.launch import executors
+from jestlab.platform.launch.record import XManagerRecord
 
 
 @pytest.fixture
@@ -18,7 +19,7 @@ def unrecorded(monkeypatch: pytest.MonkeyPatch) -> None:
     async def opened(record: Any) -> None:
         record.opened = True
 
-    monkeypatch.setattr(Record, "open", opened)
+    monkeypatch.setattr(XManagerRecord, "open", opened)
 
 
 @pytest.fixture

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from jestlab.platform import worker
+from jestlab.platform import logs, worker
 from jestlab.platform.errors import StoreUnreachable
-from jestlab.platform.launch import logs
 from jestlab.platform.programs.command import Child
 from jestlab.platform.store import engine
 from jestlab.platform.store.address import parse_url

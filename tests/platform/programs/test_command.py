@@ -17,8 +17,8 @@ import yaml
 from workers_support import finished, recorded, worker
 
 from jestlab.analysis import frames
+from jestlab.platform import processes
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch import processes
 from jestlab.platform.planning.plan import PlannedRun
 from jestlab.platform.store import leases
 from jestlab.platform.store.records import RunState

@@ -19,7 +19,7 @@ from jestlab.platform.errors import (
     within,
 )
 from jestlab.platform.lab.settings import Settings
-from jestlab.platform.launch.logs import one_line
+from jestlab.platform.logs import one_line
 from jestlab.platform.spec import Study, load
 from jestlab.platform.spec.config_tree import fields_of, nested, validated, walk
 from jestlab.platform.spec.figure import FigureOptions

@@ -21,13 +21,12 @@ from google.oauth2.credentials import Credentials
 from tests.cluster.ports import free_port
 from workers_support import Worker
 
-from jestlab.platform import programs
+from jestlab.platform import processes, programs
 from jestlab.platform.contracts import executors as contracts
 from jestlab.platform.contracts.executors import marks_of
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Vertex as VertexSettings
-from jestlab.platform.launch import processes
-from jestlab.platform.launch.executor import Job, JobState, LaunchedJob
+from jestlab.platform.launch.executor import Job, LaunchedJob
 from jestlab.platform.launch.executors.local import ForkServer, Local
 from jestlab.platform.launch.executors.vertex import Vertex
 from jestlab.platform.planning.plan import Plan
@@ -267,7 +266,7 @@ class LocalHarness:
         return obedient(self._folder, name)
 
     def count(self) -> int:
-        return sum(processes.state_of(one.handle) == JobState.RUNNING for one in self._started())
+        return sum(processes.is_running(one.handle) is True for one in self._started())
 
     def run(self, started: LaunchedJob) -> None:
         """It does so already."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.waiting import wait_until
 
-from jestlab.platform.launch.processes import adopt_orphans, end_descendants
+from jestlab.platform.processes import adopt_orphans, end_descendants
 
 _SMALL_DATABASE = ("--innodb-log-file-size=8M", "--innodb-buffer-pool-size=32M")
 

@@ -61,7 +61,7 @@ _MODULES = {
     "status": ("status", "watch"),
     "results": ("table", "plot", "report"),
     "annotations": ("note", "tag"),
-    "lab": ("db", "gc", "export", "import", "doctor"),
+    "export": ("export", "import"),
 }
 """Modules of several verbs; every other verb is alone in the module of its name."""
 

@@ -16,7 +16,7 @@ from jestlab.models.data.images import ensure_decoded
 from jestlab.models.data.metadata import load_metadata, metadata_columns, without_metadata
 from jestlab.models.data.shards import ShardSource
 from jestlab.platform.cli.output import Block, counted, table
-from jestlab.platform.launch.logs import one_line
+from jestlab.platform.logs import one_line
 
 _SAMPLES = 8  # captions, and images that cannot be decoded
 _COUNTED = ("noise", "license", "kind")  # columns whose values are counted, where there are such

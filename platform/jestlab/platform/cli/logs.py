@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from jestlab.platform import logs
 from jestlab.platform.adopted import NAME as ADOPTED
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.options import examples, json_option, lab_options
@@ -19,7 +20,7 @@ from jestlab.platform.cli.output import print_json, say
 from jestlab.platform.errors import StoreUnreachable, UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.sync import Bucket, SyncedFolder
-from jestlab.platform.launch import liveness, logs
+from jestlab.platform.launch import liveness
 from jestlab.platform.launch.executor import LaunchedJob
 from jestlab.platform.store import leases
 from jestlab.platform.store.records import Lease, RunState

@@ -15,7 +15,7 @@ from sqlalchemy import select
 
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch.logs import one_line
+from jestlab.platform.logs import one_line
 from jestlab.platform.store.annotations import Subject
 from jestlab.platform.store.records import RunRow, RunState
 from jestlab.platform.store.store import Store

@@ -1,4 +1,4 @@
-"""Progress bars of verbs that take long: on standard error, if it is a terminal."""
+"""Progress bars of slow verbs, on standard error if it is a terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 @contextmanager
 def reporting(title: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar; the function is called with how much is done, and how much there is in all."""
+    """Show a bar; the yielded function takes the completed and the total amount."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
@@ -21,7 +21,7 @@ def reporting(title: str) -> Iterator[Callable[[int, int], None]]:
 
 @contextmanager
 def counting(title: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show a bar; the function is called with how much more is done."""
+    """Show a bar; the yielded function takes the amount that was completed since its last call."""
     done = 0
     with reporting(title) as report:
         report(done, total)

@@ -16,7 +16,7 @@ from jestlab.platform.cli import naming
 from jestlab.platform.cli.options import examples, json_option, lab_options
 from jestlab.platform.cli.output import Block, print_json, say, table, writing
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch.logs import one_line
+from jestlab.platform.logs import one_line
 
 if TYPE_CHECKING:
     from jestlab.analysis.figures.selected import ShownExample

@@ -25,7 +25,7 @@ from sqlalchemy import BigInteger, DateTime, Double, Text
 
 from jestlab.platform.errors import UserError, kind_of
 from jestlab.platform.lab.limits import LIMITS
-from jestlab.platform.launch.logs import one_line
+from jestlab.platform.logs import one_line
 from jestlab.platform.store.tables import (
     Acceptance,
     Artifact,

@@ -38,7 +38,7 @@ from jestlab.platform.lab.archive import (
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.limits import check_disk
 from jestlab.platform.lab.unpacking import archived_rows, unpack
-from jestlab.platform.launch.logs import one_line
+from jestlab.platform.logs import one_line
 from jestlab.platform.planning.identity import folder_end, is_true
 from jestlab.platform.spec.schema import Study, is_name
 from jestlab.platform.store.published import take_rows

@@ -29,10 +29,10 @@ from typing import Any, NamedTuple
 from filelock import FileLock
 
 from jestlab.models.data.files import write_whole
+from jestlab.platform import logs
 from jestlab.platform.errors import BucketUnreachable, UserError
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch import logs
-from jestlab.platform.launch.logs import one_line
+from jestlab.platform.logs import one_line
 
 _LOG = logging.getLogger(__name__)
 

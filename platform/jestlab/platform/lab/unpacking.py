@@ -16,7 +16,7 @@ from jestlab.analysis.connection import SCHEMA, other_version
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.archive import CHECKSUMS, FORMAT, HEAD, METRIC, TABLES, compression_of
 from jestlab.platform.lab.limits import LIMITS, Limits, Metered, check_disk, occupied
-from jestlab.platform.launch.logs import one_line
+from jestlab.platform.logs import one_line
 
 _BLOCK = 1 << 20
 _HEAD_BYTES = 1 << 24

@@ -8,9 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from jestlab.platform import logs, processes
 from jestlab.platform.errors import StoreError
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch import logs, processes
 from jestlab.platform.launch.concurrency import each
 from jestlab.platform.launch.executor import (
     Executor,
@@ -25,19 +25,16 @@ from jestlab.platform.launch.executor import (
 from jestlab.platform.launch.executors import Executors, job_of
 from jestlab.platform.launch.liveness import Liveness, Presence, Termination
 from jestlab.platform.launch.options import ControllerOptions
-from jestlab.platform.launch.reconcile import Signs, Target
+from jestlab.platform.launch.reconcile import SLOT, Signs, Target, is_plain_wait
 from jestlab.platform.launch.record import XManagerRecord
 from jestlab.platform.store import claims, leases
-from jestlab.platform.store.claims import LIMIT, Limits
+from jestlab.platform.store.claims import Limits
 from jestlab.platform.store.records import Lease, RunState, Standing
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import now
 
 BATCH = 50
 """Number of runs that are claimed and launched in one pass of the controller."""
-
-SLOT = "waits for a slot"
-"""Start of the reason of a run that could start if fewer others ran."""
 
 
 class Claimed(NamedTuple):
@@ -285,11 +282,6 @@ class Claiming:
                 if self.termination.at_once:
                     return
                 await asyncio.sleep(self.poll_seconds)
-
-
-def is_plain_wait(reason: str | None) -> bool:
-    """Return whether a run waits only for a slot or for chip-hours, so that the reason may change."""
-    return reason is None or reason.startswith((SLOT, LIMIT))
 
 
 def _free_slots(executor: Executor, limits: Limits, usage: _Usage, wanted: int, has_live: bool) -> int:

@@ -15,9 +15,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from jestlab.platform import logs, processes
 from jestlab.platform.errors import StoreError, UserError
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch import concurrency, failures, logs, processes, reconcile
+from jestlab.platform.launch import concurrency, reconcile
 from jestlab.platform.launch.claiming import Batch, Claiming
 from jestlab.platform.launch.concurrency import Wakeup, each
 from jestlab.platform.launch.display import EXAMPLES, Listener
@@ -38,6 +39,7 @@ from jestlab.platform.launch.reconcile import (
     title,
 )
 from jestlab.platform.launch.record import XManagerRecord
+from jestlab.platform.programs import failures
 from jestlab.platform.store import leases
 from jestlab.platform.store.claims import LIMIT
 from jestlab.platform.store.engine import is_full
@@ -45,7 +47,7 @@ from jestlab.platform.store.records import RunState, Standing
 from jestlab.platform.store.store import Store
 
 LAST_SECONDS = 15.0
-"""How long a stopped launch waits for the end of its runs if it can't observe it, or after a second Ctrl-C."""
+"""How long a stopped launch waits for runs if it can't observe their end, or after a second Ctrl-C."""
 
 SETTLE_SECONDS = 10.0
 """How long the controller waits at its end for the workers of finished runs to exit."""

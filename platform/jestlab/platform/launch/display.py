@@ -203,9 +203,7 @@ class Bar(Lines):
 
     def _add(self, description: str, *, total: int | None, done: str, completed: int = 0) -> TaskID:
         assert self._bars is not None
-        return self._bars.add_task(
-            description, total=total, completed=completed, done=done, loss="", rate=""
-        )
+        return self._bars.add_task(description, total=total, completed=completed, done=done, loss="", rate="")
 
     def _count(self) -> str:
         return f"{self._ended}/{self._total} runs"

@@ -17,8 +17,8 @@ from jestlab.platform.errors import StoreError, UserError
 from jestlab.platform.lab import identity
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.executor import JobState, JobStatus, LaunchedJob, StillRuns
-from jestlab.platform.launch.processes import Process, state_of
 from jestlab.platform.launch.reconcile import Observation, Signs, Target, title
+from jestlab.platform.processes import Process, is_running
 from jestlab.platform.store import labs, leases
 from jestlab.platform.store.records import Lease, RunState, Standing
 from jestlab.platform.store.store import Store
@@ -155,7 +155,7 @@ class Liveness:
         if launcher is None or launcher not in launchers:
             return True
         silent = self._silence.seconds(launcher, launchers[launcher])
-        return state_of(launcher) == JobState.GONE or silent > self._lease_seconds
+        return is_running(launcher) is False or silent > self._lease_seconds
 
     def _jobs(self, leases: Iterable[Lease]) -> dict[int, JobStatus]:
         """Return the status of each attempt's job, by attempt id."""
@@ -338,7 +338,7 @@ class Termination:
 def any_launcher(heartbeats: Mapping[str, datetime], at: datetime) -> bool:
     """Return whether any launcher in the store is alive, from names and last heartbeats."""
     return any(
-        (at - heartbeat).total_seconds() <= SILENT_SECONDS and state_of(name) != JobState.GONE
+        (at - heartbeat).total_seconds() <= SILENT_SECONDS and is_running(name) is not False
         for name, heartbeat in heartbeats.items()
     )
 
@@ -347,11 +347,11 @@ def doubts(lease: Lease | None, at: datetime) -> str | None:
     """Return why an attempt that is RUNNING in the store may have stopped; None if nothing indicates it."""
     if lease is None or not lease.is_live:
         return None
-    if lease.executor == "local" and lease.handle and state_of(lease.handle) == JobState.GONE:
+    if lease.executor == "local" and lease.handle and is_running(lease.handle) is False:
         return "its process has vanished: relaunch to resume"
     silent = (at - lease.heartbeat_at).total_seconds()
     if silent <= SILENT_SECONDS:
         return None
-    if lease.launcher is None or state_of(lease.launcher) == JobState.GONE:
+    if lease.launcher is None or is_running(lease.launcher) is False:
         return f"no heartbeat for {silent:.0f} s and no launcher: relaunch to resume"
     return f"no heartbeat for {silent:.0f} s"

@@ -13,9 +13,13 @@ from datetime import datetime
 from typing import Protocol
 
 from jestlab.platform.launch.executor import JobState, JobStatus
-from jestlab.platform.launch.failures import is_refused, reason_of
-from jestlab.platform.launch.processes import EXIT_BUSY, EXIT_STOPPED, describe_exit
+from jestlab.platform.processes import EXIT_BUSY, EXIT_STOPPED, describe_exit
+from jestlab.platform.programs.failures import is_refused, reason_of
+from jestlab.platform.store.claims import LIMIT
 from jestlab.platform.store.records import Lease, RunState, Standing
+
+SLOT = "waits for a slot"
+"""Start of the reason of a run that could start if fewer others ran."""
 
 _STOP_CODES = (-signal.SIGTERM, -signal.SIGINT, EXIT_STOPPED)
 
@@ -51,6 +55,11 @@ class Target(Protocol):
 def title(run: Target) -> str:
     """Return how people call a run: label and seed."""
     return f"{run.label}/{run.seed}"
+
+
+def is_plain_wait(reason: str | None) -> bool:
+    """Return whether a run waits only for a slot or for chip-hours, so that its reason may be replaced."""
+    return reason is None or reason.startswith((SLOT, LIMIT))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jestlab.platform.launch import logs
+from jestlab.platform import logs
 from jestlab.platform.launch.executor import Executor, ExecutorError, Job, LaunchedJob
 
 if TYPE_CHECKING:  # importing XManager takes a second

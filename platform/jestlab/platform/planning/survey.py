@@ -20,7 +20,7 @@ from jestlab.platform.planning.plan import Plan, totals
 from jestlab.platform.planning.plan import plan as make_plan
 from jestlab.platform.planning.timings import Timings
 from jestlab.platform.programs import Where
-from jestlab.platform.spec.resources import EXECUTORS, LOCAL_PARALLEL, ExecutorName, Resources
+from jestlab.platform.spec.resources import LOCAL_PARALLEL, ExecutorName, Resources, runs_here
 from jestlab.platform.spec.schema import Study
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Survey:
     place: ExecutorName | None
     reasons: Mapping[str, Explanation] = field(default_factory=dict)
     remarks: Sequence[str] = ()
-    standing: deciding.Standing | None = None
+    standing: deciding.ClaimsStatus | None = None
 
     @property
     def parallel(self) -> int | None:
@@ -137,15 +137,15 @@ def survey(lab: Lab, study: Study, *, why: bool = False) -> Survey:
     store = _store(lab)
     try:
         timings = Timings.read(store, study)
-        is_here = _is_here(place)
+        is_here = runs_here(place)
         where: Where = "here" if is_here else "elsewhere"
         plan = make_plan(study, absent="note", where=where, timings=timings)
         check_names(plan, store.measured if store is not None else tuple)
         standing = None
-        if deciding.goes_on(study):
-            plan = deciding.begun(plan, store)
+        if deciding.has_open_seeds(study):
+            plan = deciding.first_round(plan, store)
             if store is not None and store.members(study.name):
-                standing = deciding.standing(lab.store_url, study.name)
+                standing = deciding.claims_status(lab.store_url, study.name)
         if store is not None:
             plan = plan.with_states(store.states(plan.fingerprints))
         plan = budgeted(plan, store, place)
@@ -159,20 +159,12 @@ def survey(lab: Lab, study: Study, *, why: bool = False) -> Survey:
             store.close()
 
 
-def _is_here(place: str | None) -> bool:
-    if place is None or place in EXECUTORS:
-        return place == "local"
-    from jestlab.platform.launch.executors import is_here  # most plans need no executor
-
-    return is_here(place)
-
-
 def _missing_gpus(resources: Resources) -> list[str]:
-    """Say so if each run asks for more GPUs than this machine has; a launch here would be refused."""
-    from jestlab.platform.launch.executors.devices import Devices
+    """Report if each run requests more GPUs than this machine has: a local launch would be refused."""
+    from jestlab.platform.gpus import LocalGpus
 
     try:
-        Devices(resources)
+        LocalGpus(resources)
     except UserError as error:
         return [str(error)]
     return []

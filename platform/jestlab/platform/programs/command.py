@@ -41,10 +41,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from jestlab.platform import logs
 from jestlab.platform.errors import UserError, nearest, sentence
 from jestlab.platform.lab.lab import SERVE_TOKEN, STORE, STORE_SECRET
-from jestlab.platform.launch import failures, logs
-from jestlab.platform.launch.processes import describe_exit, die_with_parent, group_runs, reap_orphans
+from jestlab.platform.processes import describe_exit, die_with_parent, group_runs, reap_orphans
+from jestlab.platform.programs import failures
 from jestlab.platform.programs.context import Failed, Interrupted, RunContext
 from jestlab.platform.programs.program import Contents, Problem, Program
 from jestlab.platform.programs.protocol import Channel

@@ -19,7 +19,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter,
 from jestlab.models.training.phases import Phase as PhaseName
 from jestlab.platform.client import as_amount, as_count, as_metrics, as_name, as_phase, as_scores
 from jestlab.platform.errors import UserError, nearest
-from jestlab.platform.launch.logs import one_line
+from jestlab.platform.logs import one_line
 from jestlab.platform.programs.context import RunContext
 
 MAX_MESSAGE_BYTES = 1 << 20

@@ -12,16 +12,16 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from jestlab.analysis.configs import flat
+from jestlab.platform import logs
 from jestlab.platform.adopted import NAME as ADOPTED
 from jestlab.platform.errors import StoreError, UserError, one_line_errors
-from jestlab.platform.launch import logs
+from jestlab.platform.launch.status import LOSS
 from jestlab.platform.serve import facts
 from jestlab.platform.serve.curves import curves_of
 from jestlab.platform.serve.experiment import row
 from jestlab.platform.serve.labs import Labs, Missing, Served
 from jestlab.platform.serve.rendering import address, rendered, whole
 from jestlab.platform.store.annotations import Subject, notes, tags
-from jestlab.platform.watching.watch import LOSS
 
 TAIL_BYTES = 64 * 1024
 """How much of the end of a log is shown at first, and of what has come since at a time."""

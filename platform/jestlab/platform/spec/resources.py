@@ -28,7 +28,7 @@ from pydantic import (
 )
 
 from jestlab.models import extensions
-from jestlab.platform.errors import closest
+from jestlab.platform.errors import UserError, closest
 from jestlab.platform.spec.config_tree import listed
 from jestlab.platform.spec.duration import parse_duration, written_duration
 from jestlab.platform.spec.slurm import Slurm
@@ -47,6 +47,21 @@ def _executor(name: str) -> str:
 ExecutorName = Annotated[str, AfterValidator(_executor)]
 """Name of an executor: built in, or where one of one's own is: `package.module:Class`, `path.py:Class`, or an
 entry point of `jestlab.executors`."""
+
+
+def runs_here(name: ExecutorName | None) -> bool:
+    """Return whether an executor runs jobs on this machine, where data and scripts can be checked.
+
+    Raises:
+        UserError: It is a custom executor, which cannot be imported.
+    """
+    if name is None or name in EXECUTORS:
+        return name == "local"
+    try:
+        return bool(getattr(extensions.load("executor", name), "here", False))
+    except ValueError as error:
+        raise UserError(str(error)) from None
+
 
 LOCAL_PARALLEL = 2
 """Runs at a time on this machine, where a study does not say."""

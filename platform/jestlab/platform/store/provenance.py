@@ -12,7 +12,7 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -23,6 +23,7 @@ from jestlab.analysis.mixing import DECISIVE
 from jestlab.models.processes import launched_with_others
 from jestlab.platform.digests import digest_of
 from jestlab.platform.lab.lab import STORE
+from jestlab.platform.redaction import SECRET_NAME, without_secrets, without_values
 from jestlab.platform.store.checkout import Checkout
 from jestlab.platform.whoami import host_name
 
@@ -120,7 +121,7 @@ def collect(code: Path, parts: Collection[str] = PARTS, wanted: Wanted | None = 
 def cleaner() -> Callable[[str], str]:
     """Return a function that replaces the secrets of this process's environment in a text by `***`."""
     hidden = secret_values(os.environ)
-    return lambda text: _clean(text, hidden)
+    return lambda text: without_values(text, hidden)
 
 
 def wanted_parts() -> Collection[str]:
@@ -219,16 +220,7 @@ _KEPT = re.compile(
     | PYTHON | (LD_LIBRARY_PATH | LD_PRELOAD | LANG | LC_ALL | TZ | VIRTUAL_ENV)$""",
     re.VERBOSE,
 )
-_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|PWD|CREDENTIAL|AUTH|PRIVATE|COOKIE|SIGNATURE|SAS", re.IGNORECASE)
-
-# Up to the last @ of a word: a password may have an @ or a / of its own.
-_IN_URL = re.compile(r"://[^\s\"']*@")
 _PASSWORD = re.compile(r"://[^\s:@/]*:(\S+)@|password=([^&\s]+)", re.IGNORECASE)
-# The value after a name that hints at a secret; the beginning of the name does not matter.
-_IN_OPTION = re.compile(
-    rf"((?:{_SECRET.pattern})[\w.\-]{{0,40}}[ \"']{{0,2}}[=:][ ]?)(\"[^\"]*\"|'[^']*'|[^\s&;,]+)",
-    re.IGNORECASE,
-)
 
 _SHORTEST = 6
 """Shorter secrets are found in too much text that is none."""
@@ -241,7 +233,7 @@ def kept_variables(environment: Mapping[str, str]) -> dict[str, str]:
     hidden = secret_values(environment)
     kept = {}
     for name, value in sorted(environment.items()):
-        if _KEPT.match(name) and not _SECRET.search(name):
+        if _KEPT.match(name) and not SECRET_NAME.search(name):
             # Text that every database takes: bytes that are not valid UTF-8 become question marks.
             text = without_secrets(value, hidden).encode(errors="replace").decode()
             kept[name] = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
@@ -250,24 +242,8 @@ def kept_variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 def secret_values(environment: Mapping[str, str]) -> list[str]:
     """Return the values of variables that may be secrets, and the store's password; the longest first."""
-    values = {value for name, value in environment.items() if _SECRET.search(name)}
+    values = {value for name, value in environment.items() if SECRET_NAME.search(name)}
     for found in _PASSWORD.findall(environment.get(STORE, "")):
         password = "".join(found)
         values |= {password, unquote(password)}
     return sorted((value for value in values if len(value) >= _SHORTEST), key=len, reverse=True)
-
-
-def _clean(text: str, hidden: Iterable[str]) -> str:
-    for value in hidden:
-        text = text.replace(value, "***")
-    return without_url_credentials(text)
-
-
-def without_secrets(text: str, hidden: Iterable[str]) -> str:
-    """Replace credentials in URLs and options, and these values, by `***`."""
-    return _IN_OPTION.sub(r"\1***", _clean(text, hidden))
-
-
-def without_url_credentials(text: str) -> str:
-    """Replace what stands before the @ of URLs by `***`."""
-    return _IN_URL.sub("://***@", text)

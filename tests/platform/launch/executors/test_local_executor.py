@@ -10,9 +10,9 @@ import psutil
 import pytest
 from executor_harnesses import MARKS, LocalHarness
 
+from jestlab.platform import processes
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch import processes
-from jestlab.platform.launch.executor import ExecutorAway, ExecutorError, Job, JobState, LaunchedJob
+from jestlab.platform.launch.executor import ExecutorAway, ExecutorError, Job, LaunchedJob
 from jestlab.platform.launch.executors.local import Local
 from jestlab.platform.spec.resources import Resources
 
@@ -30,28 +30,28 @@ def test_a_process_of_another_machine_is_not_judged_from_here(harness):
     machine, _, rest = started.handle.partition(":")
     host, boot, namespace = machine.rsplit(".", 2)
     for elsewhere in (f"{host}.00000000.{namespace}", f"{host}.{boot}.1", f"other.{boot}.{namespace}"):
-        assert processes.state_of(f"{elsewhere}:{rest}") == JobState.UNKNOWN
-        assert processes.state_of(f"{elsewhere}:1:2") != JobState.GONE
+        assert processes.is_running(f"{elsewhere}:{rest}") is None
+        assert processes.is_running(f"{elsewhere}:1:2") is not False
         with pytest.raises(ExecutorError, match="stop it there"):
             Local(Lab.find()).stop(LaunchedJob(f"{elsewhere}:{rest}", MARKS), now=True)
-    assert processes.state_of(started.handle) == JobState.RUNNING
+    assert processes.is_running(started.handle) is True
 
 
 def test_a_process_id_that_is_used_again_is_another_process(harness):
     started = harness.executor().launch(harness.job("jestlab-0a1b2c3d-1"))
     machine, pid, start, log = started.handle.split(":", 3)
-    assert processes.state_of(f"{machine}:{pid}:{int(start) - 1}:{log}") == JobState.GONE
+    assert processes.is_running(f"{machine}:{pid}:{int(start) - 1}:{log}") is False
     other = started.marks._replace(token="0e" * 16)
     Local(Lab.find()).stop(LaunchedJob(f"{machine}:{pid}:{int(start) - 1}:{log}", other), now=True)
-    assert processes.state_of(started.handle) == JobState.RUNNING
-    assert processes.state_of(f"{machine}:{pid}:{int(start) - 1}") == JobState.GONE
-    assert processes.state_of(processes.identity()) != JobState.GONE
+    assert processes.is_running(started.handle) is True
+    assert processes.is_running(f"{machine}:{pid}:{int(start) - 1}") is False
+    assert processes.is_running(processes.identity()) is not False
 
 
 def test_a_zombie_has_ended():
     child = subprocess.Popen(["true"], start_new_session=True)
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    assert processes.state_of(f"{processes.machine()}:{child.pid}:1:log") == JobState.GONE
+    assert processes.is_running(f"{processes.machine()}:{child.pid}:1:log") is False
     child.wait()
 
 
@@ -112,9 +112,8 @@ def test_another_users_process_is_left_alone(tmp_path, monkeypatch, hidden):
         if hidden:
             monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path))
         with as_nobody():
-            state = processes.state_of(f"{process}:log")
-            assert state == (JobState.UNKNOWN if hidden else JobState.RUNNING)
-            assert processes.state_of(process) != JobState.GONE
+            assert processes.is_running(f"{process}:log") is (None if hidden else True)
+            assert processes.is_running(process) is not False
             for now in (False, True):
                 with pytest.raises(ExecutorError, match=f"process {child.pid} is another user's"):
                     executor.stop(LaunchedJob(f"{process}:log", MARKS), now=now)

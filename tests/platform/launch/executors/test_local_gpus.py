@@ -9,9 +9,9 @@ import pytest
 from executor_harnesses import obedient
 
 from jestlab.platform.errors import UserError
+from jestlab.platform.gpus import LocalGpus
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.executor import ExecutorAway, JobState, LaunchedJob
-from jestlab.platform.launch.executors.devices import Devices
 from jestlab.platform.launch.executors.local import Local
 from jestlab.platform.spec.resources import Resources
 
@@ -83,7 +83,7 @@ def test_launchers_share_them(folder):
 def test_more_than_there_are_is_one_clear_line(folder, visible, gpus, there):
     environment = {"CUDA_VISIBLE_DEVICES": visible, "JESTLAB_DEVICES": str(folder / "devices")}
     with pytest.raises(UserError) as error:
-        Devices(Resources(gpus=gpus), environment)
+        LocalGpus(Resources(gpus=gpus), environment)
     assert str(error.value) == (
         f"each run asks for {gpus} (resources.gpus), and this machine has {there} in CUDA_VISIBLE_DEVICES: "
         "--set resources.gpus=N for fewer, or --on for another machine"
@@ -108,8 +108,8 @@ def test_the_name_of_a_lock_is_the_same_for_an_index_and_a_uuid(folder, monkeypa
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tool.parent}:{os.environ['PATH']}")
     where = {"JESTLAB_DEVICES": str(folder / "devices")}
-    by_index = Devices(Resources(gpus=1), {**where, "CUDA_VISIBLE_DEVICES": "1"})
-    by_uuid = Devices(Resources(gpus=1), where)
+    by_index = LocalGpus(Resources(gpus=1), {**where, "CUDA_VISIBLE_DEVICES": "1"})
+    by_uuid = LocalGpus(Resources(gpus=1), where)
     taken = by_index.take()
     assert taken is not None
     assert taken.visible == "1"

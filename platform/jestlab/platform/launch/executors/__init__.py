@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from jestlab.platform import programs
+from jestlab.platform import logs, programs
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
-from jestlab.platform.launch import logs
 from jestlab.platform.launch.executor import Executor, Job, Marks
 from jestlab.platform.launch.executors import own
 from jestlab.platform.launch.executors.kubernetes import Kubernetes
 from jestlab.platform.launch.executors.local import Local
 from jestlab.platform.launch.executors.slurm import Slurm
 from jestlab.platform.launch.executors.vertex import Vertex
-from jestlab.platform.launch.failures import RETRIED_CODES
 from jestlab.platform.launch.reconcile import Target
+from jestlab.platform.programs.failures import RETRIED_CODES
 from jestlab.platform.spec.resources import ExecutorName, Resources
 from jestlab.platform.store.provenance import PARTS, RECORD, Part
 
@@ -63,17 +62,6 @@ def choose(asked: ExecutorName | None, resources: Resources, settings: Settings)
             "give --on kubernetes or --on vertex, or --on local to compute here all the same"
         )
     return place
-
-
-def is_here(place: ExecutorName | None) -> bool:
-    """Whether runs go to this machine, where data and scripts can be checked.
-
-    Raises:
-        UserError: It is an executor of one's own, which cannot be imported.
-    """
-    if place is None or place in _BUILT_IN:
-        return place == "local"
-    return own.is_here(place)
 
 
 def get(

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from jestlab.platform.launch.executor import JobState, JobStatus
-from jestlab.platform.launch.logs import one_line
+from jestlab.platform.logs import one_line
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 JOB_LABEL = "kueue.x-k8s.io/job-uid"

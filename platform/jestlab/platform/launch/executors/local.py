@@ -27,6 +27,7 @@ from pathlib import Path
 import psutil
 
 from jestlab.platform.errors import StoreUnreachable, UserError, sentence
+from jestlab.platform.gpus import VISIBLE, LocalGpus, TakenGpus
 from jestlab.platform.lab.lab import SERVE_TOKEN, Lab
 from jestlab.platform.launch.executor import (
     Executor,
@@ -39,15 +40,14 @@ from jestlab.platform.launch.executor import (
     Marks,
     StillRuns,
 )
-from jestlab.platform.launch.executors.devices import VISIBLE, Devices, Taken
 from jestlab.platform.launch.executors.environment import ONE_THREAD, worker_environment
-from jestlab.platform.launch.processes import (
+from jestlab.platform.processes import (
     EXIT_COMPLETED,
     MARK,
     Process,
     describe_exit,
     end_job,
-    state_of,
+    is_running,
     still_there,
 )
 from jestlab.platform.spec.resources import LOCAL_PARALLEL, Resources
@@ -91,7 +91,7 @@ class Local(Executor):
         resources = resources or Resources()
         # As many jobs as memory allows, at least one.
         fit = psutil.virtual_memory().total / 1e9 / resources.memory_gb if resources.memory_gb else math.inf
-        self._devices = Devices(resources) if resources.gpus else None
+        self._devices = LocalGpus(resources) if resources.gpus else None
         most = LOCAL_PARALLEL if self._devices is None else self._devices.jobs
         self.parallel: int | None = int(max(min(most, fit), 1))
         self._threads = resources.threads
@@ -197,7 +197,7 @@ class Local(Executor):
     def _executed(self, job: Job) -> subprocess.Popen[bytes] | Forked:
         """Start a job as a fresh process."""
         self._check_going_on()  # the fork server may have been waited for
-        taken = Taken("", ()) if self._devices is None else self._devices.take()
+        taken = TakenGpus("", ()) if self._devices is None else self._devices.take()
         if taken is None:
             raise ExecutorAway("all GPUs of this machine are taken")
         own = {VISIBLE: taken.visible} if taken.files else {}
@@ -251,10 +251,10 @@ class Local(Executor):
     def _status(self, job: LaunchedJob) -> JobStatus:
         child = self._children.get(job)
         if child is None:
-            state = state_of(job.handle)
-            elsewhere = state is JobState.UNKNOWN
-            return JobStatus(state, "on another machine, or another user's" if elsewhere else "")
-        if child.process.poll() is not None or state_of(job.handle) is JobState.GONE:
+            if (running := is_running(job.handle)) is None:
+                return JobStatus(JobState.UNKNOWN, "on another machine, or owned by another user")
+            return JobStatus(JobState.RUNNING if running else JobState.GONE)
+        if child.process.poll() is not None or is_running(job.handle) is False:
             child.over.wait(_TOLD_SECONDS)  # its thread is being told, or ends what is left
         if not child.over.is_set():
             return JobStatus(JobState.RUNNING)

@@ -29,9 +29,9 @@ from jestlab.platform.lab.settings import Kubernetes, Vertex
 from jestlab.platform.launch.executor import ExecutorError, Job, Marks
 from jestlab.platform.launch.executors.environment import threads_environment
 from jestlab.platform.launch.executors.kueue import QUEUE_LABEL
-from jestlab.platform.launch.logs import one_line
+from jestlab.platform.logs import one_line
+from jestlab.platform.redaction import without_secrets
 from jestlab.platform.spec.resources import Nodes, Slice
-from jestlab.platform.store.provenance import without_secrets
 
 JOBSETS = ("jobset.x-k8s.io", "v1alpha2", "jobsets")
 """Group, version and plural of JobSets."""
@@ -112,11 +112,11 @@ def _variables(job: Job) -> dict[str, str]:
 
 def clean_line(error: object) -> str:
     """Return an error as one line without the credentials in its URLs and options."""
-    return one_line(without_secrets(str(error), ()))
+    return one_line(without_secrets(str(error)))
 
 
 def _has_secret(text: str) -> bool:
-    return without_secrets(text, ()) != text
+    return without_secrets(text) != text
 
 
 # ---- Kubernetes

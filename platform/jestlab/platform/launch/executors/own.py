@@ -22,15 +22,6 @@ from jestlab.platform.spec.resources import Resources
 _METHODS = ("launch", "statuses", "stop", "logs")
 
 
-def is_here(name: str) -> bool:
-    """Whether the jobs of an executor of one's own run on this machine, as its class says.
-
-    Raises:
-        UserError: There is no such executor.
-    """
-    return bool(getattr(_class_of(name), "here", False))
-
-
 def create(
     name: str,
     lab: Lab,

@@ -16,10 +16,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from jestlab.platform import logs
 from jestlab.platform.errors import UserError, sentence
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
-from jestlab.platform.launch import logs
 from jestlab.platform.launch.executor import (
     Executor,
     ExecutorAway,
@@ -37,7 +37,7 @@ from jestlab.platform.launch.executors.manifest import check_arguments
 from jestlab.platform.launch.executors.slurm_files import Batches, Task, batch_of
 from jestlab.platform.launch.executors.slurm_states import Account, Row
 from jestlab.platform.launch.executors.slurm_tools import Tools
-from jestlab.platform.launch.processes import EXIT_COMPLETED, exit_from_shell
+from jestlab.platform.processes import EXIT_COMPLETED, exit_from_shell
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.spec.slurm import Slurm as SlurmOptions
 

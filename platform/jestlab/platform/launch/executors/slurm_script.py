@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from jestlab.platform.launch.processes import EXIT_BUSY, EXIT_STOPPED
+from jestlab.platform.processes import EXIT_BUSY, EXIT_STOPPED
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.spec.slurm import Slurm
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from jestlab.platform.launch.executor import JobState, JobStatus
-from jestlab.platform.launch.processes import EXIT_COMPLETED, describe_exit, exit_from_shell
+from jestlab.platform.processes import EXIT_COMPLETED, describe_exit, exit_from_shell
 from jestlab.platform.words import ordinal
 
 QUEUE_FORMAT = "%i|%T|%P|%Q|%S|%r|%k"

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from jestlab.platform.launch.executor import ExecutorAway, ExecutorError
 from jestlab.platform.launch.executors.cloud import three_attempts
-from jestlab.platform.launch.logs import one_line
+from jestlab.platform.logs import one_line
 
 _PASS_SOON = (
     *("zero bytes were transmitted", "temporarily unavailable", "standby mode", "connection reset"),

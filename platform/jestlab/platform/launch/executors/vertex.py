@@ -28,8 +28,8 @@ from jestlab.platform.launch.executor import (
 from jestlab.platform.launch.executors import manifest
 from jestlab.platform.launch.executors.cloud import Cloud, Place, http_error
 from jestlab.platform.launch.executors.manifest import VERTEX_LABEL, clean_line
-from jestlab.platform.launch.logs import one_line
-from jestlab.platform.launch.processes import EXIT_COMPLETED, exit_from_shell
+from jestlab.platform.logs import one_line
+from jestlab.platform.processes import EXIT_COMPLETED, exit_from_shell
 from jestlab.platform.spec.resources import Nodes, Resources, Slice
 
 Answer = TypeVar("Answer")

@@ -5,8 +5,8 @@ import pytest
 import yaml
 
 from jestlab.platform.errors import UserError
-from jestlab.platform.lab import slurm_site
 from jestlab.platform.lab.lab import Lab
+from jestlab.platform.launch.executors import slurm_site
 from jestlab.platform.spec.slurm import Slurm
 
 

@@ -23,8 +23,6 @@ from pathlib import Path
 
 import psutil
 
-from jestlab.platform.launch.executor import JobState
-
 EXIT_COMPLETED = 0
 EXIT_FAILED = 1
 EXIT_BUSY = 75
@@ -115,12 +113,6 @@ class Process:
                 return False
         return False
 
-    def state(self) -> JobState:
-        """What is known of it from outside: RUNNING, GONE, or UNKNOWN if elsewhere or another user's."""
-        if not self.is_here or self.is_hidden():
-            return JobState.UNKNOWN
-        return JobState.RUNNING if self.runs() else JobState.GONE
-
     def session(self) -> set[int]:
         """Return the ids of what is left of its session, whose id nobody else gets as long as that is any."""
         if start_of(self.pid) not in (None, self.start):
@@ -143,9 +135,13 @@ def own_handle(log: str) -> str:
     return f"{identity()}:{log}"
 
 
-def state_of(name: str) -> JobState:
-    """Return what is known from outside of a process, by its name or a local job's handle."""
-    return Process.parse(name).state()
+def is_running(name: str) -> bool | None:
+    """Return whether a process runs, by its name or a local job's handle.
+
+    None means unknown: the process is on another machine, or belongs to a user whose processes are hidden.
+    """
+    process = Process.parse(name)
+    return None if not process.is_here or process.is_hidden() else process.runs()
 
 
 @functools.cache

@@ -31,7 +31,7 @@ _DRIVER = Path("/proc/driver/nvidia/gpus")
 
 
 @dataclass(frozen=True)
-class Taken:
+class TakenGpus:
     """GPUs that have been taken for a job.
 
     Attributes:
@@ -48,7 +48,7 @@ class Taken:
             os.close(descriptor)
 
 
-class Devices:
+class LocalGpus:
     """The GPUs that this process may use."""
 
     def __init__(self, resources: Resources, environment: Mapping[str, str] = os.environ) -> None:
@@ -86,13 +86,13 @@ class Devices:
                 free += 1
         return free // self._count
 
-    def take(self) -> Taken | None:
+    def take(self) -> TakenGpus | None:
         """Take GPUs for one job; None if too few are free."""
         found: dict[str, int] = {}
         for name in self._names:
             if len(found) < self._count and (descriptor := self._lock(name)) is not None:
                 found[name] = descriptor
-        taken = Taken(",".join(found), tuple(found.values()))
+        taken = TakenGpus(",".join(found), tuple(found.values()))
         if len(found) == self._count:
             return taken
         taken.close()

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from jestlab.analysis.written import without_addresses
-from jestlab.platform.store.provenance import without_url_credentials
+from jestlab.platform.redaction import without_url_credentials
 from jestlab.platform.words import printable
 
 NAME = "log.txt"

@@ -1,4 +1,4 @@
-"""Check that everything jestlab needs works; each check says what it found, and the one thing to do."""
+"""`jestlab doctor`: check the installation and the lab, with one remedy for each problem."""
 
 from __future__ import annotations
 
@@ -10,19 +10,24 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from enum import StrEnum
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import click
+from rich.console import Console
 from sqlalchemy import func, select
 
 from jestlab.analysis.connection import SCHEMA
+from jestlab.platform.cli.options import examples, json_option, lab_options
+from jestlab.platform.cli.output import print_json, say
 from jestlab.platform.dependencies import LAUNCHING, installed, missing_client
 from jestlab.platform.errors import BucketUnreachable, UserError
-from jestlab.platform.lab import gc, slurm_site
+from jestlab.platform.lab import gc
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.lab.settings import path as settings_path
@@ -32,6 +37,7 @@ from jestlab.platform.store.address import parse_url, shown_url
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import Attempt, Launcher, insert, now
+from jestlab.platform.terminal import styled
 
 PROCESS_SECONDS = 60.0
 """How long JAX, or a cloud's library, may take to answer."""
@@ -299,6 +305,8 @@ def _kubernetes() -> Finding:
 def _slurm(lab: Lab) -> Finding | list[Finding]:
     settings = Settings.find()
     configured = settings.on == "slurm" or settings.slurm != type(settings.slurm)()
+    from jestlab.platform.launch.executors import slurm_site
+
     if not configured and not slurm_site.is_here():
         return Finding("slurm", Level.OK, "not configured")
     levels = {True: Level.OK, None: Level.WARNING, False: Level.BROKEN}
@@ -348,3 +356,31 @@ def _ask(code: str) -> tuple[dict[str, Any] | None, str]:
 
 def _nearest_existing(path: Path) -> Path:
     return next(place for place in (path, *path.parents) if place.exists())
+
+
+_LEVELS = {Level.OK: "green", Level.WARNING: "yellow", Level.BROKEN: "red"}
+
+
+@click.command(epilog=examples("doctor", "doctor --no-jax --json"))
+@click.option("--jax/--no-jax", default=True, help="Whether to check which devices JAX finds.")
+@json_option()
+@lab_options
+def doctor_command(jax: bool, as_json: bool, lab: Lab) -> None:
+    """Check Python, packages, JAX, store, disk and clouds, and say how to fix what is wrong.
+
+    Exit code: 0 everything needed works, 1 something is broken.
+    """
+    console = Console(stderr=True)
+    findings = []
+    waiting = console.status("checking …") if console.is_terminal else nullcontext()
+    with waiting:
+        for finding in examine(lab, jax):
+            findings.append(finding)
+            if not as_json:
+                remedy = f": {finding.remedy}" if finding.remedy else ""
+                level = styled(f"{finding.level:8}", _LEVELS.get(finding.level, ""))
+                say(level + f" {finding.check:12} {finding.found}{remedy}", hang=22)
+    if as_json:
+        print_json(list(map(asdict, findings)))
+    if any(finding.level is Level.BROKEN for finding in findings):
+        raise SystemExit(1)

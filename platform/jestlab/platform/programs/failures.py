@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from jestlab.platform.errors import BucketUnreachable, StoreError, UserError
-from jestlab.platform.launch.processes import EXIT_REFUSED
+from jestlab.platform.processes import EXIT_REFUSED
 from jestlab.platform.store.records import RunState, Standing
 
 RETRIED_CODES = "JESTLAB_RETRY_EXIT_CODES"

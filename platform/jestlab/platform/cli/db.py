@@ -1,0 +1,88 @@
+"""`jestlab db`: check, back up, and restore the results store."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from jestlab.platform.cli.help import Verbs
+from jestlab.platform.cli.options import FILE, examples, json_option, lab_options
+from jestlab.platform.cli.output import print_json, say, show
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.store import maintenance
+from jestlab.platform.store.address import parse_url, shown_url
+from jestlab.platform.store.backup import back_up
+from jestlab.platform.store.backup import restore as restore_backup
+
+
+@click.group(
+    cls=Verbs,
+    epilog=examples(
+        "db check",
+        "db upgrade",
+        "db backup /safe/place/results.db",
+        "db restore backup.db --store postgresql://lab@server/results",
+    ),
+)
+def db_command() -> None:
+    """Check, back up, and restore the results store, and recreate its views."""
+
+
+@db_command.command(epilog=examples("db upgrade"))
+@json_option()
+@lab_options
+def upgrade(*, as_json: bool, lab: Lab) -> None:
+    """Recreate the views of the store that aren't those of this jestlab. They hold no data."""
+    changed = maintenance.upgrade(lab.store_url)
+    text = f"views recreated: {', '.join(changed)}" if changed else "nothing to do: all views are up to date"
+    show(as_json, {"views": changed}, text)
+
+
+@db_command.command(epilog=examples("db check", "db check --json"))
+@json_option()
+@lab_options
+@click.pass_context
+def check(context: click.Context, *, as_json: bool, lab: Lab) -> None:
+    """Check the store: file, schema, references, views, runs and their folders. Changes nothing.
+
+    Exit code: 0 all is well, 1 something is wrong; each line says what to do.
+    """
+    findings = maintenance.check(lab.store_url, lab.root)
+    if as_json:
+        print_json({"sound": not findings, "findings": list(map(asdict, findings))})
+    else:
+        for finding in findings:
+            say(f"{finding.check}: {finding.what}: {finding.remedy}")
+        if not findings:
+            say(f"sound: {shown_url(parse_url(lab.store_url))}")
+    context.exit(1 if findings else 0)
+
+
+@db_command.command(epilog=examples("db backup /safe/place/results.db"))
+@click.argument("path", type=FILE)
+@json_option()
+@lab_options
+def backup(path: Path, *, as_json: bool, lab: Lab) -> None:
+    """Copy the store, from any kind of database, to the new SQLite file PATH.
+
+    Runs may continue meanwhile. The copy is a store itself: --store sqlite:///PATH reads it.
+    """
+    back_up(lab.store_url, path)
+    size = path.stat().st_size
+    show(as_json, {"path": str(path), "bytes": size}, f"{path} ({size / 1e6:.1f} MB)")
+
+
+@db_command.command(epilog=examples("db restore backup.db --store postgresql://lab@server/results"))
+@click.argument("path", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@json_option()
+@lab_options
+def restore(path: Path, *, as_json: bool, lab: Lab) -> None:
+    """Restore the backup PATH into an empty database or a new SQLite file.
+
+    This also moves a store from a file to a database server.
+    """
+    restore_backup(path, lab.store_url)
+    address = shown_url(parse_url(lab.store_url))
+    show(as_json, {"store": address}, f"restored: {address}")

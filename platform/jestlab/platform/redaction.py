@@ -1,0 +1,36 @@
+"""Replace credentials in text that is shown or stored."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+SECRET_NAME = re.compile(
+    r"KEY|TOKEN|SECRET|PASS|PWD|CREDENTIAL|AUTH|PRIVATE|COOKIE|SIGNATURE|SAS", re.IGNORECASE
+)
+"""Matches names of variables and options whose values may be secrets."""
+
+# Up to the last @ of a word: a password may contain @ or /.
+_IN_URL = re.compile(r"://[^\s\"']*@")
+# The value after a name that hints at a secret, whatever the name begins with.
+_IN_OPTION = re.compile(
+    rf"((?:{SECRET_NAME.pattern})[\w.\-]{{0,40}}[ \"']{{0,2}}[=:][ ]?)(\"[^\"]*\"|'[^']*'|[^\s&;,]+)",
+    re.IGNORECASE,
+)
+
+
+def without_secrets(text: str, hidden: Iterable[str] = ()) -> str:
+    """Replace credentials in URLs and options, and the values in `hidden`, by `***`."""
+    return _IN_OPTION.sub(r"\1***", without_values(text, hidden))
+
+
+def without_values(text: str, hidden: Iterable[str]) -> str:
+    """Replace credentials in URLs and the values in `hidden` by `***`."""
+    for value in hidden:
+        text = text.replace(value, "***")
+    return without_url_credentials(text)
+
+
+def without_url_credentials(text: str) -> str:
+    """Replace the part of each URL before its @ by `***`."""
+    return _IN_URL.sub("://***@", text)
