@@ -46,7 +46,9 @@ def test_a_detached_launch_is_a_session_with_a_lock_and_a_log(root, tmp_path, mo
     with ended(root):
         begun = labs.here(*words, root=root)
         assert begun.returncode == 0, begun.stderr
-        match = re.search(r"^toy is running in the background \(process (\d+) on .*^log: +(\S+)$", begun.stdout, re.M | re.S)
+        match = re.search(
+            r"^toy is running in the background \(process (\d+) on .*^log: +(\S+)$", begun.stdout, re.M | re.S
+        )
         assert match is not None, begun.stdout
         pid, log = int(match[1]), Path(match[2])
         assert "see:  jestlab attach toy" in begun.stdout and log.read_text() == "launching\n"

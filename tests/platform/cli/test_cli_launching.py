@@ -19,7 +19,6 @@ from sqlalchemy import update
 from jestlab.platform import processes
 from jestlab.platform.cli import logs, status
 from jestlab.platform.cli.outcome import claims_table
-from jestlab.platform.cli.output import rendered
 from jestlab.platform.errors import StoreUnreachable, UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.concurrency import Wakeup
@@ -28,6 +27,7 @@ from jestlab.platform.launch.options import Intervals
 from jestlab.platform.launch.status import RunStatus
 from jestlab.platform.launch.watch import Watch
 from jestlab.platform.planning.plan import plan
+from jestlab.platform.render import render
 from jestlab.platform.spec import load
 from jestlab.platform.store import claims, leases, tables
 from jestlab.platform.store.records import RunState
@@ -199,8 +199,8 @@ def test_watch_shows_active_runs_if_not_all_fit(store):
     store.record(plans.plan(*runs))
     plans.begun(store, runs[17]).flush()
     rows = [RunStatus(row) for row in store.runs("toy")]
-    assert len(rendered(status.watch_lines(rows), None).splitlines()) == 33
-    few = rendered(status.watch_lines(rows, height=20), None).splitlines()
+    assert len(render(status.watch_lines(rows), None).splitlines()) == 33
+    few = render(status.watch_lines(rows, height=20), None).splitlines()
     assert [line.split()[0] for line in few[1:-2]] == ["run17"]
     assert few[-1] == "29 PENDING, 1 RUNNING"
 

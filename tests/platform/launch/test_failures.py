@@ -39,7 +39,8 @@ def test_a_launch_stops_when_the_first_runs_fail_for_the_same_reason(root, tmp_p
     assert done.returncode == 1
     assert f"not tried again: {FAULT}" in done.stdout
     [line] = [line for line in done.stdout.splitlines() if line.startswith("stopped: ")]
-    assert line.startswith(f"stopped: 3 runs failed with the same error: {FAULT}; ") and "--keep-going" in line
+    assert line.startswith(f"stopped: 3 runs failed with the same error: {FAULT}; ")
+    assert "--keep-going" in line
     assert "jestlab retry" not in done.stdout  # it would fail again
     assert attempts(root) == [("bad", 1)] * 3
     status = labs.here("status", "toy", root=root).stdout

@@ -55,8 +55,8 @@ _json = json_option("Print one JSON object at the end, and progress to standard 
 @spec_options
 @how_options
 @click.option("--max-chip-hours", type=click.FloatRange(min=0), metavar="H",
-              help="Launch nothing if the estimate exceeds H chip-hours or is unknown; start no run "
-                   "that would exceed H together with concurrent runs. On this machine, H is in hours.")  # fmt: skip
+              help="Launch nothing if the estimate exceeds H chip-hours or is unknown; start no run that "
+                   "would exceed H. On this machine, H is in hours.")  # fmt: skip
 @click.option("--render", type=FOLDER, metavar="DIR",
               help="Write the manifests to DIR, without credentials, and launch nothing.")  # fmt: skip
 @click.argument("runs", metavar="[RUN]...", nargs=-1)
@@ -161,13 +161,12 @@ def cancel_command(context: click.Context, /, name: str, *, lab: Lab, now: bool,
     Runs stop at a checkpoint and stay CANCELLED until they are launched again; a running launch doesn't
     restart them. Exit code: 0 all runs have stopped, 1 something is still running.
     """
-    from jestlab.platform.adopted import NAME as ADOPTED
     from jestlab.platform.cli import naming
     from jestlab.platform.lab.settings import Settings
     from jestlab.platform.launch import controller, executors
     from jestlab.platform.launch.options import ControllerOptions
     from jestlab.platform.store import leases
-    from jestlab.platform.store.records import RunState
+    from jestlab.platform.store.records import ADOPTED, RunState
     from jestlab.platform.store.store import Store
     from jestlab.platform.whoami import host_name, user_name
 

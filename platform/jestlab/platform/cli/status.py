@@ -11,26 +11,25 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 import click
+from rich.text import Text
 
 from jestlab.analysis import units
 from jestlab.analysis.costs.goodput import Goodput, by_run, summary, total
-from jestlab.platform import terminal
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.options import examples, json_option, lab_options, wide_option
-from jestlab.platform.cli.output import Block, counted, rendered, show, table
-from jestlab.platform.cli.tables import ESSENTIAL, Table
+from jestlab.platform.cli.output import counted, show
 from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.status import RunStatus, read_status, wait_lines
 from jestlab.platform.launch.watch import Watch
 from jestlab.platform.logs import one_line
 from jestlab.platform.planning.changes import changes_of
+from jestlab.platform.render import ESSENTIAL, Block, Table, has_styles, in_state, render, table, width
 from jestlab.platform.store.annotations import tags_of_experiments, tags_of_runs
 from jestlab.platform.store.labs import places
 from jestlab.platform.store.records import ExperimentRow, RunState, Spending
 from jestlab.platform.store.spending import attempt_times, spending
 from jestlab.platform.store.store import Store
-from jestlab.platform.terminal import Styled
 
 # ---- columns
 
@@ -46,7 +45,7 @@ class Column(NamedTuple):
     """
 
     header: str
-    cell: Callable[[RunStatus], str | Styled]
+    cell: Callable[[RunStatus], str | Text]
     importance: int = ESSENTIAL
     right: bool = False
 
@@ -58,7 +57,7 @@ def _optional(value: float | None, write: Callable[[float], str]) -> str:
 _RUN = (
     Column("run", lambda row: one_line(row.run.label)),
     Column("seed", lambda row: str(row.run.seed), right=True),
-    Column("state", lambda row: terminal.state(row.run.state)),
+    Column("state", lambda row: in_state(row.run.state)),
     Column(
         "step",
         lambda row: f"{row.run.step}/{row.run.total_steps}" if row.run.total_steps is not None else "",
@@ -192,7 +191,7 @@ def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
     data = [
         row.as_data()
         | {
-            "lab": None if row.lease is None else labs.get(row.lease.lab_id or 0),
+            "lab": None if row.lease is None else labs.get(row.lease.lab or ""),
             "changed": list(found.changed.get(row.run.fingerprint, ())),
             "retracted": found.retracted.get(row.run.fingerprint),
             "tags": tags.get(row.run.fingerprint, []),
@@ -253,12 +252,12 @@ def _experiments_table(experiments: Sequence[ExperimentRow], tags: Mapping[str, 
     imported = any(row.imported_from is not None for row in experiments)
     headers = ["experiment", "scale", "runs", *states, "launched (UTC)"]
     headers += [*(["tags"] if tags else []), *(["imported from"] if imported else [])]
-    rows: list[list[str | Styled]] = [
+    rows: list[list[str | Text]] = [
         [
             row.name,
             row.scale or "",
             str(sum(row.counts.values())),
-            *(terminal.state(str(count := row.counts.get(state, 0)), state if count else "")
+            *(in_state(count := row.counts.get(state, 0), state if count else "-")
               for state in states),
             f"{row.updated_at:%Y-%m-%d %H:%M}",
             *([", ".join(tags.get(row.name, []))] if tags else []),
@@ -320,10 +319,9 @@ def watch_command(
 def _watch_live(watch: Watch, rows: Sequence[RunStatus], every: float) -> Sequence[RunStatus]:
     """Redraw the table until the launch has ended; return its last rows."""
     from rich.live import Live
-    from rich.text import Text
 
     def draw(blocks: Iterable[Block]) -> Text:
-        return Text.from_ansi(rendered(blocks, terminal.width(), terminal.has_styles()), no_wrap=True)
+        return Text.from_ansi(render(blocks, width(), has_styles()), no_wrap=True)
 
     with Live(draw(watch_lines(rows)), refresh_per_second=4, screen=False) as live:
         quiet = 0

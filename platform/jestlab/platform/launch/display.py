@@ -13,13 +13,13 @@ from typing import IO, TYPE_CHECKING
 
 from jestlab.platform.launch.reconcile import Target, title
 from jestlab.platform.logs import one_line
+from jestlab.platform.render import has_styles, in_state, render, styled
 from jestlab.platform.store.records import Progress, RunState
-from jestlab.platform.terminal import Styled, has_styles, styled, wrapped
-from jestlab.platform.terminal import state as styled_state
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
+    from rich.text import Text
 
 EXAMPLES = "examples_seen"
 """The metric whose growth is a run's speed."""
@@ -104,19 +104,19 @@ class Lines(Listener):
         """Print the number of launched runs."""
         self._print(styled(f"submitted {done} of {total}"))
 
-    def _line(self, run: Target, state: RunState, reason: str | None) -> Styled:
+    def _line(self, run: Target, state: RunState, reason: str | None) -> Text:
         name = shlex.quote(one_line(f"{self._experiment}/{title(run)}"))
-        line = styled_state(f"{state:<9}", state) + f"  {name}"
+        line = in_state(f"{state:<9}", state) + f"  {name}"
         if state == RunState.RUNNING:
             self._started[run.fingerprint] = time.monotonic()
         elif run.fingerprint in self._started:
             line += f", {time.monotonic() - self._started.pop(run.fingerprint):.0f} s"
         if state.is_terminal:
-            line = f"[{self._ended}/{self._total}] " + line
+            line = styled(f"[{self._ended}/{self._total}] ") + line
         return line + f": {one_line(reason, _LONGEST)}" if reason else line
 
-    def _print(self, line: Styled) -> None:
-        print(line.shown(has_styles(self._stream)), file=self._stream, flush=True)
+    def _print(self, line: Text) -> None:
+        print(render(line, styles=has_styles(self._stream)), file=self._stream, flush=True)
 
 
 class Bar(Lines):
@@ -208,16 +208,11 @@ class Bar(Lines):
     def _count(self) -> str:
         return f"{self._ended}/{self._total} runs"
 
-    def _print(self, line: Styled) -> None:
+    def _print(self, line: Text) -> None:
         if self._bars is None:
             super()._print(line)
-            return
-        from rich.text import Text
-
-        console = self._bars.console
-        for part in wrapped(line, console.width):
-            text = Text.from_ansi(part.shown(has_styles(self._stream)))
-            console.print(text, no_wrap=True, overflow="ignore", crop=False)
+        else:
+            self._bars.console.print(line)
 
 
 # ---- speed

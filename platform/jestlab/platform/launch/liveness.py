@@ -47,27 +47,29 @@ class Presence:
         self.name = name
         self._heartbeat_seconds = heartbeat_seconds
         self._last_beat = 0.0
-        self._id: int | None = None
-        self._lab_id: int | None = None
-        self._labs: Mapping[int, str] = {}  # lab id → address
+        self._is_registered = False
+        self._lab_id: str | None = None
+        self._labs: Mapping[str, str] = {}  # lab id → address
 
-    def launcher(self) -> int:
-        """Return the id of the launcher in the store."""
-        if self._id is None:
-            self._id = leases.enter_launcher(self._store, self.name, self.lab())
-            self._last_beat = time.monotonic()
-        return self._id
+    def launcher(self) -> str:
+        """Register the launcher and return its name."""
+        if not self._is_registered:
+            leases.enter_launcher(self._store, self.name, self.lab())
+            self._is_registered, self._last_beat = True, time.monotonic()
+        return self.name
 
-    def lab(self) -> int:
-        """Return the id of the lab in the store."""
+    def lab(self) -> str:
+        """Register the lab and return its id."""
         if self._lab_id is None:
-            self._lab_id = labs.enter_lab(self._store, *identity.identify(self._lab))
+            uid, address, host = identity.identify(self._lab)
+            labs.enter_lab(self._store, uid, address, host)
+            self._lab_id = uid
         return self._lab_id
 
     def beat(self) -> None:
         """Send a heartbeat if the launcher is registered and the last heartbeat is old."""
-        if self._id is not None and time.monotonic() - self._last_beat > self._heartbeat_seconds:
-            leases.beat(self._store, self._id)
+        if self._is_registered and time.monotonic() - self._last_beat > self._heartbeat_seconds:
+            leases.beat(self._store, self.name)
             self._last_beat = time.monotonic()
 
     async def beating(self, work: Coroutine[Any, Any, Value]) -> Value:
@@ -80,16 +82,16 @@ class Presence:
 
     def leave(self) -> None:
         """Remove the launcher from the store if it is registered."""
-        if self._id is not None:
-            leases.leave(self._store, self._id)
+        if self._is_registered:
+            leases.leave(self._store, self.name)
 
     def other_lab(self, lease: Lease | None) -> str | None:
         """Return the address of the lab with an attempt's files; None if it is this lab or unknown."""
-        if lease is None or lease.lab_id in (None, self._lab_id):
+        if lease is None or lease.lab in (None, self._lab_id):
             return None
-        if lease.lab_id not in self._labs:
+        if lease.lab not in self._labs:
             self._labs = labs.places(self._store)
-        return self._labs.get(lease.lab_id or 0)
+        return self._labs.get(lease.lab or "")
 
 
 class Silence:

@@ -17,7 +17,7 @@ from jestlab.analysis.mixing import OWN_PROGRAMS, differing_files, unified_diff
 from jestlab.platform import programs
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.plan import Action, Plan, PlannedRun
-from jestlab.platform.spec.config_tree import Tree, flatten, lookup
+from jestlab.platform.spec.tree import Tree, flatten, lookup
 from jestlab.platform.store.records import FinishedRun
 
 if TYPE_CHECKING:

@@ -11,12 +11,13 @@ from typing import Any, Literal, TypeVar, cast
 from pydantic import BaseModel
 
 from jestlab.analysis.costs import Cost
+from jestlab.platform import programs
 from jestlab.platform.errors import UserError, sentence
 from jestlab.platform.planning.identity import fingerprint, folder_end, identity_of
 from jestlab.platform.planning.matching import Timed, examples_in_time, examples_within
 from jestlab.platform.planning.timings import Timings, config_key, plain
-from jestlab.platform.programs import Config, Contents, Memory, Price, Where
-from jestlab.platform.spec.expand import Member, written_at
+from jestlab.platform.programs import Config, Contents, Memory, Price, Program, Where
+from jestlab.platform.spec.expand import Replicate, written_at
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.store.records import RunState
 from jestlab.platform.words import counted
@@ -219,7 +220,7 @@ class _Resolved:
 
 
 def _resolve(
-    members: Sequence[Member],
+    members: Sequence[Replicate],
     before: Sequence[_Resolved | Waiting],
     contents: Contents,
     timings: Timings,
@@ -230,7 +231,7 @@ def _resolve(
     In the identity, the fingerprints of other runs stand in for their names.
     """
     member = members[len(before)]
-    variant, program = member.variant, member.variant.program
+    variant, program = member.variant, _program(member)
     needed: dict[str, _Resolved] = {}
     for role, place in member.needs.items():
         need = before[place]
@@ -254,10 +255,10 @@ def _resolve(
             return replace(rival, label=variant.label, seed=member.seed)
         try:
             if variant.match.kind == "seconds":
-                its = members[member.match].variant
+                its, other = members[member.match].variant, _program(members[member.match])
                 seen = examples_in_time(
                     Timed(program, variant.label, config, price),
-                    Timed(its.program, its.label, rival.config, rival.price),
+                    Timed(other, its.label, rival.config, rival.price),
                     timings,
                 )
                 if seen is None:
@@ -275,7 +276,7 @@ def _resolve(
     return _Resolved(config, identity, needs, configs, price, memory)
 
 
-def _waiting(members: Sequence[Member], index: int, config: Config, timings: Timings) -> Waiting:
+def _waiting(members: Sequence[Replicate], index: int, config: Config, timings: Timings) -> Waiting:
     """Say what a member waits for whose time nobody has measured: its rival, and a run of its own config.
 
     Raises:
@@ -284,13 +285,13 @@ def _waiting(members: Sequence[Member], index: int, config: Config, timings: Tim
     member, label = members[index], members[index].variant.label
     assert member.match is not None  # the caller's condition
     rival = members[member.match].variant.label
-    key = config_key(member.variant.program, plain(member.config))
+    key = config_key(_program(member), plain(member.config))
     like = [
         other.variant.label
         for other in members
-        if other.match is None and config_key(other.variant.program, plain(other.config)) == key
+        if other.match is None and config_key(_program(other), plain(other.config)) == key
     ]
-    if not like and config_key(member.variant.program, plain(config)) not in timings.paces:
+    if not like and config_key(_program(member), plain(config)) not in timings.paces:
         raise UserError(
             f"nothing tells how long an example of {label} takes: add a run of the same config without "
             "match, whatever its examples_seen"
@@ -325,14 +326,18 @@ def _gathered(study: Study, resolved: Sequence[_Resolved | Waiting]) -> Plan:
             reference.name
             for member in study.members
             for reference in member.variant.references
-            if reference.role not in member.variant.program.subjects
+            if reference.role not in _program(member).subjects
         ),
         waiting=tuple(its for its in resolved if isinstance(its, Waiting)),
     )
 
 
-def _complete(member: Member, contents: Contents) -> Config:
-    program = member.variant.program
+def _program(member: Replicate) -> Program:
+    return programs.get(member.variant.program.name)
+
+
+def _complete(member: Replicate, contents: Contents) -> Config:
+    program = _program(member)
     if program.complete is None:
         return member.config
     try:
@@ -341,7 +346,7 @@ def _complete(member: Member, contents: Contents) -> Config:
         raise UserError(f"{written_at(member.variant.name)}: {sentence(error)}") from None
 
 
-def _planned(member: Member, its: _Resolved) -> PlannedRun:
+def _planned(member: Replicate, its: _Resolved) -> PlannedRun:
     variant = member.variant
     return PlannedRun(
         fingerprint=its.fingerprint,

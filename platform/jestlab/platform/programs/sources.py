@@ -21,8 +21,8 @@ from typing import Any
 from jestlab.models.extensions import references
 from jestlab.models.extensions.imports import Imports
 from jestlab.platform.digests import digest_of
+from jestlab.platform.plugins import files_of
 from jestlab.platform.programs.command import known_words
-from jestlab.platform.programs.own_code import files_of
 from jestlab.platform.store.checkout import repository_of
 
 MOST_FILES = 2_000

@@ -79,12 +79,12 @@ def import_cells(store: Store, cells: Sequence[PublishedCell]) -> Imported:
     return done
 
 
-def with_the_papers(store: Store) -> None:
+def import_paper_tables(store: Store) -> None:
     """Import the tables of the JEST paper, which come with jestlab, unless the store has any of them."""
     from jestlab.analysis.published import PAPER, paper
 
     with store.reading() as connection:
-        there = connection.scalar(select(Published.id).where(Published.source == PAPER).limit(1))
+        there = connection.scalar(select(Published.source).where(Published.source == PAPER).limit(1))
     if there is None:
         import_cells(store, paper())
 
