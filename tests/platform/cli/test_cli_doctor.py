@@ -17,8 +17,8 @@ from click.testing import CliRunner
 from jestlab.platform.cli import cli, doctor
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.records import RunState
+from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import now
 
 
 @pytest.fixture(autouse=True)

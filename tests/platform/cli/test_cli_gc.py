@@ -26,8 +26,8 @@ from jestlab.platform.store import engine as engines
 from jestlab.platform.store.annotations import Subject, add_tags
 from jestlab.platform.store.engine import writable, writing
 from jestlab.platform.store.records import RunState
+from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import now
 
 DAY = timedelta(days=1)
 

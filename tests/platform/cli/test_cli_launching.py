@@ -31,6 +31,7 @@ from jestlab.platform.render import render
 from jestlab.platform.spec import load
 from jestlab.platform.store import claims, leases, tables
 from jestlab.platform.store.records import RunState
+from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
 from jestlab.platform.whoami import user_name
 
@@ -120,7 +121,7 @@ def test_following_a_log_ends_when_the_worker_has_vanished(root, store):
     log = f"{run.directory}/log.txt"
     machine, pid, *_ = processes.own_handle(log).split(":")
     vanished = f"{machine}:{pid}:1:{log}"  # this process's ID, but it started at another time
-    stores.attempt(store, run, RunState.RUNNING, handle=vanished, heartbeat_at=tables.now())
+    stores.attempt(store, run, RunState.RUNNING, handle=vanished, heartbeat_at=now())
     stores.folder(Lab.find(root), run)
     followed = labs.here("logs", "toy/long", "-f", root=root)
     assert "--- attempt 1" in followed.stdout

@@ -16,7 +16,7 @@ from jestlab.platform.planning.plan import Plan
 from jestlab.platform.reports import update
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.store.annotations import Subject, add_note
-from jestlab.platform.store.retractions import retract
+from jestlab.platform.store.judgments import retract
 from jestlab.platform.store.store import Store
 
 SPEC = {

@@ -19,10 +19,10 @@ from jestlab.platform.exchange.placing import Placing, Rules
 from jestlab.platform.exchange.source_run import FoundRun
 from jestlab.platform.planning.identity import of_origin
 from jestlab.platform.store.annotations import Subject, add_note, notes, tags
+from jestlab.platform.store.judgments import retract, retracted
 from jestlab.platform.store.maintenance import check
 from jestlab.platform.store.records import ADOPTED as PROGRAM
 from jestlab.platform.store.records import RunState
-from jestlab.platform.store.retractions import retract, retracted
 from jestlab.platform.store.store import Store
 
 FINGERPRINT = of_origin("csv:t.csv#a")

@@ -28,8 +28,9 @@ from jestlab.platform.programs.command import identity
 from jestlab.platform.spec.load import load, load_stored
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.store.records import RunState
+from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Attempt, Experiment, Run, now
+from jestlab.platform.store.tables import Attempt, Experiment, Run
 from jestlab.platform.store.trust import executed, origin_of, refuse_untrusted, trust
 
 

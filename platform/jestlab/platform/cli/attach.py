@@ -67,7 +67,7 @@ def _follow(store: Store, experiment: str, stream: IO[str]) -> list[RunStatus]:
     from jestlab.platform.launch.watch import Watch
     from jestlab.platform.store import leases
     from jestlab.platform.store.records import WAITING, RunState
-    from jestlab.platform.store.tables import now
+    from jestlab.platform.store.rows import now
 
     watch, listener, quiet = Watch(store, experiment), display(experiment, stream), 0
     rows = watch.update().rows

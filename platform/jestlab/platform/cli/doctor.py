@@ -36,8 +36,9 @@ from jestlab.platform.render import styled, table
 from jestlab.platform.store import schema
 from jestlab.platform.store.address import parse_url, shown_url
 from jestlab.platform.store.records import RunState
+from jestlab.platform.store.rows import insert, now
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Attempt, Launcher, insert, now
+from jestlab.platform.store.tables import Attempt, Launcher
 
 PROCESS_SECONDS = 60.0
 """Time limit of a check in another process."""

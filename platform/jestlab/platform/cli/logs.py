@@ -23,8 +23,8 @@ from jestlab.platform.launch import liveness
 from jestlab.platform.launch.executor import LaunchedJob
 from jestlab.platform.store import leases
 from jestlab.platform.store.records import ADOPTED, Lease, RunState
+from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import now
 
 _EPILOG = f"""{naming.HELP}
 

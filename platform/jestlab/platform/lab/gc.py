@@ -38,8 +38,9 @@ from jestlab.platform.store.annotations import KEEP
 from jestlab.platform.store.engine import closing_engine, read_only, reading
 from jestlab.platform.store.records import ADOPTED, LIVE, RunState
 from jestlab.platform.store.rerun import with_needs
+from jestlab.platform.store.rows import chunks, now
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Attempt, Evaluation, Member, Metric, Run, Tag, chunks, now
+from jestlab.platform.store.tables import Attempt, Evaluation, Member, Metric, Run, Tag
 
 
 class Kind(StrEnum):

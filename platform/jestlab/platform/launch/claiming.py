@@ -30,8 +30,8 @@ from jestlab.platform.launch.record import XManagerRecord
 from jestlab.platform.store import claims, leases
 from jestlab.platform.store.claims import Limits
 from jestlab.platform.store.records import Lease, RunState, Standing
+from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import now
 
 BATCH = 50
 """Number of runs that are claimed and launched in one pass of the controller."""

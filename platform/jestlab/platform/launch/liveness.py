@@ -21,8 +21,8 @@ from jestlab.platform.launch.reconcile import Observation, Signs, Target, title
 from jestlab.platform.processes import Process, is_running
 from jestlab.platform.store import labs, leases
 from jestlab.platform.store.records import Lease, RunState, Standing
+from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import now
 
 if TYPE_CHECKING:  # `jestlab status` doesn't need the executors
     from jestlab.platform.launch.executors import Executors

@@ -17,8 +17,8 @@ from jestlab.platform.logs import one_line
 from jestlab.platform.programs import failures
 from jestlab.platform.store import leases
 from jestlab.platform.store.records import WAITING, Lease, Progress, RunRow, RunState, Spending, Standing
+from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import now
 from jestlab.platform.words import counted, ordinal
 
 LOSS, FLOPS = "loss", "flops_total"

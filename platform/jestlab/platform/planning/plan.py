@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
 from pydantic import BaseModel
 
-from jestlab.analysis.costs import Cost
+from jestlab.analysis.costs import EXECUTED, Cost
 from jestlab.platform import programs
 from jestlab.platform.errors import UserError, sentence
 from jestlab.platform.planning.identity import fingerprint, folder_end, identity_of
@@ -19,6 +19,7 @@ from jestlab.platform.planning.timings import Timings, config_key, plain
 from jestlab.platform.programs import Config, Contents, Memory, Price, Program, Where
 from jestlab.platform.spec.expand import Replicate, written_at
 from jestlab.platform.spec.schema import Study
+from jestlab.platform.store.recording import Place, RunToRecord, StudyToRecord
 from jestlab.platform.store.records import RunState
 from jestlab.platform.words import counted
 
@@ -109,6 +110,24 @@ class PlannedRun:
         """Its folder, relative to the lab's root; its name there is without the part of a union."""
         return f"runs/{self.name.rpartition('/')[2]}{folder_end(self.fingerprint)}"
 
+    def to_record(self) -> RunToRecord:
+        """Return the run as the store records it."""
+        components = () if self.price is None else EXECUTED
+        return RunToRecord(
+            fingerprint=self.fingerprint,
+            seed=self.seed,
+            directory=self.directory,
+            program=self.program,
+            config=self.config,
+            needs=self.needs,
+            places=[
+                Place(self.name, self.label, self.point),
+                *(Place(alias.name, alias.label, alias.point) for alias in self.aliases),
+            ],
+            flops={name: getattr(self.price.cost, name) for name in components if self.price is not None},
+            budget=None if self.budget is None else asdict(self.budget),
+        )
+
     @property
     def action(self) -> Action:
         """What a launch does with the run."""
@@ -169,6 +188,20 @@ class Plan:
     def by_study(self) -> dict[str, list[str]]:
         """Fingerprints of the runs of the study and of each of its parts, by name; its own come first."""
         return {each.study.name: each.fingerprints for each in (self, *self.parts)}
+
+    def to_record(self) -> StudyToRecord:
+        """Return the study and its runs as the store records them."""
+        return StudyToRecord(
+            name=self.study.name,
+            question=self.study.question,
+            paper=self.study.paper,
+            scale=self.study.scale,
+            spec=self.study.to_dict(),
+            runs=[run.to_record() for run in self.runs],
+            needed=self.needed,
+            later=self.later,
+            parts=[part.to_record() for part in self.parts],
+        )
 
     def with_states(self, states: Mapping[str, RunState]) -> Plan:
         """Compare the plan with a store, by the states of the fingerprints that it knows."""

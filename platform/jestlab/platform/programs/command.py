@@ -43,7 +43,7 @@ from typing import Any
 
 from jestlab.platform import logs
 from jestlab.platform.errors import UserError, nearest, sentence
-from jestlab.platform.lab.lab import SERVE_TOKEN, STORE, STORE_SECRET
+from jestlab.platform.lab.lab import SERVE_TOKEN, STORE_SECRET
 from jestlab.platform.processes import describe_exit, die_with_parent, group_runs, reap_orphans
 from jestlab.platform.programs import failures
 from jestlab.platform.programs.context import Failed, Interrupted, RunContext
@@ -51,6 +51,7 @@ from jestlab.platform.programs.program import Contents, Program
 from jestlab.platform.programs.protocol import Channel
 from jestlab.platform.programs.scripts import check_scripts
 from jestlab.platform.spec.program import FreeKey, Problem
+from jestlab.platform.store.address import STORE
 
 CONFIG_NAME = "config.json"
 _UNFINISHED = CONFIG_NAME + ".new"

@@ -467,7 +467,7 @@ def _of_store(store: Store, study: Study) -> Iterator[Sequence[Any]]:
         *(select(func.count(), func.max(table.id)).select_from(table) for table in (Note, Tag, Run)),
         select(func.count()).select_from(Need),
         *(
-            select(func.count(), func.max(table.id), func.max(table.created_at)).select_from(table)
+            select(func.count(), func.max(table.created_at)).select_from(table)
             for table in (Acceptance, Retraction)
         ),
     )

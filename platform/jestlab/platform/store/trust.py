@@ -16,8 +16,9 @@ from pathlib import Path
 from sqlalchemy import select, update
 
 from jestlab.platform.errors import UserError
+from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store, of_experiment
-from jestlab.platform.store.tables import Experiment, Member, Run, now
+from jestlab.platform.store.tables import Experiment, Member, Run
 
 
 @dataclass(frozen=True)
