@@ -11,7 +11,7 @@ import plans_support as plans
 import pytest
 import stores_support as stores
 
-from jestlab.platform.planning.plan import Budget, plan
+from jestlab.platform.planning.plan import RunBudget, plan
 from jestlab.platform.spec.load import load
 from jestlab.platform.store import provenance
 from jestlab.platform.store.records import RunState
@@ -139,7 +139,7 @@ def test_a_launch_above_the_limit_is_refused_before_anything_is_written(jestlab,
 def recorded(store: Store) -> None:
     """A run that was preempted and then completed, one that runs, and one that waits; each has 4 chips."""
     done, runs, waits = (
-        replace(plans.run(name, seed=seed), budget=Budget("v5e", 4, 8.0, 16.0))
+        replace(plans.run(name, seed=seed), budget=RunBudget("v5e", 4, 8.0, 16.0))
         for seed, name in enumerate(("done", "runs", "waits"))
     )
     store.record(plans.plan(done, runs, waits))

@@ -20,7 +20,7 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import detached
 from jestlab.platform.launch.executors import local
 from jestlab.platform.launch.executors.environment import passed_on
-from jestlab.platform.programs import command
+from jestlab.platform.programs import command_run
 from jestlab.platform.store import tables
 from jestlab.platform.store.store import Store
 
@@ -87,7 +87,7 @@ def test_launches_of_different_names_share_neither_lock_nor_log(root, monkeypatc
             detached.start(Lab(root, "sqlite:///none.db"), names[1], ["retry"])
 
 
-@pytest.mark.parametrize("environment", [local._inherited, command._inherited, passed_on])
+@pytest.mark.parametrize("environment", [local._inherited, command_run._inherited, passed_on])
 def test_no_run_gets_the_token_of_the_server(monkeypatch, environment):
     before = environment()
     monkeypatch.setenv("JESTLAB_SERVE_TOKEN", "a-token-of-the-tests")

@@ -14,7 +14,7 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import session
 from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.options import LaunchOptions
-from jestlab.platform.planning.plan import Budget, Plan
+from jestlab.platform.planning.plan import Plan, RunBudget
 from jestlab.platform.spec.load import load
 
 RUNS = {
@@ -147,7 +147,7 @@ def test_a_round_that_is_refused_ends_a_launch_with_reports(root, machine, monke
     hours = iter((1.0, 30.0))
 
     def budgeted(plan: Plan, *_: object) -> Plan:
-        budget = Budget("local", 1, next(hours))
+        budget = RunBudget("local", 1, next(hours))
         return replace(plan, runs=tuple(replace(run, budget=budget) for run in plan.runs))
 
     monkeypatch.setattr(session, "budgeted", budgeted)

@@ -17,7 +17,7 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.controller import LaunchOutcome, launch
 from jestlab.platform.launch.executor import JobState, JobStatus
 from jestlab.platform.launch.options import ControllerOptions
-from jestlab.platform.planning.plan import Budget
+from jestlab.platform.planning.plan import RunBudget
 from jestlab.platform.store import claims, leases
 from jestlab.platform.store.store import Store
 
@@ -41,7 +41,7 @@ class Launchers:
     def record(self, study: str, count: int) -> list[Any]:
         """Record runs of which each is planned to take 2.5 chip-hours."""
         runs = [plans.run(f"run{i}", config={"of": study, "run": i}) for i in range(count)]
-        planned = [replace(run, budget=Budget("v5e", 1, 2.5)) for run in runs]
+        planned = [replace(run, budget=RunBudget("v5e", 1, 2.5)) for run in runs]
         self._store.record(plans.plan(*planned, name=study))
         return planned
 

@@ -10,7 +10,7 @@ from jestlab.analysis.costs import Cost
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.planning import cost
-from jestlab.platform.planning.plan import Budget, Plan, PlannedRun
+from jestlab.platform.planning.plan import Plan, PlannedRun, RunBudget
 from jestlab.platform.programs import Price
 from jestlab.platform.spec.resources import parse_slice
 from jestlab.platform.store.records import RunState, Speed
@@ -29,7 +29,7 @@ def budgets_of(plan: Plan) -> list[Any]:
 
 
 def of_hours(name: str, hours: float, **parts: Any) -> PlannedRun:
-    return replace(plans.run(name, **parts), budget=Budget("v5e", 4, 4 * hours))
+    return replace(plans.run(name, **parts), budget=RunBudget("v5e", 4, 4 * hours))
 
 
 def test_on_a_slice_a_run_takes_the_chip_hours_of_what_it_computes():
@@ -66,7 +66,7 @@ def test_without_tpus_hours_come_from_earlier_runs_of_the_program():
     assert other is None
     assert taken_in.chip_hours == 0
     flood = {"toy_programs:flood": loop}
-    assert budgets_of(cost.by_earlier_runs(plan, flood))[2] == Budget("local", 1, 0.0, by_runs=3)
+    assert budgets_of(cost.by_earlier_runs(plan, flood))[2] == RunBudget("local", 1, 0.0, by_runs=3)
 
 
 def test_gpus_are_counted_as_chips():

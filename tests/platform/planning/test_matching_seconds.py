@@ -13,8 +13,8 @@ from jestlab.platform.launch import controller
 from jestlab.platform.launch.controller import LaunchOutcome
 from jestlab.platform.planning.cost import refuse_above
 from jestlab.platform.planning.deciding import first_seeds
+from jestlab.platform.planning.matching import Timings
 from jestlab.platform.planning.plan import plan
-from jestlab.platform.planning.timings import Timings
 from jestlab.platform.spec import Study
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
@@ -134,7 +134,7 @@ def test_what_needs_a_run_that_waits_waits_too(store):
 def test_what_cannot_be_solved_for_is_refused():
     cache = {"program": "embed", "reference": "reference"}
     as_cache = {"uniform_in_time": {"match": {"seconds": "cache"}}, "cache": cache}
-    unknown = "nothing tells how long an example of uniform_in_time takes: add a run of the same config"
+    unknown = "the time per example of uniform_in_time is unknown: add a run with the same config"
     for changes, message in (
         ({"uniform": {"model.vision.depth": 1}}, unknown),
         (as_cache, "both must be runs of train: uniform_in_time and cache are not"),

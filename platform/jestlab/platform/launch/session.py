@@ -35,9 +35,9 @@ from jestlab.platform.planning import plan as planning
 from jestlab.platform.planning.changes import Changes, changes
 from jestlab.platform.planning.cost import budgeted, refuse_above
 from jestlab.platform.planning.deciding import without
+from jestlab.platform.planning.matching import Timings, matches_seconds
 from jestlab.platform.planning.names import check as check_names
 from jestlab.platform.planning.plan import Alias, Plan, PlannedRun, waiting_lines
-from jestlab.platform.planning.timings import Timings, matches_seconds
 from jestlab.platform.spec.load import load_stored
 from jestlab.platform.spec.resources import ExecutorName, runs_here
 from jestlab.platform.spec.schema import Study
@@ -157,7 +157,7 @@ def plan_study(lab: Lab, study: Study, options: LaunchOptions) -> Plan:
     if matches_seconds(study):  # otherwise don't open the store, which `--render` may not reach
         with _open_readonly(lab) as store:
             timings = Timings.read(store, study)
-    return planning.plan(study, where="here" if is_here else "elsewhere", timings=timings)
+    return planning.plan(study, placement="local" if is_here else "remote", timings=timings)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from jestlab.platform.planning.memory import room
 from jestlab.platform.planning.plan import Action, Plan, PlannedRun, totals, waiting_lines
 from jestlab.platform.planning.power import lines as power_lines
 from jestlab.platform.planning.survey import Survey
-from jestlab.platform.programs import Memory, Price
+from jestlab.platform.programs import MemoryEstimate, Price
 from jestlab.platform.render import Block, render, styled, table
 from jestlab.platform.spec.resources import CLUSTERS, ExecutorName, parse_slice
 from jestlab.platform.words import counted, few
@@ -393,9 +393,9 @@ def _price(price: Price) -> dict[str, float]:
     }
 
 
-def _memory(memory: Memory | None) -> dict[str, float] | None:
+def _memory(memory: MemoryEstimate | None) -> dict[str, float] | None:
     """Describe what a run occupies, in bytes."""
-    names = ("state", "work", "batches", "process", "device", "here")
+    names = ("state", "work", "batches", "process", "device", "total")
     return None if memory is None else {name: getattr(memory, name) for name in names}
 
 
