@@ -108,7 +108,7 @@ def test_a_run_is_skipped_when_another_lab_completes_a_run_that_it_needs(root, t
             outcome = labs.launch_here(root, planned)
     assert outcome.states[joint.fingerprint] == RunState.SKIPPED
     reason = outcome.reasons[joint.fingerprint]
-    assert reason == "needs reference/0, which was completed in the lab at atlas:/data/lab"
+    assert reason == "depends on reference/0, completed in the lab at atlas:/data/lab"
 
 
 def test_a_run_that_another_lab_holds_is_neither_adopted_nor_ended(sqlite_url, root, tmp_path, machine):
@@ -120,7 +120,7 @@ def test_a_run_that_another_lab_holds_is_neither_adopted_nor_ended(sqlite_url, r
     _, lab_id = claimed_elsewhere(store, fingerprint, 0.1)
     said = jestlab(sqlite_url, root, "launch", spec, "--no-reports")
     assert said.returncode == 1
-    assert "in the lab at atlas:/data/lab, no sign of life for" in said.stdout
+    assert "in the lab at atlas:/data/lab, no heartbeat for" in said.stdout
     lease = leases.standings(store, [fingerprint])[fingerprint].lease
     assert lease is not None
     assert (lease.is_live, lease.launcher, lease.lab) == (True, None, lab_id)

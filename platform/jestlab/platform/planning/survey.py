@@ -66,7 +66,7 @@ class Survey:
     place: ExecutorName | None
     reasons: Mapping[str, Explanation] = field(default_factory=dict)
     remarks: Sequence[str] = ()
-    standing: deciding.Standing | None = None
+    standing: deciding.ClaimsStatus | None = None
 
     @property
     def parallel(self) -> int | None:
@@ -142,10 +142,10 @@ def survey(lab: Lab, study: Study, *, why: bool = False) -> Survey:
         plan = make_plan(study, note_absent=True, placement=placement, timings=timings)
         check_names(plan, store.measured if store is not None else tuple)
         standing = None
-        if deciding.goes_on(study):
-            plan = deciding.begun(plan, store)
+        if deciding.has_open_seeds(study):
+            plan = deciding.first_round(plan, store)
             if store is not None and store.members(study.name):
-                standing = deciding.standing(lab.store_url, study.name)
+                standing = deciding.claims_status(lab.store_url, study.name)
         if store is not None:
             plan = plan.with_states(store.states(plan.fingerprints))
         plan = budgeted(plan, store, place)
