@@ -33,7 +33,7 @@ OWN = (
             "from jestlab.platform.spec import load; load('quickstart'); load('own.py')",
             (SLOW | {"flax", "absl.app"}) - {"numpy", "pydantic"},
         ),
-        (VERBS, (SLOW | {"flax", "alembic", "grain", "rich"}) - {"pydantic"}),
+        (VERBS, (SLOW | {"flax", "alembic", "grain"}) - {"pydantic"}),
     ],
 )
 def test_is_not_imported(code, not_imported, tmp_path, sqlite_url):

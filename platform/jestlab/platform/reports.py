@@ -491,13 +491,12 @@ def _code() -> list[Any]:
 
 def _of_store(store: Store, study: Study) -> Iterator[Sequence[Any]]:
     """Rows of the store on which a study's reports depend."""
-    own = select(Experiment.id).where(Experiment.name == study.name).scalar_subquery()
-    mine = select(Member.run_id).where(Member.experiment_id == own)
+    mine = select(Member.run_id).where(Member.experiment == study.name)
     places = (
         select(Member.label, Member.position, Member.needed, Run.fingerprint, Run.state, Run.reason, Run.step)
         .add_columns(Run.total_steps)
         .join(Run, Run.id == Member.run_id)
-        .where(Member.experiment_id == own)
+        .where(Member.experiment == study.name)
         .order_by(Member.position, Member.label)
     )
     attempts = (

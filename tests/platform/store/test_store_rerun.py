@@ -1,5 +1,7 @@
 """Runs that start over, and retracted runs with the runs that rest on them."""
 
+from datetime import timedelta
+
 import plans_support as plans
 import pytest
 import stores_support as stores
@@ -91,9 +93,10 @@ def test_runs_that_need_a_retracted_run_rest_on_it(store):
 
 def test_repeating_runs_in_order_ends_a_retraction(store):
     retract(store, REFERENCE.fingerprint, "wrong shards", "ada")
-    stores.attempt(store, REFERENCE, number=2)
+    later, last = (stores.START + timedelta(hours=hours) for hours in (1, 2))
+    stores.attempt(store, REFERENCE, number=2, started=later)
     assert origins(store) == [("joint", REFERENCE)]
-    stores.attempt(store, JOINT, number=2)
+    stores.attempt(store, JOINT, number=2, started=last)
     assert origins(store) == []
     retract(store, JOINT.fingerprint, "wrong shards", "ada")
     assert origins(store) == [("joint", JOINT)]

@@ -48,7 +48,7 @@ def called(*words: object) -> Result:
 def fill(lab: Lab) -> None:
     """Fill a lab with the experiments `toy` and `other`, with rows and files of every kind."""
     store = Store.open(lab.store_url)
-    toy = store.record(plans.plan(REFERENCE, JOINT, UNIFORM))
+    store.record(plans.plan(REFERENCE, JOINT, UNIFORM))
     store.record(plans.plan(UNIFORM, plans.run("waiting"), name="other"))
     code: dict[str, Any] = {"git_patch": "- ä\n+ b", "sources": json.dumps({"ridge.py": "e" * 64})}
     stores.attempt(store, REFERENCE, scores={"toy/score": 0.5}, loss=(2.0, 1.0), environment="{}", **code)
@@ -65,7 +65,7 @@ def fill(lab: Lab) -> None:
         tables.Budget: {"run_id": joint, "chip": "v5e", "chips": 4, "chip_hours": 0.5},
         tables.Artifact: {"run_id": joint, **weights},
         tables.Source: {"sha256": "e" * 64, "text": "print('λ')"},
-        tables.Acceptance: {"experiment_id": toy, "accepted": '{"code ridge.py":["a",null]}', **by_ada},
+        tables.Acceptance: {"experiment": "toy", "accepted": '{"code ridge.py":["a",null]}', **by_ada},
         tables.Retraction: {"run_id": reference, "number": 1, **by_ada},
     }
     with store.writing() as connection:

@@ -32,12 +32,12 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.lab.settings import path as settings_path
 from jestlab.platform.lab.sync import Bucket
+from jestlab.platform.render import styled
 from jestlab.platform.store import schema
 from jestlab.platform.store.address import parse_url, shown_url
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import Attempt, Launcher, insert, now
-from jestlab.platform.terminal import styled
 
 PROCESS_SECONDS = 60.0
 """How long JAX, or a cloud's library, may take to answer."""
@@ -379,7 +379,7 @@ def doctor_command(jax: bool, as_json: bool, lab: Lab) -> None:
             if not as_json:
                 remedy = f": {finding.remedy}" if finding.remedy else ""
                 level = styled(f"{finding.level:8}", _LEVELS.get(finding.level, ""))
-                say(level + f" {finding.check:12} {finding.found}{remedy}", hang=22)
+                say(level + f" {finding.check:12} {finding.found}{remedy}")
     if as_json:
         print_json(list(map(asdict, findings)))
     if any(finding.level is Level.BROKEN for finding in findings):

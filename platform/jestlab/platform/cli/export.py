@@ -11,8 +11,7 @@ import click
 
 from jestlab.platform.cli.naming import existing_store
 from jestlab.platform.cli.options import FILE, examples, json_option, lab_options
-from jestlab.platform.cli.output import counted, print_json, say, show
-from jestlab.platform.cli.progress import counting
+from jestlab.platform.cli.output import counted, counting, print_json, say, show
 from jestlab.platform.errors import UserError
 from jestlab.platform.exchange.archive_read import merge
 from jestlab.platform.exchange.archive_write import write

@@ -10,9 +10,10 @@ import click
 
 from jestlab.platform.cli.naming import existing_store
 from jestlab.platform.cli.options import json_option, lab_options
-from jestlab.platform.cli.output import print_json, say, table
+from jestlab.platform.cli.output import print_json, say
 from jestlab.platform.lab import gc
 from jestlab.platform.lab.lab import Lab
+from jestlab.platform.render import table
 
 _GC_EPILOG = """\
 Never deleted: runs that belong to an experiment, are tagged `keep` or have not ended, and the runs that they

@@ -56,11 +56,15 @@ def same_lab_options() -> str:
     return "".join(f" --{name} {shlex.quote(value)}" for name, value in values.items() if value)
 
 
+def _scales(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    return [scale for scale in ("smoke", "mini", "paper") if scale.startswith(incomplete)]
+
+
 def spec_options(function: Function) -> Callable[..., Any]:
     """Add SPEC, `--scale` and `--set`; the command receives the loaded and validated `study: Study`."""
 
     @click.argument("spec")
-    @click.option("--scale", shell_complete=lambda *_: ["smoke", "mini", "paper"],
+    @click.option("--scale", shell_complete=_scales,
                   help="Scale of the study: smoke, mini, paper  [default: the study's first]")  # fmt: skip
     @click.option(
         "--set", "overrides", metavar="PATH=VALUE", multiple=True, help="Override a value; repeatable."

@@ -20,7 +20,7 @@ from jestlab.platform.cli.options import (
     spec_options,
     wide_option,
 )
-from jestlab.platform.cli.output import Block, absent_data, counted, few, rendered, show, table
+from jestlab.platform.cli.output import absent_data, counted, few, show
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.planning.cost import NO_CHIP, done, to_do, total, utilisation, wall_hours
@@ -30,9 +30,9 @@ from jestlab.platform.planning.memory import room
 from jestlab.platform.planning.plan import Action, Plan, PlannedRun, totals, waiting_lines
 from jestlab.platform.planning.survey import Survey, survey
 from jestlab.platform.programs import Memory, Price
+from jestlab.platform.render import Block, render, styled, table
 from jestlab.platform.spec.resources import CLUSTERS, ExecutorName, parse_slice
 from jestlab.platform.spec.schema import Study
-from jestlab.platform.terminal import styled
 
 _MOST_ROWS = 40  # labels; beyond it, one row for all points of a run, or for a whole part of a union
 _COSTS = ("EXAMPLES", "LEARNER", "SCORING", "SELECTION", "REF. SCORING", "TOTAL")
@@ -80,7 +80,7 @@ def plan_command(study: Study, why: bool, every: bool, as_json: bool, lab: Lab) 
 
 def text(found: Survey, every: bool = False) -> str:
     """Write a plan as plain text; with `every`, a row for each run."""
-    return rendered([*_lines(found, every), *found.remarks], None)
+    return render([*_lines(found, every), *found.remarks])
 
 
 def _lines(found: Survey, every: bool) -> Iterator[Block]:

@@ -17,17 +17,10 @@ import click
 
 from jestlab.analysis import query
 from jestlab.analysis.spreadsheets import csv_cell
-from jestlab.platform import terminal
 from jestlab.platform.cli.options import json_option, lab_options, output_option, wide_option
-from jestlab.platform.cli.output import (
-    default_format,
-    print_or_write,
-    print_or_write_blocks,
-    printable,
-    table,
-)
-from jestlab.platform.cli.tables import ESSENTIAL, USUAL, Table
+from jestlab.platform.cli.output import default_format, print_or_write, print_or_write_blocks
 from jestlab.platform.lab.lab import Lab
+from jestlab.platform.render import ESSENTIAL, STATE_STYLES, USUAL, Table, in_state, markdown, table
 from jestlab.platform.store.views import VIEWS
 from jestlab.platform.words import listed, on_one_line
 
@@ -161,17 +154,13 @@ def _text(headers: Sequence[str], rows: Rows) -> Table:
     }
     if tuple(headers) == _OF_VIEWS:
         importance = dict.fromkeys(headers, ESSENTIAL)
-    named = [terminal.state(cell) if cell in terminal.STATES else cell for row in cells for cell in row]
+    named = [in_state(cell) if cell in STATE_STYLES else cell for row in cells for cell in row]
     width = max(len(headers), 1)
     return table(headers, [named[i : i + width] for i in range(0, len(named), width)], right, importance)
 
 
 def _markdown(headers: Sequence[str], rows: Rows) -> str:
-    from tabulate import tabulate
-
-    cells = [[printable(_cell(value)).replace("|", "\\|") for value in row] for row in rows]
-    text: str = tabulate(cells, headers, tablefmt="github", disable_numparse=True)
-    return text + "\n"
+    return markdown(headers, [[_cell(value) for value in row] for row in rows])
 
 
 def _cell(value: Any) -> str:

@@ -8,8 +8,9 @@ import click
 
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.options import json_option, lab_options
-from jestlab.platform.cli.output import print_json, say, table
+from jestlab.platform.cli.output import print_json, say
 from jestlab.platform.lab.lab import Lab
+from jestlab.platform.render import table
 from jestlab.platform.store.retractions import retract, retracted, undo
 from jestlab.platform.whoami import person
 from jestlab.platform.words import on_one_line

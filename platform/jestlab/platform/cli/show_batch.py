@@ -14,9 +14,10 @@ from jestlab.analysis.files import write_whole
 from jestlab.platform import pictures
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.options import examples, json_option, lab_options
-from jestlab.platform.cli.output import Block, print_json, say, table, writing
+from jestlab.platform.cli.output import print_json, say, writing
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.logs import one_line
+from jestlab.platform.render import Block, table
 
 if TYPE_CHECKING:
     from jestlab.analysis.figures.selected import ShownExample

@@ -34,6 +34,7 @@ from jestlab.platform.store.tables import (
     execute_many,
     insert,
     now,
+    run_key,
     to_json,
 )
 from jestlab.platform.whoami import host_name, user_name
@@ -169,20 +170,18 @@ def known(store: Store, experiment: str) -> Known:
         UserError: The study is a union: its runs are those of its parts.
     """
     with store.reading() as connection:
-        row = connection.execute(
-            select(Experiment.id, Experiment.spec).where(Experiment.name == experiment)
-        ).one_or_none()
+        row = connection.execute(select(Experiment.spec).where(Experiment.name == experiment)).one_or_none()
         if row is not None and json.loads(row.spec).get("studies"):
             raise UserError(f"{experiment} is a union: adopt into one of its studies")
         mine = select(Member.name, Member.label, Run.fingerprint, Run.seed, Run.program).join(
             Run, Run.id == Member.run_id
         )
-        members = connection.execute(mine.where(Member.experiment_id == row.id)).all() if row else []
+        members = connection.execute(mine.where(Member.experiment == experiment)).all() if row else []
         seeds = select(Run.fingerprint, Run.seed).where(Run.program == PROGRAM)
         evaluated = (
             select(Evaluation.dataset, Evaluation.metric)
             .join(Member, Member.run_id == Evaluation.run_id)
-            .where(Member.experiment_id == (row.id if row else None))
+            .where(Member.experiment == experiment)
             .distinct()
         )
         own = [one for one in members if one.program != PROGRAM]
@@ -233,12 +232,12 @@ def adopt(
                 f"{run.origin} was adopted from {before.path}, where it says something else: {other}"
                 "add --moved if it is the same, continued"
             )
-        run_id = before.run_id if before is not None else None
-        if run_id is None or not is_same:
-            run_id = _write(connection, run, before, digest)
+        run_id = run_key(run.fingerprint)
+        if not is_same:
+            _write(connection, run, before, digest)
             _annotate(connection, run_id, run, author)
-        experiment_id = _experiment(connection, experiment, run, goal)
-        entered = _enter(connection, experiment_id, run_id, run)
+        _record_experiment(connection, experiment, run, goal)
+        entered = _enter(connection, experiment, run_id, run)
         _check_place(connection, run_id, run)
     return "changed" if entered == "same" and not is_same else entered
 
@@ -248,7 +247,7 @@ def _check_place(connection: Connection, run_id: int, run: AdoptedRun) -> None:
     mine, other = aliased(Member), aliased(Member)
     texts = (mine.name, mine.label)
     query = select(other.label == mine.label, Run.seed, Run.fingerprint, Run.program).where(
-        mine.run_id == run_id, other.run_id != run_id, other.experiment_id == mine.experiment_id,
+        mine.run_id == run_id, other.run_id != run_id, other.experiment == mine.experiment,
         other.name.in_(texts) | other.label.in_(texts), Run.id == other.run_id,
     )  # fmt: skip
     rows = connection.execute(query).all()
@@ -261,9 +260,8 @@ def _check_place(connection: Connection, run_id: int, run: AdoptedRun) -> None:
 
 @dataclass(frozen=True)
 class _Before:
-    """A run that was taken in before: its id, the number of its attempt, its digest, where it was read."""
+    """A run that was taken in before: the number of its attempt, its digest, where it was read."""
 
-    run_id: int
     number: int
     digest: str | None
     path: str | None
@@ -271,7 +269,8 @@ class _Before:
 
 def _before(connection: Connection, fingerprint: str) -> _Before | None:
     row = connection.execute(
-        select(Run.id, Attempt.number, Attempt.versions, Attempt.handle)
+        select(Attempt.number, Attempt.versions, Attempt.handle)
+        .select_from(Run)
         .outerjoin(Attempt, Attempt.run_id == Run.id)
         .where(Run.fingerprint == fingerprint)
         .order_by(Attempt.number.desc())
@@ -280,28 +279,25 @@ def _before(connection: Connection, fingerprint: str) -> _Before | None:
     if row is None:
         return None
     digest = json.loads(row.versions or "{}").get(_DIGEST)
-    return _Before(row.id, row.number or 0, digest, row.handle)
+    return _Before(row.number or 0, digest, row.handle)
 
 
-def _experiment(connection: Connection, name: str, run: AdoptedRun, goal: Goal | None) -> int:
+def _record_experiment(connection: Connection, name: str, run: AdoptedRun, goal: Goal | None) -> None:
     """Find an experiment, or make one of adopted runs alone, whose spec lists them and their scores."""
-    row = connection.execute(
-        select(Experiment.id, Experiment.spec).where(Experiment.name == name)
-    ).one_or_none()
-    if row is not None:
-        before = json.loads(row.spec)
+    known = connection.scalar(select(Experiment.spec).where(Experiment.name == name))
+    if known is not None:
+        before = json.loads(known)
         spec = before if before.get("runs") else _listing(before, run, goal)
         if spec != before:
-            listed = update(Experiment).where(Experiment.id == row.id)
+            listed = update(Experiment).where(Experiment.name == name)
             connection.execute(listed.values(spec=to_json(spec, sort_keys=False), updated_at=now()))
-        return int(row.id)
+        return
     values = {
         "name": name, "question": "",
         "spec": to_json(_listing({"name": name}, run, goal), sort_keys=False),
         "created_at": now(), "updated_at": now(), "owner": user_name(), "host": host_name(),
     }  # fmt: skip
-    made = connection.execute(insert(connection, Experiment).values(**values).returning(Experiment.id))
-    return int(made.scalar_one())
+    connection.execute(insert(connection, Experiment).values(**values))
 
 
 def _listing(spec: Mapping[str, Any], run: AdoptedRun, goal: Goal | None) -> dict[str, Any]:
@@ -315,24 +311,22 @@ def _listing(spec: Mapping[str, Any], run: AdoptedRun, goal: Goal | None) -> dic
     return found | {"metrics": metrics} if metrics else found
 
 
-def _write(connection: Connection, run: AdoptedRun, before: _Before | None, digest: str) -> int:
-    """Write a run with all that is known of it; return its id."""
+def _write(connection: Connection, run: AdoptedRun, before: _Before | None, digest: str) -> None:
+    """Write a run with all that is known of it."""
+    run_id = run_key(run.fingerprint)
     step = run.last_step
     values = {
         "program": PROGRAM, "config": to_json(run.config), "seed": run.seed, "state": str(run.state),
         "reason": run.reason, "step": step, "total_steps": step or None, "updated_at": now(), "failures": 0,
     }  # fmt: skip
     if before is None:
-        new = {"fingerprint": run.fingerprint, "directory": _folder(run)}
-        statement = insert(connection, Run).values(**values, **new, created_at=now()).returning(Run.id)
-        run_id = int(connection.execute(statement).scalar_one())
+        new = {"id": run_id, "fingerprint": run.fingerprint, "directory": _folder(run)}
+        connection.execute(insert(connection, Run).values(**values, **new, created_at=now()))
     else:
-        run_id = before.run_id
         for table in (Metric, Evaluation, Cost, Attempt):
             connection.execute(delete(table).where(table.run_id == run_id))
         connection.execute(update(Run).where(Run.id == run_id).values(**values))
     _record(connection, run, run_id, _attempt(connection, run, run_id, before, digest))
-    return run_id
 
 
 def _folder(run: AdoptedRun) -> str:
@@ -345,18 +339,18 @@ def _attempt(
 ) -> int:
     """Write the one attempt of a run: a new number says that it was made anew, so a retraction ends."""
     began = run.began or run.ended or now()
-    values = {
+    values: dict[str, Any] = {
         "run_id": run_id, "number": before.number + 1 if before is not None else 1, "state": str(run.state),
         "reason": run.reason, "executor": PROGRAM, "handle": run.path, "claimed_at": began,
         "started_at": run.began, "heartbeat_at": run.ended or began, "ended_at": run.ended or began,
         "host": run.host, "device": run.device, "code_commit": run.commit, "log": f"{_folder(run)}/log.txt",
         "versions": to_json({_DIGEST: digest}), "first_step": 0, "chips": 0,
     }  # fmt: skip
-    made = connection.execute(insert(connection, Attempt).values(**values).returning(Attempt.id))
-    return int(made.scalar_one())
+    connection.execute(insert(connection, Attempt).values(**values))
+    return int(values["number"])
 
 
-def _record(connection: Connection, run: AdoptedRun, run_id: int, attempt_id: int) -> None:
+def _record(connection: Connection, run: AdoptedRun, run_id: int, attempt: int) -> None:
     """Write the points of a run, its scores, and what it cost."""
     names = [{"name": name} for name in run.metrics]
     execute_many(connection, insert(connection, MetricName).on_conflict_do_nothing(), names)
@@ -367,7 +361,7 @@ def _record(connection: Connection, run: AdoptedRun, run_id: int, attempt_id: in
             points = zip(steps[part].tolist(), values[part].tolist(), strict=True)
             rows = [(ids[name], step, as_number(value)) for step, value in points]
             write_points(connection, run_id, rows)
-    of_run = {"run_id": run_id, "attempt_id": attempt_id}
+    of_run = {"run_id": run_id, "attempt": attempt}
     scores = [of_run | score._asdict() | {"value": as_number(score.value)} for score in run.scores]
     execute_many(connection, insert(connection, Evaluation), scores)
     spent = [(score.step, score.flops_total) for score in run.scores if score.flops_total is not None]
@@ -387,18 +381,18 @@ def _annotate(connection: Connection, run_id: int, run: AdoptedRun, author: str)
         connection.execute(insert(connection, Note).values(**about, text=run.note))
 
 
-def _enter(connection: Connection, experiment_id: int, run_id: int, run: AdoptedRun) -> Change:
+def _enter(connection: Connection, experiment: str, run_id: int, run: AdoptedRun) -> Change:
     """Make a run one of an experiment's, behind those that are there, or give it its new label; return what
     that changed."""
-    own = (Member.experiment_id == experiment_id) & (Member.run_id == run_id)
+    own = (Member.experiment == experiment) & (Member.run_id == run_id)
     held = connection.execute(select(Member.name, Member.label, Member.position).where(own)).one_or_none()
     if held is not None and (held.name, held.label) == (run.name, run.label):
         return "same"
-    last = select(func.max(Member.position)).where(Member.experiment_id == experiment_id)
+    last = select(func.max(Member.position)).where(Member.experiment == experiment)
     place = held.position if held is not None else (connection.scalar(last) or 0) + 1
     connection.execute(delete(Member).where(own))
     values = {
-        "experiment_id": experiment_id, "run_id": run_id, "name": run.name, "label": run.label,
+        "experiment": experiment, "run_id": run_id, "name": run.name, "label": run.label,
         "point": "{}", "needed": 0, "position": place,
     }  # fmt: skip
     connection.execute(insert(connection, Member).values(**values))

@@ -96,9 +96,7 @@ _LONG = _JSON | {
 _LETTERS = 10_000  # of all other texts: tables are as wide as their widest cell
 _YEARS = (1970, 2200)
 
-_KEYS = frozenset(
-    {"id", "run_id", "needs_id", "experiment_id", "attempt_id", "launcher_id", "name_id", "lab_id"}
-)
+_KEYS = frozenset({"id", "run_id", "needs_id", "launcher", "name_id", "lab"})
 """Columns that mean something in one database only."""
 
 _HERE = frozenset({"handle", "token", "origin"})

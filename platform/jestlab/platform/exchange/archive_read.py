@@ -67,6 +67,7 @@ from jestlab.platform.store.tables import (
     execute_many,
     insert,
     now,
+    run_key,
 )
 from jestlab.platform.store.trust import Origin, imported_from
 
@@ -161,10 +162,8 @@ class _Merge:
         self._origin = origin
         self._replace = replace
         self._merged = Merged()
-        self._runs: dict[str, int] = {}  # ids in this store of all runs of the archive
+        self._runs: set[str] = set()  # all runs of the archive
         self._taken: dict[str, tuple[str, str]] = {}  # folders in the archive and here of the runs to write
-        self._attempts: dict[tuple[str, int], int] = {}
-        self._experiments: dict[str, int] = {}
 
     def whole(self) -> Merged:
         began = {row["run"] for row in self._rows("attempt")}
@@ -246,15 +245,16 @@ class _Merge:
         if values["state"] == RunState.RUNNING:
             values |= {"state": RunState.PREEMPTED, "reason": _EXPORTED}
         theirs = values["directory"]
+        self._runs.add(fingerprint)
         if here is None:
             taken = self._connection.scalar(select(Run.fingerprint).where(Run.directory == theirs))
             if taken is not None:
                 raise UserError(f"{theirs} is the folder of another run here ({taken[:8]})")
-            self._runs[fingerprint] = self._new(Run, values)
+            key = {"id": run_key(fingerprint)}
+            self._connection.execute(insert(self._connection, Run).values(**values, **key))
             self._taken[fingerprint] = (theirs, theirs)
             self._merged.new += 1
             return
-        self._runs[fingerprint] = here.id
         better = values["state"] == RunState.COMPLETED or (here.attempts == 0 and fingerprint in began)
         if here.live or here.state == RunState.COMPLETED or not better:
             self._merged.kept += 1
@@ -269,11 +269,12 @@ class _Merge:
         self._merged.replaced += 1
 
     def _insert_attempts(self) -> None:
-        """Insert attempts one by one, for their ids; none of them is running here."""
+        """Insert attempts; none of them is running here."""
+        attempts = []
         for row in self._rows("attempt"):
             if row["run"] not in self._taken:
                 continue
-            values = decode(Attempt, row) | {"run_id": self._runs[row["run"]]}
+            values = decode(Attempt, row) | {"run_id": run_key(row["run"])}
             if values["state"] in LIVE:
                 ended = {"ended_at": values["heartbeat_at"]}
                 values |= ended | {"state": RunState.PREEMPTED, "reason": _EXPORTED}
@@ -282,7 +283,8 @@ class _Merge:
             is_before = FOLDER.fullmatch(folder) and folder.endswith(folder_end(row["run"]))
             if not is_before and not values["log"].startswith(f"{self._taken[row['run']][1]}/"):
                 raise damaged(f"the path {one_line(values['log'], 100)!r}")
-            self._attempts[row["run"], values["number"]] = self._new(Attempt, values)
+            attempts.append(values)
+        self._execute(insert(self._connection, Attempt), iter(attempts))
 
     def _insert_metrics(self) -> None:
         names = dict(self._connection.execute(select(MetricName.name, MetricName.id)).tuples().all())
@@ -293,8 +295,9 @@ class _Merge:
                     continue
                 name, its_points = decode_curve(curve)
                 if name not in names:
-                    names[name] = self._new(MetricName, {"name": name})
-                whose = {"run_id": self._runs[curve["run"]], "name_id": names[name]}
+                    made = insert(self._connection, MetricName).values(name=name).returning(MetricName.id)
+                    names[name] = int(self._connection.execute(made).scalar_one())
+                whose = {"run_id": run_key(curve["run"]), "name_id": names[name]}
                 for step, value in its_points:
                     yield whose | {"step": step, "value": value}
 
@@ -304,7 +307,7 @@ class _Merge:
 
     def _take_experiments(self) -> set[str]:
         """Return the names of those that are new or take another's place; their members are replaced."""
-        columns = (Experiment.id, Experiment.name, Experiment.updated_at, Experiment.origin, Experiment.spec)
+        columns = (Experiment.name, Experiment.updated_at, Experiment.origin, Experiment.spec)
         known = {row.name: row for row in self._connection.execute(select(*columns))}
         fresh = set()
         for row in self._rows("experiment"):
@@ -315,15 +318,14 @@ class _Merge:
             name, here = values["name"], known.get(values["name"])
             _check_spec(name, values["spec"])
             if here is None:
-                self._experiments[name] = self._new(Experiment, values)
+                self._connection.execute(insert(self._connection, Experiment).values(**values))
             else:
-                self._experiments[name] = here.id
                 if not self._takes_place(values, here):
                     continue
-                own = Experiment.id == here.id
+                own = Experiment.name == name
                 self._connection.execute(update(Experiment).where(own).values(**values))
                 for table in (Member, Acceptance):
-                    self._connection.execute(delete(table).where(table.experiment_id == here.id))
+                    self._connection.execute(delete(table).where(table.experiment == name))
                 self._connection.execute(delete(Registration).where(Registration.experiment == name))
             fresh.add(name)
         self._merged.experiments = sorted(fresh)
@@ -343,11 +345,11 @@ class _Merge:
         known = {
             tuple(row)
             for row in self._connection.execute(
-                select(Note.experiment_id, Note.run_id, Note.text, Note.author, Note.created_at)
+                select(Note.experiment, Note.run_id, Note.text, Note.author, Note.created_at)
             )
         }
         rows = [decode(Note, row) | self._keys(Note, row) for row in self._rows("note")]
-        names = ("experiment_id", "run_id", "text", "author", "created_at")
+        names = ("experiment", "run_id", "text", "author", "created_at")
         new = [row for row in rows if tuple(row.get(name) for name in names) not in known]
         self._execute(insert(self._connection, Note), iter(new))
 
@@ -365,11 +367,6 @@ class _Merge:
             if not all(isinstance(name, str) for name in names) or (of_experiment and not names[1]):
                 raise damaged(f"a row of {table} without what it belongs to")
             yield row
-
-    def _new(self, table: Any, values: Mapping[str, Any]) -> int:
-        """Insert one row and return its id."""
-        statement = insert(self._connection, table).values(**values).returning(table.id)
-        return int(self._connection.execute(statement).scalar_one())
 
     def _insert(self, table: Any, rows: Iterator[dict[str, Any]], ignore: bool = False) -> None:
         statement = insert(self._connection, table)
@@ -398,26 +395,12 @@ class _Merge:
     def _keys(self, table: Any, row: Mapping[str, Any]) -> dict[str, Any]:
         """Return the database's own keys for the natural ones of an archive."""
         own, keys = table.__table__.columns, {}
-        try:
-            if "run_id" in own:
-                keys["run_id"] = None if row.get("run") is None else self._runs[row["run"]]
-            if "needs_id" in own:
-                keys["needs_id"] = self._runs[row["needs"]]
-            if "experiment_id" in own:
-                name = row.get("experiment")
-                keys["experiment_id"] = None if name is None else self._experiments[name]
-            if "attempt_id" in own:
-                keys["attempt_id"] = self._attempt(row)
-        except KeyError as error:
-            raise damaged(f"{table.__tablename__} refers to {error}") from None
+        for column, run in (("run_id", row.get("run")), ("needs_id", row.get("needs"))):
+            if column in own:
+                if run is not None and run not in self._runs:
+                    raise damaged(f"{table.__tablename__} refers to {one_line(repr(run), 80)}")
+                keys[column] = None if run is None else run_key(run)
         return keys
-
-    def _attempt(self, row: Mapping[str, Any]) -> int:
-        number = row.get("attempt")
-        if type(number) is not int or (row["run"], number) not in self._attempts:
-            told = one_line(repr(number), 60)
-            raise damaged(f"no attempt {told} at run {row['run'][:8]}")
-        return self._attempts[row["run"], number]
 
     # ---- files
 

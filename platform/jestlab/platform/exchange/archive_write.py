@@ -104,7 +104,7 @@ class _Writer:
                 "schema": SCHEMA,
                 "jestlab": metadata.version("jestlab"),
                 "created_at": now().isoformat(),
-                "experiments": sorted(names.values()),
+                "experiments": sorted(names),
                 "checkpoints": checkpoints,
             }
             self._text(HEAD, json.dumps(head, indent=1))
@@ -120,11 +120,11 @@ class _Writer:
             else:
                 for log in logs:
                     self._file(log)
-        for name in names.values():
+        for name in names:
             self._folder(f"reports/{name}")
         files = len(self._checksums) - tables
         self._text(CHECKSUMS, json.dumps(self._checksums, indent=1))
-        return Written(sorted(names.values()), len(runs), files)
+        return Written(sorted(names), len(runs), files)
 
     def _rows(self, table: str, rows: Iterable[dict[str, Any]]) -> None:
         """Add the lines of a table; a tar has to know their length in advance."""
@@ -177,37 +177,36 @@ class _Reader:
 
 
 Names = dict[int, str]
-"""Id → natural key, of experiments or runs."""
+"""Key → fingerprint of runs."""
 
 
-def _experiments(connection: Connection, wanted: Sequence[str]) -> Names:
-    known = {row.id: row.name for row in connection.execute(select(Experiment.id, Experiment.name))}
+def _experiments(connection: Connection, wanted: Sequence[str]) -> list[str]:
+    known = list(connection.scalars(select(Experiment.name).order_by(Experiment.created_at)))
     for name in wanted:
-        if name not in known.values():
-            raise UserError(f"no experiment {name!r} in the store: {nearest(name, known.values())}")
-    return {its_id: name for its_id, name in known.items() if not wanted or name in wanted}
+        if name not in known:
+            raise UserError(f"no experiment {name!r} in the store: {nearest(name, known)}")
+    return [name for name in known if not wanted or name in wanted]
 
 
-def _runs(connection: Connection, experiments: Names | None) -> Names:
+def _runs(connection: Connection, experiments: Sequence[str] | None) -> Names:
     """Return the runs of the experiments and all that they need; without experiments, all runs."""
     known = dict(connection.execute(select(Run.id, Run.fingerprint)).tuples().all())
     if experiments is None:
         return known
-    members = select(Member.run_id).where(Member.experiment_id.in_(list(experiments)))
+    members = select(Member.run_id).where(Member.experiment.in_(experiments))
     chosen = with_needs(connection, connection.scalars(members))
     return {run_id: fingerprint for run_id, fingerprint in known.items() if run_id in chosen}
 
 
-def _rows(connection: Connection, name: str, runs: Names, experiments: Names) -> Iterator[dict[str, Any]]:
+def _rows(
+    connection: Connection, name: str, runs: Names, experiments: Sequence[str]
+) -> Iterator[dict[str, Any]]:
     """Yield the rows of a table that belong to the runs or the experiments; all published results."""
     table = TABLES[name]
     own = table.__table__.columns
     shared = columns(table)
-    keys = [own[key] for key in ("id", "run_id", "needs_id", "experiment_id", "attempt_id") if key in own]
+    keys = [own[key] for key in ("id", "run_id", "needs_id") if key in own]
     query = select(*keys, *shared).order_by(*table.__table__.primary_key.columns)
-    numbers: dict[int, int] = {}
-    if "attempt_id" in own:
-        numbers = dict(connection.execute(select(Attempt.id, Attempt.number)).tuples().all())
     for statement in _parts(connection, query, name, own, runs, experiments):
         for row in connection.execute(statement):
             found = {column.name: encode(getattr(row, column.name)) for column in shared}
@@ -215,17 +214,13 @@ def _rows(connection: Connection, name: str, runs: Names, experiments: Names) ->
                 found["run"] = runs.get(row.run_id)
             if "needs_id" in own:
                 found["needs"] = runs[row.needs_id]
-            if "experiment_id" in own:
-                if row.experiment_id is not None and row.experiment_id not in experiments:
-                    continue  # a run's place in an experiment that stays behind
-                found["experiment"] = experiments.get(row.experiment_id)
-            if "attempt_id" in own:
-                found["attempt"] = numbers[row.attempt_id]
+            if found.get("experiment") is not None and found["experiment"] not in experiments:
+                continue  # a run's place in an experiment that stays behind
             yield found
 
 
 def _parts(
-    connection: Connection, query: Any, name: str, own: Any, runs: Names, experiments: Names
+    connection: Connection, query: Any, name: str, own: Any, runs: Names, experiments: Sequence[str]
 ) -> Iterator[Any]:
     """Yield the query for some of the runs at a time, and for the experiments."""
     if name == "published":
@@ -236,17 +231,17 @@ def _parts(
             yield query.where(own["sha256"].in_(digests))
         return
     if name == "registration":
-        yield query.where(own["experiment"].in_(list(experiments.values())))
+        yield query.where(own["experiment"].in_(experiments))
         return
     if name in ("experiment", "acceptance"):
-        key = "id" if name == "experiment" else "experiment_id"
-        yield query.where(own[key].in_(list(experiments)))
+        key = "name" if name == "experiment" else "experiment"
+        yield query.where(own[key].in_(experiments))
         return
     column = own["id"] if name == "run" else own["run_id"]
     for few in chunks(runs, _FEW):
         yield query.where(column.in_(few))
     if own.get("run_id") is not None and own["run_id"].nullable:  # notes and tags of experiments
-        yield query.where(own["experiment_id"].in_(list(experiments)))
+        yield query.where(own["experiment"].in_(experiments))
 
 
 def _sources(connection: Connection, runs: Names) -> set[str]:

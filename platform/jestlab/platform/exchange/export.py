@@ -134,8 +134,8 @@ def _places(connection: Connection, experiments: Sequence[str]) -> list[Any]:
         if name not in known:
             raise UserError(f"no experiment {name!r} in the store: {nearest(name, known)}")
     query = (
-        select(Member.experiment_id, Member.run_id, Member.label)
-        .join(Experiment, Experiment.id == Member.experiment_id)
+        select(Member.experiment, Member.run_id, Member.label)
+        .join(Experiment, Experiment.name == Member.experiment)
         .order_by(Experiment.name, Member.position, Member.label)
     )
     if experiments:
@@ -151,9 +151,9 @@ def _result(connection: Connection, place: Any) -> Result | None:
             Experiment.name, Experiment.question, Member.name.label("run"), Member.label, Run.seed,
             Run.fingerprint, Run.program, Run.state, Run.reason, Run.step, Run.config,
         )
-        .join(Experiment, Experiment.id == Member.experiment_id)
+        .join(Experiment, Experiment.name == Member.experiment)
         .join(Run, Run.id == Member.run_id)
-        .where(Member.experiment_id == place.experiment_id, Member.run_id == place.run_id)
+        .where(Member.experiment == place.experiment, Member.run_id == place.run_id)
         .where(Member.label == place.label)
     )  # fmt: skip
     found = connection.execute(query).one_or_none()

@@ -169,12 +169,12 @@ def _key(store: Store, name: str) -> object:
     """Return what changes when results may have."""
     runs = (
         "SELECT COUNT(*), SUM(run.step), MAX(run.updated_at), MAX(experiment.updated_at) FROM run "
-        "JOIN member ON member.run_id = run.id JOIN experiment ON experiment.id = member.experiment_id "
+        "JOIN member ON member.run_id = run.id JOIN experiment ON experiment.name = member.experiment "
         "WHERE experiment.name = :name"
     )
     scores = (
         "SELECT COUNT(*) FROM evaluation JOIN member ON member.run_id = evaluation.run_id "
-        "JOIN experiment ON experiment.id = member.experiment_id WHERE experiment.name = :name"
+        "WHERE member.experiment = :name"
     )
     said = "SELECT " + ", ".join(f"(SELECT COUNT(*) FROM {table})" for table in _SAID)
     with store.reading() as connection:

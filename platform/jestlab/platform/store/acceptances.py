@@ -53,8 +53,8 @@ def accept(
         names = [experiment, *spec.get("studies", ())]
         row = {"accepted": to_json(values), "reason": reason, "author": author, "created_at": now()}
         rows = [
-            {"experiment_id": its_id, **row}
-            for its_id in connection.scalars(select(Experiment.id).where(Experiment.name.in_(names)))
+            {"experiment": name, **row}
+            for name in connection.scalars(select(Experiment.name).where(Experiment.name.in_(names)))
         ]
         execute_many(connection, insert(connection, Acceptance), rows)
 
@@ -64,8 +64,7 @@ def acceptances(store: Store, experiment: str) -> list[AcceptanceRow]:
     with store.reading() as connection:
         rows = connection.execute(
             select(Acceptance.accepted, Acceptance.reason, Acceptance.author, Acceptance.created_at)
-            .join(Experiment, Experiment.id == Acceptance.experiment_id)
-            .where(Experiment.name == experiment)
+            .where(Acceptance.experiment == experiment)
             .order_by(Acceptance.id)
         ).all()
     return [AcceptanceRow(json.loads(row.accepted), row.reason, row.author, row.created_at) for row in rows]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, delete, select
 
 from jestlab.platform.errors import UserError
-from jestlab.platform.store.store import Store
+from jestlab.platform.store.store import Store, of_experiment
 from jestlab.platform.store.tables import Experiment, Note, Run, Tag, execute_many, insert, now
 
 KEEP = "keep"
@@ -111,7 +111,7 @@ def tags(store: Store, subject: Subject) -> list[str]:
 
 def tags_of_experiments(store: Store) -> dict[str, list[str]]:
     """Return the tags of all experiments that have some, in alphabetical order."""
-    query = select(Experiment.name, Tag.name).join(Tag, Tag.experiment_id == Experiment.id)
+    query = select(Experiment.name, Tag.name).join(Tag, Tag.experiment == Experiment.name)
     with store.reading() as connection:
         return _by_subject(connection.execute(query.order_by(Tag.name)).tuples().all())
 
@@ -131,18 +131,15 @@ def _by_subject(rows: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     return found
 
 
-def _columns(connection: Connection, subject: Subject) -> dict[str, int]:
+def _columns(connection: Connection, subject: Subject) -> dict[str, Any]:
     """Return the column that identifies the subject, with its value."""
     if subject.fingerprint is not None:
         found = connection.scalar(select(Run.id).where(Run.fingerprint == subject.fingerprint))
         if found is None:
             raise UserError(f"no run {subject.fingerprint[:8]} in the store")
         return {"run_id": found}
-    found = connection.scalar(select(Experiment.id).where(Experiment.name == subject.experiment))
-    if found is None:
-        raise UserError(f"no experiment {subject.experiment!r} in the store")
-    return {"experiment_id": found}
+    return {"experiment": of_experiment(connection, subject.experiment or "", Experiment.name)}
 
 
-def _is(table: Any, columns: dict[str, int]) -> list[Any]:
+def _is(table: Any, columns: dict[str, Any]) -> list[Any]:
     return [getattr(table, name) == value for name, value in columns.items()]

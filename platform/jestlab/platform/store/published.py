@@ -84,7 +84,7 @@ def with_the_papers(store: Store) -> None:
     from jestlab.analysis.published import PAPER, paper
 
     with store.reading() as connection:
-        there = connection.scalar(select(Published.id).where(Published.source == PAPER).limit(1))
+        there = connection.scalar(select(Published.source).where(Published.source == PAPER).limit(1))
     if there is None:
         import_cells(store, paper())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, bindparam, delete, select, update
@@ -23,6 +23,7 @@ from jestlab.platform.store.tables import (
     execute_many,
     insert,
     now,
+    run_key,
     to_json,
     upsert,
 )
@@ -37,15 +38,15 @@ _NEW = ("fingerprint", "seed", "directory")
 _BUDGET = ("chip", "chips", "chip_hours", "dollars")
 
 
-def record(connection: Connection, plan: Plan) -> int:
+def record(connection: Connection, plan: Plan) -> str:
     """`Store.record` inside a write transaction."""
     one_at_a_time(connection, RECORDING)
-    experiment_id = _record_experiment(connection, plan)
-    ids = _record_runs(connection, plan.runs)
+    experiment = _record_experiment(connection, plan)
+    _record_runs(connection, plan.runs)
     members = [
         {
-            "experiment_id": experiment_id,
-            "run_id": ids[run.fingerprint],
+            "experiment": experiment,
+            "run_id": run_key(run.fingerprint),
             "name": place.name,
             "label": place.label,
             "point": to_json(place.point),
@@ -56,25 +57,23 @@ def record(connection: Connection, plan: Plan) -> int:
         for place in _places(run)
     ]
     needs = [
-        {"run_id": ids[run.fingerprint], "role": role, "needs_id": ids[needed]}
+        {"run_id": run_key(run.fingerprint), "role": role, "needs_id": run_key(needed)}
         for run in plan.runs
         for role, needed in run.needs.items()
     ]
-    ours = Member.experiment_id == experiment_id
-    known = select(Member.run_id, Run.fingerprint).join(Run, Run.id == Member.run_id).where(ours)
-    kept = [run_id for run_id, fingerprint in connection.execute(known) if fingerprint in plan.later]
-    kept += _keep_adopted(connection, experiment_id, plan)
-    connection.execute(delete(Member).where(ours, Member.run_id.not_in(kept)))
+    later = {run_key(fingerprint) for fingerprint in plan.later}
+    kept = [*later, *_keep_adopted(connection, experiment, plan)]
+    connection.execute(delete(Member).where(Member.experiment == experiment, Member.run_id.not_in(kept)))
     execute_many(connection, insert(connection, Member), members)
     execute_many(connection, insert(connection, Need).on_conflict_do_nothing(), needs)
-    _record_costs(connection, plan.runs, ids)
-    _record_budgets(connection, plan.runs, ids)
+    _record_costs(connection, plan.runs)
+    _record_budgets(connection, plan.runs)
     for part in plan.parts:
         record(connection, part)
-    return experiment_id
+    return experiment
 
 
-def _keep_adopted(connection: Connection, experiment_id: int, plan: Plan) -> list[int]:
+def _keep_adopted(connection: Connection, experiment: str, plan: Plan) -> list[int]:
     """Move the adopted runs of a study behind those of its plan; return their ids.
 
     Raises:
@@ -83,7 +82,7 @@ def _keep_adopted(connection: Connection, experiment_id: int, plan: Plan) -> lis
     adopted = connection.execute(
         select(Member.run_id, Member.name, Member.label, Member.position)
         .join(Run, Run.id == Member.run_id)
-        .where(Member.experiment_id == experiment_id, Run.program == ADOPTED)
+        .where(Member.experiment == experiment, Run.program == ADOPTED)
         .order_by(Member.position, Member.label)
     ).all()
     taken = {text for run in plan.runs for place in _places(run) for text in (place.name, place.label)}
@@ -94,7 +93,7 @@ def _keep_adopted(connection: Connection, experiment_id: int, plan: Plan) -> lis
         )
     for position, one in enumerate(adopted, start=len(plan.runs)):
         if one.position != position:
-            its = (Member.experiment_id == experiment_id) & (Member.run_id == one.run_id)
+            its = (Member.experiment == experiment) & (Member.run_id == one.run_id)
             connection.execute(update(Member).where(its).values(position=position))
     return [one.run_id for one in adopted]
 
@@ -104,7 +103,7 @@ def _places(run: PlannedRun) -> tuple[PlannedRun | Alias, ...]:
     return (run, *run.aliases)
 
 
-def _record_experiment(connection: Connection, plan: Plan) -> int:
+def _record_experiment(connection: Connection, plan: Plan) -> str:
     study = plan.study
     values = {
         "question": study.question,
@@ -118,11 +117,11 @@ def _record_experiment(connection: Connection, plan: Plan) -> int:
     }
     statement = insert(connection, Experiment).values(name=study.name, created_at=now(), **values)
     connection.execute(statement.on_conflict_do_update(index_elements=["name"], set_=values))
-    return int(connection.execute(select(Experiment.id).where(Experiment.name == study.name)).scalar_one())
+    return study.name
 
 
-def _record_runs(connection: Connection, runs: Sequence[PlannedRun]) -> dict[str, int]:
-    """Insert or reopen runs; return fingerprint → id."""
+def _record_runs(connection: Connection, runs: Sequence[PlannedRun]) -> None:
+    """Insert or reopen runs."""
     fingerprints = [run.fingerprint for run in runs]
     known = {
         row.fingerprint: row
@@ -158,7 +157,8 @@ def _record_runs(connection: Connection, runs: Sequence[PlannedRun]) -> dict[str
         if before is not None:
             reopened.append({"its_id": before.id, **values})
             continue
-        fresh.append(values | {name: getattr(run, name) for name in _NEW} | {"step": 0, "created_at": time})
+        new_values = {name: getattr(run, name) for name in _NEW}
+        fresh.append(values | new_values | {"id": run_key(run.fingerprint), "step": 0, "created_at": time})
     execute_many(connection, insert(connection, Run), fresh)
     changed: dict[str, Any] = {name: bindparam(name) for name in _REOPENED}
     moved = {name: changed[name] for name in ("program", "config")}
@@ -166,19 +166,16 @@ def _record_runs(connection: Connection, runs: Sequence[PlannedRun]) -> dict[str
     of_run = update(table).where(table.c.id == bindparam("its_id"))
     execute_many(connection, of_run.values(**changed, stop_reason=None), reopened)
     execute_many(connection, of_run.values(**moved, stop_reason=None), kept)
-    return {
-        fingerprint: run_id
-        for chunk in chunks(fingerprints)
-        for fingerprint, run_id in connection.execute(
-            select(Run.fingerprint, Run.id).where(Run.fingerprint.in_(chunk))
-        )
-    }
 
 
-def _record_costs(connection: Connection, runs: Sequence[PlannedRun], ids: Mapping[str, int]) -> None:
+def _record_costs(connection: Connection, runs: Sequence[PlannedRun]) -> None:
     """Write what runs are planned to cost."""
     rows = [
-        {"run_id": ids[run.fingerprint], "component": component, "flops": getattr(run.price.cost, component)}
+        {
+            "run_id": run_key(run.fingerprint),
+            "component": component,
+            "flops": getattr(run.price.cost, component),
+        }
         for run in runs
         if run.price is not None
         for component in EXECUTED
@@ -186,16 +183,16 @@ def _record_costs(connection: Connection, runs: Sequence[PlannedRun], ids: Mappi
     upsert(connection, Cost, rows, ["run_id", "component"], ["flops"])
 
 
-def _record_budgets(connection: Connection, runs: Sequence[PlannedRun], ids: Mapping[str, int]) -> None:
+def _record_budgets(connection: Connection, runs: Sequence[PlannedRun]) -> None:
     """Write what runs are expected to occupy; the budgets of completed runs stay."""
     open_ids: set[int] = set()
-    for chunk in chunks(ids):
-        still_open = select(Run.id).where(Run.fingerprint.in_(chunk), Run.state != RunState.COMPLETED)
+    for chunk in chunks(run_key(run.fingerprint) for run in runs):
+        still_open = select(Run.id).where(Run.id.in_(chunk), Run.state != RunState.COMPLETED)
         open_ids.update(connection.scalars(still_open))
         connection.execute(delete(Budget).where(Budget.run_id.in_(still_open)))
     rows = [
-        {"run_id": ids[run.fingerprint]} | {name: getattr(run.budget, name) for name in _BUDGET}
+        {"run_id": run_key(run.fingerprint)} | {name: getattr(run.budget, name) for name in _BUDGET}
         for run in runs
-        if run.budget is not None and ids[run.fingerprint] in open_ids
+        if run.budget is not None and run_key(run.fingerprint) in open_ids
     ]
     upsert(connection, Budget, rows, ["run_id"], _BUDGET)

@@ -153,7 +153,7 @@ class Lease:
         lease_seconds: How long its worker may be silent.
         heartbeat_at: Last sign of life: its worker's, or before that its launcher's.
         log: Its log, relative to the lab's root.
-        lab_id: Which lab its files are in, by its key in the store; None where that is unknown.
+        lab: Which lab its files are in, by its id; None where that is unknown.
     """
 
     id: int
@@ -170,7 +170,7 @@ class Lease:
     ended_at: datetime | None
     exit_code: int | None
     log: str
-    lab_id: int | None = None
+    lab: str | None = None
 
     @property
     def is_live(self) -> bool:

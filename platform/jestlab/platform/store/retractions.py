@@ -12,7 +12,7 @@ from sqlalchemy import delete, func, select, text
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Attempt, Retraction, Run, insert, now
+from jestlab.platform.store.tables import Attempt, Retraction, Run, insert, now, run_key
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,8 @@ def undo(store: Store, fingerprint: str) -> None:
         )
     if not rows:
         raise UserError(f"run {fingerprint[:8]} is not retracted")
-    own = select(Run.id).where(Run.fingerprint == fingerprint).scalar_subquery()
     with store.writing() as connection:
-        connection.execute(delete(Retraction).where(Retraction.run_id == own))
+        connection.execute(delete(Retraction).where(Retraction.run_id == run_key(fingerprint)))
 
 
 def retracted(store: Store) -> list[Retracted]:

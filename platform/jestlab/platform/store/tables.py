@@ -21,6 +21,7 @@ from sqlalchemy import (
     Double,
     Float,
     ForeignKey,
+    ForeignKeyConstraint,
     Index,
     Integer,
     MetaData,
@@ -37,7 +38,8 @@ from jestlab.platform.store.records import RunState
 
 _STATES = "state IN ({})".format(", ".join(f"'{state}'" for state in RunState))
 _STEP = BigInteger().with_variant(Integer(), "sqlite")  # whose INTEGER has 64 bits
-_ONE_SUBJECT = "(experiment_id IS NULL) <> (run_id IS NULL)"
+_ONE_SUBJECT = "(experiment IS NULL) <> (run_id IS NULL)"
+_KEY_DIGITS = 15  # 60 bits
 
 
 class Base(DeclarativeBase):
@@ -69,8 +71,7 @@ class Experiment(Base):
 
     __tablename__ = "experiment"
 
-    id: Mapped[int] = mapped_column(primary_key=True)
-    name: Mapped[str] = mapped_column(unique=True)
+    name: Mapped[str] = mapped_column(primary_key=True)
     question: Mapped[str]
     paper: Mapped[str | None]
     scale: Mapped[str | None]
@@ -87,8 +88,7 @@ class KnownLab(Base):
 
     __tablename__ = "lab"
 
-    id: Mapped[int] = mapped_column(primary_key=True)
-    uid: Mapped[str] = mapped_column(unique=True)  # as the file in its root says
+    uid: Mapped[str] = mapped_column(primary_key=True)  # from the file in its root
     address: Mapped[str]  # where it was last: a folder, or the URL of a bucket's
     host: Mapped[str | None]  # the machine of a folder
     seen_at: Mapped[datetime]  # when a launcher of it was entered last
@@ -99,10 +99,9 @@ class Launcher(Base):
 
     __tablename__ = "launcher"
 
-    id: Mapped[int] = mapped_column(primary_key=True)
-    name: Mapped[str] = mapped_column(unique=True)  # host, process id and its start
+    name: Mapped[str] = mapped_column(primary_key=True)  # host, process id and its start
     heartbeat_at: Mapped[datetime]
-    lab_id: Mapped[int | None] = mapped_column(ForeignKey("lab.id", ondelete="SET NULL"))  # None: unknown
+    lab: Mapped[str | None] = mapped_column(ForeignKey("lab.uid", ondelete="SET NULL"))  # None: unknown
 
 
 class Run(Base):
@@ -114,7 +113,7 @@ class Run(Base):
         Index(None, "state", "updated_at", "step"),  # what has changed is asked for every second
     )
 
-    id: Mapped[int] = mapped_column(primary_key=True)
+    id: Mapped[int] = mapped_column(_STEP, primary_key=True, autoincrement=False)  # see `run_key`
     fingerprint: Mapped[str] = mapped_column(unique=True)
     program: Mapped[str]
     config: Mapped[str]  # JSON
@@ -137,10 +136,10 @@ class Member(Base):
     __tablename__ = "member"
     __table_args__ = (Index(None, "run_id"),)
 
-    experiment_id: Mapped[int] = mapped_column(
-        ForeignKey("experiment.id", ondelete="CASCADE"), primary_key=True
+    experiment: Mapped[str] = mapped_column(
+        ForeignKey("experiment.name", onupdate="CASCADE", ondelete="CASCADE"), primary_key=True
     )
-    run_id: Mapped[int] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"), primary_key=True)
+    run_id: Mapped[int] = mapped_column(_STEP, ForeignKey("run.id", ondelete="CASCADE"), primary_key=True)
     name: Mapped[str]
     label: Mapped[str] = mapped_column(primary_key=True)  # a run may stand in a study under several
     point: Mapped[str]  # values on the axes, JSON
@@ -154,9 +153,9 @@ class Need(Base):
     __tablename__ = "need"
     __table_args__ = (Index(None, "needs_id"),)
 
-    run_id: Mapped[int] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"), primary_key=True)
+    run_id: Mapped[int] = mapped_column(_STEP, ForeignKey("run.id", ondelete="CASCADE"), primary_key=True)
     role: Mapped[str] = mapped_column(primary_key=True)
-    needs_id: Mapped[int] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"))
+    needs_id: Mapped[int] = mapped_column(_STEP, ForeignKey("run.id", ondelete="CASCADE"))
 
 
 class Attempt(Base):
@@ -171,11 +170,11 @@ class Attempt(Base):
     __table_args__ = (UniqueConstraint("run_id", "number"), CheckConstraint(_STATES, name="state"))
 
     id: Mapped[int] = mapped_column(primary_key=True)
-    run_id: Mapped[int] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"))
+    run_id: Mapped[int] = mapped_column(_STEP, ForeignKey("run.id", ondelete="CASCADE"))
     number: Mapped[int]  # 1, 2, … within the run
     state: Mapped[str]
     reason: Mapped[str | None]
-    launcher_id: Mapped[int | None] = mapped_column(ForeignKey("launcher.id", ondelete="SET NULL"))
+    launcher: Mapped[str | None] = mapped_column(ForeignKey("launcher.name", ondelete="SET NULL"))
     executor: Mapped[str]  # local, vertex, kubernetes, slurm
     handle: Mapped[str | None]  # the executor's name of the job; None until it is launched
     token: Mapped[str | None]  # a secret that the job bears, and no copy of the store; None: no job of ours
@@ -211,7 +210,7 @@ class Attempt(Base):
     saved_step: Mapped[int | None] = mapped_column(BigInteger)
     saved_seconds: Mapped[float | None]
     # In which lab its files are; None: unknown.
-    lab_id: Mapped[int | None] = mapped_column(ForeignKey("lab.id", ondelete="SET NULL"))
+    lab: Mapped[str | None] = mapped_column(ForeignKey("lab.uid", ondelete="SET NULL"))
 
 
 class MetricName(Base):
@@ -230,7 +229,7 @@ class Metric(Base):
     # One curve is one contiguous range of the table.
     __table_args__ = {"sqlite_with_rowid": False}  # noqa: RUF012
 
-    run_id: Mapped[int] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"), primary_key=True)
+    run_id: Mapped[int] = mapped_column(_STEP, ForeignKey("run.id", ondelete="CASCADE"), primary_key=True)
     name_id: Mapped[int] = mapped_column(ForeignKey("metric_name.id"), primary_key=True)
     step: Mapped[int] = mapped_column(_STEP, primary_key=True)
     value: Mapped[float | None]
@@ -240,9 +239,12 @@ class Evaluation(Base):
     """A score on a dataset at a step; the last write wins."""
 
     __tablename__ = "evaluation"
-    __table_args__ = (Index(None, "run_id", "step"),)
+    __table_args__ = (
+        Index(None, "run_id", "step"),
+        ForeignKeyConstraint(["run_id", "attempt"], ["attempt.run_id", "attempt.number"], ondelete="CASCADE"),
+    )
 
-    run_id: Mapped[int] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"), primary_key=True)
+    run_id: Mapped[int] = mapped_column(_STEP, ForeignKey("run.id", ondelete="CASCADE"), primary_key=True)
     dataset: Mapped[str] = mapped_column(primary_key=True)
     metric: Mapped[str] = mapped_column(primary_key=True)
     step: Mapped[int] = mapped_column(_STEP, primary_key=True)
@@ -250,7 +252,7 @@ class Evaluation(Base):
     examples_seen: Mapped[int | None] = mapped_column(BigInteger)  # None: unknown, as in the two below
     flops_total: Mapped[float | None]
     seconds: Mapped[float | None]
-    attempt_id: Mapped[int] = mapped_column(ForeignKey("attempt.id", ondelete="CASCADE"))
+    attempt: Mapped[int]  # number of the attempt that recorded it
 
 
 class Source(Base):
@@ -268,7 +270,9 @@ class Acceptance(Base):
     __tablename__ = "acceptance"
 
     id: Mapped[int] = mapped_column(primary_key=True)
-    experiment_id: Mapped[int] = mapped_column(ForeignKey("experiment.id", ondelete="CASCADE"))
+    experiment: Mapped[str] = mapped_column(
+        ForeignKey("experiment.name", onupdate="CASCADE", ondelete="CASCADE")
+    )
     accepted: Mapped[str]  # what differs → values that count as equal, JSON
     reason: Mapped[str]
     author: Mapped[str]
@@ -297,7 +301,7 @@ class Retraction(Base):
     __table_args__ = (Index(None, "run_id"),)
 
     id: Mapped[int] = mapped_column(primary_key=True)
-    run_id: Mapped[int] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"))
+    run_id: Mapped[int] = mapped_column(_STEP, ForeignKey("run.id", ondelete="CASCADE"))
     number: Mapped[int]  # of the run's last attempt at that time
     reason: Mapped[str]
     author: Mapped[str]
@@ -312,7 +316,7 @@ class Cost(Base):
 
     __tablename__ = "cost"
 
-    run_id: Mapped[int] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"), primary_key=True)
+    run_id: Mapped[int] = mapped_column(_STEP, ForeignKey("run.id", ondelete="CASCADE"), primary_key=True)
     component: Mapped[str] = mapped_column(primary_key=True)
     flops: Mapped[float]
 
@@ -322,7 +326,7 @@ class Artifact(Base):
 
     __tablename__ = "artifact"
 
-    run_id: Mapped[int] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"), primary_key=True)
+    run_id: Mapped[int] = mapped_column(_STEP, ForeignKey("run.id", ondelete="CASCADE"), primary_key=True)
     name: Mapped[str] = mapped_column(primary_key=True)
     uri: Mapped[str]  # relative to the lab's root
     size: Mapped[int] = mapped_column(BigInteger)  # bytes
@@ -334,7 +338,7 @@ class Budget(Base):
 
     __tablename__ = "budget"
 
-    run_id: Mapped[int] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"), primary_key=True)
+    run_id: Mapped[int] = mapped_column(_STEP, ForeignKey("run.id", ondelete="CASCADE"), primary_key=True)
     chip: Mapped[str]  # v5e, v6e, …; gpu; local: chips are not counted, and a run counts as one
     chips: Mapped[int]
     chip_hours: Mapped[float]
@@ -348,8 +352,10 @@ class Note(Base):
     __table_args__ = (CheckConstraint(_ONE_SUBJECT, name="subject"),)
 
     id: Mapped[int] = mapped_column(primary_key=True)
-    experiment_id: Mapped[int | None] = mapped_column(ForeignKey("experiment.id", ondelete="CASCADE"))
-    run_id: Mapped[int | None] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"))
+    experiment: Mapped[str | None] = mapped_column(
+        ForeignKey("experiment.name", onupdate="CASCADE", ondelete="CASCADE")
+    )
+    run_id: Mapped[int | None] = mapped_column(_STEP, ForeignKey("run.id", ondelete="CASCADE"))
     text: Mapped[str]
     author: Mapped[str]
     created_at: Mapped[datetime]
@@ -361,13 +367,15 @@ class Tag(Base):
     __tablename__ = "tag"
     __table_args__ = (
         CheckConstraint(_ONE_SUBJECT, name="subject"),
-        UniqueConstraint("experiment_id", "name"),
+        UniqueConstraint("experiment", "name"),
         UniqueConstraint("run_id", "name"),
     )
 
     id: Mapped[int] = mapped_column(primary_key=True)
-    experiment_id: Mapped[int | None] = mapped_column(ForeignKey("experiment.id", ondelete="CASCADE"))
-    run_id: Mapped[int | None] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"))
+    experiment: Mapped[str | None] = mapped_column(
+        ForeignKey("experiment.name", onupdate="CASCADE", ondelete="CASCADE")
+    )
+    run_id: Mapped[int | None] = mapped_column(_STEP, ForeignKey("run.id", ondelete="CASCADE"))
     name: Mapped[str]
     created_at: Mapped[datetime]
     author: Mapped[str | None]  # None: unknown
@@ -378,8 +386,7 @@ class SavedQuery(Base):
 
     __tablename__ = "saved_query"
 
-    id: Mapped[int] = mapped_column(primary_key=True)
-    name: Mapped[str] = mapped_column(unique=True)
+    name: Mapped[str] = mapped_column(primary_key=True)
     sql: Mapped[str]
     author: Mapped[str]
     updated_at: Mapped[datetime]
@@ -389,12 +396,10 @@ class Published(Base):
     """A cell of a table that somebody has published. What its columns mean says `v_published`."""
 
     __tablename__ = "published"
-    __table_args__ = (UniqueConstraint("source", "table_name", "position", "quantity"),)
 
-    id: Mapped[int] = mapped_column(primary_key=True)
-    source: Mapped[str]
-    table_name: Mapped[str]
-    position: Mapped[int]
+    source: Mapped[str] = mapped_column(primary_key=True)
+    table_name: Mapped[str] = mapped_column(primary_key=True)
+    position: Mapped[int] = mapped_column(primary_key=True)
     group_name: Mapped[str]
     method: Mapped[str]
     variant: Mapped[str]
@@ -404,7 +409,7 @@ class Published(Base):
     ours: Mapped[int]  # 1 or 0, as all that is yes or no
     baseline: Mapped[int]
     accounting: Mapped[str]
-    quantity: Mapped[str]
+    quantity: Mapped[str] = mapped_column(primary_key=True)
     printed: Mapped[str]
     value: Mapped[float]
     unit: Mapped[str]
@@ -418,6 +423,14 @@ class Published(Base):
 Value = TypeVar("Value")
 
 _CHUNK = 10_000  # SQLite takes 32,766 parameters
+
+
+def run_key(fingerprint: str) -> int:
+    """Return the key of a run: the first 60 bits of its fingerprint, the same in every store.
+
+    Metrics have millions of rows. With a text key they would need three times the space.
+    """
+    return int(fingerprint[:_KEY_DIGITS], 16)
 
 
 def now() -> datetime:

@@ -103,8 +103,7 @@ def executed(store: Store, experiment: str) -> Sequence[Executed]:
         rows = connection.execute(
             select(Member.label, Run.program, Run.config)
             .join(Run, Run.id == Member.run_id)
-            .join(Experiment, Experiment.id == Member.experiment_id)
-            .where(Experiment.name == experiment)
+            .where(Member.experiment == experiment)
             .order_by(Member.position, Member.label)
         ).all()
     return [Executed(row.label, row.program, json.loads(row.config)) for row in rows]
