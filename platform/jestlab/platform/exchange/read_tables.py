@@ -30,13 +30,13 @@ _MOST_CELLS = 50_000_000  # about 4 GB of numbers
 _MOST_CELLS_OF_SMALL_FILES = 4_000_000
 _SEPARATOR_LINE = re.compile(r'"?sep=([^\w"\r\n])"?\r?\n', re.IGNORECASE)
 _DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+,\d+\s*")
-_THOUSANDS = re.compile(r"\s*[+-]?\d{1,3}(\.\d{3})+(,\d+)?\s*")
+_THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2}(\.\d{3})+(,\d+)?\s*")
 _DIGITS_OF_NAME = re.compile(r"[+-]?0\d+")
 
 
 @dataclass(frozen=True)
 class _Table:
-    """Columns of cells, which are None, a truth value, a number, text, or a list, and the line of each row."""
+    """Columns of cells (None, truth values, numbers, text, or lists), and the line of each row."""
 
     path: Path
     kind: str
@@ -105,6 +105,8 @@ def read(
     if len({*keys.values()}) < len(keys):
         twice = Counter(keys.values()).most_common(1)[0][0]
         raise UserError(on_one_line(f"{path}: two columns for the config key {twice}: rename one"))
+    if not (identifiers or has_steps or keys) and len(rows) > 1:
+        raise UserError(f"{path}: no column step or run: name it with --step COLUMN or --run COLUMNS")
     metrics = [name for name in sorted(others) if name not in keys]
     if not any(_is_number(cell) for name in metrics for cell in table.columns[name]):
         raise UserError(f"{path}: no metrics: expected columns of numbers that aren't config")
@@ -131,12 +133,12 @@ def _read_run(
     """Return the config and the curves of the run in some rows, and what was left out."""
     steps = dict.fromkeys(rows, 0)
     for row in rows if step is not None else ():
+        cell = table.columns[step][row]
         try:
-            steps[row] = whole_number(table.columns[step][row])
+            # Text with a point may be a thousand, 1.000.
+            steps[row] = whole_number(None if isinstance(cell, str) and "." in cell else cell)
         except ValueError:
-            raise table.error(
-                row, f"invalid {step} {shown(table.columns[step][row])}: not a whole number"
-            ) from None
+            raise table.error(row, f"invalid {step} {shown(cell)}: expected a whole number") from None
     if step is not None and not is_named and len({*steps.values()}) < len(steps):
         twice = Counter(steps.values()).most_common(1)[0][0]
         remedy = "name the columns that identify a run with --run"
@@ -152,10 +154,12 @@ def _read_run(
     curves, left_out = {}, Counter[str]()
     for name in metrics:
         cells = {row: table.columns[name][row] for row in rows if table.columns[name][row] is not None}
-        if texts := [cell for cell in cells.values() if not _is_number(cell)]:
-            left_out[
-                on_one_line(f"cells of column {name} that aren't numbers, such as {shown(texts[0])}")
-            ] += len(texts)
+        texts = sum(not _is_number(cell) for cell in cells.values())
+        if texts:
+            example = next(c for c in table.columns[name] if c is not None and not _is_number(c))
+            left_out[on_one_line(f"cells of column {name} that aren't numbers, such as {shown(example)}")] = (
+                texts
+            )
         points = [(steps[row], float(cell)) for row, cell in cells.items() if _is_number(cell)]
         if points:
             curves[name] = curve(*zip(*points, strict=True))
@@ -190,7 +194,7 @@ def _same(one: Any, other: Any) -> bool:
 # ---- files
 
 
-def _read(path: Path, texts: Collection[str], wanted: Collection[str]) -> _Table:
+def _read(path: Path, texts: Collection[str], wanted: Sequence[str]) -> _Table:
     """Read a table. Columns in `texts` stay text; names in `wanted` match in another case."""
     if not path.is_file():
         raise UserError(f"{path}: no such file: expected a table in CSV or Parquet")
@@ -198,14 +202,10 @@ def _read(path: Path, texts: Collection[str], wanted: Collection[str]) -> _Table
         is_parquet = file.read(4) == b"PAR1"
     names, columns, lines = (_read_parquet if is_parquet else _read_csv)(path)
     names = [name.strip() for name in names]
-    lower = {name.lower(): name for name in wanted if name not in names}
-    names = [lower.get(name.lower(), name) for name in names]
-    if "" in names or len({*names}) < len(names):
-        raise UserError(
-            on_one_line(
-                f"{path}: column {Counter(names).most_common(1)[0][0]!r} is empty or twice: rename it"
-            )
-        )
+    lower = {name.lower(): name for name in reversed(wanted) if name not in names}
+    names = [name if name in wanted else lower.get(name.lower(), name) for name in names]
+    if bad := [name for name in names if not name or names.count(name) > 1]:
+        raise UserError(on_one_line(f"{path}: column {bad[0]!r} has no name or is there twice: rename it"))
     table = _Table(path, "parquet" if is_parquet else "csv", dict(zip(names, columns, strict=True)), lines)
     if not is_parquet:
         _parse_columns(table.columns, texts)
@@ -314,7 +314,5 @@ def _plain(cell: Any) -> Any:
 def _check_size(path: Path, cells: int, sum_bytes: int = 0) -> None:
     most = min(_MOST_CELLS, max(_MOST_CELLS_OF_SMALL_FILES, 8 * path.stat().st_size))
     if cells > most or sum_bytes > 64 * most:
-        raise UserError(
-            f"{path}: more than {most / 1e6:.0f} million cells, or {most / 16e6:.1f} GB of text: split the table by "
-            "runs, or leave out columns"
-        )
+        size = f"{most / 1e6:.0f} million cells, or {most / 16e6:.1f} GB of text"
+        raise UserError(f"{path}: more than {size}: split the table by runs, or leave out columns")

@@ -109,7 +109,6 @@ class _EventLog:
         self.metrics = MetricLog()
 
     def read(self, file: Path) -> None:
-        from google.protobuf.message import DecodeError
         from tensorboard.backend.event_processing.event_file_loader import RawEventFileLoader
         from tensorboard.compat.proto.event_pb2 import Event
 
@@ -117,10 +116,7 @@ class _EventLog:
         plugins: dict[str, str] = {}  # only the first value of a tag has the plugin
         for record in RawEventFileLoader(str(file)).Load():
             bytes_read += len(record) + _RECORD_OVERHEAD_BYTES
-            try:
-                self._add(Event.FromString(record), plugins)
-            except DecodeError as error:
-                raise ValueError(f"{file.name}: not an event: {error}") from error
+            self._add(Event.FromString(record), plugins)
         if rest := file.stat().st_size - bytes_read:
             self.metrics.left_out[f"bytes of {file.name} from a cut-off or damaged event on"] += rest
 

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from google.protobuf.message import DecodeError
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.exchange.source_run import (
@@ -62,10 +61,10 @@ def read(path: Path, report: Report = raise_error) -> Iterator[SourceRun]:
     found = 0
     for _, files in groupby(logs := _log_files(path), key=lambda file: file.name):
         group = [*files]
-        for run in read_or_report(report, group[0], partial(_read_runs, group)) or ():
-            found += 1
-            yield run
-    if not found and report is raise_error:
+        runs = read_or_report(report, group[0], partial(_read_runs, group))
+        found += 1 if runs is None else len(runs)
+        yield from runs or ()
+    if not found:
         raise UserError(f"{path}: {len(logs)} W&B logs end before the name of a run: nothing to adopt")
 
 
@@ -94,7 +93,8 @@ def _read_runs(files: Iterable[Path]) -> list[SourceRun]:
     logs: dict[str, _RunLog] = {}
     for file in files:
         log = None
-        for record in _records(file):
+        for message in records(file):
+            record = _record_type().FromString(message)
             if log is None and record.HasField("run"):
                 run = record.run
                 origin = f"wandb:{run.entity or '-'}/{run.project or '-'}/{run.run_id}"
@@ -160,7 +160,7 @@ _PIECE = struct.Struct("<IHB")  # checksum, length, type
 _WHOLE, _FIRST, _LAST = 1, 2, 4  # types; a piece in the middle of a record has 3
 
 
-def _records(path: Path) -> Iterator[Any]:
+def records(path: Path) -> Iterator[bytes]:
     """Yield the records of a log, up to the first incomplete one.
 
     Raises:
@@ -176,16 +176,15 @@ def _records(path: Path) -> Iterator[Any]:
         while len(header := file.read(_PIECE.size)) == _PIECE.size:
             checksum, length, kind = _PIECE.unpack(header)
             data = file.read(length)
-            if len(data) < length or (kind == 0 and not checksum | length):
-                return  # cut off, or zeros that a crashed file system left
+            if len(data) < length:
+                return
+            if not any((checksum, length, kind)) and not any(file.read()):
+                return  # zeros that a crashed file system left
             if checksum != zlib.crc32(header[-1:] + data):
                 raise ValueError(f"a checksum is wrong before byte {file.tell()}")
             record = data if kind in (_WHOLE, _FIRST) else record + data
             if kind in (_WHOLE, _LAST):
-                try:
-                    yield _record_type().FromString(record)
-                except DecodeError as error:
-                    raise ValueError(f"invalid record before byte {file.tell()}: {error}") from error
+                yield record
             if (rest := -file.tell() % _BLOCK_BYTES) < _PIECE.size:
                 file.read(rest)  # padding at the end of a block
 

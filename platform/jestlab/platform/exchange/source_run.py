@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Literal, TypeVar
+from decimal import Decimal
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from google.protobuf.message import DecodeError
 
 from jestlab.platform.errors import UserError, shown
 from jestlab.platform.words import on_one_line
@@ -67,9 +71,32 @@ class SourceRun:
     seconds: float | None = None
     left_out: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def last_step(self) -> int:
+        """The last step of its metrics; 0 if it has none."""
+        return max((int(steps[-1]) for steps, _ in self.metrics.values()), default=0)
+
+
+class Score(NamedTuple):
+    """A score on a dataset at a step, which may be NaN; what it took is None where unknown."""
+
+    dataset: str
+    metric: str
+    step: int
+    value: float
+    examples_seen: int | None = None
+    flops_total: float | None = None
+    seconds: float | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the evaluation: DATASET/METRIC."""
+        return f"{self.dataset}/{self.metric}"
+
 
 _DAMAGE = (
-    ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RecursionError, TypeError, ValueError,
+    ArithmeticError, AttributeError, DecodeError, LookupError, MemoryError, OSError, RecursionError,
+    TypeError, ValueError,
 )  # fmt: skip
 """What damaged or malicious files raise in parsers."""
 
@@ -87,7 +114,8 @@ def read_or_report(report: Report, place: object, read: Callable[[], T]) -> T | 
         report(error)
     except _DAMAGE as error:
         reason = str(error)[:200] or type(error).__name__
-        report(UserError(on_one_line(f"{place}: can't be read ({reason}): copy it again, or move it away")))
+        text = f"{place}: can't be read ({reason}): copy it again, or move it away"
+        report(UserError(on_one_line(text)))
     return None
 
 
@@ -102,7 +130,9 @@ class MetricLog:
 
     def __init__(self) -> None:
         self.left_out = Counter[str]()
-        self._points = defaultdict[str, tuple[array[Any], ...]](lambda: (array("q"), array("d"), array("d")))
+        self._points: defaultdict[str, tuple[array[Any], ...]] = defaultdict(
+            lambda: (array("q"), array("d"), array("d"))
+        )
         self._count = 0
 
     def __contains__(self, name: str) -> bool:
@@ -138,27 +168,31 @@ class MetricLog:
         between the two points at that step, of any metric, are dropped. The last value at a step counts.
         """
         log = {name: [*map(np.asarray, self._points[name])] for name in sorted(self._points)}
-        replaced = [_replaced_times(steps, times) for steps, _, times in log.values()]
-        starts, ends = np.sort(np.concatenate([np.empty((2, 0)), *replaced], axis=1))
+        restarts = [pair for steps, _, times in log.values() for pair in _restarts(steps, times)]
+        replaced: list[tuple[float, float]] = []  # disjoint intervals of time, half open
+        for end, start in sorted(restarts):
+            index = bisect_right(replaced, (start, np.inf))
+            # Metrics that are logged less often go back later: their earlier points are replaced already.
+            if index == 0 or start >= replaced[index - 1][1]:
+                replaced[index:] = [(start, end)]
+        bounds = np.ravel(np.asarray(replaced, np.float64))
         curves = {}
         for name, (steps, values, times) in log.items():
-            # A time is in as many intervals as have started until then and have not ended.
-            started = np.searchsorted(starts, times, side="right")
-            kept = started == np.searchsorted(ends, times, side="right")
+            kept = np.searchsorted(bounds, times, side="right") % 2 == 0
             self.left_out[self.REPLACED] += int(np.count_nonzero(~kept))
             if kept.any():
                 curves[name] = curve(steps[kept], values[kept])
         return curves
 
 
-def _replaced_times(steps: Steps, times: Values) -> Values:
-    """Return the intervals of time that restarts of a metric replaced: starts and ends, (2, restarts)."""
+def _restarts(steps: Steps, times: Values) -> Iterator[tuple[float, float]]:
+    """Yield the time of each restart of a metric, and the time of the earlier point at its step."""
     by_step = np.argsort(steps, kind="stable")
     same = np.flatnonzero(np.diff(steps[by_step]) == 0)
     previous = np.full(len(steps), -1)
     previous[by_step[same + 1]] = by_step[same]
-    restarts = np.flatnonzero((np.diff(steps, prepend=steps[:1]) < 0) & (previous >= 0))
-    return np.stack([times[previous[restarts]], times[restarts]])
+    back = np.flatnonzero((np.diff(steps, prepend=steps[:1]) < 0) & (previous >= 0))
+    yield from zip(times[back].tolist(), times[previous[back]].tolist(), strict=True)
 
 
 def curve(steps: Sequence[int] | Steps, values: Sequence[float] | Values) -> Curve:
@@ -197,15 +231,11 @@ def whole_number(value: Any) -> int:
     Raises:
         ValueError: The value isn't such a number.
     """
-    try:
-        result = int(str(value))
-    except ValueError:
-        if not float(value).is_integer():
-            raise ValueError(f"expected a whole number, got {shown(value)}") from None
-        result = int(float(value))
-    if not -(2**63) <= result < 2**63:
-        raise ValueError(f"expected a whole number of 64 bits, got {shown(value)}")
-    return result
+    with suppress(ArithmeticError):
+        exact = Decimal(str(value))
+        if abs(exact) < 2**63 and exact == int(exact):
+            return int(exact)
+    raise ValueError(f"expected a whole number, got {shown(value)}")
 
 
 def put(config: dict[str, Any], path: Sequence[str], value: Any) -> None:
