@@ -10,16 +10,15 @@ from jestlab.experiments import base, paper, quickstart
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.names import check
 from jestlab.platform.planning.plan import Plan, plan
-from jestlab.platform.registry import study_names
+from jestlab.platform.registry import study_module, study_names
 from jestlab.platform.spec import Study, load
-from jestlab.platform.spec.load import study_module
 
 NOT_OF_THE_PAPER = {"frontier", "icons"}
 
 
 @functools.cache
 def planned(name: str, scale: str) -> Plan:
-    return plan(load(name, scale), absent="note")
+    return plan(load(name, scale), note_absent=True)
 
 
 def test_every_study_has_a_question_runs_and_reports_at_each_scale(subtests):

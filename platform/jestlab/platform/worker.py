@@ -36,8 +36,10 @@ from jestlab.models.training.phases import PhaseClock
 from jestlab.models.training.tracker import NullTracker, Recorder
 from jestlab.platform import logs, programs
 from jestlab.platform.errors import BucketUnreachable, StoreError, StoreUnreachable, UserError
+from jestlab.platform.lab.bucket import Bucket
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.lab.sync import PUSH_SECONDS, Bucket, LocalFolder, SyncedFolder, fetched
+from jestlab.platform.lab.sync import PUSH_SECONDS, LocalFolder, SyncedFolder, fetched
+from jestlab.platform.planning.names import check_first
 from jestlab.platform.processes import (
     EXIT_BUSY,
     EXIT_COMPLETED,
@@ -51,13 +53,13 @@ from jestlab.platform.processes import (
     still_there,
 )
 from jestlab.platform.programs import failures
-from jestlab.platform.programs.command import left_behind
-from jestlab.platform.programs.context import Failed, Interrupted, Need, RunContext
-from jestlab.platform.programs.expected import check_first
+from jestlab.platform.programs.command_run import left_behind
+from jestlab.platform.programs.context import Failed, Interrupted, NeededRun, RunContext
 from jestlab.platform.programs.sources import interpreter_of, sources_of
 from jestlab.platform.spec.record import Record
-from jestlab.platform.store import code_texts, provenance
+from jestlab.platform.store import provenance
 from jestlab.platform.store.attempt import Attempt, AttemptLost, ValueRefused
+from jestlab.platform.store.code import store_texts
 from jestlab.platform.store.records import RunRecord, RunState
 from jestlab.platform.store.store import Store
 
@@ -195,7 +197,7 @@ def _attempt(
 ) -> int:
     """Take up the attempt and bring it to its end."""
     _log_to_standard_error()
-    parts, wanted = provenance.wanted_parts(), _patiently(lambda: _wanted(store, run), stop)
+    parts, wanted = provenance.recorded_parts(), _patiently(lambda: _wanted(store, run), stop)
     about = provenance.collect(Path(__file__).parent, parts, wanted)
     directory = lab.root / run.directory
     handle = own_handle(f"{run.directory}/{logs.NAME}")
@@ -222,7 +224,7 @@ def _attempt(
         seconds = _patiently(lambda: store.seconds_by_step(run.fingerprint), stop)
         if wanted.sources is not None and "sources" in parts:
             sources = wanted.sources.files.values()
-            _patiently(lambda: code_texts.keep(store, sources, provenance.cleaner()), stop)
+            _patiently(lambda: store_texts(store, sources, provenance.cleaner()), stop)
     except (AttemptLost, StoreError) as error:
         _say(f"jestlab: {error}")
         return EXIT_BUSY
@@ -246,11 +248,11 @@ def _attempt(
     return _ended(attempt, stop, execute, lab.root)
 
 
-def _wanted(store: Store, run: RunRecord) -> provenance.Wanted:
+def _wanted(store: Store, run: RunRecord) -> provenance.RunDetails:
     """Return what is recorded of this run: its own code, and what its studies ask for."""
     records = [Record.model_validate(record) for record in store.record_of(run.fingerprint)]
     files = dict.fromkeys(file for record in records for file in record.files)
-    return provenance.Wanted(
+    return provenance.RunDetails(
         sources=sources_of(run.program, run.config, Path.cwd()),
         packages=list(dict.fromkeys(package for record in records for package in record.packages)),
         interpreter=interpreter_of(run.program, run.config, Path.cwd()),
@@ -328,7 +330,7 @@ def _context(
         cache=lab.data,
         seed=run.seed,
         needs={
-            role: Need(need.fingerprint, need.program, lab.root / need.directory, need.config)
+            role: NeededRun(need.fingerprint, need.program, lab.root / need.directory, need.config)
             for role, need in run.needs.items()
         },
         recorder=recorder,

@@ -79,4 +79,5 @@ def copy(tmp_path: Path) -> Lab:
 def in_process(forking: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Launches compute their runs in this process."""
     monkeypatch.setattr(executors, "Local", AtOnce)
+    # It would wait for the children of this process, which aren't adopted orphans.
     monkeypatch.setattr(command, "reap_orphans", lambda but: None)

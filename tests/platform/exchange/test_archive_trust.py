@@ -28,8 +28,9 @@ from jestlab.platform.programs.command import identity
 from jestlab.platform.spec.load import load, load_stored
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.store.records import RunState
+from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Attempt, Experiment, Run, now
+from jestlab.platform.store.tables import Attempt, Experiment, Run
 from jestlab.platform.store.trust import executed, origin_of, refuse_untrusted, trust
 
 
@@ -64,7 +65,7 @@ def exported(lab, path):
 
 def test_runs_of_every_program_have_their_fingerprints():
     for name in ("quickstart", "learnable_batches", "filtering_ratio"):
-        for run in plan(load(name, "smoke"), absent="note").runs:
+        for run in plan(load(name, "smoke"), note_absent=True).runs:
             assert is_true(run.fingerprint, run.program, json.loads(json.dumps(run.config)), run.needs)
         assert not is_true(run.fingerprint, run.program, run.config, {**run.needs, "another": "0" * 64})
         assert not is_true(run.fingerprint, "toy_programs:loop", run.config, run.needs)

@@ -16,8 +16,8 @@ from jestlab.platform.exchange import export as results
 from jestlab.platform.exchange import writers as kinds
 from jestlab.platform.exchange.adopt import Score
 from jestlab.platform.store.records import RunState
+from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import now
 
 
 def places(store, *experiments):

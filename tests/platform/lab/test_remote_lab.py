@@ -21,9 +21,10 @@ from jestlab.models.config import TrainConfig
 from jestlab.platform import processes, programs
 from jestlab.platform.cli import doctor
 from jestlab.platform.errors import UserError
+from jestlab.platform.lab.bucket import Bucket
 from jestlab.platform.lab.lab import SCRATCH, Lab
 from jestlab.platform.lab.settings import Settings
-from jestlab.platform.lab.sync import Bucket, SyncedFolder
+from jestlab.platform.lab.sync import SyncedFolder
 from jestlab.platform.launch import executors
 from jestlab.platform.launch.executors import manifest
 from jestlab.platform.spec.resources import Resources
@@ -196,7 +197,7 @@ def test_commands_in_a_lab_in_a_bucket(lab, tmp_path, monkeypatch):
         assert jestlab(*words, code=1).splitlines() == [
             f"jestlab: {words[0]} needs a lab whose --root is on this machine, not at {URL}"
         ]
-    assert doctor._bucket(lab)[0].level == doctor.Level.OK
+    assert next(doctor._bucket(lab)).level == doctor.Level.OK
 
 
 def test_a_bucket_has_one_address_everywhere_and_needs_a_store_on_a_server(monkeypatch, tmp_path):

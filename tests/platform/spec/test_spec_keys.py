@@ -9,11 +9,12 @@ from jestlab.analysis.claims import Claim, parse_claims
 from jestlab.models.config import DiagnoseConfig, EmbedConfig, ScoreConfig, TrainConfig, WeightsConfig
 from jestlab.platform.errors import UserError
 from jestlab.platform.spec import Study
-from jestlab.platform.spec.config_tree import check, fields_of, plain, walk
-from jestlab.platform.spec.keys import config_keys, find, markdown, spec_keys, together
-from jestlab.platform.spec.reports import REPORTS
+from jestlab.platform.spec.fields import fields_of, unknown_keys
+from jestlab.platform.spec.keys import config_keys, find, spec_keys, together
+from jestlab.platform.spec.options import REPORTS
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.spec.slurm import Slurm
+from jestlab.platform.spec.tree import plain
 from jestlab.platform.spec.yaml import Document
 
 SCHEMAS = {
@@ -28,7 +29,7 @@ EVERY = [*spec_keys(), *config_keys()]
 
 @pytest.mark.parametrize("program", SCHEMAS)
 def test_every_key_of_a_config_is_there_with_the_programs_that_have_it(program):
-    leaves = {".".join(path) for path, part in walk(fields_of(SCHEMAS[program])) if not part.children}
+    leaves = {".".join(path) for path, part in fields_of(SCHEMAS[program]).walk() if not part.children}
     if program == "weights":  # the architecture is one key there, which the plan fills in
         leaves = {leaf for leaf in leaves if not leaf.startswith("model.")} | {"model"}
     told = {key.path for key in config_keys() if program in key.where}
@@ -82,7 +83,7 @@ def test_examples_of_config_keys_are_valid_where_they_are_used(subtests):
             written = Document(key.example).value["base"]
             for program in key.where:
                 if program in SCHEMAS and "<" not in key.path:
-                    check(plain(written), fields_of(SCHEMAS[program]), ("base",))
+                    assert not [*unknown_keys(plain(written), fields_of(SCHEMAS[program]))]
             assert key.path in written
 
 
@@ -166,21 +167,3 @@ def test_options_that_reports_share_are_listed_once():
     assert baselines[0].path == "reports.*.baseline"
     assert {"table", "curves", "pareto", "batch_size"} <= set(baselines[0].where)
     assert [key.path for key in together(find("reports.table.baseline"))] == ["reports.table.baseline"]
-
-
-@pytest.mark.parametrize(("which", "keys"), [("config", config_keys()), ("spec", spec_keys())])
-def test_markdown_has_a_row_for_each_key_and_tables_that_are_whole(which, keys):
-    text = markdown(which)
-    there, section = set(), ""
-    for line in text.splitlines():
-        if heading := re.fullmatch(r"## `?([^`]+)`?", line):
-            section = heading[1]
-        elif row := re.match(r"\| `([^`]+)` \|", line):
-            there |= {row[1], f"{section}.{row[1]}"}  # a heading says what its keys begin with
-    for key in keys:
-        assert {key.path, re.sub(r"^reports\.\w+\.", "reports.*.", key.path)} & there
-    rows = [line for line in text.splitlines() if line.startswith("|")]
-    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {7}
-    headings = [line for line in text.splitlines() if line.startswith("#")]
-    assert sorted(set(headings)) == sorted(headings)
-    assert all(line.startswith("## ") for line in headings)

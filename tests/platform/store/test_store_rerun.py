@@ -9,9 +9,9 @@ from sqlalchemy import text
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.plan import PlannedRun
+from jestlab.platform.store.judgments import retract, retracted, undo_retraction
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rerun import next_folder, start_over, with_dependents
-from jestlab.platform.store.retractions import retract, retracted, undo
 from jestlab.platform.store.store import Store
 
 REFERENCE, JOINT, UNIFORM = plans.reference_and_two().runs
@@ -104,9 +104,9 @@ def test_repeating_runs_in_order_ends_a_retraction(store):
 
 def test_only_the_retracted_run_itself_can_be_restored(store):
     retract(store, REFERENCE.fingerprint, "wrong shards", "ada")
-    with pytest.raises(UserError, match=f"rests on run {REFERENCE.fingerprint[:8]}"):
-        undo(store, JOINT.fingerprint)
+    with pytest.raises(UserError, match=f"depends on run {REFERENCE.fingerprint[:8]}"):
+        undo_retraction(store, JOINT.fingerprint)
     with pytest.raises(UserError, match="is not retracted"):
-        undo(store, UNIFORM.fingerprint)
-    undo(store, REFERENCE.fingerprint)
+        undo_retraction(store, UNIFORM.fingerprint)
+    undo_retraction(store, REFERENCE.fingerprint)
     assert origins(store) == []

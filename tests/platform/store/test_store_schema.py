@@ -59,8 +59,8 @@ def test_the_tables_have_not_changed_since_the_version_was_raised():
             made += str(CreateTable(table).compile(dialect=dialect))
             for index in sorted(table.indexes, key=str):
                 made += str(CreateIndex(index).compile(dialect=dialect))
-    assert SCHEMA == "0011"
-    assert hashlib.sha256(made.encode()).hexdigest()[:16] == "46eb52c308fa067e"
+    assert SCHEMA == "0012"
+    assert hashlib.sha256(made.encode()).hexdigest()[:16] == "81844c0b52c3b127"
 
 
 @pytest.mark.both_databases
@@ -106,7 +106,7 @@ def test_refuses_the_store_of_another_version_and_changes_nothing(store_url, tmp
     rows.fill(engine, rows.ROWS)
     before = rows.everything(engine)
     for version, age, remedy in (
-        ("0010", "older", "read it with the version that made it, or give another --root or --store"),
+        ("0011", "older", "read it with the version that made it, or give another --root or --store"),
         ("9999", "newer", "upgrade jestlab"),
     ):
         execute(store_url, f"UPDATE alembic_version SET version_num = '{version}'")

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from jestlab.platform.store.points import Point, write_points
+from jestlab.platform.store.rows import Point, upsert, write_points
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Evaluation, run_key, upsert
+from jestlab.platform.store.tables import Evaluation, run_key
 
 RUN = plans.run("uniform")
 

@@ -65,7 +65,7 @@ def fill(lab: Lab) -> None:
         tables.Budget: {"run_id": joint, "chip": "v5e", "chips": 4, "chip_hours": 0.5},
         tables.Artifact: {"run_id": joint, **weights},
         tables.Source: {"sha256": "e" * 64, "text": "print('λ')"},
-        tables.Acceptance: {"experiment": "toy", "accepted": '{"code ridge.py":["a",null]}', **by_ada},
+        tables.Acceptance: {"run_id": joint, "accepted": '{"code ridge.py":["a",null]}', **by_ada},
         tables.Retraction: {"run_id": reference, "number": 1, **by_ada},
     }
     with store.writing() as connection:

@@ -18,16 +18,17 @@ import plans_support as plans
 
 from jestlab.platform import logs, processes, programs, worker
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch.controller import Outcome, launch
+from jestlab.platform.launch.controller import LaunchOutcome, launch
 from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executor import Executor, ExecutorError, Job, JobState, JobStatus, LaunchedJob
-from jestlab.platform.launch.options import Options
+from jestlab.platform.launch.options import ControllerOptions
 from jestlab.platform.planning.plan import Plan
 from jestlab.platform.programs import failures
 from jestlab.platform.programs.context import Interrupted, RunContext
 from jestlab.platform.spec.resources import Resources
-from jestlab.platform.store import code_texts, provenance
+from jestlab.platform.store import provenance
 from jestlab.platform.store.attempt import Attempt, AttemptLost
+from jestlab.platform.store.code import store_texts
 from jestlab.platform.store.records import RunRecord
 from jestlab.platform.store.store import Store
 
@@ -44,10 +45,10 @@ HARMS = {
 
 def launch_by(
     executor: Executor, root: Path, planned: Plan, listener: Listener | None = None, **options: Any
-) -> Outcome:
+) -> LaunchOutcome:
     """Record a plan in a lab and launch it, without retries, by an executor that is called kubernetes."""
     lab = Lab.find(root)
-    how = Options(**{"executor": "kubernetes", "retries": 0, **options})
+    how = ControllerOptions(**{"executor": "kubernetes", "retries": 0, **options})
     with closing(Store.open(lab.store_url)) as store:
         store.record(planned)
         title = planned.study.name
@@ -153,13 +154,13 @@ class AtOnce(Executor):
 
     def _attempt(self, store: Store, job: Job, handle: str) -> int:
         run = store.run(job.marks.fingerprint)
-        recorded, wanted = plans.HERE, provenance.Wanted()
+        recorded, wanted = plans.HERE, provenance.RunDetails()
         if run.program == "command":  # the sources of toy programs are the whole repository
             wanted = replace(worker._wanted(store, run), interpreter=None)
             recorded = provenance.collect(Path(__file__).parent, [], wanted)
         attempt = _begin(self._lab, store, run, job.marks.attempt, handle, recorded)
         if wanted.sources is not None:
-            code_texts.keep(store, wanted.sources.files.values(), provenance.cleaner())
+            store_texts(store, wanted.sources.files.values(), provenance.cleaner())
         with job.log.open("a") as log:
             log.write(f"--- attempt {attempt.number}\n")
         return _compute(self._lab, run, attempt, job.log, worker.Stop())

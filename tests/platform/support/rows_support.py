@@ -25,7 +25,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
             "id": number, "fingerprint": 64 * f"{number}", "program": "train", "config": '{"a":1}',
             "seed": 2**40 + number, "directory": f"runs/{number}", "state": state, "reason": reason,
             "step": 5, "total_steps": total, "failures": 0, "stop_reason": None, "created_at": _EARLY,
-            "updated_at": _LATE,
+            "updated_at": _LATE, "change": 1,
         }
         for number, state, reason, total in (
             (1, "COMPLETED", None, 5), (2, "FAILED", "ValueError: λ", None), (7, "PENDING", None, 9),
@@ -89,14 +89,14 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     ],
     "source": [{"sha256": 64 * "e", "text": "print('λ')"}],
     "acceptance": [{
-        "id": 1, "experiment": "toy", "accepted": '{"code ridge.py":["a",null]}', "reason": "a comment",
+        "run_id": 1, "accepted": '{"code ridge.py":["a",null]}', "reason": "a comment",
         "author": "me", "created_at": _LATE,
     }],
     "retraction": [
-        {"id": 1, "run_id": 1, "number": 2, "reason": "λ", "author": "me", "created_at": _LATE},
+        {"run_id": 1, "number": 2, "reason": "λ", "author": "me", "created_at": _LATE},
     ],
     "registration": [{
-        "id": 1, "experiment": "toy", "content": '{"studies":{"toy":{"claims":[]}},"runs":{}}',
+        "experiment": "toy", "content": '{"studies":{"toy":{"claims":[]}},"runs":{}}',
         "digest": 64 * "d", "git_commit": None, "author": "me", "created_at": _EARLY,
     }],
     "tag": [{

@@ -16,12 +16,12 @@ from executor_harnesses import SAVES, STORE, Told, job
 from slurm_support import PATH, SlurmCluster, why_not
 from tests.waiting import wait_until
 
-from jestlab.platform.contracts.executors import marks_of
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.executor import Job, LaunchedJob
 from jestlab.platform.launch.executors.slurm import Slurm
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.spec.slurm import Slurm as SlurmOptions
+from jestlab.testing.executors import marks_of
 
 SAID = {
     400: "Batch job submission failed: Invalid partition name specified",

@@ -13,7 +13,7 @@ from jestlab.platform.cli.output import print_json, say
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.changes import changes_of
 from jestlab.platform.render import table
-from jestlab.platform.store.acceptances import accept, acceptances
+from jestlab.platform.store.judgments import accept, acceptances
 from jestlab.platform.whoami import person
 from jestlab.platform.words import on_one_line
 

@@ -138,7 +138,7 @@ def adopt_command(
     Exit code: 0 all runs were adopted, 1 some could not be read.
     """
     from jestlab.platform.exchange.adopt import Adoption, Rules, parse_score
-    from jestlab.platform.spec.schema import is_name
+    from jestlab.platform.spec.runs import is_name
     from jestlab.platform.store.store import Store
 
     if not is_name(study):

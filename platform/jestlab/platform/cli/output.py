@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +17,6 @@ from jestlab.platform.words import few as few
 from jestlab.platform.words import printable as printable
 
 if TYPE_CHECKING:
-    from jestlab.platform.planning.plan import Plan
     from jestlab.platform.render import Block
 
 WIDE = "jestlab.wide"
@@ -58,25 +56,6 @@ def show(as_json: bool, data: Any, text: Block | Iterable[Block]) -> None:
         say(text)
 
 
-def absent_data(plan: Plan) -> list[str]:
-    """Name the data and weights of a plan that do not exist yet, in one line; none where all exist."""
-    if not plan.absent:
-        return []
-    here = Path.cwd()
-    names = [
-        str(path.relative_to(here) if path.is_relative_to(here) else path) + ("/" if what == "folder" else "")
-        for path, what in plan.absent.items()
-    ]
-    counts = ", ".join(counted(count, what) for what, count in Counter(plan.absent.values()).items())
-    return [
-        f"not found: {', '.join(names)} ({counts}): until they exist, runs are identified by these paths and "
-        "cannot be launched"
-    ]
-
-
-# ---- files
-
-
 @contextmanager
 def writing(place: Path, action: str = "cannot write to") -> Iterator[None]:
     """Turn an error of a file operation into a UserError that names the file."""
@@ -93,7 +72,7 @@ def default_format(path: Path | None) -> Literal["text", "md"]:
     return "text" if path is None and sys.stdout.isatty() else "md"
 
 
-def print_or_write_blocks(path: Path | None, blocks: Iterable[Block]) -> None:
+def print_or_write_blocks(path: Path | None, blocks: Block | Iterable[Block]) -> None:
     """Print blocks, or write them in full width to a file and print its name."""
     from jestlab.platform.render import render
 

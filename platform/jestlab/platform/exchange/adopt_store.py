@@ -15,8 +15,8 @@ from jestlab.platform.exchange.source_run import Score, SourceRun, State
 from jestlab.platform.planning.identity import folder_end
 from jestlab.platform.store.annotations import valid_tags
 from jestlab.platform.store.engine import RECORDING, one_at_a_time
-from jestlab.platform.store.points import write_points
 from jestlab.platform.store.records import ADOPTED, RunState
+from jestlab.platform.store.rows import execute_many, insert, now, to_json, write_points
 from jestlab.platform.store.spool import as_number
 from jestlab.platform.store.tables import (
     Attempt,
@@ -29,11 +29,7 @@ from jestlab.platform.store.tables import (
     Note,
     Run,
     Tag,
-    execute_many,
-    insert,
-    now,
     run_key,
-    to_json,
 )
 from jestlab.platform.whoami import host_name, user_name
 

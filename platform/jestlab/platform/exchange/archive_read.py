@@ -40,9 +40,11 @@ from jestlab.platform.exchange.unpacking import archived_rows, unpack
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.logs import one_line
 from jestlab.platform.planning.identity import folder_end, is_true
-from jestlab.platform.spec.schema import Study, is_name
+from jestlab.platform.spec.runs import is_name
+from jestlab.platform.spec.schema import Study
 from jestlab.platform.store.published import take_rows
 from jestlab.platform.store.records import LIVE, RunState
+from jestlab.platform.store.rows import chunks, execute_many, insert, now
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import (
     Acceptance,
@@ -63,10 +65,6 @@ from jestlab.platform.store.tables import (
     Run,
     Source,
     Tag,
-    chunks,
-    execute_many,
-    insert,
-    now,
     run_key,
 )
 from jestlab.platform.store.trust import Origin, imported_from
@@ -75,7 +73,7 @@ _BATCH = 5_000  # rows inserted at once
 _EXPORTED = "was running when it was exported"
 
 
-_OF_NO_RUN = ("experiment", "note", "tag", "published", "source", "acceptance", "registration")
+_OF_NO_RUN = ("experiment", "note", "tag", "published", "source", "registration")
 """Tables whose rows need not be of a run."""
 
 
@@ -179,14 +177,12 @@ class _Merge:
         self._insert(Member, (row for row in self._rows("member") if row["experiment"] in fresh))
         self._insert(Need, self._rows("need"), ignore=True)
         self._insert_attempts()
-        for table in (Evaluation, Cost, Artifact, Budget):
+        for table in (Evaluation, Cost, Artifact, Budget, Acceptance, Retraction):
             self._insert(table, (row for row in self._rows(table.__tablename__) if row["run"] in self._taken))
         self._insert_metrics()
         self._insert_notes()
         self._insert(Source, self._rows("source"), ignore=True)
-        self._insert(Acceptance, (row for row in self._rows("acceptance") if row["experiment"] in fresh))
         self._insert(Registration, (row for row in self._rows("registration") if row["experiment"] in fresh))
-        self._insert(Retraction, (row for row in self._rows("retraction") if row["run"] in self._taken))
         self._insert(Tag, self._rows("tag"), ignore=True)
         published = [decode(Published, row) for row in self._rows(Published.__tablename__)]
         self._merged.published = take_rows(self._connection, published)
@@ -259,7 +255,7 @@ class _Merge:
         if here.live or here.state == RunState.COMPLETED or not better:
             self._merged.kept += 1
             return
-        for table in (Metric, Evaluation, Artifact, Cost, Budget, Retraction, Attempt):
+        for table in (Metric, Evaluation, Artifact, Cost, Budget, Acceptance, Retraction, Attempt):
             self._connection.execute(delete(table).where(table.run_id == here.id))
         values |= {"directory": here.directory}
         # Program and config are equal but for paths, and those of this machine are known to be good.
@@ -324,8 +320,7 @@ class _Merge:
                     continue
                 own = Experiment.name == name
                 self._connection.execute(update(Experiment).where(own).values(**values))
-                for table in (Member, Acceptance):
-                    self._connection.execute(delete(table).where(table.experiment == name))
+                self._connection.execute(delete(Member).where(Member.experiment == name))
                 self._connection.execute(delete(Registration).where(Registration.experiment == name))
             fresh.add(name)
         self._merged.experiments = sorted(fresh)
@@ -363,7 +358,7 @@ class _Merge:
             if (run is None and of_run) or (run is not None and not is_run):
                 raise damaged(f"a row of {table} without a run")
             names = [row.get("needs", ""), row.get("experiment") or ""]
-            of_experiment = table in ("member", "acceptance", "registration")
+            of_experiment = table in ("member", "registration")
             if not all(isinstance(name, str) for name in names) or (of_experiment and not names[1]):
                 raise damaged(f"a row of {table} without what it belongs to")
             yield row

@@ -33,8 +33,9 @@ from jestlab.platform.exchange.archive import (
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rerun import with_needs
+from jestlab.platform.store.rows import chunks, now
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Attempt, Experiment, Member, Metric, MetricName, Run, chunks, now
+from jestlab.platform.store.tables import Attempt, Experiment, Member, Metric, MetricName, Run
 
 _FEW = 500  # runs whose rows are asked for at once
 _POINTS = 100_000  # of a curve in one line: lines have to stay shorter than `limits.LIMITS` says
@@ -233,9 +234,8 @@ def _parts(
     if name == "registration":
         yield query.where(own["experiment"].in_(experiments))
         return
-    if name in ("experiment", "acceptance"):
-        key = "name" if name == "experiment" else "experiment"
-        yield query.where(own[key].in_(experiments))
+    if name == "experiment":
+        yield query.where(own["name"].in_(experiments))
         return
     column = own["id"] if name == "run" else own["run_id"]
     for few in chunks(runs, _FEW):

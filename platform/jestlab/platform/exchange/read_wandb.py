@@ -35,7 +35,7 @@ from jestlab.platform.exchange.source_run import (
     utc,
     whole_number,
 )
-from jestlab.platform.spec.config_tree import without
+from jestlab.platform.spec.tree import without
 
 _FOLDER = re.compile(r"(?:offline-)?run-(\d{8}_\d{6})-.+")
 _INTERNAL = ("_wandb", "_step", "_runtime", "_timestamp")

@@ -130,11 +130,11 @@ class Results:
         from jestlab.analysis.report.contents import gather
         from jestlab.analysis.report.page import study_fragment, union_fragment
         from jestlab.analysis.report.union import gather_union
-        from jestlab.platform.own_results import Loader
-        from jestlab.platform.pictures import pictures
+        from jestlab.platform.reports.make import TrustedLoader
+        from jestlab.platform.reports.selected import selected_images
 
         url = self._lab.store_url
-        own, selected = Loader(url), cache(partial(pictures, self._lab))
+        own, selected = TrustedLoader(url), cache(partial(selected_images, self._lab))
 
         def image(study: str, figure: str) -> dict[str, Any]:
             return {

@@ -22,10 +22,11 @@ from jestlab.platform.store.engine import database_message
 from jestlab.platform.store.leases import finish, move
 from jestlab.platform.store.provenance import Provenance, device
 from jestlab.platform.store.records import RunState
+from jestlab.platform.store.rows import now, to_json
 from jestlab.platform.store.spool import LAST_STEP, Batch, Points, Spool, as_number
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import Attempt as AttemptRow
-from jestlab.platform.store.tables import Run, now, to_json
+from jestlab.platform.store.tables import Run
 
 FLUSH_POINTS = 1_000
 """Points that are written at once, without waiting for the next tick."""

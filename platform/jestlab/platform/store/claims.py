@@ -30,8 +30,9 @@ from sqlalchemy import (
 from jestlab.analysis import units
 from jestlab.platform.store.engine import CLAIMING, one_at_a_time
 from jestlab.platform.store.records import LIVE, Lease, RunState, check_move
+from jestlab.platform.store.rows import chunks, execute_many, now
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Attempt, Budget, Run, chunks, execute_many, now
+from jestlab.platform.store.tables import Attempt, Budget, Run
 
 LIMIT = "the limit"
 """How the reason of a run begins that would exceed a limit."""

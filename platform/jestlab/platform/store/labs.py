@@ -8,8 +8,9 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import aliased
 
 from jestlab.platform.store.records import RunState
+from jestlab.platform.store.rows import chunks, insert, now
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Attempt, KnownLab, Run, chunks, insert, now
+from jestlab.platform.store.tables import Attempt, KnownLab, Run
 
 
 def enter_lab(store: Store, uid: str, address: str, host: str | None) -> None:

@@ -19,8 +19,9 @@ from sqlalchemy import Connection, Row, Select, Update, bindparam, delete, func,
 from sqlalchemy.orm import aliased
 
 from jestlab.platform.store.records import LIVE, WAITING, Lease, RunState, Standing, check_move
+from jestlab.platform.store.rows import chunks, insert, now
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Attempt, Launcher, Run, chunks, insert, now
+from jestlab.platform.store.tables import Attempt, Launcher, Run
 
 Key = TypeVar("Key", int, str)
 

@@ -24,7 +24,8 @@ from jestlab.platform.store.engine import (
     writing,
 )
 from jestlab.platform.store.records import ADOPTED, LIVE, RunState
-from jestlab.platform.store.tables import Attempt, Base, Run, now
+from jestlab.platform.store.rows import now
+from jestlab.platform.store.tables import Attempt, Base, Run
 
 SILENT = timedelta(minutes=5)
 """A running attempt whose last heartbeat is older has vanished."""

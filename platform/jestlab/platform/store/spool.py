@@ -18,8 +18,8 @@ from sqlalchemy import Connection, delete, select, update
 
 from jestlab.platform.client import as_count, as_name
 from jestlab.platform.digests import size_and_digest
-from jestlab.platform.store.points import write_points
-from jestlab.platform.store.tables import Artifact, Evaluation, Metric, MetricName, Run, insert, upsert
+from jestlab.platform.store.rows import insert, upsert, write_points
+from jestlab.platform.store.tables import Artifact, Evaluation, Metric, MetricName, Run
 
 PREFIX = "spool-"
 """Of the names of its files."""

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from sqlalchemy import Connection, DateTime, Engine, Select, bindparam, exists, func, select, text
 from sqlalchemy.orm import aliased
@@ -17,6 +17,7 @@ from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.store import identity, recording, schema
 from jestlab.platform.store.address import existing_file, parse_url, refuse_remnants, shown_url, sqlite_file
 from jestlab.platform.store.engine import checkpoint, create_file, read_only, reading, writable, writing
+from jestlab.platform.store.recording import StudyToRecord
 from jestlab.platform.store.records import (
     ADOPTED,
     ExperimentRow,
@@ -26,6 +27,7 @@ from jestlab.platform.store.records import (
     RunRow,
     RunState,
 )
+from jestlab.platform.store.rows import chunks
 from jestlab.platform.store.tables import (
     Attempt,
     Evaluation,
@@ -36,12 +38,16 @@ from jestlab.platform.store.tables import (
     MetricName,
     Need,
     Run,
-    chunks,
     run_key,
 )
 
-if TYPE_CHECKING:
-    from jestlab.platform.planning.plan import Plan
+
+class Recordable(Protocol):
+    """A plan that can be recorded."""
+
+    def to_record(self) -> StudyToRecord:
+        """Return its rows."""
+        ...
 
 
 class Store:
@@ -139,19 +145,16 @@ class Store:
 
     # ---- what is planned
 
-    def record(self, plan: Plan) -> str:
-        """Record a plan, all or nothing: experiment, runs, needs, members, planned costs and budgets.
+    def record(self, plan: Recordable) -> None:
+        """Record a plan, all or nothing: experiment, runs, dependencies, members, planned costs and budgets.
 
-        Each part of a union is also recorded as an experiment of its own. A completed run stays as it is. A
-        run that ended early may run again: it becomes PENDING, or BLOCKED while a run that it needs has not
-        completed. A run that a worker has, or had, stays RUNNING. Of a study in rounds, the runs that another
-        launcher has begun stay members.
-
-        Returns:
-            The experiment's name.
+        Each part of a union is also recorded as an experiment of its own. A completed run is not changed. A
+        run that ended early may run again: it becomes PENDING, or BLOCKED while a run that it depends on has
+        not completed. A run that a worker has, or had, stays RUNNING. Of a study in rounds, the runs that
+        another launcher has begun remain members.
         """
         with self.writing() as connection:
-            return recording.record(connection, plan)
+            recording.record(connection, plan.to_record())
 
     # ---- what is
 

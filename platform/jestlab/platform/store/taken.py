@@ -8,8 +8,9 @@ from sqlalchemy import func, select
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.store.records import ADOPTED, RunState
+from jestlab.platform.store.rows import chunks
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Experiment, Member, Run, chunks
+from jestlab.platform.store.tables import Experiment, Member, Run
 from jestlab.platform.whoami import user_name
 
 

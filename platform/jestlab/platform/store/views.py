@@ -204,11 +204,10 @@ FIRST_STEP = """CASE WHEN attempt.resumed_step = 0 THEN 0
 # A retraction holds for a run until a later attempt completes it. It also holds for the runs that depend on
 # it if they were claimed before that attempt: a run is claimed after its dependencies have completed.
 _RETRACTIONS = """
-    WITH RECURSIVE retracted (retraction_id, run_id) AS (
-        SELECT retraction.id, retraction.run_id FROM retraction
+    WITH RECURSIVE retracted (origin_id, run_id) AS (
+        SELECT retraction.run_id, retraction.run_id FROM retraction
         UNION
-        SELECT retracted.retraction_id, need.run_id
-        FROM retracted JOIN need ON need.needs_id = retracted.run_id
+        SELECT retracted.origin_id, need.run_id FROM retracted JOIN need ON need.needs_id = retracted.run_id
     ), made AS (
         SELECT run_id, COALESCE(MAX(CASE WHEN state = 'COMPLETED' THEN claimed_at END), MAX(claimed_at))
             AS claimed_at
@@ -216,7 +215,7 @@ _RETRACTIONS = """
     )
     SELECT {columns}
     FROM retracted
-    JOIN retraction ON retraction.id = retracted.retraction_id
+    JOIN retraction ON retraction.run_id = retracted.origin_id
     JOIN run AS origin ON origin.id = retraction.run_id
     JOIN made ON made.run_id = retracted.run_id
     JOIN run ON run.id = retracted.run_id
@@ -426,13 +425,13 @@ VIEWS: dict[str, View] = {
     # Differences between the runs of studies that somebody says do not matter.
     "v_acceptances": View(
         {
-            "acceptance.experiment": "name of the study",
+            "member.experiment": "name of the study",
             "acceptance.accepted": "what differs → values that count as equal, JSON",
             "acceptance.reason": "why the difference does not matter",
             "acceptance.author": "who said so",
             "acceptance.created_at": "time, UTC",
         },
-        "SELECT {columns} FROM acceptance",
+        "SELECT DISTINCT {columns} FROM acceptance JOIN member ON member.run_id = acceptance.run_id",
     ),
     # What studies claimed, and how they were to be judged, before their first run.
     "v_registrations": View(

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from executor_harnesses import HARNESSES, MARKS, STORE, VertexHarness, ready
 
-from jestlab.platform.contracts.executors import CASES, Harness
 from jestlab.platform.launch.executor import Executor, ExecutorAway, ExecutorError, JobState, LaunchedJob
+from jestlab.testing.executors import CASES, Harness
 
 NAME = "jestlab-0a1b2c3d-1"
 

@@ -10,7 +10,7 @@ from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.launch.executor import Executor, Job, Marks
-from jestlab.platform.launch.executors import own
+from jestlab.platform.launch.executors import custom
 from jestlab.platform.launch.executors.kubernetes import Kubernetes
 from jestlab.platform.launch.executors.local import Local
 from jestlab.platform.launch.executors.slurm import Slurm
@@ -80,14 +80,14 @@ def get(
         return _BUILT_IN[place].get(resources, settings, lab, on_exit)
     own_options = resources.options if resources.on in (None, place) else {}  # else another one's
     options = {**settings.executors.get(place, {}), **own_options}
-    return own.create(place, lab, resources, on_exit, options)
+    return custom.create(place, lab, resources, on_exit, options)
 
 
 def find(place: ExecutorName, settings: Settings, lab: Lab) -> Executor:
     """Create an executor for jobs that were launched before: it can do everything but launch."""
     if place in _BUILT_IN:
         return _BUILT_IN[place].find(settings, lab)
-    return own.create(place, lab, None, lambda: None, settings.executors.get(place, {}))
+    return custom.create(place, lab, None, lambda: None, settings.executors.get(place, {}))
 
 
 def job_of(

@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from jestlab.platform.lab.lab import STORE, STORE_SECRET
+from jestlab.platform.lab.secret import STORE_SECRET
 from jestlab.platform.lab.settings import Kubernetes, Vertex
 from jestlab.platform.launch.executor import ExecutorError, Job, Marks
 from jestlab.platform.launch.executors.environment import threads_environment
@@ -32,6 +32,7 @@ from jestlab.platform.launch.executors.kueue import QUEUE_LABEL
 from jestlab.platform.logs import one_line
 from jestlab.platform.redaction import without_secrets
 from jestlab.platform.spec.resources import Nodes, Slice
+from jestlab.platform.store.address import STORE
 
 JOBSETS = ("jobset.x-k8s.io", "v1alpha2", "jobsets")
 """Group, version and plural of JobSets."""

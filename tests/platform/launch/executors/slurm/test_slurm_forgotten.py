@@ -2,12 +2,12 @@
 
 import pytest
 
-from jestlab.platform.contracts.executors import marks_of
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.executor import JobState
 from jestlab.platform.launch.executors.slurm import Slurm, _Handle
 from jestlab.platform.launch.executors.slurm_files import Task, batch_of
 from jestlab.platform.launch.executors.slurm_states import Account
+from jestlab.testing.executors import marks_of
 
 BATCH = batch_of([marks_of("job")])
 FOLDER = f"/lab/slurm/{BATCH}"
