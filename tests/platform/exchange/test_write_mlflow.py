@@ -17,9 +17,8 @@ from jestlab.analysis.configs import flat
 from jestlab.platform.exchange import export as results
 from jestlab.platform.exchange import read_mlflow as reader
 from jestlab.platform.exchange import writers as kinds
-from jestlab.platform.exchange.adopt import Score
 from jestlab.platform.exchange.export import Result
-from jestlab.platform.exchange.source_run import SourceRun
+from jestlab.platform.exchange.source_run import Score, SourceRun
 from jestlab.platform.store.records import RunState
 
 T = TypeVar("T")

@@ -132,17 +132,18 @@ def _read_run(
 ) -> tuple[dict[str, Any], dict[str, Any], Counter[str]]:
     """Return the config and the curves of the run in some rows, and what was left out."""
     steps = dict.fromkeys(rows, 0)
-    for row in rows if step is not None else ():
-        cell = table.columns[step][row]
-        try:
-            # Text with a point may be a thousand, 1.000.
-            steps[row] = whole_number(None if isinstance(cell, str) and "." in cell else cell)
-        except ValueError:
-            raise table.error(row, f"invalid {step} {shown(cell)}: expected a whole number") from None
-    if step is not None and not is_named and len({*steps.values()}) < len(steps):
-        twice = Counter(steps.values()).most_common(1)[0][0]
-        remedy = "name the columns that identify a run with --run"
-        raise UserError(f"{table.path}: several rows have the step {twice}: {remedy}")
+    if step is not None:
+        for row in rows:
+            cell = table.columns[step][row]
+            try:
+                # Text with a point may be a thousand, 1.000.
+                steps[row] = whole_number(None if isinstance(cell, str) and "." in cell else cell)
+            except ValueError:
+                raise table.error(row, f"invalid {step} {shown(cell)}: expected a whole number") from None
+        if not is_named and len({*steps.values()}) < len(steps):
+            twice = Counter(steps.values()).most_common(1)[0][0]
+            remedy = "name the columns that identify a run with --run"
+            raise UserError(f"{table.path}: several rows have the step {twice}: {remedy}")
     config = {}
     for name, key in keys.items():
         cells = {row: table.columns[name][row] for row in rows if table.columns[name][row] is not None}
