@@ -15,7 +15,7 @@ from sqlalchemy import text
 
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.controller import Outcome, launch
-from jestlab.platform.launch.executor import JobState, JobStatus
+from jestlab.platform.launch.executors.base import JobState, JobStatus
 from jestlab.platform.launch.options import Options
 from jestlab.platform.planning.plan import Budget
 from jestlab.platform.store import claims, leases

@@ -26,7 +26,7 @@ from jestlab.platform.lab.settings import Settings
 from jestlab.platform.launch import executors
 from jestlab.platform.launch.controller import Outcome, launch
 from jestlab.platform.launch.display import Listener
-from jestlab.platform.launch.executors.local import Local
+from jestlab.platform.launch.executors.local import LocalExecutor
 from jestlab.platform.launch.options import Options
 from jestlab.platform.launch.wakeup import Wakeup
 from jestlab.platform.planning.plan import Plan
@@ -74,7 +74,7 @@ def launch_here(
     root: Path,
     planned: Plan,
     *,
-    executor: type[Local] | None = None,
+    executor: type[LocalExecutor] | None = None,
     listener: Listener | None = None,
     **options: Any,
 ) -> Outcome:

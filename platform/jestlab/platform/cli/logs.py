@@ -21,7 +21,7 @@ from jestlab.platform.errors import StoreUnreachable, UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.sync import Bucket, SyncedFolder
 from jestlab.platform.launch import liveness
-from jestlab.platform.launch.executor import LaunchedJob
+from jestlab.platform.launch.executors.base import LaunchedJob
 from jestlab.platform.store import leases
 from jestlab.platform.store.records import Lease, RunState
 from jestlab.platform.store.store import Store

@@ -71,7 +71,7 @@ _PARTIAL = re.compile(r"\..+\.part|.+\.[0-9a-f]{32}\.part|\.(table|curves|pareto
 _FOLDER = re.compile(r"runs/(?!\.)[^/]+")
 
 _BATCH = re.compile(r"[0-9a-f]{32}")
-"""Folders of what is submitted to Slurm together; see `launch/executors/slurm_files.py`."""
+"""Folders of what is submitted to Slurm together; see `launch/executors/slurm_batch.py`."""
 
 _LOCK = re.compile(r"\..+\.lock")
 

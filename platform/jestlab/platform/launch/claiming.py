@@ -10,8 +10,8 @@ from typing import NamedTuple
 from jestlab.platform import logs, processes
 from jestlab.platform.errors import StoreError
 from jestlab.platform.launch import waiting
-from jestlab.platform.launch.executor import Executor, JobState, JobStatus
 from jestlab.platform.launch.executors import Executors
+from jestlab.platform.launch.executors.base import Executor, JobState, JobStatus
 from jestlab.platform.launch.liveness import Liveness, Termination
 from jestlab.platform.launch.options import Options
 from jestlab.platform.launch.presence import Presence

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from jestlab.platform.errors import UserError
-from jestlab.platform.launch.executor import JobState, JobStatus, LaunchedJob, StillRuns
+from jestlab.platform.launch.executors.base import JobState, JobStatus, LaunchedJob, ProcessesRemain
 from jestlab.platform.launch.reconcile import Signs
 from jestlab.platform.processes import Process, is_running
 from jestlab.platform.store.records import Lease, RunState
@@ -156,7 +156,7 @@ class Termination:
             return True
         try:
             self._executors(lease.executor).stop(job, now=now)
-        except StillRuns as error:
+        except ProcessesRemain as error:
             self._once(lease, f"has not ended: {error}; nothing is started in its folder before it has")
             return False
         except UserError as error:

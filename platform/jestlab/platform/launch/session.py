@@ -28,7 +28,7 @@ from jestlab.platform.lab.settings import path as config_path
 from jestlab.platform.launch import controller, executors
 from jestlab.platform.launch.controller import Outcome
 from jestlab.platform.launch.display import Listener
-from jestlab.platform.launch.executor import Executor, Marks
+from jestlab.platform.launch.executors.base import Executor, JobKey
 from jestlab.platform.launch.options import Options
 from jestlab.platform.launch.wakeup import Wakeup
 from jestlab.platform.planning import deciding, registering
@@ -335,12 +335,13 @@ def render(lab: Lab, study: Study, how: How, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for run in plan.runs:
-        marks = Marks(_NO_STORE, run.fingerprint, 1, _NO_TOKEN)
-        job = executors.job_of(lab, study.name, run, marks, f"{run.directory}/{logs.NAME}", here=False)
+        key = JobKey(_NO_STORE, run.fingerprint, 1, _NO_TOKEN)
+        job = executors.job_of(lab, study.name, run, key, f"{run.directory}/{logs.NAME}", here=False)
         if (manifest := executor.render(job)) is None:
             raise UserError(f"the executor {place} has no manifests: give --on kubernetes or --on vertex")
-        path = folder / f"{job.name}.yaml"
-        write_whole(path, dump(manifest).encode())
+        is_script = isinstance(manifest, str)
+        path = folder / (f"{job.name}.sbatch" if is_script else f"{job.name}.yaml")
+        write_whole(path, (manifest if isinstance(manifest, str) else dump(manifest)).encode())
         written.append(path)
     return written
 

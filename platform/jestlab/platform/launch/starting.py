@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from jestlab.platform.errors import StoreError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.claiming import Claimed
-from jestlab.platform.launch.executor import (
-    Executor,
-    ExecutorAway,
-    ExecutorError,
-    Job,
-    LaunchedJob,
-    Marks,
-)
 from jestlab.platform.launch.executors import job_of
+from jestlab.platform.launch.executors.base import (
+    Executor,
+    ExecutorError,
+    ExecutorUnavailable,
+    Job,
+    JobKey,
+    LaunchedJob,
+)
 from jestlab.platform.launch.liveness import Termination
 from jestlab.platform.launch.options import Options
 from jestlab.platform.launch.presence import Presence
@@ -80,7 +80,7 @@ class Starting:
                 handles[one.claim.attempt_id] = job.handle
                 started.append(job)
                 continue
-            ended = RunState.PREEMPTED if isinstance(job, ExecutorAway) else RunState.FAILED
+            ended = RunState.PREEMPTED if isinstance(job, ExecutorUnavailable) else RunState.FAILED
             ended = ended if stopping() is None else RunState.CANCELLED
             endings.append(leases.Ending(one.target.fingerprint, one.claim.attempt_id, ended, str(job)))
 
@@ -97,12 +97,12 @@ class Starting:
         return bool(endings)
 
     def _job(self, one: Claimed) -> Job:
-        marks = Marks(self._store_id, one.target.fingerprint, one.claim.number, one.claim.token)
+        key = JobKey(self._store_id, one.target.fingerprint, one.claim.number, one.claim.token)
         return job_of(
             self.lab,
             self.title,
             one.target,
-            marks,
+            key,
             one.log,
             one.executor.here,
             self.options.record,

@@ -31,7 +31,7 @@ from jestlab.models import extensions
 from jestlab.platform.errors import UserError, closest
 from jestlab.platform.spec.config_tree import listed
 from jestlab.platform.spec.duration import parse_duration, written_duration
-from jestlab.platform.spec.slurm import Slurm
+from jestlab.platform.spec.slurm import SlurmOptions
 
 CLUSTERS = ("vertex", "kubernetes", "slurm")
 """Names of the built-in executors that launch elsewhere, on chips that are counted."""
@@ -293,7 +293,7 @@ class Resources(BaseModel):
     tpu: Annotated[str, AfterValidator(lambda text: str(parse_slice(text)))] | None = None
     image: Annotated[str, AfterValidator(pinned_image)] | None = None
     spot: bool = False
-    slurm: Slurm = Slurm()
+    slurm: SlurmOptions = SlurmOptions()
 
     @property
     def slice(self) -> Slice | None:

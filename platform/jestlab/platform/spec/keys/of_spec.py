@@ -23,7 +23,7 @@ from jestlab.platform.spec.record import Record
 from jestlab.platform.spec.reports import REPORTS
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.spec.schema import RunSpec, Study
-from jestlab.platform.spec.slurm import Slurm
+from jestlab.platform.spec.slurm import SlurmOptions
 
 _DECIDE = (
     *("base", "program", "runs", "axes", "seeds"),
@@ -124,7 +124,7 @@ def spec_keys() -> tuple[Key, ...]:
         *_written("figure", FigureOptions, "study"),
         *_written("record", Record, "study"),
         *_written("resources", Resources, "study", leave=("slurm",)),
-        *_written("resources.slurm", Slurm, "study"),
+        *_written("resources.slurm", SlurmOptions, "study"),
         *(key for kind, report in REPORTS.items() for key in _of_report(kind, report)),
     )
 
@@ -207,7 +207,7 @@ def spec_sections() -> dict[str, str]:
         "figure": FigureOptions,
         "record": Record,
         "resources": Resources,
-        "resources.slurm": Slurm,
+        "resources.slurm": SlurmOptions,
         **{f"reports.{kind}": report for kind, report in REPORTS.items()},
     }
     return {section: introduction(cls) for section, cls in told.items()}
