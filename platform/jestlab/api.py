@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING, Any
 from jestlab.platform.errors import UserError as Error
 from jestlab.platform.errors import nearest, one_line_errors
 from jestlab.platform.lab.lab import Lab as _Lab
+from jestlab.platform.outcome import Outcome, Page, Plan
 from jestlab.platform.results import Results, rows
-from jestlab.platform.shown import Outcome, Page, Plan
 
 if TYPE_CHECKING:
     import pandas as pd

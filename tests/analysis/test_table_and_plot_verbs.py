@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from jestlab.analysis import figures
-from jestlab.platform.cli import main, results
+from jestlab.platform.cli import main
+from jestlab.platform.spec.options import FIGURES
 
 pytestmark = pytest.mark.usefixtures("drawings")
 
@@ -110,12 +111,25 @@ def test_plot(jestlab, tmp_path, study, stored_run):
     code, out, _ = jestlab("plot", "own", "--kind", "against", "--x", "width", *at)
     folder = tmp_path / "lab" / "reports" / "own"
     assert json.loads(out) == [str(folder / f"against_width.{suffix}") for suffix in suffixes]
-    assert tuple(figures.KINDS) == results.KINDS
+    assert set(figures.KINDS) == set(FIGURES)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["table", "study", "--digits", "many"], "--digits: must be a whole number"),
+        (["plot", "study", "--kind", "against"], "--x: is missing"),
+        (["plot", "study", "--kind", "speedup", "--surfaces"], "--surfaces: speedup has no such option"),
+        (["plot", "study", "--width", "3"], "--width: must be a length with its unit"),
+    ],
+)
+def test_invalid_options_name_the_flag(jestlab, options, message):
+    code, _, err = jestlab(*options)
+    assert code == 2 and err.startswith(f"jestlab: {message}")
 
 
 def test_plot_reports_what_a_figure_lacks(jestlab):
     for message, *options in (
-        ("figure 'against' needs a config key to draw against: give x", "against"),
         ("no run of experiment 'study' varies no.such", "against", "--x", "no.such"),
         ("no published table 'comparison' in the store: run jestlab published import", "published"),
     ):

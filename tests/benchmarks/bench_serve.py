@@ -23,7 +23,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from sqlalchemy import insert, update
-from tests.benchmarks.large_store import NAME, fill, fingerprint, now
+from tests.benchmarks.large_store import NAME, fill, fingerprint, key, now
 from tests.benchmarks.support import JESTLAB, parse_options, print_table
 
 from jestlab.platform.store.engine import writable, writing
@@ -88,14 +88,14 @@ def training(url: str, step: int) -> Iterator[None]:
         while not over.wait(1.0):
             last += 1
             points = [
-                {"run_id": n, "name_id": i, "step": last, "value": 1.0 / n + i}
+                {"run_id": key(n), "name_id": i, "step": last, "value": 1.0 / n + i}
                 for n in range(1, RUNNING + 1)
                 for i in range(1, len(METRICS) + 1)
             ]
             with writing(engine) as connection:
                 connection.execute(insert(Metric), points)
                 progress = {"step": last, "updated_at": now()}
-                connection.execute(update(Run).where(Run.id <= RUNNING).values(**progress))
+                connection.execute(update(Run).where(Run.id <= key(RUNNING)).values(**progress))
         engine.dispose()
 
     reporter = threading.Thread(target=report)

@@ -21,6 +21,7 @@ from jestlab.platform.store.tables import (
     Member,
     MetricName,
     Run,
+    run_key,
 )
 
 NAME = "big"
@@ -47,6 +48,11 @@ def fingerprint(number: int) -> str:
     return f"{number:08x}{number:056x}"
 
 
+def key(number: int) -> int:
+    """The key of a run in the store."""
+    return run_key(fingerprint(number))
+
+
 def add_points(connection: Any, steps: int) -> None:
     """Add points of every metric to every run, in the order of the primary key, which is the fastest."""
     connection.execute(
@@ -54,7 +60,7 @@ def add_points(connection: Any, steps: int) -> None:
             "WITH RECURSIVE step(s) AS (SELECT 1 UNION ALL SELECT s + 1 FROM step WHERE s < :last) "
             "INSERT INTO metric (run_id, name_id, step, value) "
             "SELECT run.id, metric_name.id, s, CASE WHEN s = :spike THEN 1000.0 ELSE 5.0 / s + "
-            "0.001 * ((s * 7919 + run.id) % 100) END "
+            "0.001 * ((s * 7919 + run.seed) % 100) END "
             "FROM run CROSS JOIN metric_name CROSS JOIN step"
         ),
         {"last": steps, "spike": SPIKE},
@@ -100,14 +106,14 @@ def fill(
     spec = json.dumps({"name": NAME, "runs": {"uniform": {}}})
     alive = now() + timedelta(hours=1)
     rows: list[tuple[type[Base], list[dict[str, Any]]]] = [
-        (Experiment, [{"id": 1, "name": NAME, "question": "Does it scale?", "spec": spec, **whole}]),
-        (Launcher, [{"id": 1, "name": "elsewhere:1:1", "heartbeat_at": alive}]),
+        (Experiment, [{"name": NAME, "question": "Does it scale?", "spec": spec, **whole}]),
+        (Launcher, [{"name": "elsewhere:1:1", "heartbeat_at": alive}]),
         (MetricName, [{"id": i, "name": name} for i, name in enumerate(metrics, start=1)]),
         (
             Run,
             [
                 {
-                    "id": n, "fingerprint": fingerprint(n), "program": "train", "seed": seed,
+                    "id": key(n), "fingerprint": fingerprint(n), "program": "train", "seed": seed,
                     "directory": f"runs/{n}", "config": json.dumps(settings | {"label": label, "seed": seed}),
                     "state": "RUNNING" if n <= running else "COMPLETED", "step": steps,
                     "total_steps": 2 * steps if n <= running else steps, **whole,
@@ -119,8 +125,8 @@ def fill(
             Member,
             [
                 {
-                    "experiment_id": 1, "run_id": n, "name": label.split()[0], "label": label, "point": "{}",
-                    "needed": 0, "position": n,
+                    "experiment": NAME, "run_id": key(n), "name": label.split()[0], "label": label,
+                    "point": "{}", "needed": 0, "position": n,
                 }
                 for n, label, _ in numbered
             ],
@@ -129,9 +135,10 @@ def fill(
             Attempt,
             [
                 {
-                    "id": n, "run_id": n, "number": 1, "launcher_id": 1, "executor": "kubernetes",
-                    "state": "RUNNING" if n <= running else "COMPLETED", "log": "log", "claimed_at": began,
-                    "started_at": began, "heartbeat_at": alive, "lease_seconds": 9e4, "host": "here",
+                    "id": n, "run_id": key(n), "number": 1, "launcher": "elsewhere:1:1",
+                    "executor": "kubernetes", "state": "RUNNING" if n <= running else "COMPLETED",
+                    "log": "log", "claimed_at": began, "started_at": began, "heartbeat_at": alive,
+                    "lease_seconds": 9e4, "host": "here",
                     "ended_at": None if n <= running else began + timedelta(hours=1), "device": "cpu",
                     "exit_code": None if n <= running else 0, "git_commit": "0" * 40, "versions": VERSIONS,
                 }
@@ -141,7 +148,7 @@ def fill(
         (
             Cost,
             [
-                {"run_id": n, "component": component, "flops": flops}
+                {"run_id": key(n), "component": component, "flops": flops}
                 for n, label, _ in numbered
                 for component, flops in (("image_tower", 3e11), ("scoring", 5e11 * (label != "uniform")))
             ],
@@ -150,7 +157,7 @@ def fill(
             Evaluation,
             [
                 {
-                    "run_id": n, "dataset": dataset, "metric": metric, "step": step, "attempt_id": n,
+                    "run_id": key(n), "dataset": dataset, "metric": metric, "step": step, "attempt": 1,
                     "value": (0.4 + (n * 7_919 % 1_000) / 5_000) * (1 - 2 ** (-20 * step / steps)),
                     "examples_seen": 64 * step, "flops_total": step * (3e9 if label == "uniform" else 8e9),
                     "seconds": step / 10,

@@ -10,9 +10,8 @@ from jestlab.experiments import base, paper, quickstart
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.names import check
 from jestlab.platform.planning.plan import Plan, plan
-from jestlab.platform.registry import study_names
+from jestlab.platform.registry import study_module, study_names
 from jestlab.platform.spec import Study, load
-from jestlab.platform.spec.load import study_module
 
 NOT_OF_THE_PAPER = {"frontier", "icons"}
 

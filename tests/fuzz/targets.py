@@ -228,7 +228,8 @@ def _archives(folder: Path) -> tuple[list[bytes], Callable[[bytes], None]]:
 
     from jestlab.analysis import frames, query, tables
     from jestlab.platform.cli import cli
-    from jestlab.platform.lab import exporting, merging
+    from jestlab.platform.exchange import archive_read as merging
+    from jestlab.platform.exchange import archive_write as exporting
     from jestlab.platform.lab.lab import Lab
     from jestlab.platform.store.annotations import Subject, add_note, add_tags
     from jestlab.platform.store.store import Store
@@ -330,11 +331,11 @@ def _adoptions(folder: Path) -> tuple[list[bytes], Callable[[bytes], None]]:
     import pyarrow.parquet as pq
     from tensorboardX import SummaryWriter
     from tensorboardX.record_writer import RecordWriter
-    from tests.platform.adopting.make_data import DATA, written
+    from tests.platform.exchange.make_data import DATA, written
 
-    from jestlab.platform.adopting.tensorboard import _records
-    from jestlab.platform.adopting.wandb_log import records
     from jestlab.platform.cli import cli
+    from jestlab.platform.exchange.read_tensorboard import _records
+    from jestlab.platform.exchange.wandb_log import records
 
     lab = folder / "lab"
     (log,), (layers,) = DATA.glob("wandb/*/*.wandb"), DATA.glob("mlruns/*/*/params/model.layers")

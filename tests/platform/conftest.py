@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 SUPPORT = Path(__file__).parent / "support"
-MLFLOW = Path(__file__).parent / "adopting" / "data" / "mlflow.sql"
+MLFLOW = Path(__file__).parent / "exchange" / "data" / "mlflow.sql"
 sys.path.insert(0, str(SUPPORT))  # toy programs and helpers; workers get it by PYTHONPATH
 
 import bucket_support  # noqa: E402

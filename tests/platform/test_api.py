@@ -20,9 +20,9 @@ import yaml
 from ml_collections import ConfigDict
 
 from jestlab import api
-from jestlab.platform import reports
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.plan import plan
+from jestlab.platform.reports import update
 from jestlab.platform.spec.load import load
 from jestlab.platform.store.store import Store
 
@@ -242,7 +242,7 @@ def test_processes_that_write_reports_do_not_execute_the_script_again(monkeypatc
     monkeypatch.setitem(sys.modules, "__main__", script)
     executing = {"init_main_from_name", "init_main_from_path"}
     assert executing & spawn.get_preparation_data("as usual").keys()
-    with reports._without_main():
+    with update.without_main():
         assert not executing & spawn.get_preparation_data("without the script").keys()
 
 
@@ -318,11 +318,11 @@ def test_a_page_is_a_path_that_a_notebook_links_to(finished, monkeypatch):
     [
         (lambda results: results.table("sumary"), "no table and no experiment 'sumary'"),
         (lambda results: results.table(baseline="unifrom"), "did you mean 'uniform'?"),
-        (lambda results: results.figure("pareot"), "no figure 'pareot'"),
+        (lambda results: results.figure("pareot"), "no report 'pareot'"),
         (lambda results: results.figure("curves", width=3.25), "must be a length with its unit"),
-        (lambda results: results.figure("curves", options={"x": 1}), "options is for a figure of your own"),
-        (lambda results: results.table(mean="some"), "mean must be one of all, shared, got 'some'"),
-        (lambda results: results.figure("curves", over="time"), "over must be one of examples_seen, flops"),
+        (lambda results: results.figure("curves", options={"x": 1}), "options: curves has no such option"),
+        (lambda results: results.table(mean="some"), "mean: 'some' is not valid"),
+        (lambda results: results.figure("curves", over="time"), "over: 'time' is not valid"),
         (lambda results: results.frame(where="sede < 3"), "sede"),
     ],
 )

@@ -20,13 +20,13 @@ SIGNATURES = {
     "Study.to_yaml": "",
     "Plan.frame": "",
     "Outcome.check": "",
-    "Results.table": "name=None, *, baseline=None, scope='scoring', score=None, mean='all', "
-    "crossing='first', published=True, columns=(), rows=(), digits=None, sort='', caption=None, label='', "
-    "width='auto', notes=True, options=None",
-    "Results.figure": "kind, *, baseline=None, scope='scoring', score=None, over=None, metric=None, "
-    "smooth=None, scale=None, highlight=(), x=None, by='selection.rule', split=None, run=None, group=None, "
-    "source=None, trajectories=False, surfaces=False, width=None, height=None, title=None, caption=None, "
-    "font=None, font_size=None, legend=None, options=None",
+    "Results.table": "name=None, *, baseline=None, score=(), scope='scoring', mean='all', crossing='first', "
+    "published=True, columns=(), rows=(), digits=None, sort='', caption=None, label='', notes=True, "
+    "width='auto', options={}",
+    "Results.figure": "kind, *, baseline=None, runs=(), score=(), scope='scoring', over=None, metric=(), "
+    "smooth=None, scale=None, highlight=(), trajectories=False, surfaces=False, source=None, x=None, "
+    "by=('selection.rule',), split=None, group=None, run=None, options={}, width=None, height=None, "
+    "title=None, caption=None, font=None, font_size=None, legend=None",
     "Results.frame": "view='runs', where=None, *, columns=None, order_by=(), limit=None",
     "Results.claims": "",
     "Results.report": "*, baseline=None, scope=None",

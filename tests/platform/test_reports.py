@@ -13,6 +13,7 @@ from jestlab.platform import reports
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.plan import Plan
 from jestlab.platform.planning.plan import plan as planned
+from jestlab.platform.reports import update
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.store.store import Store
 
@@ -25,7 +26,7 @@ WRITTEN: dict[str, Any] = {
         "curves",
         {"kind": "table", "baseline": "joint"},
         {"table": {"name": "comparison", "baseline": "uniform"}},
-        {"table": {"runs": ["joint"], "baseline": "joint"}},
+        {"table": {"rows": ["joint"], "baseline": "joint"}},
     ],
 }
 RUNS = (plans.run("uniform", config={"steps": 2}), plans.run("joint", config={"steps": 3}))
@@ -43,6 +44,12 @@ def lab(tmp_path: Path) -> Lab:
     return lab
 
 
+def _write(lab: Lab, study: Study, notes: list[str]) -> list[Path]:
+    written = update.write_reports(lab, study)
+    notes += written.notes
+    return written.files
+
+
 def complete(store: Store) -> None:
     for i, run in enumerate(store.runs("toy")):
         attempt = plans.begun(store, run)
@@ -55,12 +62,12 @@ def test_every_report_is_written_in_every_format_as_soon_as_it_can_be_made(lab):
     """A note names each one that cannot be made yet, and the others are written."""
     notes: list[str] = []
     folder = lab.reports / "toy"
-    assert reports.write(lab, study(), notes.append)[0] == folder / "report.html"
+    assert _write(lab, study(), notes)[0] == folder / "report.html"
     expected = ["table", "curves", "table-2", "comparison", "table-3"]
     assert [note.partition(":")[0] for note in notes] == [f"no {name} yet" for name in expected]
     complete(Store.open(lab.store_url))
     notes.clear()
-    written = reports.write(lab, study(), notes.append)
+    written = _write(lab, study(), notes)
     assert notes == []
     names = {f"{name}{suffix}" for name in expected if name != "curves" for suffix in TABLE_FILES}
     names |= {"report.html", "curves.png", "curves.svg", "curves.pdf"}
@@ -91,11 +98,11 @@ def test_claims_are_a_table_whether_or_not_the_study_asks_for_it(lab, blank_page
     store = Store.open(lab.store_url)
     store.record(Plan(claiming, RUNS))
     complete(store)
-    written = reports.write(lab, claiming)
+    written = reports.write_reports(lab, claiming).files
     assert {path.name for path in written} == {"report.html", *(f"claims{end}" for end in TABLE_FILES)}
     assert "| More steps help |" in (lab.reports / "toy" / "claims.md").read_text()
     asked = study(claims=claims, reports=[{"table": {"name": "claims"}}])
-    assert sorted(reports.write(lab, asked)) == sorted(written)
+    assert sorted(reports.write_reports(lab, asked).files) == sorted(written)
 
 
 def test_new_labels_are_shown_without_running_anything(lab, blank_page):
@@ -125,12 +132,12 @@ def test_new_labels_are_shown_without_running_anything(lab, blank_page):
 def write(lab, blank_page, monkeypatch):
     """Brings reports of these kinds up to date, and returns the names of all files except hidden ones."""
 
-    def write_all(lab: Lab, study: Study) -> reports.Written:
+    def write_reports(lab: Lab, study: Study) -> update.Written:
         folder = lab.reports / study.name
         files = [f"{report.kind}{suffix}" for report in study.reports for suffix in (".md", ".png")]
-        return reports.Written([write_whole(folder / name, name) for name in files])
+        return update.Written([write_whole(folder / name, name) for name in files])
 
-    monkeypatch.setattr(reports, "write_all", write_all)
+    monkeypatch.setattr(update, "write_reports", write_reports)
 
     def written(*kinds: str) -> set[str]:
         store = Store.open(lab.store_url)
@@ -168,6 +175,6 @@ def test_a_list_of_files_outside_the_folder_removes_nothing(lab, write):
     write("table")
     precious = lab.reports / "precious.txt"
     precious.write_text("mine")
-    reports.Build("", ("../precious.txt", str(precious))).write(lab.reports / "toy")
+    update.Build("", ("../precious.txt", str(precious))).write(lab.reports / "toy")
     write("curves")
     assert precious.exists()

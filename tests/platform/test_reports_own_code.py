@@ -38,7 +38,7 @@ metrics: {"toy/score": {goal: max}}
 reports:
 - mine.py:scatter
 - {"mine.py:scatter": {options: {size: 2}}}
-- table: {name: mine.py:counts, runs: [a]}
+- table: {name: mine.py:counts, rows: [a]}
 """
 
 
@@ -105,11 +105,11 @@ def test_what_fails_is_reported_by_file_and_line_and_tried_again(lab, spec):
     ("report", "message"),
     [
         ("mine.py:scater", "reports.0.kind: no 'scater' in .*mine.py: did you mean 'scatter'"),
-        ("dots", "reports.0.kind: no report 'dots': known: .*; of your own: path/to/file.py:function"),
+        ("dots", "reports.0.kind: no report 'dots': known: .*; a custom figure is file.py:function"),
         ({"mine.py:scatter": {"size": 2}}, "mine.py:scatter has no such option: .*options"),
-        ({"mine.py:scatter": {"options": {"sise": 2}}}, "takes no 'sise', which options gives: .*'size'"),
+        ({"mine.py:scatter": {"options": {"sise": 2}}}, "has no option 'sise', given in options: .*'size'"),
         ({"table": {"name": "mine.py:count"}}, "reports.0.name: no 'count' in .*: did you mean 'counts'"),
-        ({"table": {"options": {"x": 1}}}, "the table summary is no code of your own: leave out `options`"),
+        ({"table": {"options": {"x": 1}}}, "the table summary is built in: leave out `options`"),
         ({"table": {"name": "mine.py:counts", "options": [1]}}, "reports.0.options: must be a mapping"),
     ],
 )

@@ -49,5 +49,5 @@ def get_config(scale: str = "smoke") -> ConfigDict:
             unless=base.toy(scale, "a quarter of sixteen patches often misses the shape"),
         ),
     ]
-    study.reports = [table(baseline="uniform"), figure("approximation_share"), curves(effort="flops")]
+    study.reports = [table(baseline="uniform"), figure("approximation_share"), curves(over="flops")]
     return study

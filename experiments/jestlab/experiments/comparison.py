@@ -44,15 +44,15 @@ def get_config(scale: str = "smoke") -> ConfigDict:
         )
         for method, size in (("JEST++", "B"), ("Flexi-JEST++", "B"), ("JEST++", "L"))
     ]
-    of_b = {"baseline": "SigLIP-B", "runs": ["reference++B", "SigLIP-B", "JEST++B", "Flexi-JEST++B"]}
-    of_l = {"baseline": "SigLIP-L", "runs": ["reference++L", "SigLIP-L", "JEST++L"]}
+    runs_b = ["reference++B", "SigLIP-B", "JEST++B", "Flexi-JEST++B"]
+    runs_l = ["reference++L", "SigLIP-L", "JEST++L"]
     study.reports = [
-        table(name="comparison", **of_b),
-        table(name="comparison", published=False, **of_l),
-        table(**of_b),
-        table(**of_l),
-        figure("speedup", **of_b),
-        figure("speedup", **of_l),
+        table(name="comparison", baseline="SigLIP-B", rows=runs_b),
+        table(name="comparison", published=False, baseline="SigLIP-L", rows=runs_l),
+        table(baseline="SigLIP-B", rows=runs_b),
+        table(baseline="SigLIP-L", rows=runs_l),
+        figure("speedup", baseline="SigLIP-B", runs=runs_b),
+        figure("speedup", baseline="SigLIP-L", runs=runs_l),
         curves(baseline="SigLIP-B"),
         pareto(baseline="SigLIP-B"),
     ]

@@ -61,8 +61,8 @@ def get_config(scale: str = "smoke") -> ConfigDict:
             caption="Equal time.",
         ),
         pareto(baseline="uniform", runs=["JEST", *names]),
-        pareto(baseline="uniform", runs=["JEST", *names], cost="seconds"),
-        curves(baseline="uniform", runs=["JEST", *names], effort="flops"),
+        pareto(baseline="uniform", runs=["JEST", *names], over="seconds"),
+        curves(baseline="uniform", runs=["JEST", *names], over="flops"),
         figure("composition", x="noise", runs=["JEST", *names]),
     ]
     return study

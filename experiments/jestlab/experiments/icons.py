@@ -90,8 +90,8 @@ def get_config(scale: str = "smoke") -> ConfigDict:
         figure("filtering_ratio"),
         curves(),
         pareto(),
-        pareto(cost="seconds"),
-        pareto(cost="examples_seen", trajectories=True),
+        pareto(over="seconds"),
+        pareto(over="examples_seen", trajectories=True),
         figure("composition", x="kind"),
         figure("selected"),
     ]

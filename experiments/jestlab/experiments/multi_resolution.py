@@ -86,7 +86,7 @@ def get_config(scale: str = "smoke") -> ConfigDict:
         table(baseline="uniform", scope="reference_scoring"),  # jest alone has its reference score each batch
         figure("step_costs"),
         figure("approximation_share", runs=sweep),
-        curves(effort="flops", scope="reference_scoring"),
+        curves(over="flops", scope="reference_scoring"),
         pareto(scope="reference_scoring"),
     ]
     return study

@@ -15,7 +15,6 @@ LAUNCHING = {
     "pandas": "tables",
     "resvg-py": "icons",
     "starlette": "pages",
-    "tabulate": "queries",
     "uvicorn": "pages",
     "xmanager": "launches",
 }

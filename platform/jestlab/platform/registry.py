@@ -1,14 +1,18 @@
-"""The studies that are registered: those modules of `jestlab.experiments` that hold one."""
+"""The registered studies: the modules of `jestlab.experiments` with a `get_config`."""
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import pkgutil
+from types import ModuleType
+
+from jestlab.platform.errors import SpecError, UserError, nearest
 
 REGISTRY = "jestlab.experiments"
-"""The package whose modules are the registered studies; by name only: the platform imports no experiments."""
+"""The package of the registered studies; named only, because the platform imports no experiments."""
 
-_SHARED = frozenset({"base"})  # modules there that hold no study
+_SHARED = frozenset({"base"})  # modules that are no studies
 
 
 def study_names() -> list[str]:
@@ -16,3 +20,28 @@ def study_names() -> list[str]:
     found = importlib.util.find_spec(REGISTRY)
     places = list(found.submodule_search_locations or ()) if found else []
     return sorted(m.name for m in pkgutil.iter_modules(places) if m.name not in _SHARED and m.name[0] != "_")
+
+
+def study_module(name: str) -> ModuleType:
+    """Import the module of a registered study.
+
+    Raises:
+        SpecError: There is no study of that name; suggests the nearest.
+    """
+    known = study_names()
+    if name not in known:
+        raise SpecError((), f"no study {name!r}: {nearest(name, known)} (for your own spec, give its path)")
+    return importlib.import_module(f"{REGISTRY}.{name}")
+
+
+def scales_of(module: ModuleType, name: str) -> tuple[str, ...]:
+    """Return the scales of a Python spec.
+
+    Raises:
+        UserError: It isn't a spec.
+    """
+    scales = getattr(module, "SCALES", None)
+    has_config = callable(getattr(module, "get_config", None))
+    if not isinstance(scales, tuple | list) or not scales or not has_config:
+        raise UserError(f'{name}: a Python spec has SCALES = ("smoke",) and get_config(scale)')
+    return tuple(map(str, scales))

@@ -1,226 +1,114 @@
-"""What the runs of an experiment have measured, as tables, figures and frames: what `jestlab.api` returns."""
+"""Results of an experiment as tables, figures, and data frames: part of `jestlab.api`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
+import inspect
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
-from jestlab.analysis.costs import SCOPES
+from jestlab.analysis.costs import Scope
 from jestlab.platform.errors import UserError, one_line_errors
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.shown import Page
+from jestlab.platform.outcome import Page
+from jestlab.platform.spec.options import FIGURES, CustomFigureOptions, Options, TableOptions, flat_fields
 from jestlab.platform.words import listed
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from jestlab.analysis.costs import Scope
-    from jestlab.analysis.curves import Crossing
-    from jestlab.analysis.efforts import Over
-    from jestlab.analysis.metrics import Scale
-    from jestlab.analysis.own import Kind
-    from jestlab.analysis.sheet import Legend
-    from jestlab.analysis.tables import Mean, Table
-    from jestlab.platform.own_results import Asked
+    from jestlab.analysis.tables import Table
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def _documented(*models: type[Options]) -> Callable[[Method], Method]:
+    """Add the options of models to a method's signature, and to its docstring for `{options}`."""
+
+    def decorate(method: Method) -> Method:
+        fields = {name: info for name, info in flat_fields(*models).items() if name != "name"}
+        signature = inspect.signature(method)
+        own = [
+            each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD
+        ]
+        options = [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=None if info.is_required() else info.default,
+                annotation=info.annotation,
+            )
+            for name, info in fields.items()
+        ]
+        method.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
+        lines = "\n".join(f"            {name}: {info.description}" for name, info in fields.items())
+        method.__doc__ = (method.__doc__ or "").replace("            {options}", lines)
+        return method
+
+    return decorate
 
 
 class Results:
-    """What the runs of one experiment have measured: as tables, figures and frames, read from the store anew
-    with each call."""
+    """Results of one experiment. Each call reads the store again."""
 
     def __init__(self, lab: Lab, experiment: str) -> None:
         """Use `Study.results` or `Lab.results`."""
         self._lab = lab
         self.experiment = experiment
 
-    def table(
-        self,
-        name: str | None = None,
-        *,
-        baseline: str | None = None,
-        scope: Scope = "scoring",
-        score: str | Sequence[str] | None = None,
-        mean: Mean = "all",
-        crossing: Crossing = "first",
-        published: bool = True,
-        columns: str | Sequence[str] = (),
-        rows: str | Sequence[str] = (),
-        digits: int | Mapping[str, int] | None = None,
-        sort: str = "",
-        caption: str | None = None,
-        label: str = "",
-        width: str = "auto",
-        notes: bool = True,
-        options: Mapping[str, Any] | None = None,
-    ) -> Table:
-        """Build a table: what `jestlab table` prints.
+    @_documented(TableOptions)
+    def table(self, name: str | None = None, **options: Any) -> Table:
+        """Make a table, as `jestlab table` prints it.
 
             results.table(baseline="uniform")
             results.table("claims")
             print(results.table(columns="score, delta", sort="-score", width="column").latex())
 
         Args:
-            name: "summary", "speedups", "claims", one of the paper's, such as "comparison", or a table of
-                your own, "file.py:function"; None for what says most: the summary, of a union its claims.
-            baseline: Run or label that others are compared with; None for the first that is no reference.
-            scope: Which FLOPs count: "learner", "scoring", "reference_scoring" or "reference_training".
-            score: Evaluation that is the score, of several their mean; None for the study's.
-            mean: Whether scores are averaged over "all" metrics, or over those that all runs have, "shared".
-            crossing: Whether a score counts as reached at the "first" crossing, or at the "lasting" one.
-            published: Whether the paper's tables also show published rows.
-            columns: Columns to show, in this order, as a list or with commas: keys, headings, or "scores",
-                "costs", "factors"; none for all.
-            rows: Rows to show, in this order, likewise: runs, labels, or names as shown; none for all.
-            digits: Of scores and differences, or column → digits; None for as many as a metric has.
-            sort: Column to sort rows by; "-score" in descending order.
-            caption: Instead of the table's own.
-            label: Of LaTeX; empty for one made of the table's name.
-            width: How wide the table may be in LaTeX: "auto", "column", "text", or a length, "3.25in".
-            notes: Whether notes are shown.
-            options: Arguments of a table of your own.
+            name: "summary", "speedups", "claims", one of the paper's, such as "comparison", a published
+                table, or a custom table, "file.py:function"; default: the summary, or the claims of a union.
+            {options}
 
         Returns:
-            The table: it shows itself in notebooks, and prints as Markdown. `frame` holds the raw numbers;
-            `latex()`, `markdown()`, `csv()`, `html()` and `json()` write it.
+            The table. Notebooks show it, and it prints as Markdown. `frame` has the raw numbers; `latex()`,
+            `markdown()`, `csv()`, `html()`, and `json()` write it.
 
         Raises:
-            Error: There is no such table or run, or nothing to show in it yet.
+            Error: There is no such table, option, or run, or nothing to show in it yet.
         """
-        from jestlab.analysis import curves, tables
-
-        _check_one_of("scope", scope, SCOPES)
-        _check_one_of("mean", mean, tables.MEANS)
-        _check_one_of("crossing", crossing, curves.CROSSINGS)
-        url = self._lab.store_url
         with one_line_errors():
-            name = name or tables.default_name(url, self.experiment)
-            own = self._own("table", name, options, tables.NAMES)
-            shape = tables.Shape(
-                tuple(_split(columns) or ()),
-                tuple(_split(rows) or ()),
-                digits,
-                sort,
-                caption,
-                label,
-                notes,
-                width,
-            )
-            return tables.table(
-                url, own.name if own else name, [self.experiment], baseline=baseline, scope=scope, mean=mean,
-                crossing=crossing, with_published=published, score=_names(score), shape=shape,
-                options=own.options if own else None, own=own.loader if own else None,
-            )  # fmt: skip
+            from jestlab.analysis import tables
+            from jestlab.platform.reports.make import make_table
 
-    def figure(
-        self,
-        kind: str,
-        *,
-        baseline: str | None = None,
-        scope: Scope = "scoring",
-        score: str | Sequence[str] | None = None,
-        over: Over | None = None,
-        metric: str | Sequence[str] | None = None,
-        smooth: int | str | None = None,
-        scale: Scale | None = None,
-        highlight: str | Sequence[str] = (),
-        x: str | None = None,
-        by: str | Sequence[str] = "selection.rule",
-        split: str | None = None,
-        run: str | None = None,
-        group: str | None = None,
-        source: str | None = None,
-        trajectories: bool = False,
-        surfaces: bool = False,
-        width: str | None = None,
-        height: str | None = None,
-        title: str | None = None,
-        caption: str | None = None,
-        font: str | None = None,
-        font_size: float | None = None,
-        legend: Legend | None = None,
-        options: Mapping[str, Any] | None = None,
-    ) -> Figure:
-        """Draw a figure: what `jestlab plot` saves.
+            name = name or tables.default_name(self._lab.store_url, self.experiment)
+            return make_table(self._lab, [self.experiment], name, options)
 
-            figure = results.figure("pareto", baseline="uniform", over="seconds", width="3.25in", caption="")
+    @_documented(*FIGURES.values(), CustomFigureOptions)
+    def figure(self, kind: str, **options: Any) -> Figure:
+        """Draw a figure, as `jestlab plot` saves it. Each kind accepts some of the options.
+
+            figure = results.figure("pareto", over="seconds", width="3.25in", caption="none")
             figure.axes[0].set_xlabel("training time (s)")
             figure.savefig("pareto.pdf")
 
         Args:
-            kind: "curves", "pareto", "speedup", "against" (with `x`), …: see `jestlab plot --help`; or a
-                figure of your own, "file.py:function".
-            baseline: Run or label that others are compared with; None for the first that is no reference.
-            scope: Which FLOPs count, as for tables.
-            score: Evaluation that is the score, of several their mean; None for the study's.
-            over: What curves are drawn over, and what a Pareto plot takes as cost: "examples_seen", "flops",
-                "seconds", "chip_hours"; of curves also "steps".
-            metric: Any recorded metric that curves show in place of the score; a panel each of several.
-            smooth: Window of a running mean over curves: recorded points, or a share such as "10%".
-            scale: Vertical axis of a metric's curves: "linear" or "log"; None for what it declares.
-            highlight: Runs or labels whose curves are coloured, the others being grey; none for all.
-            x: Config key that scores are drawn against, or that spikes are compared by.
-            by: Config keys whose values make a line.
-            split: Config key whose values make a panel.
-            run: Run of `diagnose`; None for the first.
-            group: Group of the published table; None for its first.
-            source: Source of the published table; None for the one with most points.
-            trajectories: Whether a Pareto plot shows how runs move during training.
-            surfaces: Whether a Pareto plot shows attainment surfaces over seeds.
-            width: Of the whole figure, with its unit: "3.25in", "8.3cm"; None for the figure's own.
-            height: Likewise.
-            title: Above the figure; "" for none, None for the study's question.
-            caption: Below the figure; "" for none, None for what is shown.
-            font: An installed font, or "serif", "sans-serif", "monospace".
-            font_size: Of most letters, points.
-            legend: How curves and points are named: "direct", "inside", "right", "below" or "none".
-            options: Arguments of a figure of your own.
+            kind: "curves", "pareto", "speedup", "against" (with `x`), ...: see `jestlab plot --help`; or a
+                custom figure, "file.py:function".
+            {options}
 
         Returns:
-            A figure of Matplotlib that shows itself in notebooks. pyplot does not know it, so that nobody has
-            to close it.
+            A Matplotlib figure, which notebooks show. It isn't registered with pyplot, so there is no need to
+            close it.
 
         Raises:
-            Error: There is no such kind or run, or the experiment lacks what the figure shows.
+            Error: There is no such kind, option, or run, or the experiment lacks the results for the figure.
         """
-        from jestlab.analysis import efforts, figures
-        from jestlab.analysis.sheet import Sheet
-
-        _check_one_of("scope", scope, SCOPES)
-        _check_one_of("over", over, efforts.OVERS if kind == "curves" else efforts.EFFORTS)
-        _check_one_of("scale", scale, ("linear", "log"))
-        metrics = tuple(_names(metric) or ())
         with one_line_errors():
-            from jestlab.platform.pictures import pictures
+            from jestlab.platform.reports.make import make_plots
 
-            own = self._own("figure", kind, options, [*figures.KINDS])
-            sheet = Sheet.parse(
-                {
-                    "width": width, "height": height, "title": title, "caption": caption, "font": font,
-                    "font_size": font_size, "legend": legend,
-                }
-            )  # fmt: skip
-            request = figures.Request(
-                self._lab.store_url, self.experiment, baseline=baseline, scope=scope, effort=over,
-                cost=None if over == "steps" else over, trajectories=trajectories, surfaces=surfaces, run=run,
-                x=x, by=tuple(_names(by) or ()), split=split, metric=metrics[0] if metrics else None,
-                metrics=metrics, smooth=smooth, scale=scale, highlight=tuple(_names(highlight) or ()),
-                group=group, source=source, score=None if score is None else tuple(_names(score) or ()),
-                sheet=sheet, options=own.options if own else {}, own=own.loader if own else None,
-                pictures=partial(pictures, self._lab),
-            )  # fmt: skip
-            return figures.draw(own.name if own else kind, request).figure()
-
-    def _own(
-        self, kind: Kind, name: str, options: Mapping[str, Any] | None, builtin: Sequence[str]
-    ) -> Asked | None:
-        """Find the code of one's own that a name stands for; None if it is built in."""
-        if name in builtin and not options:
-            return None
-        from jestlab.platform.own_results import asked
-
-        return asked(self._lab.store_url, self.experiment, kind, name, options or {}, builtin, "options")
+            if kind == "all":
+                raise UserError(f"name one kind of figure: {', '.join(FIGURES)}")
+            return make_plots(self._lab, self.experiment, kind, options)[0].figure()
 
     def frame(
         self,
@@ -231,45 +119,47 @@ class Results:
         order_by: str | Sequence[str] = (),
         limit: int | None = None,
     ) -> pd.DataFrame:
-        """Read rows of the experiment: what `jestlab query --view` prints, as a frame of pandas.
+        """Read rows of the experiment, as `jestlab query --view` prints them, into a pandas data frame.
 
             results.frame("evaluations", where="seed < 3 and selection.rule = 'joint'")
             results.frame(columns="label, seed, state, selection.*", order_by="-seed")
 
         Args:
-            view: "runs", "metrics", "evaluations", "costs", …: `jestlab query` lists them with their columns.
-            where: A condition on columns of the view and on config keys, as SQL writes them.
-            columns: Columns and config keys to show, as a list or with commas; "config.*" for all keys; None
-                for the view's own.
+            view: "runs", "metrics", "evaluations", "costs", ...: `jestlab query` lists them with their
+                columns.
+            where: SQL condition on columns of the view and on config keys.
+            columns: Columns and config keys to read, as a list or joined by commas; "config.*" for all keys;
+                default: the columns of the view.
             order_by: Columns and config keys to sort by; "-value" in descending order.
             limit: Maximum number of rows.
 
         Raises:
-            Error: There is no such view, column or experiment, or the condition is wrong.
+            Error: There is no such view or column, or the condition is invalid.
         """
         return rows(self._lab, view, where, self.experiment, columns, order_by, limit)
 
     def claims(self) -> Table:
-        """Return the study's claims with their verdicts: `table("claims")`."""
+        """Return the study's claims with their verdicts, as `table("claims")`."""
         return self.table("claims")
 
     def report(self, *, baseline: str | None = None, scope: Scope | None = None) -> Page:
-        """Write the page of the experiment, `report.html` in the lab: what `jestlab report` does.
+        """Write the page of the experiment, `report.html` in the lab, as `jestlab report` does.
 
         Args:
-            baseline: Run or label that others are compared with; None: as the study's reports say.
-            scope: Which FLOPs count; None: as the study's reports say.
+            baseline: Run or label to compare with; default: as the study's reports say.
+            scope: FLOPs that count; default: as the study's reports say.
 
         Returns:
-            Its path, which a notebook shows as a link. Without arguments the page is left as it is where it
-            is up to date.
+            The path of the page, which notebooks show as a link. Without arguments, a page that is up to date
+            is not written again.
 
         Raises:
-            Error: There is nothing to show yet, or it cannot be written.
+            Error: There is nothing to show yet, or the page can't be written.
         """
         from jestlab.platform import reports
 
-        _check_one_of("scope", scope, SCOPES)
+        if scope is not None and scope not in get_args(Scope):
+            raise UserError(f"scope must be one of {', '.join(get_args(Scope))}, not {scope!r}")
         folder = self._lab.reports / self.experiment
         with one_line_errors():
             if baseline is None and scope is None:
@@ -289,7 +179,7 @@ def rows(
     order_by: str | Sequence[str],
     limit: int | None,
 ) -> pd.DataFrame:
-    """Read rows of a view of a lab's store; arguments as of `Results.frame`, without an experiment of all."""
+    """Read rows of a view of a lab's store, as `Results.frame` does; of all experiments if none is given."""
     from jestlab.analysis import query
 
     with one_line_errors():
@@ -299,17 +189,5 @@ def rows(
         )  # fmt: skip
 
 
-def _names(given: str | Sequence[str] | None) -> Sequence[str] | None:
-    """Take one name, or several; None stays None."""
-    return [given] if isinstance(given, str) else given
-
-
 def _split(given: str | Sequence[str] | None) -> Sequence[str] | None:
-    """Take names as a list, or separated by commas."""
     return listed(given) if isinstance(given, str) else given
-
-
-def _check_one_of(what: str, value: str | None, known: Sequence[str]) -> None:
-    """Raise UserError for a value that an argument cannot have; None is one that it may have."""
-    if value is not None and value not in known:
-        raise UserError(f"{what} must be one of {', '.join(known)}, got {value!r}")

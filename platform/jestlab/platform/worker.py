@@ -56,8 +56,9 @@ from jestlab.platform.programs.context import Failed, Interrupted, Need, RunCont
 from jestlab.platform.programs.expected import check_first
 from jestlab.platform.programs.sources import interpreter_of, sources_of
 from jestlab.platform.spec.record import Record
-from jestlab.platform.store import code_texts, provenance
+from jestlab.platform.store import provenance
 from jestlab.platform.store.attempt import Attempt, AttemptLost, ValueRefused
+from jestlab.platform.store.code import store_texts
 from jestlab.platform.store.records import RunRecord, RunState
 from jestlab.platform.store.store import Store
 
@@ -195,7 +196,7 @@ def _attempt(
 ) -> int:
     """Take up the attempt and bring it to its end."""
     _log_to_standard_error()
-    parts, wanted = provenance.wanted_parts(), _patiently(lambda: _wanted(store, run), stop)
+    parts, wanted = provenance.recorded_parts(), _patiently(lambda: _wanted(store, run), stop)
     about = provenance.collect(Path(__file__).parent, parts, wanted)
     directory = lab.root / run.directory
     handle = own_handle(f"{run.directory}/{logs.NAME}")
@@ -222,7 +223,7 @@ def _attempt(
         seconds = _patiently(lambda: store.seconds_by_step(run.fingerprint), stop)
         if wanted.sources is not None and "sources" in parts:
             sources = wanted.sources.files.values()
-            _patiently(lambda: code_texts.keep(store, sources, provenance.cleaner()), stop)
+            _patiently(lambda: store_texts(store, sources, provenance.cleaner()), stop)
     except (AttemptLost, StoreError) as error:
         _say(f"jestlab: {error}")
         return EXIT_BUSY
@@ -246,11 +247,11 @@ def _attempt(
     return _ended(attempt, stop, execute, lab.root)
 
 
-def _wanted(store: Store, run: RunRecord) -> provenance.Wanted:
+def _wanted(store: Store, run: RunRecord) -> provenance.RunDetails:
     """Return what is recorded of this run: its own code, and what its studies ask for."""
     records = [Record.model_validate(record) for record in store.record_of(run.fingerprint)]
     files = dict.fromkeys(file for record in records for file in record.files)
-    return provenance.Wanted(
+    return provenance.RunDetails(
         sources=sources_of(run.program, run.config, Path.cwd()),
         packages=list(dict.fromkeys(package for record in records for package in record.packages)),
         interpreter=interpreter_of(run.program, run.config, Path.cwd()),

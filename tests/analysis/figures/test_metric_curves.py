@@ -28,7 +28,7 @@ def plotted(module_store, stored_run):
 
 
 def test_the_loss_over_steps(plotted):
-    plot = plotted(metric="loss", effort="steps")
+    plot = plotted(metric=("loss",), over="steps")
     assert (plot.name, plot.texts.x) == ("curves_loss", "steps")
     assert plot.texts.y == "training loss (nats), less is better"
     joint = plot.data[plot.data["label"] == "joint"]
@@ -38,21 +38,21 @@ def test_the_loss_over_steps(plotted):
     assert plot.texts.caption.startswith("Shown: loss, less is better. Lines: mean over seeds")
     assert "Dotted: final value of uniform" in plot.texts.caption
     assert not plot.data["log"].any()
-    assert plotted(metric="loss", scale="log").figure().axes[0].get_yscale() == "log"
+    assert plotted(metric=("loss",), scale="log").figure().axes[0].get_yscale() == "log"
 
 
 def test_the_cost_of_a_step_is_interpolated_between_evaluations(plotted):
     """From 0 on. After the last of three evaluations the cost is unknown."""
     for effort, last in (("examples_seen", 192), ("flops", 9e9), ("seconds", 6.0)):
-        data = plotted(metric="loss", effort=effort).data
+        data = plotted(metric=("loss",), over=effort).data
         joint = data[data["label"] == "joint"]
         assert list(joint["effort"]) == pytest.approx([last * step / 3 for step in (1, 2, 3)])
 
 
 def test_several_metrics_have_a_panel_each_in_their_declared_unit(plotted):
-    joint = plotted(metric="shapes/zero_shot").data.query("label == 'joint'")
+    joint = plotted(metric=("shapes/zero_shot",)).data.query("label == 'joint'")
     assert joint["mean"].iloc[-1] == pytest.approx(50)
-    plot = plotted(metrics=("loss", "lr", "shapes/zero_shot"), effort="steps")
+    plot = plotted(metric=("loss", "lr", "shapes/zero_shot"), over="steps")
     figure = plot.figure()
     assert [axes.get_ylabel() for axes in figure.axes] == [
         "training loss (nats), less is better", "lr", "shapes/zero_shot (%)",
@@ -61,19 +61,19 @@ def test_several_metrics_have_a_panel_each_in_their_declared_unit(plotted):
 
 def test_an_unknown_metric_names_the_nearest_recorded(plotted):
     with pytest.raises(ValueError, match="no run of 'study' has recorded 'los': did you mean 'loss'"):
-        plotted(metric="los")
+        plotted(metric=("los",))
     with pytest.raises(ValueError, match="did you mean 'shapes/zero_shot'"):
-        plotted(metric="shapes/zeroshot")
+        plotted(metric=("shapes/zeroshot",))
 
 
 def test_smoothing_is_a_running_mean_of_each_seed(plotted):
-    raw = plotted(metric="loss", effort="steps").data
-    smooth = plotted(metric="loss", effort="steps", smooth=3)
+    raw = plotted(metric=("loss",), over="steps").data
+    smooth = plotted(metric=("loss",), over="steps", smooth=3)
     before, after = (data.query("label == 'joint'")["mean"].to_numpy() for data in (raw, smooth.data))
     assert after[1:-1] == pytest.approx(np.convolve(before, np.ones(3) / 3, "valid"))
     assert after[0] == pytest.approx(before[:2].mean())  # the window is shorter at the ends
     assert "running mean over 3 points of each seed" in smooth.texts.caption
-    share = plotted(metric="loss", effort="steps", smooth="25%")
+    share = plotted(metric=("loss",), over="steps", smooth="25%")
     assert "running mean over 25% of the points" in share.texts.caption
     for wrong in (1, "50.5%", "wide", True):
         with pytest.raises(ValueError, match="must be a number of recorded points from 2"):
@@ -84,7 +84,7 @@ def test_long_curves_over_logged_examples_are_thinned_and_keep_their_ends(new_st
     values = [1.0 / step for step in range(1, 3002)]
     seen = [32.0 * step for step in range(1, 3002)]
     run = stored_run("uniform", [0.1, 0.2], logged={"loss": values, "examples_seen": seen})
-    request = Request(new_store().add(run).url, "study", metric="loss", effort="examples_seen")
+    request = Request(new_store().add(run).url, "study", metric=("loss",), over="examples_seen")
     data = draw("curves", request).data
     assert len(data) <= 502
     assert set(data["effort"]) <= set(seen)

@@ -16,7 +16,7 @@ from jestlab.platform.store.store import Store
 ON_EVERY_PAGE = [
     {"kind": "table", "baseline": "uniform"},
     {"kind": "table", "name": "speedups"},
-    {"kind": "curves", "effort": "flops"},
+    {"kind": "curves", "over": "flops"},
     {"kind": "pareto"},
 ]
 
@@ -93,7 +93,7 @@ def test_a_report_with_other_options_is_added(asked):
         {"kind": "curves", "baseline": "joint"},
         {"kind": "pareto", "scope": "learner"},
         {"kind": "pareto", "surfaces": True},
-        {"kind": "pareto", "cost": "examples_seen"},
+        {"kind": "pareto", "over": "examples_seen"},
         {"kind": "speedup"},
         {"kind": "speedup", "scope": "learner"},
     )
@@ -111,8 +111,8 @@ def test_a_report_with_other_options_is_added(asked):
 def test_a_report_may_show_only_some_runs(asked):
     some = {"runs": ["uniform", "joint"]}
     made, names, stills = asked(
-        {"kind": "table"} | some,
-        {"kind": "table", "name": "comparison", "baseline": "independent", "runs": ["independent", "joint"]},
+        {"kind": "table", "rows": some["runs"]},
+        {"kind": "table", "name": "comparison", "baseline": "independent", "rows": ["independent", "joint"]},
         {"kind": "curves"} | some,
         {"kind": "step_costs", "runs": ["unifrom"]},
     )

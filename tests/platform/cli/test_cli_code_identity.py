@@ -70,7 +70,7 @@ def test_an_accepted_change_is_not_reported_again(root, spec, jestlab):
     jestlab("launch", spec, "--no-reports", "--set", "seeds=1")
     (spec.parent / "noise.py").write_text("NOISE = 0.1  # a comment\n")
     assert "2 of 2 runs were made by other code" in jestlab("launch", spec, "--no-reports")
-    assert "say why" in jestlab("accept", "ridge", "--reason", " ", code=1)
+    assert "reason" in jestlab("accept", "ridge", "--reason", " ", code=1)
     assert "noise.py" in jestlab("accept", "ridge", "--reason", "a comment alone", "--author", "Ada")
     assert "other code" not in jestlab("plan", spec) + jestlab("status", "ridge")
     assert "nothing to accept" in jestlab("accept", "ridge", "--reason", "again")
@@ -126,7 +126,7 @@ def test_retracts_a_run_with_its_dependents_and_runs_them_again(tmp_path, jestla
     assert "COMPLETED, retracted: wrong shards" in jestlab("diff", "toy/reference", "toy/uniform")
     assert "~~" in (table := jestlab("table", "toy")) and "joint is retracted: wrong shards" in table
     refused = jestlab("retract", "toy/joint", "--undo", code=1)
-    assert "rests on run" in refused and "--undo" in refused
+    assert "depends on run" in refused and "--undo" in refused
     again = jestlab("launch", toy, "--no-reports", "--rerun-retracted")
     assert "2 runs to run again" in again and line not in again
     assert set(column("retracted").values()) == {None}
@@ -135,7 +135,7 @@ def test_retracts_a_run_with_its_dependents_and_runs_them_again(tmp_path, jestla
 
     jestlab("retract", "toy/joint", code=2)
     jestlab("retract", "--undo", code=2)
-    assert "say why" in jestlab("retract", "toy/joint", " ", code=1)
+    assert "reason" in jestlab("retract", "toy/joint", " ", code=1)
     [row] = json.loads(jestlab("retract", "toy/uniform", "no", "--author", "Bo", "--json"))
     assert (row["label"], row["reason"], row["author"]) == ("uniform", "no", "Bo")
     jestlab("retract", "toy/uniform", "--undo")

@@ -25,8 +25,8 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store import tables
 from jestlab.platform.store.engine import writable
 from jestlab.platform.store.records import RunState
+from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import now
 
 RUNS = [plans.run("uniform", seed=0), plans.run("uniform", seed=1), plans.run("joint", point={"ratio": 0.8})]
 

@@ -26,8 +26,8 @@ from jestlab.platform.store import engine as engines
 from jestlab.platform.store.annotations import Subject, add_tags
 from jestlab.platform.store.engine import writable, writing
 from jestlab.platform.store.records import RunState
+from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import now
 
 DAY = timedelta(days=1)
 
@@ -286,12 +286,12 @@ def test_the_command_lists_and_deletes_with_an_option(lab, runs, tmp_path):
     assert called().splitlines()[-1].endswith("in total; to delete: jestlab gc --delete")
     assert json.loads(called("--json"))["deleted"] is False
     assert kept_folders(lab) == ["joint", "reference", "uniform"]
-    assert called("--older-than", "2w", "--delete") == "nothing to collect\n"
+    assert called("--older-than", "2w", "--delete") == "nothing to delete\n"
     assert "expected 90m" in called("--older-than", "soon", code=2)
     deleted = json.loads(called("--delete", "--json"))
     assert deleted["deleted"] and {item["kind"] for item in deleted["garbage"]} == {"run"}
     assert kept_folders(lab) == []
-    assert called() == "nothing to collect\n"
+    assert called() == "nothing to delete\n"
     missing = f"sqlite:///{tmp_path / 'missing.db'}"
     assert called("--delete", code=1, store=missing).startswith("no store at")
 

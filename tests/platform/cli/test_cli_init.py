@@ -46,7 +46,7 @@ def test_nothing_is_overwritten(jestlab):
 def test_refuses_invalid_names(jestlab):
     for name, why in (
         ("study.py", "ends in .yaml"),
-        ("table.yaml", "is the name of a verb"),
+        ("table.yaml", "is the name of a kind of report"),
         (".yaml", "ends in .yaml"),
         ("a b.yaml", "invalid name 'a b'"),
     ):

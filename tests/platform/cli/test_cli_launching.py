@@ -19,15 +19,16 @@ from sqlalchemy import update
 from jestlab.platform import processes
 from jestlab.platform.cli import logs, status
 from jestlab.platform.cli.outcome import claims_table
-from jestlab.platform.cli.output import rendered
 from jestlab.platform.errors import StoreUnreachable, UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.liveness import Silence
 from jestlab.platform.launch.wakeup import Intervals, Wakeup
 from jestlab.platform.planning.plan import plan
+from jestlab.platform.render import render
 from jestlab.platform.spec import load
 from jestlab.platform.store import claims, leases, tables
 from jestlab.platform.store.records import RunState, Spending
+from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
 from jestlab.platform.watching.watch import Line, Watch
 from jestlab.platform.whoami import user_name
@@ -118,7 +119,7 @@ def test_following_a_log_ends_when_the_worker_has_vanished(root, store):
     log = f"{run.directory}/log.txt"
     machine, pid, *_ = processes.own_handle(log).split(":")
     vanished = f"{machine}:{pid}:1:{log}"  # this process's ID, but it started at another time
-    stores.attempt(store, run, RunState.RUNNING, handle=vanished, heartbeat_at=tables.now())
+    stores.attempt(store, run, RunState.RUNNING, handle=vanished, heartbeat_at=now())
     stores.folder(Lab.find(root), run)
     followed = labs.here("logs", "toy/long", "-f", root=root)
     assert "--- attempt 1" in followed.stdout
@@ -197,8 +198,8 @@ def test_watch_shows_active_runs_if_not_all_fit(store):
     store.record(plans.plan(*runs))
     plans.begun(store, runs[17]).flush()
     lines = [Line(row, None, None, None, Spending()) for row in store.runs("toy")]
-    assert len(rendered(status.text(lines), None).splitlines()) == 33
-    few = rendered(status._shown(lines, height=20), None).splitlines()
+    assert len(render(status.text(lines), None).splitlines()) == 33
+    few = render(status._shown(lines, height=20), None).splitlines()
     assert [line.split()[0] for line in few[1:-2]] == ["run17"]
     assert few[-1] == "29 PENDING, 1 RUNNING"
 

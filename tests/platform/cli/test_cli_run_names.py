@@ -77,15 +77,14 @@ def test_names_stand_for_runs(store):
 
 def test_explains_names_of_no_run_or_several(store):
     for name, message in (
-        ("toy", "toy has 5 runs: choose one: toy/uniform/0, toy/uniform/1, '"),
-        ("toy/uniform", "toy/uniform stands for 2 runs: choose one: toy/uniform/0, toy/uniform/1"),
+        ("toy", "toy matches 5 runs: choose one: toy/uniform/0, toy/uniform/1, '"),
+        ("toy/uniform", "2 runs: choose one: toy/uniform/0, toy/uniform/1"),
         ("toy/uniform/7", "toy/uniform has no seed 7: 0, 1"),
-        ("toy/joint", "stands for 3 runs: choose one: 'toy/joint ratio=0.5/0', 'toy/joint filter=a > 1/0'"),
+        ("toy/joint", "3 runs: choose one: 'toy/joint ratio=0.5/0', 'toy/joint filter=a > 1/0'"),
         ("toy/unifrom/1", "did you mean 'uniform'"),
         ("toi/uniform", "did you mean 'toy'"),
-        ("joint", "joint stands for 3 runs: choose one: 'toy/joint ratio=0.5/0'"),
         ("uniform", r"uniform is in 2 experiments: choose one: .*toy/uniform"),
-        ("abcdef0123", "no run has a fingerprint that begins with 'abcdef0123'"),
+        ("abcdef0123", "no run has a fingerprint 'abcdef0123'"),
         ("abc", "no experiment 'abc' in the store"),
     ):
         with pytest.raises(UserError, match=message):

@@ -18,8 +18,8 @@ from jestlab.models.data.shards import ShardSource
 from jestlab.models.training import batches
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.pictures import RecordedRun, few, pictures
 from jestlab.platform.planning.plan import plan
+from jestlab.platform.reports.selected import RecordedRun, few, selected_images
 from jestlab.platform.spec import Study
 from jestlab.platform.store.records import RunRow
 from jestlab.platform.store.store import Store
@@ -129,11 +129,11 @@ def test_errors_are_one_line(lab: Lab, jestlab: Callable[..., str]) -> None:
 
 
 def test_the_figure_shows_what_runs_selected(lab: Lab) -> None:
-    shown = pictures(lab, "shown", ("uniform", "joint"), 4)
+    shown = selected_images(lab, "shown", ("uniform", "joint"), 4)
     assert {(one.label, one.step) for one in shown} == {("joint", 1), ("joint", 5)}
     assert len(shown) == 8 and all(one.selected for one in shown)
     with pytest.raises(ValueError, match="uniform has recorded no super-batch"):
-        pictures(lab, "shown", ("uniform",), 4)
+        selected_images(lab, "shown", ("uniform",), 4)
 
 
 def test_a_damaged_record_is_an_error(lab: Lab) -> None:

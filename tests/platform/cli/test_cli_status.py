@@ -12,6 +12,7 @@ from sqlalchemy import update
 from jestlab.platform import processes
 from jestlab.platform.store import leases, tables
 from jestlab.platform.store.records import RunState
+from jestlab.platform.store.rows import now
 from jestlab.platform.store.spool import Batch, Points
 
 RUNS = [plans.run("uniform", seed=0), plans.run("uniform", seed=1), plans.run("joint", point={"ratio": 0.8})]
@@ -77,9 +78,9 @@ def active(store):
     blocked = plans.run("blocked", needs={"reference": trains.fingerprint})
     store.record(plans.plan(reference, trains, waits, blocked))
     stores.attempt(store, reference)
-    began = tables.now() - timedelta(seconds=100)
+    began = now() - timedelta(seconds=100)
     attempt = stores.attempt(
-        store, trains, RunState.RUNNING, started=began, heartbeat_at=tables.now(),
+        store, trains, RunState.RUNNING, started=began, heartbeat_at=now(),
         handle=processes.own_handle("log.txt"),
     )  # fmt: skip
     with store.writing() as connection:

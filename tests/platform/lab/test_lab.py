@@ -36,5 +36,7 @@ def test_only_folders_of_the_lab_may_be_links(tmp_path):
 
 def test_doctor_shows_devices(monkeypatch):
     answer = {"version": "0.7", "backend": "gpu", "count": 2, "kind": "H200"}
-    monkeypatch.setattr(doctor, "_ask", lambda code: (answer, ""))
-    assert doctor._jax() == doctor.Finding("jax", doctor.Level.OK, "0.7, 2 × H200 (gpu)")
+    monkeypatch.setattr(doctor, "_in_process", lambda code: (answer, ""))
+    assert list(doctor._jax(Lab.find("lab"))) == [
+        doctor.CheckResult("jax", doctor.Level.OK, "0.7, 2 × H200 (gpu)")
+    ]

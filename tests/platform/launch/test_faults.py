@@ -246,7 +246,7 @@ def test_a_killed_launcher_leaves_its_workers_to_the_next_one(root, tmp_path):
     hurry = tmp_path / "hurry"
     runs = RUNS | {"uniform": {"steps": 600, "pause": 0.1, "hurry": str(hurry)}}
     spec = labs.write_study(tmp_path, runs=runs)
-    launchers = "SELECT launcher_id FROM attempt"
+    launchers = "SELECT launcher FROM attempt"
 
     def hurry_when_found() -> None:
         labs.wait_until(lambda: rows(root, launchers) != first)

@@ -82,9 +82,10 @@ def test_what_another_lab_completed_is_refused_where_its_files_are_needed(
     assert f"1 run in the lab at {host_name()}:{other}" in told
 
 
-def claimed_elsewhere(store: Store, fingerprint: str, lease_seconds: float) -> tuple[int, int]:
+def claimed_elsewhere(store: Store, fingerprint: str, lease_seconds: float) -> tuple[int, str]:
     """Claim a run for a launcher of another lab, which then leaves; return the ids of attempt and lab."""
-    lab_id = known_labs.enter_lab(store, "f" * 32, "/data/lab", "atlas")
+    lab_id = "f" * 32
+    known_labs.enter_lab(store, lab_id, "/data/lab", "atlas")
     launcher = leases.enter_launcher(store, "atlas.x.1:7:0", lab_id)
     terms = claims.Terms(launcher, "local", 0, lease_seconds, lab_id)
     [claim] = claims.claim_all(store, {fingerprint: "log.txt"}, terms).claims.values()
@@ -123,6 +124,6 @@ def test_a_run_that_another_lab_holds_is_neither_adopted_nor_ended(sqlite_url, r
     assert "in the lab at atlas:/data/lab, no sign of life for" in said.stdout
     lease = leases.standings(store, [fingerprint])[fingerprint].lease
     assert lease is not None
-    assert (lease.is_live, lease.launcher, lease.lab_id) == (True, None, lab_id)
+    assert (lease.is_live, lease.launcher, lease.lab) == (True, None, lab_id)
     assert machine.jobs == []
     store.close()

@@ -13,9 +13,8 @@ from jestlab.platform.digests import digest_of
 from jestlab.platform.planning.changes import changed_since, changes, changes_of
 from jestlab.platform.planning.plan import Plan, plan
 from jestlab.platform.spec.schema import Study
-from jestlab.platform.store.acceptances import accept, acceptances
+from jestlab.platform.store.judgments import accept, acceptances, retract, retracted, undo_retraction
 from jestlab.platform.store.records import RunState
-from jestlab.platform.store.retractions import retract, retracted, undo
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import Attempt, Evaluation
 
@@ -135,5 +134,5 @@ def test_retractions_are_listed_and_taken_back(store, tmp_path):
     [row] = retracted(store)
     assert (row.experiment, row.label, row.seed) == ("ridge", "plain", 0)
     assert (row.author, row.origin) == ("Ada", first)
-    undo(store, first)
+    undo_retraction(store, first)
     assert retracted(store) == [] and lines(store, planned) == []

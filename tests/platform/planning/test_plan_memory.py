@@ -20,8 +20,8 @@ from jestlab.platform.planning.memory import Room, lines, room
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.programs import Memory, memory
 from jestlab.platform.spec import Study
-from jestlab.platform.spec.config_tree import plain
 from jestlab.platform.spec.resources import Resources
+from jestlab.platform.spec.tree import plain
 
 QUICKSTART = {
     "model.vision": {"width": 64, "depth": 2, "mlp_dim": 128, "pooling": "mean"},

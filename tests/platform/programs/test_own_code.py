@@ -20,7 +20,7 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning import identity
 from jestlab.platform.planning.changes import changes_of
 from jestlab.platform.planning.plan import Plan, plan
-from jestlab.platform.programs.own_code import check_criteria, check_unchanged
+from jestlab.platform.plugins import check_criteria, check_unchanged
 from jestlab.platform.programs.sources import sources_of
 from jestlab.platform.spec.load import load
 from jestlab.platform.store.store import Store
@@ -105,10 +105,10 @@ def test_files_count_from_the_folder_of_the_spec(tmp_path, monkeypatch):
         (selecting(criterion="gone.py:x"), r"selection.criterion: .*gone.py: no such file"),
         (selecting(criterion="gone.at:x"), "selection.criterion: no module 'gone.at' for 'gone.at:x'"),
         (selecting(criterion="own.py:clipped", criterion_options={"flor": 1}),
-         "takes no 'flor', which selection.criterion_options gives: did you mean 'floor'"),
+         "has no option 'flor', given in selection.criterion_options: did you mean 'floor'"),
         (selecting(criterion="own.py:clipped", reference=None),
-         "own.py:clipped looks at the reference: set selection.reference"),
-        (selecting(criterion="own.py:decoupled"), "takes neither `learner` nor `reference`"),
+         "own.py:clipped uses the reference model: set selection.reference"),
+        (selecting(criterion="own.py:decoupled"), "must take `learner`, `reference`, or both"),
         (selecting(rule="own.py:halves", rule_options={"x": 1}), "its options: second_gain"),
         (selecting(rule="jont"), "'jont' is not valid: did you mean 'joint'"),
         (selecting(rule="mine"),
@@ -192,7 +192,7 @@ def test_code_that_changed_after_the_plan_stops_the_run(tmp_path):
     ):
         check_unchanged(config)
     (tmp_path / "own.py").unlink()
-    with pytest.raises(UserError, match=r"selection.criterion: .*own.py: no such file"):
+    with pytest.raises(UserError, match=r"selection.criterion: .*has changed"):
         check_unchanged(config)
 
 

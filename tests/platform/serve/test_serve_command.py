@@ -66,9 +66,9 @@ def served(monkeypatch):
     """Let the command return as soon as it serves; collect what it serves."""
     calls = []
 
-    def serve(labs, *, host, port, writes, token, names, begun):
+    def serve(labs, *, host, port, writes, token, names, ready):
         calls.append([(lab.root.name, lab.store_url) for lab in labs])
-        begun(f"http://{host}:{port}/", Access.of(host, token or "a-new-token", writes=writes, names=names))
+        ready(f"http://{host}:{port}/", Access.of(host, token or "a-new-token", writes=writes, names=names))
 
     monkeypatch.setattr(server, "serve", serve)
     return calls

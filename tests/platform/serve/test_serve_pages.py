@@ -16,8 +16,7 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import detached
 from jestlab.platform.serve import results
 from jestlab.platform.serve.labs import Labs
-from jestlab.platform.store.annotations import Subject, notes, tags
-from jestlab.platform.store.saved import save, saved
+from jestlab.platform.store.annotations import Subject, notes, save_query, saved_queries, tags
 from jestlab.platform.store.store import Store
 
 RUN = plans.run("joint", config={"steps": 3})
@@ -169,7 +168,7 @@ def test_saved_queries_are_written_and_deleted_in_the_lab_that_the_page_shows(tm
     for each in (lab, other):
         each.root.mkdir(exist_ok=True)
         with closing(Store.open(each.store_url)) as store:
-            save(store, "mine", "SELECT 1", "Ada")
+            save_query(store, "mine", "SELECT 1", "Ada")
     sends = client(lab, other, writes=True)
     page = sends.get("/sql?lab=other&q=SELECT+1").text
     forms = [
@@ -183,7 +182,7 @@ def test_saved_queries_are_written_and_deleted_in_the_lab_that_the_page_shows(tm
         assert (refused.status, refused.text) == (400, "several labs have queries: give one: lab, other")
     assert sends.post("/sql/forget", forms[0]).status == 303
     with closing(Store.open(lab.store_url)) as mine, closing(Store.open(other.store_url)) as theirs:
-        assert ([each.sql for each in saved(mine)], saved(theirs)) == (["SELECT 1"], [])
+        assert ([each.sql for each in saved_queries(mine)], saved_queries(theirs)) == (["SELECT 1"], [])
 
 
 def test_names_that_are_asked_for_are_not_kept(lab, runs):

@@ -1,12 +1,12 @@
 from typing import Any
 
 from jestlab.platform.spec import Study, cases, grid, zip_
-from jestlab.platform.spec.expand import Member
+from jestlab.platform.spec.expand import Replicate
 
 TINY: dict[str, Any] = {"uniform": {}}
 
 
-def config_of(member: Member) -> Any:
+def config_of(member: Replicate) -> Any:
     return member.config
 
 

@@ -138,5 +138,5 @@ def test_errors_name_the_line_and_the_fix(spec, check_errors):
 
 
 def test_claims_must_be_a_list(spec):
-    with pytest.raises(UserError, match=r":3: claims: must be a list of claims, not 'A'"):
+    with pytest.raises(UserError, match=r":3: claims: must be a list, not 'A'"):
         load(spec("claims: A\n"))

@@ -13,7 +13,8 @@ from jestlab.models.config import Runtime, Selection, TrainConfig
 from jestlab.platform.planning.identity import canonical_json, fingerprint
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec import Study
-from jestlab.platform.spec.config_tree import fields_of, flatten, nested, plain, walk
+from jestlab.platform.spec.fields import fields_of
+from jestlab.platform.spec.tree import flatten, nested, plain
 
 JOINT = {"selection": {"rule": "joint", "reference": "reference"}}
 
@@ -101,8 +102,8 @@ DEFAULTS = {
 }
 EFFECTIVE = [
     ".".join(path)
-    for path, part in walk(fields_of(TrainConfig))
-    if float in part.types
+    for path, field in fields_of(TrainConfig).walk()
+    if any(each.get("type") in ("integer", "number") for each in field.alternatives)
     and path[0] in ("optimizer", "evaluation", "schedule")
     and path != ("schedule", "super_batch_size")
 ]

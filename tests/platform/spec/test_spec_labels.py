@@ -6,7 +6,7 @@ import yaml
 from jestlab.platform.errors import SpecError
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec import Study, cases, grid, load
-from jestlab.platform.spec.labels import names_of
+from jestlab.platform.spec.expand import names_of
 from jestlab.platform.spec.overrides import apply, parse
 
 F = "selection.filtering_ratio"
@@ -80,7 +80,7 @@ LABEL_ERRORS = """
 {selection.filtering_ratio: {nam: f}}
 => .selection.filtering_ratio.nam: the axis has no value 'nam' of selection.filtering_ratio
 {selection.filtering_ratio: f}
-=> .selection.filtering_ratio: must be a mapping of `name` and of texts by value, not 'f'
+=> .selection.filtering_ratio: must be a mapping of `name` and texts by value, not 'f'
 {selection.filtering_ratio: {0.5: [half]}}
 => .selection.filtering_ratio.0.5: must be a text on one line
 [selection.filtering_ratio]

@@ -10,7 +10,7 @@ from jestlab.platform.errors import UserError
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.registry import study_names
 from jestlab.platform.spec import Study, load
-from jestlab.platform.spec.expand import Member
+from jestlab.platform.spec.expand import Replicate
 
 PYTHON = """
     from jestlab.platform.spec import at_scale, cases, curves, grid, learnability, pareto, study, table, zip_
@@ -32,7 +32,7 @@ PYTHON = """
         }
         s.seeds = 2
         s.resources = {"threads": 3}
-        s.reports = [table(baseline="uniform"), curves(effort="flops"), pareto(), learnability(run="joint")]
+        s.reports = [table(baseline="uniform"), curves(over="flops"), pareto(), learnability(run="joint")]
         return s
 """
 YAML = """
@@ -55,7 +55,7 @@ YAML = """
     resources: {threads: 3}
     reports:
     - {kind: table, baseline: uniform}
-    - {kind: curves, effort: flops}
+    - {kind: curves, over: flops}
     - pareto
     - learnability: {run: joint}
 """
@@ -67,7 +67,7 @@ def write(folder, name, text):
     return str(file)
 
 
-def config_of(member: Member) -> Any:
+def config_of(member: Replicate) -> Any:
     return member.config
 
 

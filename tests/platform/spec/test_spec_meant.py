@@ -25,8 +25,8 @@ def test_rejects_the_name_of_another_run_with_both_fixes(tmp_path):
     with pytest.raises(UserError) as refused:
         loaded(tmp_path, spec)
     assert str(refused.value).partition("own.yaml:")[2] == (
-        "8: runs.tune: init is the text 'pretrain', which is also the name of a run: write "
-        "`needs: {init: pretrain}` instead if that run is meant, or add `needs: {init: null}` if the text is"
+        "8: runs.tune: init is the text 'pretrain', which is also the name of a run: to depend on that run, "
+        "write `needs: {init: pretrain}`; to keep the text, add `needs: {init: null}`"
     )
     assert load_stored("own", spec).members  # what was launched before stays what it is
     study = loaded(tmp_path, written(pretrain={}, tune={"needs": {"init": "pretrain"}}))

@@ -19,7 +19,6 @@ def written(folder: Path, file: str = "own.yaml", **parts) -> str:
 
 RESERVED = {
     "summary": r"a table \(`jestlab table summary`\)",
-    "launch": r"a verb \(`jestlab launch`\)",
     "pareto": "a kind of report",
 }
 
@@ -27,7 +26,7 @@ RESERVED = {
 @pytest.mark.parametrize("name", RESERVED)
 def test_names_of_tables_commands_and_reports_are_reserved(tmp_path, name):
     what = RESERVED[name]
-    message = rf"name: '{name}' is the name of {what}: give the study another one, such as my_{name}$"
+    message = rf"name: '{name}' is the name of {what}: choose another one, such as my_{name}$"
     with pytest.raises(UserError, match=message):
         load(written(tmp_path, name=name))
     with pytest.raises(UserError, match=message):
@@ -49,5 +48,5 @@ def test_registered_studies_may_have_reserved_names_also_as_parts(tmp_path):
     assert "comparison" in union.studies
     with pytest.raises(UserError, match=r"studies\.summary: is the name of a table"):
         load(written(tmp_path, name="mine", studies={"summary": RUNS}))
-    with pytest.raises(UserError, match="'plot' is the name of a verb"):
-        load("quickstart", None, ["name=plot"])
+    with pytest.raises(UserError, match="'pareto' is the name of a kind"):
+        load("quickstart", None, ["name=pareto"])

@@ -4,7 +4,8 @@ import pytest
 
 from jestlab.analysis.figures import Sheet
 from jestlab.platform.errors import SpecError
-from jestlab.platform.spec import Study, own_reports, table
+from jestlab.platform.spec import Study, table
+from jestlab.platform.spec.options import custom_code_in
 
 RUNS: dict[str, dict[str, str]] = {"uniform": {}, "joint": {}}
 
@@ -33,7 +34,7 @@ def test_code_of_ones_own_is_named_by_stored_specs():
     own = {"kind": "table", "name": "own.py:rows", "options": {"top": 3}}
     reports = [{"kind": "table", "name": "summary"}, {"kind": "curves"}, {"kind": "own.py:draw"}, own]
     named = [("figure", "own.py:draw", {}), ("table", "own.py:rows", {"top": 3})]
-    assert list(own_reports.named_in({"reports": reports})) == named
+    assert list(custom_code_in({"reports": reports})) == named
 
 
 def test_parts_without_figure_options_have_those_of_their_union():
@@ -44,8 +45,8 @@ def test_parts_without_figure_options_have_those_of_their_union():
 
 
 def test_curves_of_metrics():
-    found = study({"curves": {"metrics": "loss", "effort": "steps", "smooth": 5, "highlight": "uniform"}})
-    assert found.reports[0].metrics == ("loss",)
+    found = study({"curves": {"metric": "loss", "over": "steps", "smooth": 5, "highlight": "uniform"}})
+    assert found.reports[0].metric == ("loss",)
     assert found.reports[0].highlight == ("uniform",)
     assert Study.parse(found.to_dict()) == found
 
@@ -62,24 +63,21 @@ def test_table_options_make_its_shape():
         "columns": ("scores", "delta"), "rows": ("joint",),
     }  # fmt: skip
     assert study(table()).reports[0].shape == type(shape)()
-    # `runs` is an old name of `rows`, which may be published results.
-    assert study(table(runs=["joint"])) == study(table(rows=["joint"]))
     assert study(table(name="comparison", rows=["SigLIP B", "joint"])).members
 
 
 ERRORS = [
     ({"curves": {"figure": {"width": 3.25}}}, "0.figure.width: must be a length with its unit"),
     ({"pareto": {"figure": {"legend": "left"}}}, "0.figure.legend: must be direct, inside"),
-    ({"table": {"figure": {"width": "3in"}}}, "0.figure: table has no such option"),
+    ({"table": {"figure": {"width": "3in"}}}, "0.figure: unknown key"),
     ({"curves": {"metric": "loss", "smooth": "wide"}}, "0.smooth: must be a number of recorded"),
-    ({"curves": {"scale": "log"}}, "0: scale is of a metric"),
+    ({"curves": {"scale": "log"}}, "0: scale applies to a metric"),
     ({"curves": {"metric": "loss", "scale": "exp"}}, "0.scale: 'exp' is not valid"),
-    (table(colums=["score"]), "0.colums: table has no such option: did you mean 'columns'?"),
+    (table(colums=["score"]), "0.colums: unknown key: did you mean 'columns'?"),
     (table(rows=["jiont"]), "0.rows.0: no run 'jiont': did you mean 'joint'?"),
     (table(width="wide"), "0.width: "),
     (table(digits=-1), "0.digits"),
     (table(digits={"score": "two"}), "0.digits"),
-    (table(columns=[]), "0.columns"),
     (table(notes="no"), "0.notes"),
 ]
 

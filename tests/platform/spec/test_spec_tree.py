@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from jestlab.models.config import TrainConfig
 from jestlab.platform.errors import SpecError
-from jestlab.platform.spec.config_tree import fields_of, flatten, merge, nested, plain
+from jestlab.platform.spec.fields import fields_of, merge
+from jestlab.platform.spec.tree import flatten, nested, plain
 
 NAMES = st.sampled_from(["a", "b", "c", "kind_of", "x1"])
 NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)

@@ -67,7 +67,7 @@ def test_parts_with_different_resources_need_the_union_to_have_its_own():
     with pytest.raises(SpecError) as caught:
         union({"small": SMALL, "large": other})
     assert str(caught.value) == (
-        "resources: is missing: small's are {parallel: 3, threads: 2} and large's are {parallel: 2}, and a "
+        "resources: is missing: small has {parallel: 3, threads: 2} and large has {parallel: 2}, and a "
         "union is one launch: give it its own, such as resources: {parallel: 3, threads: 2}"
     )
     told = yaml.safe_load(str(caught.value).partition("such as ")[2])
@@ -136,7 +136,7 @@ def test_a_scale_that_none_of_its_studies_has_is_refused(tmp_path):
         (tmp_path / "both.yaml").write_text(f"{before}studies: {studies}\n")
         return [part.scale for part in load(str(tmp_path / "both.yaml"), "mini").studies.values()]
 
-    with pytest.raises(UserError, match=r"both\.yaml has no scale 'mini': neither it nor a study that it "):
+    with pytest.raises(UserError, match=r"both\.yaml has no scale 'mini': neither it nor its studies"):
         at_mini("[plain.yaml]")
     assert at_mini("[plain.yaml]", "scale: mini\n") == ["mini"]
     assert at_mini("[plain.yaml, mini.yaml]") == ["mini", "mini"]
@@ -147,13 +147,13 @@ ERRORS = """
 {studies: {a: {runs: {y: {}}}}, runs: {x: {}}}
 => runs: not valid in a spec with studies
 {studies: 5}
-=> studies: must be specs by name, or a list of names and paths, not 5
+=> studies: must be a mapping, not 5
 {studies: {}}
 => studies: is empty
 {studies: {a: b}}
-=> studies.a: must be a spec, not 'b': put names of studies in a list, [b]
+=> studies.a: a spec is a mapping
 {studies: {a/b: {runs: {y: {}}}}}
-=> studies: invalid name 'a/b'
+=> studies.a/b: invalid name 'a/b'
 {studies: {a: {name: b, runs: {y: {}}}}}
 => studies.a.name: is 'b'
 {studies: {a: {studies: {b: {runs: {y: {}}}}}}}
@@ -262,7 +262,7 @@ small.seeds=1
 runs.joint.seed=1
 => runs.joint.seed: belongs to a part: write --set studies.<name>.runs
 resources.paralel=1
-=> studies.small.resources.paralel: unknown key
+=> resources.paralel: unknown key
 """
 
 

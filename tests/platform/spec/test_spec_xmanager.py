@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 STUDY = """
-from jestlab.platform.spec import study, xmanager_main
+from jestlab.platform.cli.xmanager import xmanager_main
+from jestlab.platform.spec import study
 
 SCALES = ("smoke", "mini")
 main = xmanager_main(__file__)
@@ -58,7 +59,7 @@ def test_xmanager_launch_takes_the_options_of_jestlab_launch(folder, root):
 def test_errors_are_printed_in_one_line(folder, root, option, message):
     (folder / "own.yaml").write_text("program: toy_programs:loop\nruns: {only: {}}\n")
     (folder / "launch_own.py").write_text(
-        "from jestlab.platform.spec import xmanager_main\nmain = xmanager_main('own.yaml')\n"
+        "from jestlab.platform.cli.xmanager import xmanager_main\nmain = xmanager_main('own.yaml')\n"
     )
     done = xmanager(folder, "launch_own.py", "--", "--root", str(root), option)
     assert done.returncode not in (0, None)

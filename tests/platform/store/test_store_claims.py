@@ -11,8 +11,9 @@ from jestlab.platform.planning.plan import Budget
 from jestlab.platform.store import claims, leases
 from jestlab.platform.store.claims import Limits, Terms
 from jestlab.platform.store.records import RunState
+from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Attempt, now
+from jestlab.platform.store.tables import Attempt
 
 HOURS = {"a": 2.5, "b": 2.5, "c": 8.0, "d": 1.0}
 RUNS = {

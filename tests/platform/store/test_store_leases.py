@@ -34,7 +34,7 @@ def live_lease(store: Store) -> Lease:
     return lease
 
 
-def claim(store: Store, launcher: int) -> claims.Claim | None:
+def claim(store: Store, launcher: str) -> claims.Claim | None:
     return claims.claim(store, RUN.fingerprint, launcher, "kubernetes", 256, "log.txt")
 
 

@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import text
 
 from jestlab.analysis.query import ask
-from jestlab.platform.adopting import mlflow
 from jestlab.platform.errors import StoreError, StoreMissing, StoreUnreachable, UserError
+from jestlab.platform.exchange import read_mlflow as mlflow
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import session
 from jestlab.platform.store import attempt as attempts

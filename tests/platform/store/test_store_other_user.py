@@ -16,7 +16,7 @@ import pytest
 from tests.rights import without_rights
 
 from jestlab.analysis import connection, guards, query
-from jestlab.platform.cli import completing
+from jestlab.platform.cli import completion
 from jestlab.platform.errors import StoreError, StoreUnreachable, UserError
 from jestlab.platform.store import backup, maintenance
 from jestlab.platform.store.store import Store
@@ -177,4 +177,4 @@ def test_only_a_file_that_cannot_be_locked_is_read_without_locks(tmp_path):
 
 def test_names_of_its_runs_are_completed(lab):
     with without_rights():
-        assert completing._Store(lab / "results.db").experiments() == ["toy"]
+        assert completion.read_rows(lab / "results.db", "SELECT experiment FROM v_experiments") == [("toy",)]

@@ -12,7 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from jestlab.platform.store import checkout, code_texts, provenance
+from jestlab.platform.store import code as store_code
+from jestlab.platform.store import provenance
 from jestlab.platform.store.store import Store
 
 # ---- the checkout
@@ -51,7 +52,7 @@ def test_records_commit_and_changes_of_jestlabs_checkout(tmp_path):
     patch = str(provenance.collect(code).git_patch)
     assert "-steps = 4\n+steps = 5" in patch
     assert "private" not in patch
-    found = checkout.Checkout.of(code)
+    found = store_code.Checkout.of(code)
     assert found is not None
     assert found.changed() == ["third_party/jestlab/platform/jestlab/platform/worker.py"]
 
@@ -109,7 +110,7 @@ def test_leaves_secrets_of_any_service_out(tmp_path):
 
 
 def test_cuts_a_long_patch_off(tmp_path, monkeypatch):
-    monkeypatch.setattr(checkout, "PATCH_BYTES", 2_000)
+    monkeypatch.setattr(store_code, "PATCH_BYTES", 2_000)
     code = made(tmp_path)
     (code / "worker.py").write_text("y\n" * 2_000)
     patch = provenance.collect(code).git_patch or ""
@@ -118,8 +119,8 @@ def test_cuts_a_long_patch_off(tmp_path, monkeypatch):
 
 
 def test_leaves_ordinary_code_unchanged():
-    source = Path(checkout.__file__).read_text()
-    assert checkout.without_secrets(source) == source
+    source = Path(store_code.__file__).read_text()
+    assert store_code.without_secret_lines(source) == source
 
 
 def test_records_only_the_configured_parts(tmp_path, monkeypatch):
@@ -160,7 +161,7 @@ def test_the_first_launch_announces_what_is_recorded_and_the_config_file_turns_i
 
 
 def kept(store: Store, *files: Path) -> dict[str, str]:
-    code_texts.keep(store, files, provenance.cleaner())
+    store_code.store_texts(store, files, provenance.cleaner())
     with store.reading() as connection:
         return dict(connection.execute(text("SELECT sha256, text FROM v_sources")).tuples().all())
 
@@ -177,8 +178,8 @@ def test_stores_a_file_once_under_the_digest_of_its_original(store, tmp_path, mo
 
 
 def test_stores_no_large_files_and_no_binary_files(store, tmp_path, monkeypatch):
-    monkeypatch.setattr(code_texts, "MOST_FILE_BYTES", 10)
-    monkeypatch.setattr(code_texts, "MOST_BYTES", 12)
+    monkeypatch.setattr(store_code, "MOST_FILE_BYTES", 10)
+    monkeypatch.setattr(store_code, "MOST_BYTES", 12)
     contents = {
         "a.py": b"0123456789A", "b.py": b"\xff\xfe", "c.py": b"a\0b", "d.py": b"dd" * 4, "e.py": b"eeeee",
         ".env": b"A=1", "run": b"#!/a",

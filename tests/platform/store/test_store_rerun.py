@@ -1,5 +1,7 @@
 """Runs that start over, and retracted runs with the runs that rest on them."""
 
+from datetime import timedelta
+
 import plans_support as plans
 import pytest
 import stores_support as stores
@@ -7,9 +9,9 @@ from sqlalchemy import text
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.plan import PlannedRun
+from jestlab.platform.store.judgments import retract, retracted, undo_retraction
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rerun import next_folder, start_over, with_dependents
-from jestlab.platform.store.retractions import retract, retracted, undo
 from jestlab.platform.store.store import Store
 
 REFERENCE, JOINT, UNIFORM = plans.reference_and_two().runs
@@ -91,9 +93,10 @@ def test_runs_that_need_a_retracted_run_rest_on_it(store):
 
 def test_repeating_runs_in_order_ends_a_retraction(store):
     retract(store, REFERENCE.fingerprint, "wrong shards", "ada")
-    stores.attempt(store, REFERENCE, number=2)
+    later, last = (stores.START + timedelta(hours=hours) for hours in (1, 2))
+    stores.attempt(store, REFERENCE, number=2, started=later)
     assert origins(store) == [("joint", REFERENCE)]
-    stores.attempt(store, JOINT, number=2)
+    stores.attempt(store, JOINT, number=2, started=last)
     assert origins(store) == []
     retract(store, JOINT.fingerprint, "wrong shards", "ada")
     assert origins(store) == [("joint", JOINT)]
@@ -101,9 +104,9 @@ def test_repeating_runs_in_order_ends_a_retraction(store):
 
 def test_only_the_retracted_run_itself_can_be_restored(store):
     retract(store, REFERENCE.fingerprint, "wrong shards", "ada")
-    with pytest.raises(UserError, match=f"rests on run {REFERENCE.fingerprint[:8]}"):
-        undo(store, JOINT.fingerprint)
+    with pytest.raises(UserError, match=f"depends on run {REFERENCE.fingerprint[:8]}"):
+        undo_retraction(store, JOINT.fingerprint)
     with pytest.raises(UserError, match="is not retracted"):
-        undo(store, UNIFORM.fingerprint)
-    undo(store, REFERENCE.fingerprint)
+        undo_retraction(store, UNIFORM.fingerprint)
+    undo_retraction(store, REFERENCE.fingerprint)
     assert origins(store) == []

@@ -7,6 +7,7 @@ from dataclasses import replace
 import plans_support as plans
 import pytest
 from sqlalchemy import event, text
+from sqlalchemy.exc import IntegrityError
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.plan import PlannedRun
@@ -103,8 +104,8 @@ def test_the_last_launch_determines_members_user_and_host(store, monkeypatch):
 
 
 def test_recording_is_all_or_nothing_and_unknown_names_are_errors(store):
-    broken = plans.run("joint", needs={"reference": "no such run"})
-    with pytest.raises(KeyError):
+    broken = plans.run("joint", needs={"reference": 64 * "0"})
+    with pytest.raises(IntegrityError):
         store.record(plans.plan(plans.run("uniform"), broken))
     assert store.experiments() == []
     assert view(store, "v_runs") == []

@@ -59,8 +59,8 @@ def test_the_tables_have_not_changed_since_the_version_was_raised():
             made += str(CreateTable(table).compile(dialect=dialect))
             for index in sorted(table.indexes, key=str):
                 made += str(CreateIndex(index).compile(dialect=dialect))
-    assert SCHEMA == "0010"
-    assert hashlib.sha256(made.encode()).hexdigest()[:16] == "87e0dd26949e49a2"
+    assert SCHEMA == "0012"
+    assert hashlib.sha256(made.encode()).hexdigest()[:16] == "81844c0b52c3b127"
 
 
 @pytest.mark.both_databases
@@ -75,8 +75,8 @@ def test_constraints(store_url):
         "UPDATE run SET directory = 'runs/1'",
         "UPDATE attempt SET claimed_at = NULL",
         "UPDATE attempt SET run_id = 99",
-        "UPDATE attempt SET launcher_id = 99",
-        "UPDATE evaluation SET attempt_id = 99",
+        "UPDATE attempt SET launcher = 'nobody'",
+        "UPDATE evaluation SET attempt = 99",
         "UPDATE metric SET name_id = 99",
         "INSERT INTO note (text, author, created_at) VALUES ('of nothing', 'me', '2024-05-01')",
         "UPDATE published SET position = 1",
@@ -106,7 +106,7 @@ def test_refuses_the_store_of_another_version_and_changes_nothing(store_url, tmp
     rows.fill(engine, rows.ROWS)
     before = rows.everything(engine)
     for version, age, remedy in (
-        ("0009", "older", "read it with the version that made it, or give another --root or --store"),
+        ("0011", "older", "read it with the version that made it, or give another --root or --store"),
         ("9999", "newer", "upgrade jestlab"),
     ):
         execute(store_url, f"UPDATE alembic_version SET version_num = '{version}'")

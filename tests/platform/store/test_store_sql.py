@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from jestlab.platform.store.points import Point, write_points
+from jestlab.platform.store.rows import Point, upsert, write_points
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Evaluation, upsert
+from jestlab.platform.store.tables import Evaluation, run_key
 
 RUN = plans.run("uniform")
 
@@ -29,7 +29,7 @@ def store(store: Store) -> Store:
 
 def put(store: Store, *points: Point, keep: bool = False) -> None:
     with store.writing() as connection:
-        write_points(connection, 1, points, keep=keep)
+        write_points(connection, run_key(RUN.fingerprint), points, keep=keep)
 
 
 def kept(store: Store) -> dict[tuple[int, int], float | None]:
@@ -39,9 +39,10 @@ def kept(store: Store) -> dict[tuple[int, int], float | None]:
 
 
 def put_scores(store: Store, *rows: dict[str, object]) -> None:
-    keys, changed = ("run_id", "dataset", "metric", "step"), ("value", "attempt_id")
+    key = run_key(RUN.fingerprint)
+    keys, changed = ("run_id", "dataset", "metric", "step"), ("value", "attempt")
     with store.writing() as connection:
-        upsert(connection, Evaluation, [{"run_id": 1, **row} for row in rows], keys, changed, "attempt_id")
+        upsert(connection, Evaluation, [{"run_id": key, **row} for row in rows], keys, changed, "attempt")
 
 
 @pytest.mark.both_databases
@@ -52,7 +53,7 @@ def test_points_are_inserted_and_updated_and_texts_are_unchanged(store):
     assert kept(store) == {(1, 1): -math.inf, (2, 1): None, (1, 2**40): math.inf, (2, 2): 5e-324}
     texts = ["", "a'b\"c", "{1,2}", "λ, NULL", "\\N", "null", "100%"]
     score = {"metric": "m", "step": 1, "value": 0.1, "examples_seen": 2**40, "flops_total": 1e21}
-    put_scores(store, *({"dataset": text, **score, "attempt_id": 1} for text in texts))
+    put_scores(store, *({"dataset": text, **score, "attempt": 1} for text in texts))
     with store.reading() as connection:
         found = connection.execute(text("SELECT dataset, examples_seen, flops_total FROM evaluation")).all()
     assert sorted(found) == sorted((text, 2**40, 1e21) for text in texts)
@@ -84,11 +85,11 @@ def test_the_last_write_of_the_latest_attempt_counts(store, batches):
         connection.execute(text("DELETE FROM evaluation"))
     expected: dict[tuple[str, int], tuple[float | None, int]] = {}
     for attempt, scores in batches:
-        columns = {"dataset": "d", "attempt_id": attempt}
+        columns = {"dataset": "d", "attempt": attempt}
         put_scores(store, *({"metric": m, "step": step, "value": v, **columns} for m, step, v in scores))
         for metric, step, value in scores:
             if expected.get((metric, step), (None, 0))[1] <= attempt:
                 expected[metric, step] = (value, attempt)
     with store.reading() as connection:
-        found = connection.execute(text("SELECT metric, step, value, attempt_id FROM evaluation"))
+        found = connection.execute(text("SELECT metric, step, value, attempt FROM evaluation"))
         assert {(metric, step): (value, attempt) for metric, step, value, attempt in found} == expected

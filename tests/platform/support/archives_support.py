@@ -17,7 +17,8 @@ from sqlalchemy import insert, text
 
 from jestlab.analysis import published
 from jestlab.platform.cli import cli
-from jestlab.platform.lab import exporting, merging
+from jestlab.platform.exchange import archive_read as merging
+from jestlab.platform.exchange import archive_write as exporting
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store import tables
 from jestlab.platform.store.annotations import Subject, add_note, add_tags
@@ -47,7 +48,7 @@ def called(*words: object) -> Result:
 def fill(lab: Lab) -> None:
     """Fill a lab with the experiments `toy` and `other`, with rows and files of every kind."""
     store = Store.open(lab.store_url)
-    toy = store.record(plans.plan(REFERENCE, JOINT, UNIFORM))
+    store.record(plans.plan(REFERENCE, JOINT, UNIFORM))
     store.record(plans.plan(UNIFORM, plans.run("waiting"), name="other"))
     code: dict[str, Any] = {"git_patch": "- ä\n+ b", "sources": json.dumps({"ridge.py": "e" * 64})}
     stores.attempt(store, REFERENCE, scores={"toy/score": 0.5}, loss=(2.0, 1.0), environment="{}", **code)
@@ -64,7 +65,7 @@ def fill(lab: Lab) -> None:
         tables.Budget: {"run_id": joint, "chip": "v5e", "chips": 4, "chip_hours": 0.5},
         tables.Artifact: {"run_id": joint, **weights},
         tables.Source: {"sha256": "e" * 64, "text": "print('λ')"},
-        tables.Acceptance: {"experiment_id": toy, "accepted": '{"code ridge.py":["a",null]}', **by_ada},
+        tables.Acceptance: {"run_id": joint, "accepted": '{"code ridge.py":["a",null]}', **by_ada},
         tables.Retraction: {"run_id": reference, "number": 1, **by_ada},
     }
     with store.writing() as connection:

@@ -33,8 +33,9 @@ from jestlab.platform.planning.plan import Plan
 from jestlab.platform.programs import failures
 from jestlab.platform.programs.context import Interrupted, RunContext
 from jestlab.platform.spec.resources import Resources
-from jestlab.platform.store import code_texts, provenance
+from jestlab.platform.store import provenance
 from jestlab.platform.store.attempt import Attempt, AttemptLost
+from jestlab.platform.store.code import store_texts
 from jestlab.platform.store.records import RunRecord
 from jestlab.platform.store.store import Store
 
@@ -160,13 +161,13 @@ class AtOnce(Executor):
 
     def _attempt(self, store: Store, job: Job, handle: str) -> int:
         run = store.run(job.key.fingerprint)
-        recorded, wanted = plans.HERE, provenance.Wanted()
+        recorded, wanted = plans.HERE, provenance.RunDetails()
         if run.program == "command":  # the sources of toy programs are the whole repository
             wanted = replace(worker._wanted(store, run), interpreter=None)
             recorded = provenance.collect(Path(__file__).parent, [], wanted)
         attempt = _begin(self._lab, store, run, job.key.attempt, handle, recorded)
         if wanted.sources is not None:
-            code_texts.keep(store, wanted.sources.files.values(), provenance.cleaner())
+            store_texts(store, wanted.sources.files.values(), provenance.cleaner())
         with job.log.open("a") as log:
             log.write(f"--- attempt {attempt.number}\n")
         return _compute(self._lab, run, attempt, job.log, worker.Stop())

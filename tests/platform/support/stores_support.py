@@ -44,10 +44,7 @@ def empty_lab(root: Path) -> Lab:
 
 
 def run_id(store: Store, run: PlannedRun) -> int:
-    with store.reading() as connection:
-        return connection.execute(
-            select(tables.Run.id).where(tables.Run.fingerprint == run.fingerprint)
-        ).scalar_one()
+    return tables.run_key(run.fingerprint)
 
 
 def attempt(
@@ -95,7 +92,7 @@ def attempt(
             connection.execute(
                 insert(tables.Evaluation).values(
                     run_id=values["run_id"], dataset=dataset, metric=metric, step=10, value=value,
-                    examples_seen=640, flops_total=1e9, attempt_id=attempt_id,
+                    examples_seen=640, flops_total=1e9, attempt=number,
                 )
             )  # fmt: skip
         if loss:

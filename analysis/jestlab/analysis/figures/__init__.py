@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from .. import frames as reading
 from .. import published as publications
 from ..costs import Scope
-from ..efforts import Effort, Over
+from ..efforts import Over
 from ..frames import Frames
 from ..metrics import Scale
 from ..own import Loader, Results, load
@@ -77,8 +77,7 @@ class Request:
         experiment: Name of the experiment; empty for published methods only.
         baseline: Label or run to compare with; None for the study's first non-reference run.
         scope: What counts as FLOPs.
-        effort: What learning curves are drawn over; None for examples seen, else seconds, else steps.
-        cost: What the Pareto plot takes as cost; None for FLOPs, else seconds.
+        over: Horizontal axis of curves, and the cost of the Pareto plot; None for the default of each.
         trajectories: Whether the Pareto plot shows the path through training.
         surfaces: Whether it shows what the seeds attain.
         run: Label or name of a `diagnose` run; None for the first.
@@ -86,9 +85,7 @@ class Request:
             metadata that a composition is by.
         by: Config keys whose values make a line.
         split: Config key whose values make a panel.
-        metric: What curves show in place of the score, any recorded metric; and the training metric of the
-            figure of spikes, None for the loss.
-        metrics: Several that curves show, a panel each.
+        metric: Recorded metrics that curves show instead of the score; the training metric of spikes.
         smooth: Window of a running mean over curves: a number of recorded points, or a share such as "10%".
         scale: Of the vertical axis of curves; None for what the metric declares.
         highlight: Labels or runs whose curves are coloured; empty for all.
@@ -106,16 +103,14 @@ class Request:
     experiment: str
     baseline: str | None = None
     scope: Scope = "scoring"
-    effort: Over | None = None
-    cost: Effort | None = None
+    over: Over | None = None
     trajectories: bool = False
     surfaces: bool = False
     run: str | None = None
     x: str | None = None
     by: tuple[str, ...] = ("selection.rule",)
     split: str | None = None
-    metric: str | None = None
-    metrics: tuple[str, ...] = ()
+    metric: tuple[str, ...] = ()
     smooth: int | str | None = None
     scale: Scale | None = None
     highlight: tuple[str, ...] = ()
@@ -141,13 +136,11 @@ class Request:
 
 
 def _curves(request: Request) -> Plot:
-    frames, names = request.frames, request.metrics
-    if request.metric is not None:
-        names = (request.metric, *(name for name in names if name != request.metric))
+    frames, names = request.frames, request.metric
     if request.scale is not None and not names:
         raise ValueError("the scale of the score's axis is what its metrics declare: name a metric with it")
     return learning_curves(
-        frames, request.baseline, request.effort, request.scope,
+        frames, request.baseline, request.over, request.scope,
         shown=recorded(request.url, frames, names, request.scope, request.scale) if names else (),
         smooth=None if request.smooth is None else Smoothing.parse(request.smooth),
         highlight=request.highlight, together=request.sheet.legend is not None,
@@ -169,7 +162,9 @@ def _speedup(request: Request) -> Plot:
 
 KINDS: dict[str, Callable[[Request], Plot]] = {
     "curves": _curves,
-    "pareto": lambda r: pareto(r.frames, r.baseline, r.scope, r.trajectories, r.surfaces, r.cost),
+    "pareto": lambda r: pareto(
+        r.frames, r.baseline, r.scope, r.trajectories, r.surfaces, None if r.over == "steps" else r.over
+    ),
     "speedup": _speedup,
     "step_costs": lambda r: step_costs(r.frames, r.baseline),
     "filtering_ratio": lambda r: filtering_ratio(r.frames, r.baseline),
@@ -178,7 +173,7 @@ KINDS: dict[str, Callable[[Request], Plot]] = {
     "loss_comparison": lambda r: loss_comparison(r.frames, r.baseline),
     "against_reference": lambda r: against_reference(r.frames, r.baseline),
     "optimiser_spikes": lambda r: optimiser_spikes(
-        r.url, r.experiment, r.metric or "loss", r.x or "optimizer.beta2", r.baseline
+        r.url, r.experiment, r.metric[0] if r.metric else "loss", r.x or "optimizer.beta2", r.baseline
     ),
     "learnability": lambda r: learnability(r.url, r.experiment, r.run),
     "learnability_matrix": lambda r: learnability_matrix(r.url, r.experiment, r.run),
@@ -253,7 +248,7 @@ def all_possible(request: Request) -> list[Plot]:
         try:
             plots.append(draw(kind, request))
         except ValueError as error:
-            if kind == "curves" and (request.metric or request.metrics or request.highlight):
+            if kind == "curves" and (request.metric or request.highlight):
                 raise
             first = first or error
     if not plots and first is not None:

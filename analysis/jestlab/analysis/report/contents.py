@@ -432,9 +432,9 @@ def _is_on_every_page(
     if frames is not None and named is not None and frames.baseline(named) != baseline:
         return False
     shaping = (each.name for each in fields(Shape))
-    other = {"runs", "score", "metric", "metrics", "smooth", "scale", "highlight", *shaping} & options.keys()
+    other = {"runs", "score", "metric", "smooth", "scale", "highlight", *shaping} & options.keys()
     fits = name in _ALWAYS and not other and options.get("scope", scope) == scope
-    fits &= options.get("cost") != "examples_seen"  # the page's front is over other costs
+    fits &= (name, options.get("over")) != ("pareto", "examples_seen")  # the page has the other costs
     return fits and all(options.get(key, value) == value for key, value in _ALWAYS[name].items())
 
 
@@ -447,7 +447,7 @@ def _in_words(options: Mapping[str, Any]) -> str:
             continue
         if key in ("runs", "rows") and "baseline" in options:  # which is enough
             continue
-        if key == "cost":
+        if key == "over":
             words.append(f"over {WORDS[value].axis}")
             continue
         text = ", ".join(value) if isinstance(value, list | tuple) else str(value)

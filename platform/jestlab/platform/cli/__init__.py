@@ -1,59 +1,65 @@
-"""The command line: a module is loaded only when a verb of it is called, so that `--help` stays quick."""
+"""The command line. The module of a verb is imported only when it is used, so that `--help` is fast."""
 
 from __future__ import annotations
 
-import importlib
 import os
-import signal
 import sys
-import threading
-from pathlib import Path
 
 import click
 
-from jestlab.platform.cli.help import with_headings
-from jestlab.platform.cli.output import say
-from jestlab.platform.dependencies import of_module
-from jestlab.platform.errors import UserError, UserErrors, nearest, sentence
+from jestlab.platform.cli.help import LazyVerbs
 
-VERBS = {
-    "init": "Write a study to begin with.",
-    "keys": "Show what a spec may hold, key by key.",
-    "list": "List the studies that can be launched by name.",
-    "show": "Show a study: its question, runs, axes and reports.",
-    "plan": "Show what a launch would run, and what it costs.",
-    "costs": "Show what an example costs in each run, part by part.",
-    "launch": "Run a study and write its tables and plots.",
-    "status": "Show the states and costs of experiments and runs.",
-    "attach": "Show a launch that goes on elsewhere, to its end.",
-    "watch": "Follow runs live: loss, speed, time left.",
-    "serve": "Serve pages over the lab, live.",
-    "logs": "Print or follow the log of a run.",
-    "register": "Register a study's claims before its first run.",
-    "cancel": "Stop runs, wherever they are.",
-    "retry": "Retry failed runs.",
-    "query": "Query the results store in SQL or by a condition; read-only.",
-    "diff": "Compare two runs: config, code, scores, costs.",
-    "table": "Print the tables of experiments and of the paper.",
-    "plot": "Draw learning curves, Pareto plots and other figures.",
-    "report": "Write an experiment as one HTML page.",
-    "show-batch": "Look at what a run selected and rejected.",
-    "published": "Import, list, export and check published results.",
-    "data": "Make, fetch and inspect image-text shards.",
-    "db": "Check, back up, and restore the results store.",
-    "weights": "Inspect, import and export weights.",
-    "note": "Add notes to experiments and runs, and list them.",
-    "tag": "Tag experiments and runs.",
-    "accept": "Accept that runs were made by other code or data.",
-    "retract": "Retract the results of runs, and what rests on them.",
-    "adopt": "Take in runs of W&B, MLflow, TensorBoard, CSV.",
-    "gc": "Find and delete unreferenced files.",
-    "export": "Write a lab, or some experiments, to an archive.",
-    "import": "Add the experiments of an archive to a lab.",
-    "trust": "Let an imported experiment be executed.",
-    "doctor": "Check the installation and the lab.",
-    "completion": "Print the script that completes commands in a shell.",
+SECTIONS = {
+    "Author": {
+        "init": "Create a starter study.",
+        "keys": "List spec and config keys.",
+        "list": "List the studies that can be launched by name.",
+        "show": "Show a study: its question, runs, axes, and reports.",
+        "plan": "Show what a launch would run, and its cost.",
+        "costs": "Show the cost of an example in each run, part by part.",
+        "register": "Register a study's claims before its first run.",
+    },
+    "Run": {
+        "launch": "Run a study and write its tables and plots.",
+        "attach": "Follow a running launch.",
+        "cancel": "Stop active runs on any machine.",
+        "retry": "Retry failed runs.",
+        "trust": "Allow an imported experiment to be executed.",
+    },
+    "Inspect": {
+        "status": "Show the states and costs of experiments and runs.",
+        "watch": "Follow runs live: loss, speed, time left.",
+        "logs": "Print or follow the log of a run.",
+        "serve": "Start the web interface.",
+        "query": "Query the results store, read-only: SQL or a condition.",
+        "diff": "Compare two runs: config, code, scores, costs.",
+        "show-batch": "Show selected and rejected examples of a run.",
+        "note": "Add and list notes on experiments and runs.",
+        "tag": "Tag experiments and runs.",
+    },
+    "Publish": {
+        "table": "Print the tables of experiments and of the paper.",
+        "plot": "Draw learning curves, Pareto plots, and other figures.",
+        "report": "Write an experiment's report as one HTML page.",
+        "published": "Import, list, export, and check published results.",
+        "export": "Write experiments to an archive or to another format.",
+        "accept": "Accept results of a different code or data version.",
+        "retract": "Retract results of runs, and everything derived from them.",
+    },
+    "Maintain": {
+        "data": "Make, fetch, and inspect image-text shards.",
+        "weights": "Inspect, import, and export weights.",
+        "import": "Add the experiments of an archive to a lab.",
+        "adopt": "Import runs from W&B, MLflow, TensorBoard, or CSV.",
+        "db": "Check, back up, and restore the results store.",
+        "gc": "Find and delete unreferenced files.",
+        "doctor": "Check the installation and the lab.",
+        "completion": "Print the shell completion script.",
+    },
 }
+"""Section of the help → its verbs, each with a line of help."""
+
+VERBS = {verb: about for verbs in SECTIONS.values() for verb, about in verbs.items()}
 
 _MODULES = {
     "studies": ("list", "show", "costs"),
@@ -63,9 +69,7 @@ _MODULES = {
     "annotations": ("note", "tag"),
     "export": ("export", "import"),
 }
-"""Modules of several verbs; every other verb is alone in the module of its name."""
-
-_MODULE_OF = {verb: module for module, verbs in _MODULES.items() for verb in verbs}
+"""Modules of several verbs; every other verb has the module of its name."""
 
 EPILOG = """\b
 Examples:
@@ -74,37 +78,13 @@ Examples:
 """
 
 
-class _Verbs(click.Group):
-    """Imports a verb's module when the verb is used, and not before."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """List the verbs in the order of the work, not of the alphabet."""
-        return list(VERBS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command of a verb; None for an unknown verb."""
-        if cmd_name not in VERBS:
-            return None
-        python_name = cmd_name.replace("-", "_")
-        module = importlib.import_module(f"jestlab.platform.cli.{_MODULE_OF.get(cmd_name, python_name)}")
-        command: click.Command = getattr(module, f"{python_name}_command")
-        return with_headings(command)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Resolve as click does, with the nearest verb in the error."""
-        if args and args[0] not in VERBS and not args[0].startswith("-"):
-            ctx.fail(f"unknown verb {args[0]!r}: {nearest(args[0], VERBS)}")
-        return super().resolve_command(ctx, args)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the table of verbs without importing them."""
-        with formatter.section("Verbs"):
-            formatter.write_dl([*VERBS.items()])
-
-
-@click.group(cls=_Verbs, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyVerbs,
+    sections=SECTIONS,
+    modules={verb: module for module, verbs in _MODULES.items() for verb in verbs},
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.version_option(package_name="jestlab")
 def cli(debug: bool) -> None:
@@ -114,48 +94,68 @@ def cli(debug: bool) -> None:
 def main(args: list[str] | None = None) -> None:
     """Run the command line; an error is one line on standard error, with exit code 1 (usage: 2).
 
-    Several mistakes in a spec are a line each.
+    Several mistakes in a spec are one line each.
 
     Args:
         args: Words after `jestlab`; those of this process by default.
     """
     argv = sys.argv[1:] if args is None else args
     if sys.stdout is None:  # a shell may close it
-        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 — until the end
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 — until the end
     if "_JESTLAB_COMPLETE" in os.environ:
-        from jestlab.platform.cli import completing
+        from jestlab.platform.cli.completion import complete
 
-        completing.serve(cli, VERBS)
-        sys.exit(0)
-    in_main_thread = threading.current_thread() is threading.main_thread()
-    if in_main_thread and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        # Shells let background processes ignore SIGINT (`nohup jestlab … &`); it has to stop this one.
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        sys.exit(complete())
+    _handle_interrupts()
     try:
         sys.exit(cli.main(argv, prog_name="jestlab", standalone_mode=False, obj=list(argv)) or 0)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
-    except click.exceptions.NoArgsIsHelpError as error:
-        say(error.format_message())
-        sys.exit(2)
-    except click.UsageError as error:
-        hint = f" (see: {error.ctx.command_path} --help)" if error.ctx else ""
-        say(f"jestlab: {' '.join(error.format_message().split())}{hint}", err=True)
-        sys.exit(2)
-    except (click.Abort, KeyboardInterrupt):
-        say("jestlab: interrupted", err=True)
-        sys.exit(130)
     except BrokenPipeError:
-        sys.stderr.close()  # `jestlab query … | head`: the reader has left, which is no error
+        sys.stderr.close()  # `jestlab query … | head`: not an error
         sys.exit(0)
-    except ModuleNotFoundError as error:
-        if "--debug" in argv or (missing := of_module(error.name)) is None:
-            raise
-        say(f"jestlab: {missing}", err=True)
-        sys.exit(1)
-    except (UserError, ValueError, OSError, MemoryError) as error:
-        if "--debug" in argv:
-            raise
-        for line in error.lines if isinstance(error, UserErrors) else (sentence(error),):
-            say("jestlab: " + " ".join(line.split()), err=True)
-        sys.exit(1)
+    except (click.ClickException, click.Abort, KeyboardInterrupt, Exception) as error:
+        sys.exit(_report(error, debug="--debug" in argv))
+
+
+def _handle_interrupts() -> None:
+    """Let SIGINT stop this process where a shell has made it ignore the signal (`nohup jestlab … &`)."""
+    import signal
+    import threading
+
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if in_main_thread and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _report(error: BaseException, debug: bool) -> int:
+    """Print an error and return the exit code; raise an unexpected one."""
+    from jestlab.platform.cli.output import say
+    from jestlab.platform.errors import UserError, UserErrors, sentence
+
+    code, lines = 1, tuple[str, ...]()
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        say(error.format_message())
+        return 2
+    if isinstance(error, click.UsageError):
+        hint = f" (see: {error.ctx.command_path} --help)" if error.ctx else ""
+        code, lines = 2, (error.format_message() + hint,)
+    elif isinstance(error, click.Abort | KeyboardInterrupt):
+        code, lines = 130, ("interrupted",)
+    elif debug:
+        raise error
+    elif isinstance(error, UserErrors):
+        lines = error.lines
+    elif isinstance(error, UserError | ValueError | OSError | MemoryError):
+        lines = (sentence(error),)
+    elif isinstance(error, ModuleNotFoundError):
+        from jestlab.platform.dependencies import of_module
+
+        if (missing := of_module(error.name)) is None:
+            raise error
+        lines = (missing,)
+    else:
+        raise error
+    for line in lines:
+        say(f"jestlab: {' '.join(line.split())}", err=True)
+    return code

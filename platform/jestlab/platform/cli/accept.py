@@ -9,10 +9,11 @@ import click
 from jestlab.analysis.mixing import names_of
 from jestlab.platform.cli.naming import existing_store, pasted
 from jestlab.platform.cli.options import examples, json_option, lab_options
-from jestlab.platform.cli.output import print_json, say, table
+from jestlab.platform.cli.output import print_json, say
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.changes import changes_of
-from jestlab.platform.store.acceptances import accept, acceptances
+from jestlab.platform.render import table
+from jestlab.platform.store.judgments import accept, acceptances
 from jestlab.platform.whoami import person
 from jestlab.platform.words import on_one_line
 

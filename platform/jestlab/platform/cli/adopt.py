@@ -13,15 +13,16 @@ import click
 
 from jestlab.platform.cli.naming import pasted
 from jestlab.platform.cli.options import examples, json_option, lab_options, same_lab_options
-from jestlab.platform.cli.output import Block, counted, few, print_json, printable, say, table
+from jestlab.platform.cli.output import counted, few, print_json, printable, say
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
+from jestlab.platform.render import Block, table
 from jestlab.platform.whoami import person
 from jestlab.platform.words import listed, on_one_line
 
 if TYPE_CHECKING:
-    from jestlab.platform.adopting.taking import Taken
-    from jestlab.platform.store.adoption import Score
+    from jestlab.platform.exchange.adopt import Score
+    from jestlab.platform.exchange.taking import Taken
 
 KINDS = ("wandb", "mlflow", "tensorboard", "csv", "parquet")
 _TABLES = ("csv", "parquet")
@@ -125,12 +126,12 @@ def adopt_command(
 
     Exit code: 0 all were taken in, 1 some could not be read.
     """
-    from jestlab.platform.adopting.efforts import Effort
-    from jestlab.platform.adopting.kinds import READERS
-    from jestlab.platform.adopting.placing import Placing, Rules, parse_score
-    from jestlab.platform.adopting.taking import take
-    from jestlab.platform.spec.schema import is_name
-    from jestlab.platform.store import adoption
+    from jestlab.platform.exchange import adopt as adoption
+    from jestlab.platform.exchange.efforts import Effort
+    from jestlab.platform.exchange.placing import Placing, Rules, parse_score
+    from jestlab.platform.exchange.readers import READERS
+    from jestlab.platform.exchange.taking import take
+    from jestlab.platform.spec.runs import is_name
     from jestlab.platform.store.store import Store
 
     if not is_name(study):

@@ -6,8 +6,9 @@ import click
 
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.options import json_option, lab_options
-from jestlab.platform.cli.output import print_json, say, show, table
+from jestlab.platform.cli.output import print_json, say, show
 from jestlab.platform.lab.lab import Lab
+from jestlab.platform.render import table
 from jestlab.platform.store.annotations import add_note, add_tags, notes, remove_tags, tags
 from jestlab.platform.whoami import person
 from jestlab.platform.words import on_one_line

@@ -67,7 +67,7 @@ def _follow(store: Store, experiment: str, stream: IO[str]) -> list[str]:
     from jestlab.platform.launch.pace import EXAMPLES
     from jestlab.platform.store import leases
     from jestlab.platform.store.records import RunState
-    from jestlab.platform.store.tables import now
+    from jestlab.platform.store.rows import now
 
     runs = {row.fingerprint: row for row in store.runs(experiment)}
     shown: dict[str, tuple[RunState, str | None]] = {}

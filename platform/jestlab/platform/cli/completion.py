@@ -1,72 +1,292 @@
-"""`jestlab completion`: the script by which a shell completes verbs, options, studies, experiments and runs.
+"""`jestlab completion`, and the completion of verbs, options, studies, experiments, and runs in a shell.
 
-The script calls `jestlab` with the line up to the cursor in the environment; `completing` answers.
+click generates the scripts and parses the command line. To answer within a moment, names are completed
+without importing the verb: `_ARGUMENTS` lists the arguments of verbs, and SQLite stores are read directly.
 """
 
 from __future__ import annotations
 
+import os
+import re
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
 import click
+from click.shell_completion import (
+    BashComplete,
+    CompletionItem,
+    FishComplete,
+    ShellComplete,
+    ZshComplete,
+    add_completion_class,
+    get_completion_class,
+    shell_complete,
+    split_arg_string,
+)
 
-from jestlab.platform.cli.output import print_or_write
+from jestlab.platform.cli import VERBS, cli
+from jestlab.platform.cli.help import Verbs
 
-_BASH = """\
-_jestlab_completion() {
-    local reply
-    COMPREPLY=()
-    while IFS= read -r reply; do
-        case $reply in
-            //files) compopt -o default ;;
-            //folders) compopt -o dirnames ;;
-            *) COMPREPLY+=("$reply") ;;
-        esac
-    done < <(_JESTLAB_COMPLETE=bash _JESTLAB_LINE="${COMP_LINE:0:COMP_POINT}" "$1" 2>/dev/null)
-    if [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == */ ]]; then compopt -o nospace; fi
+_VARIABLE = "_JESTLAB_COMPLETE"
+
+_TABLES = (
+    "summary", "speedups", "claims",
+    "comparison", "longer_training", "specialists", "laion", "raw_vs_filtered",
+)  # fmt: skip
+
+
+# ---- names in the store
+
+
+def _rows(context: click.Context, query: str, *values: str) -> list[tuple[Any, ...]]:
+    """Read the SQLite store that the command line or the environment names; no rows if that fails."""
+    url = context.params.get("store") or os.environ.get("JESTLAB_STORE")
+    root = context.params.get("root") or os.environ.get("JESTLAB_ROOT") or "lab"
+    if url is None and "://" not in root:
+        url = f"sqlite:///{Path(root).expanduser() / 'results.db'}"
+    path = Path((url or "").removeprefix("sqlite:///")).absolute()
+    if not url or not url.startswith("sqlite:///") or not path.is_file():
+        return []
+    return read_rows(path, query, *values)
+
+
+def read_rows(path: Path, query: str, *values: str) -> list[tuple[Any, ...]]:
+    """Query a SQLite store; return no rows if it can't be read immediately."""
+    from jestlab.analysis import guards
+
+    with suppress(sqlite3.Error, OSError), closing(guards.open_readonly(path, timeout=0.1)) as connection:
+        rows = connection.execute(query, values).fetchall()
+        return [row for row in rows if all(str(value).isprintable() for value in row)]
+    return []
+
+
+def _experiments(context: click.Context, incomplete: str) -> Iterable[str]:
+    query = "SELECT experiment FROM v_experiments ORDER BY updated_at DESC"
+    return [name for (name,) in _rows(context, query)]
+
+
+def _runs_of(context: click.Context, experiment: str) -> list[str]:
+    """Name the runs of an experiment, with their seeds if there are several seeds."""
+    query = "SELECT DISTINCT label, seed FROM v_runs WHERE experiment = ? ORDER BY position"
+    rows = _rows(context, query, experiment)
+    several = len({seed for _, seed in rows}) > 1
+    return [f"{experiment}/{label}/{seed}" if several else f"{experiment}/{label}" for label, seed in rows]
+
+
+def _runs(context: click.Context, incomplete: str) -> Iterable[str]:
+    """Name experiments and, after a slash, the runs of one."""
+    experiments = list(_experiments(context, incomplete))
+    of = next((name for name in experiments if incomplete.startswith(f"{name}/")), None)
+    return [f"{name}/" for name in experiments] if of is None else _runs_of(context, of)
+
+
+def _experiments_and_runs(context: click.Context, incomplete: str) -> Iterable[str]:
+    return (_runs if "/" in incomplete else _experiments)(context, incomplete)
+
+
+def _runs_of_spec(context: click.Context, incomplete: str) -> Iterable[str]:
+    return _runs_of(context, Path(context.params.get("name0") or context.params.get("spec") or "").stem)
+
+
+def _labels(context: click.Context, incomplete: str) -> Iterable[str]:
+    """Name the runs of the experiments on the command line, without experiment and seed."""
+    given = [value if isinstance(value, tuple) else (value,) for value in context.params.values()]
+    # click leaves arguments here if the value of the last option is missing.
+    names = [name for values in (*given, context.args) for name in values if isinstance(name, str)]
+    places = ", ".join("?" * len(names))
+    query = f"SELECT label FROM v_runs WHERE experiment IN ({places}) GROUP BY label ORDER BY min(position)"
+    return [label for (label,) in _rows(context, query, *names)]
+
+
+def _tags(context: click.Context, incomplete: str) -> Iterable[str]:
+    return [
+        tag for (tag,) in _rows(context, "SELECT DISTINCT text FROM v_notes WHERE kind = 'tag' ORDER BY 1")
+    ]
+
+
+def _specs(context: click.Context, incomplete: str) -> Iterable[str]:
+    """Name registered studies, and files that may contain a study."""
+    from jestlab.platform.registry import study_names
+
+    folder, slash, _ = incomplete.rpartition("/")
+    found = [] if slash else study_names()
+    with suppress(OSError):
+        for entry in sorted(os.scandir(folder or slash or "."), key=lambda entry: entry.name):
+            is_folder = slash and entry.is_dir()
+            if not entry.name.startswith(".") and (
+                is_folder or entry.name.endswith((".yaml", ".yml", ".py"))
+            ):
+                found.append(f"{folder}{slash}{entry.name}{'/' if is_folder else ''}")
+    return found
+
+
+def _keys(context: click.Context, incomplete: str) -> Iterable[str]:
+    from jestlab.platform.spec.keys import find
+
+    return dict.fromkeys(key.path for key in find(""))
+
+
+class _Names(click.ParamType[str]):
+    """A name, completed by a function."""
+
+    name = "name"
+
+    def __init__(
+        self, names: Callable[[click.Context, str], Iterable[str]], *, or_file: bool = False
+    ) -> None:
+        self._names = names
+        self._or_file = or_file
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem[str]]:
+        found = [name for name in self._names(ctx, incomplete) if name.startswith(incomplete)]
+        if self._or_file and not (found and incomplete):
+            return [CompletionItem(incomplete, type="file")]
+        return [CompletionItem(name) for name in found]
+
+
+# ---- parameters of verbs
+
+_EXPERIMENT, _RUN, _SUBJECT = _Names(_experiments), _Names(_runs), _Names(_experiments_and_runs)
+_SPEC, _SPEC_RUN, _TAG, _LABEL = _Names(_specs), _Names(_runs_of_spec), _Names(_tags), _Names(_labels)
+_TABLE = _Names(lambda context, incomplete: [*_experiments(context, incomplete), *_TABLES])
+_SOURCE = _Names(_runs, or_file=True)
+
+_ARGUMENTS: Mapping[str, tuple[_Names, ...]] = {
+    **dict.fromkeys(("register", "show", "plan", "costs"), (_SPEC,)),
+    **dict.fromkeys(("attach", "watch", "plot", "report", "accept", "trust"), (_EXPERIMENT,)),
+    **dict.fromkeys(("status", "cancel", "retry", "note"), (_SUBJECT,)),
+    **dict.fromkeys(("logs", "show-batch", "retract", "data score"), (_RUN,)),
+    **dict.fromkeys(("weights inspect", "weights import", "weights export"), (_SOURCE,)),
+    "keys": (_Names(_keys),),
+    "launch": (_SPEC, _SPEC_RUN),
+    "diff": (_RUN, _RUN),
+    "table": (_TABLE, _EXPERIMENT),
+    "tag": (_SUBJECT, _TAG),
+    "export": (_Names(lambda context, incomplete: (), or_file=True), _EXPERIMENT),
 }
-complete -o nosort -F _jestlab_completion jestlab
-"""
+"""Verb → types of its arguments that complete names."""
 
-_ZSH = """\
-#compdef jestlab
-_jestlab_completion() {
-    local reply line="${(j: :)words[1,CURRENT-1]} $PREFIX"
-    local -a whole begun
-    while IFS= read -r reply; do
-        case $reply in
-            //files) _files ;;
-            //folders) _files -/ ;;
-            */) begun+=("$reply") ;;
-            *) whole+=("$reply") ;;
-        esac
-    done < <(_JESTLAB_COMPLETE=zsh _JESTLAB_LINE="$line" "${words[1]}" 2>/dev/null)
-    (( $#begun )) && compadd -S '' -a begun
-    (( $#whole )) && compadd -a whole
+_REPEATED = (_EXPERIMENT, _SPEC_RUN, _TAG)
+"""Types that the last argument of a verb takes any number of."""
+
+_OPTIONS = {
+    **dict.fromkeys(("--experiment", "--into"), _EXPERIMENT),
+    **dict.fromkeys(("--baseline", "--highlight", "--run"), _LABEL),
+    "--target": _RUN,
 }
-if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
-    _jestlab_completion "$@"
-else
-    compdef _jestlab_completion jestlab
-fi
-"""
+"""Option → type of its value."""
 
-_FISH = """\
-function __jestlab_completion
-    set -l line (commandline -cp | string collect)
-    for reply in (env _JESTLAB_COMPLETE=fish _JESTLAB_LINE=$line jestlab 2>/dev/null)
-        switch $reply
-            case //files
-                __fish_complete_path (commandline -ct)
-            case //folders
-                __fish_complete_directories (commandline -ct)
-            case '*'
-                echo $reply
-        end
-    end
-end
-complete --no-files --command jestlab --arguments '(__jestlab_completion)'
-"""
+_SHARED: list[click.Parameter] = [
+    click.Option(["--root"], type=click.Path(file_okay=False)),
+    click.Option(["--store"]),
+    click.Option(["--set"], multiple=True),
+    *(click.Option([flag], is_flag=True) for flag in ("--json", "--wide")),
+]
+"""Options of many verbs."""
 
-SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
-"""Shell → its script."""
+
+def _light(verb: str) -> click.Command:
+    """Return a command with only the arguments and the shared options of a verb."""
+    types = _ARGUMENTS[verb]
+    arguments = [
+        click.Argument([f"name{i}"], type=kind, nargs=-1 if kind in _REPEATED and kind is types[-1] else 1)
+        for i, kind in enumerate(types)
+    ]
+    return click.Command(verb, params=[*arguments, *_SHARED])
+
+
+def _with_types(command: click.Command, path: str) -> click.Command:
+    """Set the types of parameters that complete names, in a command and its subcommands."""
+    if isinstance(command, click.Group):
+        for name, below in command.commands.items():
+            _with_types(below, f"{path} {name}")
+    arguments = [each for each in command.params if isinstance(each, click.Argument)]
+    for argument, kind in zip(arguments, _ARGUMENTS.get(path, ()), strict=False):
+        argument.type = kind
+    for option in command.params:
+        option.type = next((_OPTIONS[name] for name in option.opts if name in _OPTIONS), option.type)
+    return command
+
+
+class _Completing(ShellComplete):
+    """Completes without importing the verb, unless one of its own options is on the command line."""
+
+    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
+        words = [word for word in args if word != "--debug"]
+        shared = {name for option in _SHARED for name in option.opts}
+        options = [word for word in (*words, incomplete) if word.startswith("-")]
+        commands = {verb: click.Command(verb, short_help=about) for verb, about in VERBS.items()}
+        if words and words[0] in VERBS:
+            verb = words[0]
+            if verb in _ARGUMENTS and all(option.partition("=")[0] in shared for option in options):
+                commands[verb] = _light(verb)
+            elif (command := cli.get_command(click.Context(cli), verb)) is not None:
+                commands[verb] = _with_types(command, verb)
+        self.cli = Verbs("jestlab", commands=commands, params=cli.params)
+        return super().get_completions(words, incomplete)
+
+
+class _Bash(_Completing, BashComplete):
+    """Completes words of bash, which breaks them at `=` and `:`, and inserts results unquoted."""
+
+    source_template = (
+        BashComplete.source_template.replace(
+            "COMP_CWORD=", 'COMP_LINE="${COMP_LINE:0:COMP_POINT}" COMP_CWORD='
+        )
+        .replace("read type", "read -r type")
+        .replace(
+            "    return 0",
+            "    [[ ${#COMPREPLY[@]} -eq 1 && $COMPREPLY == */ ]] && compopt -o nospace\n    return 0",
+        )
+    )
+    _typed = ""
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        line = os.environ["COMP_LINE"]
+        words = split_arg_string(line)
+        while words and "=" in words[0]:  # NAME=value jestlab …
+            words.pop(0)
+        word = re.search(r"(?:\\.|'[^']*'?|\"(?:\\.|[^\"])*\"?|[^\s'\"\\])*$", line)
+        self._typed = word[0] if word else ""
+        incomplete = words.pop() if self._typed else ""
+        return words[1:], incomplete
+
+    def format_completion(self, item: CompletionItem[str]) -> str:
+        value = item.value
+        if not self._typed.startswith(("'", '"')):
+            typed = "".join(re.split(r"(?<=[=:])", self._typed)[:-1])
+            value = value[len(re.sub(r"\\(.)", r"\1", typed)) :]
+            value = re.sub(r"([^\w@%+=:,./-])", r"\\\1", value)
+        return f"{item.type},{value}"
+
+
+class _Zsh(_Completing, ZshComplete):
+    """Completes words of zsh, without a space after a slash."""
+
+    source_template = ZshComplete.source_template.replace(
+        "compadd -U",
+        "local -a ending; [[ $completions[-1] == */ ]] && ending=(-S '')\n        compadd $ending -U",
+    )
+
+
+class _Fish(_Completing, FishComplete):
+    """Completes words of fish."""
+
+
+for _each in (_Bash, _Zsh, _Fish):
+    add_completion_class(_each)
+
+
+def complete() -> int:
+    """Answer the shell whose script has called this process."""
+    with suppress(Exception):  # a shell shows no errors
+        return shell_complete(cli, {}, "jestlab", _VARIABLE, os.environ[_VARIABLE])
+    return 1
 
 
 @click.command(
@@ -81,7 +301,11 @@ Examples:
   jestlab completion bash
 """
 )
-@click.argument("shell", type=click.Choice(list(SCRIPTS)))
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion_command(shell: str) -> None:
-    """Print the script that completes verbs, options, studies, experiments and runs in SHELL."""
-    print_or_write(None, SCRIPTS[shell])
+    """Print the script that completes verbs, options, studies, experiments, and runs in SHELL."""
+    from jestlab.platform.cli.output import print_or_write
+
+    kind = get_completion_class(shell)
+    assert kind is not None  # one of the choices
+    print_or_write(None, kind(cli, {}, "jestlab", _VARIABLE).source())

@@ -17,8 +17,7 @@ from jestlab.models.data.icons.sets import icon_sets
 from jestlab.platform.cli import inspecting
 from jestlab.platform.cli.help import Verbs
 from jestlab.platform.cli.options import examples, json_option
-from jestlab.platform.cli.output import print_json, say, show
-from jestlab.platform.cli.progress import counting
+from jestlab.platform.cli.output import counting, print_json, say, show
 from jestlab.platform.cli.scoring import score_command
 from jestlab.platform.errors import UserError
 

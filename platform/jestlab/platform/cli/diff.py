@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import click
+from rich.text import Text
 
-from jestlab.platform import terminal
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.options import json_option, lab_options
-from jestlab.platform.cli.output import Block, printable, show, table
+from jestlab.platform.cli.output import printable, show
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.changes import Since, changed_since
 from jestlab.platform.planning.explain import Comparison, Pair, compare
-from jestlab.platform.terminal import Styled, styled
+from jestlab.platform.render import Block, in_state, styled, table
 
 _EPILOG = f"""{naming.HELP}
 
@@ -55,7 +55,7 @@ def diff_command(first: str, second: str | None, *, as_json: bool, lab: Lab) -> 
 def _lines(compared: Comparison, titles: tuple[str, str]) -> Iterator[Block]:
     for title, fingerprint, state in _runs(compared, titles):
         why = compared.retracted.get(fingerprint)
-        about = f"{title}  {fingerprint[:8]}  " + terminal.state(state)
+        about = styled(f"{title}  {fingerprint[:8]}  ") + in_state(state)
         yield about + (f", retracted: {_text(why)}" if why else "")
     sections: list[tuple[str, Mapping[str, Pair[Any]], Callable[[Any], str]]] = [
         ("config", compared.config, _text),
@@ -100,9 +100,9 @@ def _own_lines(compared: Comparison | Since, titles: tuple[str, str]) -> Iterato
         yield _section("data", compared.data, titles, _digest)
 
 
-def _source_line(line: str) -> Styled:
+def _source_line(line: str) -> Text:
     """Colour a line of a difference of files as git does."""
-    return styled(printable(line), {"+": "green", "-": "red", "@": "blue"}.get(line[:1], ""))
+    return styled(printable(line), {"+": "green", "-": "red", "@": "bright_blue"}.get(line[:1], ""))
 
 
 def _digest(value: str) -> str:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import closing, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -25,40 +25,44 @@ from sqlalchemy import func, select
 from jestlab.analysis.connection import SCHEMA
 from jestlab.platform.cli.options import examples, json_option, lab_options
 from jestlab.platform.cli.output import print_json, say
-from jestlab.platform.dependencies import LAUNCHING, installed, missing_client
+from jestlab.platform.dependencies import LAUNCHING, missing_client
 from jestlab.platform.errors import BucketUnreachable, UserError
 from jestlab.platform.lab import gc
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.lab.settings import path as settings_path
 from jestlab.platform.lab.sync import Bucket
+from jestlab.platform.render import styled, table
 from jestlab.platform.store import schema
 from jestlab.platform.store.address import parse_url, shown_url
 from jestlab.platform.store.records import RunState
+from jestlab.platform.store.rows import insert, now
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Attempt, Launcher, insert, now
-from jestlab.platform.terminal import styled
+from jestlab.platform.store.tables import Attempt, Launcher
 
 PROCESS_SECONDS = 60.0
-"""How long JAX, or a cloud's library, may take to answer."""
+"""Time limit of a check in another process."""
 
 _LITTLE_DISK, _NO_DISK = 5e9, 2e8  # bytes
 _SILENT = timedelta(minutes=10)
-_CLOCKS_APART = timedelta(minutes=1)
-_STALE = timedelta(days=1)  # as `jestlab gc` has it
+_CLOCK_SKEW = timedelta(minutes=1)
+_STALE = timedelta(days=1)  # the default of `jestlab gc`
 
 
 class Level(StrEnum):
-    """How a check ended: fine, with a warning, or with something broken."""
+    """Result of a check."""
 
     OK = "ok"
     WARNING = "warning"
     BROKEN = "broken"
 
 
+_STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.BROKEN: "red"}
+
+
 @dataclass(frozen=True)
-class Finding:
-    """What a check found, and the one thing to do; `remedy` is empty if there is nothing to do."""
+class CheckResult:
+    """What a check has found, and what to do about it; `remedy` is empty if there is nothing to do."""
 
     check: str
     level: Level
@@ -66,279 +70,280 @@ class Finding:
     remedy: str = ""
 
 
-def examine(lab: Lab, jax: bool = True) -> Iterator[Finding]:
-    """Run all checks, one after another; none of them raises. Asking JAX for its devices may take a while."""
-    checks: dict[str, Callable[[], Finding | list[Finding]]] = {
-        "python": _python,
-        "packages": _packages,
-        "xmanager": _xmanager,
-        "config file": _settings,
-        "folder": lambda: _folder(lab),
-        "disk": lambda: _disk(lab),
-        "bucket": lambda: _bucket(lab),
-        "store": lambda: _store(lab),
-        "leftovers": lambda: _leftovers(lab),
-        "vertex": lambda: _missing_client("vertex") or _vertex(),
-        "kubernetes": lambda: _missing_client("kubernetes") or _kubernetes(),
-        "slurm": lambda: _slurm(lab),
-    }
-    if jax:
-        checks["jax"] = _jax
-    for name, check in checks.items():
+@click.command(epilog=examples("doctor", "doctor --no-jax --json"))
+@click.option("--jax/--no-jax", default=True, help="Whether to check which devices JAX finds.")
+@json_option()
+@lab_options
+def doctor_command(jax: bool, as_json: bool, lab: Lab) -> None:
+    """Check packages, settings, store, disk, clouds, and JAX, and show how to fix each problem.
+
+    Exit code: 0 everything required works, 1 something is broken.
+    """
+    console = Console(stderr=True)
+    found = []
+    with console.status("checking …") if console.is_terminal else nullcontext():
+        for each in examine(lab, jax):
+            found.append(each)
+            if not as_json:
+                level = styled(f"{each.level:8}", _STYLES[each.level])
+                text = f"{each.found}: {each.remedy}" if each.remedy else each.found
+                say(table(("", "", ""), [(level, f"{each.check:12}", text)]))
+    if as_json:
+        print_json(list(map(asdict, found)))
+    if any(each.level is Level.BROKEN for each in found):
+        raise SystemExit(1)
+
+
+def examine(lab: Lab, jax: bool = True) -> Iterator[CheckResult]:
+    """Run all checks; none of them raises. The check of JAX may take a minute."""
+    for name, check in (_CHECKS | ({"jax": _jax} if jax else {})).items():
         try:
-            found = check()
+            yield from check(lab)
         except UserError as error:
-            found = Finding(name, Level.BROKEN, "cannot be used", str(error))
-        except Exception as error:  # a check that fails in a way nobody foresaw is a finding too
-            said = " ".join(f"{type(error).__name__}: {error}".split())
-            found = Finding(name, Level.BROKEN, "could not be checked", said)
-        yield from found if isinstance(found, list) else [found]
+            yield CheckResult(name, Level.BROKEN, "not usable", str(error))
+        except Exception as error:  # an unexpected failure is a result, too
+            text = " ".join(f"{type(error).__name__}: {error}".split())
+            yield CheckResult(name, Level.BROKEN, "check failed", text)
 
 
-def _python() -> Finding:
-    from packaging.specifiers import SpecifierSet
-
-    version = ".".join(map(str, sys.version_info[:3]))
-    try:
-        wanted = metadata.metadata("jestlab")["Requires-Python"] or ""
-    except metadata.PackageNotFoundError:
-        wanted = ""
-    if SpecifierSet(wanted).contains(version, prereleases=True):
-        return Finding("python", Level.OK, f"{version}, {sys.executable}")
-    return Finding("python", Level.BROKEN, version, f"install Python {wanted}, and jestlab in it")
+# ---- the installation
 
 
-def _packages() -> list[Finding]:
-    """Check what jestlab's own metadata ask for; a container for workers lacks what only launchers need."""
+def _packages(lab: Lab) -> Iterator[CheckResult]:
+    """Check that the required packages are installed in the required versions."""
     from packaging.requirements import Requirement
 
     try:
-        wanted = [Requirement(text) for text in metadata.requires("jestlab") or ()]
+        required = [Requirement(text) for text in metadata.requires("jestlab") or ()]
     except metadata.PackageNotFoundError:
-        return [
-            Finding("packages", Level.WARNING, "jestlab is not installed", "pip install -e . in its folder")
-        ]
-    wrong, left_out, count = [], [], 0
-    for requirement in wanted:
-        if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
-            continue
-        count += 1
-        try:
-            version = metadata.version(requirement.name)
-        except metadata.PackageNotFoundError:
-            if requirement.name in LAUNCHING:
-                left_out.append(requirement.name)
-            else:
-                wrong.append((requirement, "missing"))
-            continue
-        if not requirement.specifier.contains(version, prereleases=True):
-            wrong.append((requirement, version))
-    findings = []
-    if left_out:
-        lacking = ", ".join(f"{name} ({LAUNCHING[name]})" for name in left_out)
-        remedy = "workers need none of them; launch and read results where all of jestlab is installed"
-        findings.append(Finding("packages", Level.WARNING, f"without {lacking}", remedy))
+        yield CheckResult(
+            "packages", Level.WARNING, "jestlab is not installed", "pip install -e . in its folder"
+        )
+        return
+    required = [each for each in required if each.marker is None or each.marker.evaluate({"extra": ""})]
+    versions: dict[str, str] = {}
+    for each in required:
+        with suppress(metadata.PackageNotFoundError):
+            versions[each.name] = metadata.version(each.name)
+    omitted = [each.name for each in required if each.name in LAUNCHING and each.name not in versions]
+    wrong = [
+        each
+        for each in required
+        if each.name not in omitted
+        and not (each.name in versions and each.specifier.contains(versions[each.name], prereleases=True))
+    ]
+    if omitted:
+        found = "without " + ", ".join(f"{name} ({LAUNCHING[name]})" for name in omitted)
+        remedy = "only workers run without them: launch and read results where all of jestlab is installed"
+        yield CheckResult("packages", Level.WARNING, found, remedy)
     if wrong:
-        found = ", ".join(f"{requirement.name} {version}" for requirement, version in wrong)
-        quoted = " ".join(f"'{requirement.name}{requirement.specifier}'" for requirement, _ in wrong)
-        findings.append(Finding("packages", Level.BROKEN, found, f"pip install {quoted}"))
-    return findings or [Finding("packages", Level.OK, f"all {count} as required")]
+        found = ", ".join(f"{each.name} {versions.get(each.name, 'missing')}" for each in wrong)
+        remedy = "pip install " + " ".join(f"'{each.name}{each.specifier}'" for each in wrong)
+        yield CheckResult("packages", Level.BROKEN, found, remedy)
+    if not omitted and not wrong:
+        yield CheckResult("packages", Level.OK, f"all {len(required)} as required")
 
 
-def _xmanager() -> list[Finding]:
-    if not installed("xmanager"):  # told with the packages
-        return []
-    code = "import xmanager.xm, xmanager.xm_local; print('{}')"
-    answer, problem = _ask(code)
+def _settings(lab: Lab) -> Iterator[CheckResult]:
+    place, settings = settings_path(), Settings.find()
+    found = f"{place}, runs on {settings.on or 'this machine'}" if place.exists() else f"none at {place}"
+    yield CheckResult("config file", Level.OK, found)
+
+
+def _jax(lab: Lab) -> Iterator[CheckResult]:
+    code = (
+        "import json, jax; devices = jax.devices(); print(json.dumps({'version': jax.__version__,"
+        "'backend': jax.default_backend(), 'count': len(devices), 'kind': devices[0].device_kind}))"
+    )
+    answer, problem = _in_process(code)
     if answer is None:
-        remedy = "pip install --force-reinstall xmanager, in the version that packages asks for"
-        return [Finding("xmanager", Level.BROKEN, problem, remedy)]
-    return [Finding("xmanager", Level.OK, f"{metadata.version('xmanager')}, can be imported")]
+        remedy = "set JAX_PLATFORMS=cpu to run without the accelerator; else fix its driver or reinstall jax"
+        yield CheckResult("jax", Level.BROKEN, problem, remedy)
+    else:
+        yield CheckResult("jax", Level.OK, "{version}, {count} × {kind} ({backend})".format(**answer))
 
 
-def _settings() -> Finding:
-    place = settings_path()
-    settings = Settings.find()  # an error of it names file, line and key
-    if not place.exists():
-        return Finding("config file", Level.OK, f"none at {place}: not needed")
-    return Finding("config file", Level.OK, f"{place}, runs go {settings.on or 'to this machine'}")
+# ---- the lab
 
 
-def _folder(lab: Lab) -> Finding:
+def _folder(lab: Lab) -> Iterator[CheckResult]:
     place = _nearest_existing(lab.root)
     if not place.is_dir():
-        return Finding(
-            "folder", Level.BROKEN, f"{place} is not a folder", "give another --root, or move it away"
+        yield CheckResult("folder", Level.BROKEN, f"{place} is not a folder", "choose another --root")
+    elif not os.access(place, os.R_OK | os.W_OK | os.X_OK):
+        yield CheckResult(
+            "folder", Level.BROKEN, f"no permission to write in {place}", "choose another --root"
         )
-    if not os.access(place, os.R_OK | os.W_OK | os.X_OK):
-        return Finding("folder", Level.BROKEN, f"no permission to write in {place}", "give another --root")
-    return Finding("folder", Level.OK, str(lab.root) if place == lab.root else f"{lab.root}, not made yet")
+    else:
+        found = str(lab.root) if place == lab.root else f"{lab.root}, not created yet"
+        yield CheckResult("folder", Level.OK, found)
 
 
-def _bucket(lab: Lab) -> list[Finding]:
-    """Check that a lab's bucket can be written to and read."""
+def _bucket(lab: Lab) -> Iterator[CheckResult]:
+    """Write, read, and delete an object in the lab's bucket."""
     if lab.remote is None:
-        return []
+        return
     bucket, name = Bucket(lab.remote), f".doctor-{uuid.uuid4().hex}"
     try:
-        bucket.write(name, b"well")
+        bucket.write(name, b"test")
         bucket.read(name)
         bucket.delete([name])
     except BucketUnreachable as error:
         remedy = "gcloud auth application-default login, or fix the bucket's permissions"
-        return [Finding("bucket", Level.BROKEN, str(error), remedy)]
-    return [Finding("bucket", Level.OK, f"{lab.remote}, can be written")]
+        yield CheckResult("bucket", Level.BROKEN, str(error), remedy)
+    else:
+        yield CheckResult("bucket", Level.OK, f"{lab.remote}, writable")
 
 
-def _disk(lab: Lab) -> Finding:
+def _disk(lab: Lab) -> Iterator[CheckResult]:
     free = shutil.disk_usage(_nearest_existing(lab.root)).free
     level = Level.OK if free >= _LITTLE_DISK else Level.WARNING if free >= _NO_DISK else Level.BROKEN
-    remedy = "" if level is Level.OK else "make room: jestlab gc shows what may go"
-    return Finding("disk", level, f"{free / 1e9:,.1f} GB free at {lab.root}", remedy)
+    remedy = "" if level is Level.OK else "free some space: jestlab gc lists unreferenced files"
+    yield CheckResult("disk", level, f"{free / 1e9:,.1f} GB free at {lab.root}", remedy)
 
 
-def _store(lab: Lab) -> list[Finding]:
-    """Check the store: read it, write to it, and compare its clock with ours."""
-    shown = shown_url(parse_url(lab.store_url))
+def _store(lab: Lab) -> Iterator[CheckResult]:
+    """Read the store, write to it, and compare its newest times with this machine's clock."""
+    address = shown_url(parse_url(lab.store_url))
     try:
         existing = Store.open_readonly(lab.store_url)
     except schema.EmptyStore:
         existing = None
     if existing is None:
-        return [Finding("store", Level.OK, f"{shown}, not made yet: the first launch does")]
+        yield CheckResult("store", Level.OK, f"{address}, created by the first launch")
+        return
     existing.close()
-    store = Store.open(lab.store_url, create=False)
-    try:
-        with store.writing() as connection:
+    with closing(Store.open(lab.store_url, create=False)) as store:
+        with suppress(_Rollback), store.writing() as connection:
             name = f"doctor {uuid.uuid4()}"
             connection.execute(insert(connection, Launcher).values(name=name, heartbeat_at=now()))
-            raise _Enough
-    except _Enough:
-        pass
-    findings = [Finding("store", Level.OK, f"{shown}, schema {SCHEMA}, can be written")]
-    with store.reading() as connection:
-        last = connection.scalar(select(func.max(Attempt.heartbeat_at)))
-        silent = connection.scalar(
-            select(func.count())
-            .select_from(Attempt)
-            .where(Attempt.state == RunState.RUNNING, Attempt.heartbeat_at < now() - _SILENT)
-        )
-    store.close()
-    if last is not None and last > now() + _CLOCKS_APART:
-        ahead = (last - now()).total_seconds()
-        remedy = "set the clocks of all machines of the lab by NTP"
-        findings.append(Finding("clock", Level.WARNING, f"{ahead:,.0f} s behind another machine's", remedy))
+            raise _Rollback
+        yield CheckResult("store", Level.OK, f"{address}, schema {SCHEMA}, writable")
+        with store.reading() as connection:
+            last = connection.scalar(select(func.max(Attempt.heartbeat_at)))
+            is_silent = (Attempt.state == RunState.RUNNING, Attempt.heartbeat_at < now() - _SILENT)
+            silent = connection.scalar(select(func.count()).select_from(Attempt).where(*is_silent))
+    if last is not None and last > now() + _CLOCK_SKEW:
+        found = f"{(last - now()).total_seconds():,.0f} s behind another machine's"
+        yield CheckResult("clock", Level.WARNING, found, "set the clocks of all machines of the lab by NTP")
     if silent:
-        found = f"{silent} said nothing for {_SILENT.total_seconds() / 60:.0f} minutes"
-        findings.append(
-            Finding("attempts", Level.WARNING, found, "see jestlab status; launch again to go on")
-        )
-    return findings
+        found = f"{silent} running without a heartbeat for {_SILENT.total_seconds() / 60:.0f} minutes"
+        yield CheckResult("attempts", Level.WARNING, found, "see jestlab status; launch again to resume them")
 
 
-class _Enough(Exception):
-    """Rolls a transaction back."""
+class _Rollback(Exception):
+    """Ends a transaction without a change."""
 
 
-def _leftovers(lab: Lab) -> Finding:
-    """Find what killed processes left behind, and nobody is waiting for."""
-    found = list(gc.leftovers(lab, _STALE))
-    if not found:
-        return Finding("leftovers", Level.OK, "none")
-    remedy = "jestlab gc shows them, jestlab gc --delete removes them"
-    return Finding("leftovers", Level.WARNING, f"{len(found)} half-made files and locks", remedy)
+def _leftovers(lab: Lab) -> Iterator[CheckResult]:
+    if found := list(gc.leftovers(lab, _STALE)):
+        remedy = "jestlab gc lists them, jestlab gc --delete removes them"
+        yield CheckResult("leftovers", Level.WARNING, f"{len(found)} partial files and locks", remedy)
+    else:
+        yield CheckResult("leftovers", Level.OK, "none")
 
 
-def _missing_client(executor: str) -> Finding | None:
-    """Return what is wrong if an executor is configured, or chosen, and its client is not installed."""
+# ---- executors
+
+
+def _is_configured(executor: str) -> bool:
     settings = Settings.find()
     section = getattr(settings, executor)
-    missing = missing_client(executor)
-    if missing is None or (settings.on != executor and section == type(section)()):
-        return None
-    found, _, remedy = missing.partition(": ")
-    return Finding(executor, Level.BROKEN, found, remedy)
+    return settings.on == executor or bool(section != type(section)())
 
 
-def _vertex() -> Finding:
-    if Settings.find().vertex.project is None:
-        return Finding("vertex", Level.OK, "not configured")
+def _vertex(lab: Lab) -> Iterator[CheckResult]:
+    project = Settings.find().vertex.project
+    if project is None:
+        yield CheckResult("vertex", Level.OK, "not configured")
+        return
     code = (
-        "import json, google.auth;"
-        "found = google.auth.default(scopes=['https://www.googleapis.com/auth/cloud-platform']);"
-        "print(json.dumps({'project': found[1]}))"
+        "import google.auth;"
+        "google.auth.default(scopes=['https://www.googleapis.com/auth/cloud-platform']); print('{}')"
     )
-    answer, problem = _ask(code)
+    answer, problem = _in_process(code)
     if answer is None:
-        return Finding("vertex", Level.BROKEN, problem, "gcloud auth application-default login")
-    return Finding("vertex", Level.OK, f"credentials found, project {Settings.find().vertex.project}")
+        yield CheckResult("vertex", Level.BROKEN, problem, "gcloud auth application-default login")
+    else:
+        yield CheckResult("vertex", Level.OK, f"credentials for Google Cloud, project {project}")
 
 
-def _kubernetes() -> Finding:
-    settings = Settings.find()
-    if settings.on != "kubernetes" and settings.kubernetes == type(settings.kubernetes)():
-        return Finding("kubernetes", Level.OK, "not configured")
-    if os.environ.get("KUBERNETES_SERVICE_HOST") and settings.kubernetes.context is None:
-        return Finding("kubernetes", Level.OK, "inside a cluster")
+def _kubernetes(lab: Lab) -> Iterator[CheckResult]:
+    context = Settings.find().kubernetes.context
+    if not _is_configured("kubernetes"):
+        yield CheckResult("kubernetes", Level.OK, "not configured")
+        return
+    if os.environ.get("KUBERNETES_SERVICE_HOST") and context is None:
+        yield CheckResult("kubernetes", Level.OK, "inside a cluster")
+        return
     import yaml
 
-    named = os.environ.get("KUBECONFIG", "").split(os.pathsep)
-    files = [Path(name).expanduser() for name in named if name] or [Path("~/.kube/config").expanduser()]
-    known: list[str] = []
-    current = None
-    for file in files:
-        if file.is_file():
-            content: dict[str, Any] = yaml.safe_load(file.read_text()) or {}
-            known += [str(context["name"]) for context in content.get("contexts") or ()]
-            current = current or content.get("current-context")
-    context = settings.kubernetes.context or current
+    names = os.environ.get("KUBECONFIG") or "~/.kube/config"
+    files = [Path(name).expanduser() for name in names.split(os.pathsep) if name]
+    contents: list[dict[str, Any]] = [
+        yaml.safe_load(file.read_text()) or {} for file in files if file.is_file()
+    ]
+    known = [str(each["name"]) for content in contents for each in content.get("contexts") or ()]
+    currents = (content["current-context"] for content in contents if content.get("current-context"))
+    context = context or next(currents, None)
     if context is None:
-        return Finding(
-            "kubernetes", Level.BROKEN, "no context", "gcloud container clusters get-credentials …"
-        )
-    if context not in known:
+        remedy = "gcloud container clusters get-credentials …"
+        yield CheckResult("kubernetes", Level.BROKEN, "no context", remedy)
+    elif context not in known:
         found = f"no context {context!r} in {', '.join(map(str, files))}"
-        return Finding("kubernetes", Level.BROKEN, found, "name one of `kubectl config get-contexts`")
-    return Finding("kubernetes", Level.OK, f"context {context}")
+        yield CheckResult("kubernetes", Level.BROKEN, found, "name one of `kubectl config get-contexts`")
+    else:
+        yield CheckResult("kubernetes", Level.OK, f"context {context}")
 
 
-def _slurm(lab: Lab) -> Finding | list[Finding]:
-    settings = Settings.find()
-    configured = settings.on == "slurm" or settings.slurm != type(settings.slurm)()
+def _slurm(lab: Lab) -> Iterator[CheckResult]:
     from jestlab.platform.launch.executors import slurm_site
 
-    if not configured and not slurm_site.is_here():
-        return Finding("slurm", Level.OK, "not configured")
+    if not _is_configured("slurm") and not slurm_site.is_here():
+        yield CheckResult("slurm", Level.OK, "not configured")
+        return
     levels = {True: Level.OK, None: Level.WARNING, False: Level.BROKEN}
-    return [
-        Finding("slurm", levels[well], found, remedy)
-        for well, found, remedy in slurm_site.examine(lab, settings.slurm)
-    ]
+    for is_ok, found, remedy in slurm_site.examine(lab, Settings.find().slurm):
+        yield CheckResult("slurm", levels[is_ok], found, remedy)
 
 
-def _jax() -> Finding:
-    code = (
-        "import json, jax; devices = jax.devices(); print(json.dumps({'version': jax.__version__,"
-        "'backend': jax.default_backend(), 'count': len(devices), 'kind': devices[0].device_kind}))"
-    )
-    answer, problem = _ask(code)
-    if answer is None:
-        remedy = "JAX_PLATFORMS=cpu runs without the accelerator; else fix its driver or reinstall jax"
-        return Finding("jax", Level.BROKEN, problem, remedy)
-    return Finding("jax", Level.OK, "{version}, {count} × {kind} ({backend})".format(**answer))
+def _with_client(
+    executor: str, check: Callable[[Lab], Iterator[CheckResult]]
+) -> Callable[[Lab], Iterator[CheckResult]]:
+    """Check that the client of a configured executor is installed before its own check."""
+
+    def checked(lab: Lab) -> Iterator[CheckResult]:
+        missing = missing_client(executor)
+        if missing is not None and _is_configured(executor):
+            found, _, remedy = missing.partition(": ")
+            yield CheckResult(executor, Level.BROKEN, found, remedy)
+        else:
+            yield from check(lab)
+
+    return checked
 
 
-def _ask(code: str) -> tuple[dict[str, Any] | None, str]:
-    """Return what Python code prints as JSON, in a process that may hang or crash; else why not."""
+_CHECKS: dict[str, Callable[[Lab], Iterator[CheckResult]]] = {
+    "packages": _packages,
+    "config file": _settings,
+    "folder": _folder,
+    "disk": _disk,
+    "bucket": _bucket,
+    "store": _store,
+    "leftovers": _leftovers,
+    "vertex": _with_client("vertex", _vertex),
+    "kubernetes": _with_client("kubernetes", _kubernetes),
+    "slurm": _slurm,
+}
+
+
+def _in_process(code: str) -> tuple[dict[str, Any] | None, str]:
+    """Run Python code in a process, which may hang or crash; return the JSON that it prints, or an error."""
     process = subprocess.Popen(
         [sys.executable, "-c", code],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    )
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, errors="replace", start_new_session=True,
+    )  # fmt: skip
     try:
         output, errors = process.communicate(timeout=PROCESS_SECONDS)
     except subprocess.TimeoutExpired:
@@ -356,31 +361,3 @@ def _ask(code: str) -> tuple[dict[str, Any] | None, str]:
 
 def _nearest_existing(path: Path) -> Path:
     return next(place for place in (path, *path.parents) if place.exists())
-
-
-_LEVELS = {Level.OK: "green", Level.WARNING: "yellow", Level.BROKEN: "red"}
-
-
-@click.command(epilog=examples("doctor", "doctor --no-jax --json"))
-@click.option("--jax/--no-jax", default=True, help="Whether to check which devices JAX finds.")
-@json_option()
-@lab_options
-def doctor_command(jax: bool, as_json: bool, lab: Lab) -> None:
-    """Check Python, packages, JAX, store, disk and clouds, and say how to fix what is wrong.
-
-    Exit code: 0 everything needed works, 1 something is broken.
-    """
-    console = Console(stderr=True)
-    findings = []
-    waiting = console.status("checking …") if console.is_terminal else nullcontext()
-    with waiting:
-        for finding in examine(lab, jax):
-            findings.append(finding)
-            if not as_json:
-                remedy = f": {finding.remedy}" if finding.remedy else ""
-                level = styled(f"{finding.level:8}", _LEVELS.get(finding.level, ""))
-                say(level + f" {finding.check:12} {finding.found}{remedy}", hang=22)
-    if as_json:
-        print_json(list(map(asdict, findings)))
-    if any(finding.level is Level.BROKEN for finding in findings):
-        raise SystemExit(1)

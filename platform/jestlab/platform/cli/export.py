@@ -11,16 +11,15 @@ import click
 
 from jestlab.platform.cli.naming import existing_store
 from jestlab.platform.cli.options import FILE, examples, json_option, lab_options
-from jestlab.platform.cli.output import counted, print_json, say, show
-from jestlab.platform.cli.progress import counting
+from jestlab.platform.cli.output import counted, counting, print_json, say, show
 from jestlab.platform.errors import UserError
-from jestlab.platform.lab.exporting import write
+from jestlab.platform.exchange.archive_read import merge
+from jestlab.platform.exchange.archive_write import write
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.lab.merging import merge
 from jestlab.platform.store.store import Store
 
 FORMATS = ("mlflow", "parquet", "tensorboard")
-"""Those of `jestlab.platform.formats`, which is imported when one is asked for."""
+"""Those of `jestlab.platform.exchange`, which is imported when one is asked for."""
 
 _archive = click.argument("archive", type=FILE)
 
@@ -79,8 +78,8 @@ def export_command(
 
 def _hand_on(kind: str, folder: Path, experiments: tuple[str, ...], as_json: bool, lab: Lab) -> None:
     """Write results in the format of another tool."""
-    from jestlab.platform.formats import results
-    from jestlab.platform.formats.kinds import write as write_in
+    from jestlab.platform.exchange import export as results
+    from jestlab.platform.exchange.writers import write as write_in
 
     store = existing_store(lab)
     total = results.count(store, experiments)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import click
 
-from jestlab.platform.cli.naming import existing_store
 from jestlab.platform.cli.options import json_option, lab_options
-from jestlab.platform.cli.output import print_json, say, table
-from jestlab.platform.lab import gc
-from jestlab.platform.lab.lab import Lab
+from jestlab.platform.cli.output import print_json, say
+from jestlab.platform.render import table
 
-_GC_EPILOG = """\
-Never deleted: runs that belong to an experiment, are tagged `keep` or have not ended, and the runs that they
-need.
+if TYPE_CHECKING:
+    from jestlab.platform.lab.lab import Lab
+
+_EPILOG = """\
+Never deleted: runs of experiments, runs tagged `keep`, unfinished runs, and the dependencies of all these.
 
 \b
 Examples:
@@ -28,48 +28,50 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 
 
 def _age(context: click.Context, parameter: click.Parameter, text: str) -> timedelta:
-    """Parse an age such as `90m`, `12h`, `1d` or `2w`."""
     match = re.fullmatch(r"(\d{1,5})([smhdw])", text)
     if match is None:
-        raise click.BadParameter(f"invalid age {text!r}: expected 90m, 12h, 1d, 2w or the like")
+        raise click.BadParameter(f"invalid age {text!r}: expected 90m, 12h, 1d, or 2w")
     return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 
-@click.command(epilog=_GC_EPILOG)
-@click.option("--delete", is_flag=True, help="Delete what was found; without this, nothing is changed.")
-@click.option(
-    "--older-than",
-    callback=_age,
-    metavar="AGE",
-    default="1d",
-    show_default=True,
-    help="Keep what is younger.",
-)
+@click.command(epilog=_EPILOG)
+@click.option("--delete", is_flag=True, help="Delete the files; otherwise they are only listed.")
+@click.option("--older-than", callback=_age, metavar="AGE", default="1d", show_default=True,
+              help="Keep newer files.")  # fmt: skip
 @json_option()
 @lab_options
 def gc_command(delete: bool, older_than: timedelta, as_json: bool, lab: Lab) -> None:
-    """List unreferenced files with their sizes, and delete them with --delete.
+    """List unreferenced files with their sizes, or delete them with --delete.
 
-    These are runs that nothing refers to, folders that belong to no run, partial files, what jobs of
-    Slurm have left, and datasets that can be made again and that no run reads.
+    These are unreferenced runs, folders without a run, partial files, job files of ended Slurm jobs, and
+    generated datasets that no run reads.
     """
+    from jestlab.platform.cli.naming import existing_store
+    from jestlab.platform.lab import gc
+
     lab.on_this_machine("gc")
     store = existing_store(lab, writes=delete)
     found = gc.collect(lab, store, older_than) if delete else gc.find(lab, store, older_than)
-    garbage = [asdict(item) | {"path": item.path.relative_to(lab.root).as_posix()} for item in found]
     if as_json:
+        garbage = [
+            {"kind": item.kind, "path": item.path.relative_to(lab.root).as_posix(), "size": item.size,
+             "reason": item.reason, "fingerprint": item.fingerprint}
+            for item in found
+        ]  # fmt: skip
         print_json({"deleted": delete, "garbage": garbage})
     elif not found:
-        say("nothing to collect")
+        say("nothing to delete")
     else:
-        rows = [[item["kind"], item["path"], _bytes(item["size"]), item["reason"]] for item in garbage]
-        say(table(["what", "where", "size", "why"], rows, right=(2,)))
+        rows = [
+            (item.kind, item.path.relative_to(lab.root).as_posix(), _bytes(item.size), item.reason)
+            for item in found
+        ]
         total = _bytes(sum(item.size for item in found))
-        say(f"{total} deleted" if delete else f"{total} in total; to delete: jestlab gc --delete")
+        end = "deleted" if delete else "in total; to delete: jestlab gc --delete"
+        say([table(["what", "where", "size", "why"], rows, right=(2,)), f"{total} {end}"])
 
 
 def _bytes(size: float) -> str:
-    """A size in a few characters."""
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1000:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"

@@ -17,7 +17,7 @@ from jestlab.analysis.costs.goodput import (
     summary,
     total,
 )
-from jestlab.platform.cli.output import Block, table
+from jestlab.platform.render import Block, table
 from jestlab.platform.store.records import RunRow
 
 _HOUR = 3.6e9  # microseconds

@@ -1,44 +1,99 @@
-"""How the help of verbs looks: headings in bold on a terminal, whole sentences for verbs below a verb."""
+"""Groups of verbs, and how their help looks."""
 
 from __future__ import annotations
 
+import importlib
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import click
 
-from jestlab.platform.terminal import has_styles, styled
-
 
 class _Context(click.Context):
-    """Writes the headings of a verb's help in bold, on a terminal."""
+    """Writes headings of help in bold where the terminal shows styles."""
 
     class formatter_class(click.HelpFormatter):
         def write_heading(self, heading: str) -> None:
-            title = styled(heading, "bold").shown(has_styles())
-            self.write(f"{'':>{self.current_indent}}{title}:\n")
+            self.write(f"{'':>{self.current_indent}}{_bold(heading)}:\n")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.color = True if has_styles() else self.color
+        self.color = True  # `_bold` decides
 
 
-def with_headings(command: click.Command) -> click.Command:
-    """Let a verb, and those below it, write their help as `_Context` does."""
-    command.context_class = _Context
-    for each in command.commands.values() if isinstance(command, click.Group) else ():
-        with_headings(each)
-    return command
+def _bold(text: str) -> str:
+    from jestlab.platform.render import has_styles
+
+    return click.style(text, bold=True) if has_styles() else text
 
 
 class Verbs(click.Group):
-    """A verb with verbs below it, whose help has the whole first sentence of each."""
+    """A verb with subcommands, whose help shows the complete first sentence of each."""
+
+    context_class = _Context
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """List the subcommands in the order of their definition."""
+        return [*self.commands]
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the table of the verbs below."""
+        """Write the table of subcommands."""
         rows = []
         for name, command in self.commands.items():
+            command.context_class = _Context
             text = " ".join((command.help or "").split())
             rows.append((name, re.split(r"(?<=\.) ", text)[0]))
         with formatter.section("Commands"):
             formatter.write_dl(rows)
+
+
+class LazyVerbs(click.Group):
+    """The group of all verbs, which imports the module of a verb when the verb is used."""
+
+    def __init__(
+        self, *args: Any, sections: Mapping[str, Mapping[str, str]], modules: Mapping[str, str], **kwargs: Any
+    ) -> None:
+        """Create the group.
+
+        Args:
+            *args: As for `click.Group`.
+            sections: Title of a section of the help → its verbs, each with a line of help.
+            modules: Verb → its module in this package, if that isn't named like the verb.
+            **kwargs: As for `click.Group`.
+        """
+        super().__init__(*args, **kwargs)
+        self._sections = sections
+        self._modules = modules
+        self._verbs = [verb for verbs in sections.values() for verb in verbs]
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """List the verbs in the order of the help."""
+        return self._verbs
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command of a verb; None for an unknown verb."""
+        if cmd_name not in self._verbs:
+            return None
+        name = cmd_name.replace("-", "_")
+        module = importlib.import_module(f"{__package__}.{self._modules.get(cmd_name, name)}")
+        command: click.Command = getattr(module, f"{name}_command")
+        command.context_class = _Context
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Resolve a command, with the most similar verb in the error."""
+        if args and args[0] not in self._verbs and not args[0].startswith("-"):
+            from jestlab.platform.errors import nearest
+
+            ctx.fail(f"unknown verb {args[0]!r}: {nearest(args[0], self._verbs)}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the sections of verbs without importing any."""
+        longest = max(map(len, self._verbs))
+        for title, verbs in self._sections.items():
+            with formatter.section(title):
+                formatter.write_dl([(verb.ljust(longest), about) for verb, about in verbs.items()])

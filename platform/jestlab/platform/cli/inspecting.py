@@ -15,8 +15,9 @@ from jestlab.models.data.files import shard_files
 from jestlab.models.data.images import ensure_decoded
 from jestlab.models.data.metadata import load_metadata, metadata_columns, without_metadata
 from jestlab.models.data.shards import ShardSource
-from jestlab.platform.cli.output import Block, counted, table
+from jestlab.platform.cli.output import counted
 from jestlab.platform.logs import one_line
+from jestlab.platform.render import Block, table
 
 _SAMPLES = 8  # captions, and images that cannot be decoded
 _COUNTED = ("noise", "license", "kind")  # columns whose values are counted, where there are such

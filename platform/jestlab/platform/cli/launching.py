@@ -9,7 +9,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from jestlab.platform.adopted import NAME as ADOPTED
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.options import same_lab_options
 from jestlab.platform.cli.outcome import outcome_data, show_outcome
@@ -22,7 +21,7 @@ from jestlab.platform.launch.options import Options
 from jestlab.platform.launch.session import How, Launched, Rerun
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.store import leases
-from jestlab.platform.store.records import RunState
+from jestlab.platform.store.records import ADOPTED, RunState
 from jestlab.platform.store.store import Store
 from jestlab.platform.whoami import host_name, user_name
 

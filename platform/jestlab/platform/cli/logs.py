@@ -13,7 +13,6 @@ from pathlib import Path
 import click
 
 from jestlab.platform import logs
-from jestlab.platform.adopted import NAME as ADOPTED
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.options import examples, json_option, lab_options
 from jestlab.platform.cli.output import print_json, say
@@ -23,9 +22,9 @@ from jestlab.platform.lab.sync import Bucket, SyncedFolder
 from jestlab.platform.launch import liveness
 from jestlab.platform.launch.executors.base import LaunchedJob
 from jestlab.platform.store import leases
-from jestlab.platform.store.records import Lease, RunState
+from jestlab.platform.store.records import ADOPTED, Lease, RunState
+from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import now
 
 _EPILOG = f"""{naming.HELP}
 

@@ -1,4 +1,4 @@
-"""Options that verbs share: which spec, which lab, how to launch, and JSON."""
+"""Options that several verbs have: the spec, the lab, how to launch, the output."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from typing import Any, TypeVar
 import click
 
 from jestlab.analysis.costs import SCOPES
+from jestlab.platform.cli.flags import CodeName
 from jestlab.platform.cli.output import WIDE
-from jestlab.platform.cli.own import Named
-from jestlab.platform.lab.lab import Lab
-from jestlab.platform.store.address import parse_url, shown_url
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -23,7 +21,7 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
 def examples(*commands: str) -> str:
-    """Write the end of a verb's help: examples of its use, each given as what follows `jestlab`."""
+    """Write the epilog of a verb's help: examples, each without the word `jestlab`."""
     return "\b\nExamples:\n" + "\n".join(f"  jestlab {command}" for command in commands)
 
 
@@ -42,13 +40,17 @@ def lab_options(function: Function) -> Callable[..., Any]:
     )
     @functools.wraps(function)
     def wrapped(*args: Any, root: str | None, store: str | None, **kwargs: Any) -> Any:
+        from jestlab.platform.lab.lab import Lab
+
         return function(*args, lab=Lab.find(root, store), **kwargs)
 
     return wrapped
 
 
 def same_lab_options() -> str:
-    """Repeat the `--root` and `--store` of this command for a command that it suggests, without passwords."""
+    """Write this command's `--root` and `--store` for a command that it suggests, without passwords."""
+    from jestlab.platform.store.address import parse_url, shown_url
+
     given = click.get_current_context().params
     values = {"root": given.get("root"), "store": given.get("store")}
     if values["store"] and not values["store"].startswith("sqlite"):
@@ -56,18 +58,21 @@ def same_lab_options() -> str:
     return "".join(f" --{name} {shlex.quote(value)}" for name, value in values.items() if value)
 
 
+def _scales(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    return [scale for scale in ("smoke", "mini", "paper") if scale.startswith(incomplete)]
+
+
 def spec_options(function: Function) -> Callable[..., Any]:
     """Add SPEC, `--scale` and `--set`; the command receives the loaded and validated `study: Study`."""
 
     @click.argument("spec")
-    @click.option("--scale", shell_complete=lambda *_: ["smoke", "mini", "paper"],
+    @click.option("--scale", shell_complete=_scales,
                   help="Scale of the study: smoke, mini, paper  [default: the study's first]")  # fmt: skip
     @click.option(
         "--set", "overrides", metavar="PATH=VALUE", multiple=True, help="Override a value; repeatable."
     )
     @functools.wraps(function)
     def wrapped(*args: Any, spec: str, scale: str | None, overrides: tuple[str, ...], **kwargs: Any) -> Any:
-        # Here, because verbs that read no spec shall not wait 0.3 s for pydantic.
         from jestlab.platform.spec.load import load
 
         return function(*args, study=load(spec, scale, overrides), **kwargs)
@@ -76,11 +81,11 @@ def spec_options(function: Function) -> Callable[..., Any]:
 
 
 def decide_option(function: Function) -> Callable[..., Any]:
-    """Add `--decide`; the command receives a `study` whose seeds go on until its claims are decided."""
+    """Add `--decide`; the command receives a `study` that adds seeds until its claims are decided."""
 
     @click.option("--decide", is_flag=True,
-                  help="Add seeds, round by round, until each claim is decided, hopeless or beyond its "
-                       "budget: `seeds: {until: decided}` of a spec.")  # fmt: skip
+                  help="Add seeds, round by round, until each claim is confirmed, refuted, out of reach, or "
+                       "over budget; like `seeds: {until: decided}` in a spec.")  # fmt: skip
     @functools.wraps(function)
     def wrapped(*args: Any, decide: bool, study: Any, **kwargs: Any) -> Any:
         return function(*args, study=study.decided() if decide else study, **kwargs)
@@ -89,35 +94,34 @@ def decide_option(function: Function) -> Callable[..., Any]:
 
 
 def how_options(function: Function) -> Callable[..., Any]:
-    """Add the options that say how runs are launched; the command receives them as `how: dict`."""
+    """Add the options for launching runs; the command receives them as `how: dict`."""
 
     @click.option(
         "--on",
-        type=Named("executor", ("local", "vertex", "kubernetes", "slurm")),
-        help="Where to run: built in, or an executor of your own  "
-        "[default: as the study says, else your settings, else local]",
+        type=CodeName("executor", ("local", "vertex", "kubernetes", "slurm")),
+        help="Executor: built in or custom  [default: the study's, else that of your settings, else local]",
     )
     @click.option(
         "--parallel",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Number of concurrent runs, whoever launches them  [default: the study's]",
+        help="Number of concurrent runs across all launches  [default: the study's]",
     )
     @click.option(
         "--retries",
         type=click.IntRange(min=0),
         metavar="N",
-        help="Number of further attempts at a run that fails  [default: the study's]",
+        help="Number of further attempts at a failed run  [default: the study's]",
     )
-    @click.option("--fail-fast", is_flag=True, help="Stop all runs once one has failed for good.")
+    @click.option("--fail-fast", is_flag=True, help="Stop all runs when one has failed its last attempt.")
     @click.option(
-        "--keep-going", is_flag=True, help="Go on when the first three runs that end have failed alike."
+        "--keep-going", is_flag=True, help="Continue if the first three runs fail with the same error."
     )
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         how = {name: kwargs.pop(name) for name in ("on", "parallel", "retries", "fail_fast", "keep_going")}
         if how["fail_fast"] and how["keep_going"]:
-            raise click.UsageError("--fail-fast and --keep-going: give one of them")
+            raise click.UsageError("--fail-fast and --keep-going exclude each other")
         return function(*args, how=how, **kwargs)
 
     return wrapped
@@ -137,16 +141,16 @@ wide_option = click.option(
     is_flag=True,
     expose_value=False,
     callback=_set_wide,
-    help="Print all columns, however narrow the terminal is.",
+    help="Print all columns, even if they are wider than the terminal.",
 )
-"""`--wide`; tables of the verb are printed whole."""
+"""`--wide`: print tables whole."""
 
 
 def output_option(
-    what: str = "Write to this file instead.", folder: bool = False
+    help: str = "Write to this file instead.", folder: bool = False
 ) -> Callable[[Function], Function]:
     """Add `--output`; the command receives it as `output: Path | None`."""
-    return click.option("-o", "--output", type=FOLDER if folder else FILE, help=what)
+    return click.option("-o", "--output", type=FOLDER if folder else FILE, help=help)
 
 
 def baseline_option(default: str = "the first run that is not a reference") -> Callable[[Function], Function]:

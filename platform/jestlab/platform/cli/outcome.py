@@ -9,20 +9,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.text import Text
+
 from jestlab.analysis.metrics import Metric
 from jestlab.analysis.tables.claims import MARKS, difference
 from jestlab.platform import reports
 from jestlab.platform.cli import result_tables
 from jestlab.platform.cli.naming import pasted
 from jestlab.platform.cli.options import same_lab_options
-from jestlab.platform.cli.output import default_format, print_or_write, say, table
-from jestlab.platform.cli.tables import Table
+from jestlab.platform.cli.output import default_format, print_or_write, say
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.controller import Outcome
 from jestlab.platform.planning.plan import Plan, PlannedRun
+from jestlab.platform.render import Table, in_state, styled, table
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.store.records import RunState
-from jestlab.platform.terminal import Styled, joined, state, styled
 
 _VERDICTS = {"holds": "green", "does not hold": "red"}
 
@@ -123,8 +124,8 @@ def _page(written: Sequence[Path]) -> Path | None:
     return next((path for path in written if path.name == "report.html"), None)
 
 
-def _states(counts: Mapping[str, int]) -> Styled:
-    return joined(", ", [state(f"{count} {name}", name) for name, count in sorted(counts.items())])
+def _states(counts: Mapping[str, int]) -> Text:
+    return Text(", ").join(in_state(f"{count} {name}", name) for name, count in sorted(counts.items()))
 
 
 def _counts(plan: Plan, outcome: Outcome) -> dict[str, int]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from rich.text import Text
 
 from jestlab.analysis.published import PublishedCell, paper, parse, render, stored
 from jestlab.analysis.published.cell import order
@@ -23,13 +24,12 @@ from jestlab.platform.cli.options import (
     output_option,
     wide_option,
 )
-from jestlab.platform.cli.output import counted, print_json, print_or_write, say, show, table
-from jestlab.platform.cli.tables import USUAL, Table
+from jestlab.platform.cli.output import counted, print_json, print_or_write, say, show
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.lab.lab import Lab
+from jestlab.platform.render import USUAL, Table, styled, table
 from jestlab.platform.store.published import import_cells, remove_source
 from jestlab.platform.store.store import Store
-from jestlab.platform.terminal import Styled, styled
 
 _EPILOG = examples(
     "published import             # the tables of the JEST paper",
@@ -247,7 +247,7 @@ def _matrix(cells: Sequence[PublishedCell]) -> Table:
 
 def _regenerated(found: Sequence[Finding]) -> Table:
     """List all recalculated cells with their verdicts."""
-    rows: list[list[str | Styled]] = [
+    rows: list[list[str | Text]] = [
         [
             finding.table,
             f"{finding.position}",

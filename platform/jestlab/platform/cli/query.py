@@ -11,30 +11,22 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from jestlab.analysis import query
-from jestlab.analysis.spreadsheets import csv_cell
-from jestlab.platform import terminal
 from jestlab.platform.cli.options import json_option, lab_options, output_option, wide_option
-from jestlab.platform.cli.output import (
-    default_format,
-    print_or_write,
-    print_or_write_blocks,
-    printable,
-    table,
-)
-from jestlab.platform.cli.tables import ESSENTIAL, USUAL, Table
-from jestlab.platform.lab.lab import Lab
-from jestlab.platform.store.views import VIEWS
+from jestlab.platform.cli.output import default_format, print_or_write, print_or_write_blocks
+from jestlab.platform.render import ESSENTIAL, STATE_STYLES, USUAL, Table, in_state, markdown, table
 from jestlab.platform.words import listed, on_one_line
 
+if TYPE_CHECKING:
+    from jestlab.platform.lab.lab import Lab
+
 _EPILOG = """\
-Conditions compare columns of the view and config keys with numbers, 'strings', true and false, by = != < <= >
->= in (…) like and is null, joined by and, or, not. tag is any tag of the run or of its
-experiment; --columns tags shows them.
+Conditions compare columns of the view and config keys with numbers, 'strings', true, and false, by = != < <=
+> >= in (…), like, and is null, combined with and, or, and not. tag is any tag of the run or its experiment;
+--columns tags shows all.
 
 \b
 Examples:
@@ -47,25 +39,32 @@ Examples:
 """
 
 _ENDINGS = {".csv": "csv", ".json": "json", ".parquet": "parquet"}
+_VIEW_COLUMNS = ["view", "column", "meaning"]
 
-_OF_VIEWS = ("view", "column", "meaning")
-_LONG, _BROAD = 60, 24  # letters: JSON and the like; a sentence
+_LONG, _BROAD = 60, 24  # characters of the longest cell
 _IMPORTANCE = {
     "value": 90, "label": 85, "seed": 80, "state": 75, "name": 70, "step": 60, "number": 60, "text": 60,
     "reason": 55, "run": 30, "position": 5, "run_id": 5, "fingerprint": 45, "directory": 20,
 }  # fmt: skip
-"""Columns of views → what is left out last on a terminal, where others are of their size's importance."""
+"""Column of a view → its importance; that of others depends on their length."""
 
 Rows = Sequence[Sequence[Any]]
 
 
+def _views(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    from jestlab.platform.store.views import VIEWS
+
+    names = (name.removeprefix("v_") for name in VIEWS)
+    return [name for name in names if name.startswith(incomplete)]
+
+
 @click.command(epilog=_EPILOG)
 @click.argument("sql", required=False)
-@click.option("--view", metavar="NAME", shell_complete=lambda *_: [name.removeprefix("v_") for name in VIEWS],
+@click.option("--view", metavar="NAME", shell_complete=_views,
               help="View to read: runs, metrics, evaluations, …  [default: runs]")  # fmt: skip
 @click.option("--where", metavar="CONDITION", help="Keep the rows that satisfy CONDITION.")
 @click.option("--columns", metavar="A,B,…", help="Columns and config keys to show; config.* for all keys.")
-@click.option("--order-by", metavar="A,B,…", help="Sort by columns or config keys; -A in descending order.")
+@click.option("--order-by", metavar="A,B,…", help="Sort by columns or config keys; -A for descending order.")
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Maximum number of rows.")
 @click.option("--experiment", metavar="NAME", help="Keep only the rows of this experiment.")
 @click.option("--format", "format_", type=click.Choice(["text", "md", "csv", "json", "parquet"]),
@@ -91,51 +90,38 @@ def query_command(
 ) -> None:
     """Query the results store in SQL, or select rows of a view; without either, list views and their columns.
 
-    Queries are read-only: the database itself refuses to write.
+    Queries are read-only: the database rejects writes.
     """
-    asked = [view, where, columns, order_by, limit, experiment]
-    by_view = any(option is not None for option in asked)
-    if sql is not None and by_view:
+    from jestlab.analysis import query
+    from jestlab.platform.store.views import VIEWS
+
+    is_selection = any(each is not None for each in (view, where, columns, order_by, limit, experiment))
+    if sql is not None and is_selection:
         raise click.UsageError("expected either SQL, or --view with --where and other options")
-    form = (
-        "json"
-        if as_json
-        else format_ or _ENDINGS.get(output.suffix if output else "", default_format(output))
-    )
+    by_file = _ENDINGS.get(output.suffix if output else "", default_format(output))
+    form = "json" if as_json else format_ or by_file
     if form == "parquet" and output is None and sys.stdout.isatty():
         raise click.UsageError("cannot print parquet to a terminal: give --output FILE, or pipe it")
-    if by_view:
-        found = query.select(
-            lab.store_url, view or "runs", where, _names(columns), _names(order_by) or (), limit, experiment
-        )
-        headers, rows = found.columns, found.rows
+    rows: Rows
+    if is_selection:
+        order = listed(order_by or "")
+        shown = None if columns is None else listed(columns)
+        result = query.select(lab.store_url, view or "runs", where, shown, order, limit, experiment)
+        headers, rows = result.columns, result.rows
+    elif sql is not None:
+        result = query.ask(lab.store_url, sql)
+        headers, rows = result.columns, [tuple(map(_portable, row)) for row in result.rows]
     else:
-        headers, rows = _views() if sql is None else _ask(lab, sql)
+        headers = _VIEW_COLUMNS
+        rows = [(name, *column) for name, about in VIEWS.items() for column in about.columns.items()]
     if form == "text":
-        print_or_write_blocks(output, [_text(headers, rows)])
+        print_or_write_blocks(output, _text(headers, rows))
     else:
-        print_or_write(output, WRITERS[form](headers, rows))
-
-
-def _names(text: str | None) -> list[str] | None:
-    return None if text is None else listed(text)
-
-
-def _views() -> tuple[list[str], list[tuple[Any, ...]]]:
-    """List all views with their columns."""
-    rows: list[tuple[Any, ...]] = [
-        (name, column, meaning) for name, view in VIEWS.items() for column, meaning in view.columns.items()
-    ]
-    return list(_OF_VIEWS), rows
-
-
-def _ask(lab: Lab, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
-    found = query.ask(lab.store_url, sql)
-    return found.columns, [tuple(map(_portable, row)) for row in found.rows]
+        print_or_write(output, _WRITERS[form](headers, rows))
 
 
 def _portable(value: Any) -> Any:
-    """Convert a value of PostgreSQL to what SQLite would return: exact numbers as numbers, times as text."""
+    """Convert a value from PostgreSQL to its type in SQLite: exact numbers to numbers, times to text."""
     if isinstance(value, Decimal):
         return int(value) if value.is_finite() and value == value.to_integral_value() else float(value)
     if isinstance(value, datetime):
@@ -144,44 +130,35 @@ def _portable(value: Any) -> Any:
 
 
 def _text(headers: Sequence[str], rows: Rows) -> Table:
-    """Make a table for a terminal, in which long texts and JSON are left out before other columns."""
+    """Make a table for a terminal, which drops long texts and JSON before other columns."""
     cells = [[on_one_line(_cell(value)) for value in row] for row in rows]
-    columns = list(zip(*cells, strict=True)) or [()] * len(headers)
-    right = [
-        number
-        for number in range(len(headers))
-        if rows and all(row[number] is None or isinstance(row[number], int | float) for row in rows)
-    ]
-    sizes = [max(map(len, column), default=0) for column in columns]
-    importance = {
-        header: ESSENTIAL
-        if number == 0
-        else _IMPORTANCE.get(header) or (10 if size > _LONG else 40 if size > _BROAD else USUAL)
-        for number, (header, size) in enumerate(zip(headers, sizes, strict=True))
-    }
-    if tuple(headers) == _OF_VIEWS:
-        importance = dict.fromkeys(headers, ESSENTIAL)
-    named = [terminal.state(cell) if cell in terminal.STATES else cell for row in cells for cell in row]
-    width = max(len(headers), 1)
-    return table(headers, [named[i : i + width] for i in range(0, len(named), width)], right, importance)
-
-
-def _markdown(headers: Sequence[str], rows: Rows) -> str:
-    from tabulate import tabulate
-
-    cells = [[printable(_cell(value)).replace("|", "\\|") for value in row] for row in rows]
-    text: str = tabulate(cells, headers, tablefmt="github", disable_numparse=True)
-    return text + "\n"
+    numbers = (int, float, type(None))
+    right = [i for i in range(len(headers)) if rows and all(isinstance(row[i], numbers) for row in rows)]
+    importance = dict.fromkeys(headers[:1], ESSENTIAL)
+    for i, header in enumerate(headers[1:], 1):
+        size = max((len(row[i]) for row in cells), default=0)
+        by_size = 10 if size > _LONG else 40 if size > _BROAD else USUAL
+        importance.setdefault(header, _IMPORTANCE.get(header, by_size))
+    if headers == _VIEW_COLUMNS:
+        importance = {}
+    styled = ([in_state(cell) if cell in STATE_STYLES else cell for cell in row] for row in cells)
+    return table(headers, styled, right, importance)
 
 
 def _cell(value: Any) -> str:
-    """Write a value; nothing for NULL."""
+    """Write a value; NULL is empty."""
     if value is None:
         return ""
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
+def _markdown(headers: Sequence[str], rows: Rows) -> str:
+    return markdown(headers, [[_cell(value) for value in row] for row in rows])
+
+
 def _csv(headers: Sequence[str], rows: Rows) -> str:
+    from jestlab.analysis.spreadsheets import csv_cell
+
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerows(map(csv_cell, row) for row in (headers, *rows))
@@ -194,7 +171,7 @@ def _json(headers: Sequence[str], rows: Rows) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value to one that JSON has: infinities and times become text, bytes hexadecimal."""
+    """Convert a value for JSON: infinities and times to text, bytes to hexadecimal digits."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, datetime):
@@ -206,26 +183,21 @@ def _parquet(headers: Sequence[str], rows: Rows) -> bytes:
     import pyarrow as pa
     from pyarrow import parquet
 
+    def array(values: Sequence[Any]) -> Any:
+        """Build a column; values of different types are written as JSON."""
+        try:
+            return pa.array(values)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+            texts = (None if v is None else json.dumps(v, ensure_ascii=False, default=str) for v in values)
+            return pa.array(texts)
+
     columns = list(zip(*rows, strict=True)) or [()] * len(headers)
-    arrays = [_array(column) for column in columns]
     buffer = io.BytesIO()
-    parquet.write_table(pa.Table.from_arrays(arrays, names=list(headers)), buffer)
+    parquet.write_table(pa.Table.from_arrays([*map(array, columns)], names=list(headers)), buffer)
     return buffer.getvalue()
 
 
-def _array(values: Sequence[Any]) -> Any:
-    """Build one column; values that share no type are written as JSON."""
-    import pyarrow as pa
-
-    try:
-        return pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-        return pa.array(
-            [None if v is None else json.dumps(v, ensure_ascii=False, default=str) for v in values]
-        )
-
-
-WRITERS: dict[str, Callable[[Sequence[str], Rows], str | bytes]] = {
+_WRITERS: dict[str, Callable[[Sequence[str], Rows], str | bytes]] = {
     "md": _markdown,
     "csv": _csv,
     "json": _json,

@@ -32,8 +32,8 @@ def register_command(study: Study, author: str | None, *, as_json: bool, lab: La
 
     from jestlab.platform.launch.session import How, planned
     from jestlab.platform.planning import registering
-    from jestlab.platform.store.checkout import Checkout
-    from jestlab.platform.store.registrations import register
+    from jestlab.platform.store.code import Checkout
+    from jestlab.platform.store.judgments import register
     from jestlab.platform.store.store import Store
 
     parts = (study, *study.studies.values())

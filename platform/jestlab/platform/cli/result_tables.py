@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from jestlab.platform.cli.output import Block
-from jestlab.platform.cli.output import table as aligned
-from jestlab.platform.cli.tables import Table as Aligned
-from jestlab.platform.terminal import Styled, styled
+from rich.text import Text
+
+from jestlab.platform.render import Block, styled
+from jestlab.platform.render import Table as Aligned
+from jestlab.platform.render import table as aligned
 
 if TYPE_CHECKING:
     from jestlab.analysis.tables.core import Cell, Line, Table
@@ -27,21 +28,22 @@ def blocks(table: Table) -> Iterator[Block]:
 
 def _rows(table: Table) -> Aligned:
     headers = [" ".join(f"{column.group} {column.header}".split()) for column in table.columns]
-    rows: list[list[str | Styled] | Styled] = []
+    rows: list[list[str | Text] | Text] = []
     for section in table.sections:
         if section.title:
             rows.append(styled(section.title, "italic"))
         rows += [_row(line) for line in section.lines]
     right = [number for number, column in enumerate(table.columns) if column.align != "left"]
-    made = aligned(headers, rows, right)
-    return Aligned(made.headers, made.rows, made.right, [column.importance for column in table.columns])
+    importance = dict(zip(headers, (column.importance for column in table.columns), strict=True))
+    return aligned(headers, rows, right, importance)
 
 
-def _row(line: Line) -> list[str | Styled]:
+def _row(line: Line) -> list[str | Text]:
     first, *others = (_cell(cell) for cell in line.cells)
-    return [first.styled("italic" if line.apart else "bold" if line.ours else ""), *others]
+    first.stylize("italic" if line.apart else "bold" if line.ours else "")
+    return [first, *others]
 
 
-def _cell(cell: Cell) -> Styled:
-    text = styled(" ".join(cell.text.split()), "struck dim" if cell.struck else "bold" if cell.bold else "")
+def _cell(cell: Cell) -> Text:
+    text = styled(" ".join(cell.text.split()), "strike dim" if cell.struck else "bold" if cell.bold else "")
     return text + cell.mark

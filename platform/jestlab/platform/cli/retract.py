@@ -8,9 +8,10 @@ import click
 
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.options import json_option, lab_options
-from jestlab.platform.cli.output import print_json, say, table
+from jestlab.platform.cli.output import print_json, say
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.store.retractions import retract, retracted, undo
+from jestlab.platform.render import table
+from jestlab.platform.store.judgments import retract, retracted, undo_retraction
 from jestlab.platform.whoami import person
 from jestlab.platform.words import on_one_line
 
@@ -45,7 +46,7 @@ def retract_command(
         if undone == (reason is not None):
             raise click.UsageError('expected the REASON: jestlab retract RUN "wrong shards", or --undo')
         if reason is None:
-            undo(store, run.fingerprint)
+            undo_retraction(store, run.fingerprint)
         else:
             retract(store, run.fingerprint, reason, author or person())
     elif undone:

@@ -17,10 +17,10 @@ from jestlab.models.data.shards import ShardIndex
 from jestlab.models.scoring.columns import Column, load
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.options import FILE, examples, json_option, lab_options
-from jestlab.platform.cli.output import print_json, say, table, writing
-from jestlab.platform.cli.progress import reporting
+from jestlab.platform.cli.output import print_json, reporting, say, writing
 from jestlab.platform.errors import UserError, one_line_errors
 from jestlab.platform.lab.lab import Lab
+from jestlab.platform.render import table
 from jestlab.platform.store.records import RunRow
 from jestlab.platform.store.store import Store
 

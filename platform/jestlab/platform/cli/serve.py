@@ -1,17 +1,21 @@
-"""`jestlab serve`: pages over everything that labs hold, live."""
+"""`jestlab serve`: a web interface for one or several labs."""
 
 from __future__ import annotations
 
 import os
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from jestlab.platform.cli.options import examples, json_option, lab_options
 from jestlab.platform.cli.output import print_json, say
 from jestlab.platform.errors import UserError
-from jestlab.platform.lab.lab import SERVE_TOKEN, Lab
+
+if TYPE_CHECKING:
+    from jestlab.platform.lab.lab import Lab
+    from jestlab.platform.serve.access import Access
 
 
 @click.command(
@@ -25,15 +29,16 @@ from jestlab.platform.lab.lab import SERVE_TOKEN, Lab
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8270, show_default=True,
-              help="Port; 0 for a free one.")  # fmt: skip
+              help="Port; 0 for any free port.")  # fmt: skip
 @click.option(
-    "--write", "writes", is_flag=True, help="Allow who has the token to cancel, retry and annotate."
+    "--write", "writes", is_flag=True, help="Allow anyone with the token to cancel, retry, and annotate."
 )
 @click.option("--name", "names", multiple=True, metavar="HOST",
-              help="Further name, as of a proxy; reading then takes the token; repeatable.")  # fmt: skip
+              help="Another name of this host, such as a proxy's; reading then requires the token; "
+                   "repeatable.")  # fmt: skip
 @click.option("--lab", "places", multiple=True, metavar="FOLDER[=URL]", type=click.Path(file_okay=False),
-              help="Serve this lab, not --root; URL: of a store elsewhere; repeatable.")  # fmt: skip
-@json_option("Print the address and the token as JSON, once it answers.")
+              help="Serve this lab instead of --root, with the store at URL; repeatable.")  # fmt: skip
+@json_option("Print the address and the token as JSON once the server is ready.")
 @lab_options
 def serve_command(
     *,
@@ -45,32 +50,34 @@ def serve_command(
     places: tuple[str, ...],
     lab: Lab,
 ) -> None:
-    """Serve pages over the lab: experiments live, runs with curves and logs, searches, SQL.
+    """Serve the lab as web pages: experiments live, runs with curves and logs, search, SQL.
 
-    Pages read the store and write nothing, unless --write. They answer this machine alone; at another --host
-    they take the token that is printed. The token is new with every start, or JESTLAB_SERVE_TOKEN. Ctrl-C
-    ends the server and leaves runs alone.
+    Pages are read-only without --write. By default only this machine can open them; with another --host, they
+    require the printed token, which is new at every start unless JESTLAB_SERVE_TOKEN sets it. Ctrl-C stops
+    the server; runs continue.
     """
-    from jestlab.platform.serve.access import Access
+    from jestlab.platform.lab.lab import SERVE_TOKEN, Lab
     from jestlab.platform.serve.server import serve
 
     if places and lab.root != Lab.find().root:
-        raise UserError("--lab and --root: give one of them")
-    labs = [_lab_at(place) for place in places] or [lab]
+        raise UserError("--lab and --root exclude each other")
 
-    def begun(url: str, access: Access) -> None:
+    def ready(url: str, access: Access) -> None:
         needed = writes or not access.open
         if as_json:
             print_json({"url": url, "token": access.token if needed else None})
-            return
-        say(f"{url}?token={access.token}" if needed else url, fit=False)
+        else:
+            say(f"{url}?token={access.token}" if needed else url, fit=False)
 
+    labs = [_lab_at(place) for place in places] or [lab]
     token = os.environ.get(SERVE_TOKEN)
-    serve(labs, host=host, port=port, writes=writes, token=token, names=names, begun=begun)
+    serve(labs, host=host, port=port, writes=writes, token=token, names=names, ready=ready)
 
 
 def _lab_at(place: str) -> Lab:
-    """Find the lab that `FOLDER[=URL]` names."""
-    folder, *urls = re.split(r"=(?=[\w+]+://)", place, maxsplit=1)  # a folder's name may have a =, too
-    own = Path(folder).expanduser().absolute() / "results.db"
-    return Lab.find(folder, urls[0] if urls else f"sqlite:///{own}")
+    """Find the lab of `FOLDER[=URL]`."""
+    from jestlab.platform.lab.lab import Lab
+
+    folder, *urls = re.split(r"=(?=[\w+]+://)", place, maxsplit=1)  # a folder's name may contain =, too
+    default = Path(folder).expanduser().absolute() / "results.db"
+    return Lab.find(folder, urls[0] if urls else f"sqlite:///{default}")

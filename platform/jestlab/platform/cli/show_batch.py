@@ -11,12 +11,13 @@ import click
 import numpy as np
 
 from jestlab.analysis.files import write_whole
-from jestlab.platform import pictures
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.options import examples, json_option, lab_options
-from jestlab.platform.cli.output import Block, print_json, say, table, writing
+from jestlab.platform.cli.output import print_json, say, writing
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.logs import one_line
+from jestlab.platform.render import Block, table
+from jestlab.platform.reports import selected
 
 if TYPE_CHECKING:
     from jestlab.analysis.figures.selected import ShownExample
@@ -47,10 +48,10 @@ def show_batch_command(
 
     with closing(naming.existing_store(lab)) as store:
         named = naming.run(store, name)
-        run = pictures.RecordedRun(lab, store, named.row)
+        run = selected.RecordedRun(lab, store, named.row)
     step = run.steps[-1] if step is None else step
     batch = run.batch(step)
-    shown = run.shown(step, batch, np.concatenate(pictures.few(batch, size)))
+    shown = run.shown(step, batch, np.concatenate(selected.few(batch, size)))
     means = [
         float(np.mean(batch.scores[part])) if len(part) else None for part in (batch.selected, batch.rejected)
     ]
@@ -64,7 +65,7 @@ def show_batch_command(
         "mean_score_rejected": _number(means[1]),
         "shares": run.shares(batch),
     }
-    path = output or pictures.picture_path(lab, named.experiment or "runs", named.row, step)
+    path = output or selected.picture_path(lab, named.experiment or "runs", named.row, step)
     heading = f"{named.title}, step {step:,}: {summary['selected']:,} of {summary['candidates']:,} candidates"
     caption = (
         "Selected: as they were drawn. Rejected: spread evenly. Below each picture its caption and score."

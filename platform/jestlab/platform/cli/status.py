@@ -16,20 +16,19 @@ from rich.text import Text
 
 from jestlab.analysis import units
 from jestlab.analysis.costs.goodput import Goodput, by_run, summary, total
-from jestlab.platform import terminal
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.options import examples, json_option, lab_options, wide_option
-from jestlab.platform.cli.output import Block, counted, rendered, show, table
+from jestlab.platform.cli.output import counted, show
 from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.logs import one_line
 from jestlab.platform.planning.changes import changes_of
+from jestlab.platform.render import Block, has_styles, in_state, render, table, width
 from jestlab.platform.store.annotations import tags_of_experiments, tags_of_runs
 from jestlab.platform.store.labs import places
 from jestlab.platform.store.records import ExperimentRow, RunRow, RunState, Spending
 from jestlab.platform.store.spending import attempt_times, spending
 from jestlab.platform.store.store import Store
-from jestlab.platform.terminal import Styled
 from jestlab.platform.watching.standing import Stands, as_data, run_data, standing, why_they_wait
 from jestlab.platform.watching.watch import Line, Watch
 
@@ -117,7 +116,7 @@ def _experiments_table(experiments: Sequence[ExperimentRow], marked: Mapping[str
         *(["tags"] if marked else []),
         *(["imported from"] if imported else []),
     ]
-    rows: list[list[str | Styled]] = [
+    rows: list[list[str | Text]] = [
         [
             row.name,
             row.scale or "",
@@ -133,8 +132,8 @@ def _experiments_table(experiments: Sequence[ExperimentRow], marked: Mapping[str
     return table(headers, rows, range(2, 3 + len(states)), importance)
 
 
-def _count(count: int, state: RunState) -> Styled:
-    return terminal.state(str(count), state if count else "")
+def _count(count: int, state: RunState) -> Text:
+    return in_state(count, state if count else "-")
 
 
 def _runs_table(
@@ -145,11 +144,11 @@ def _runs_table(
     has_reasons = any(run.reason for run in runs)
     headers = ["run", "seed", "state", "step", "attempts", *of_kinds]
     headers += [*(["tags"] if marked else []), *(["reason"] if has_reasons else [])]
-    rows: list[list[str | Styled]] = [
+    rows: list[list[str | Text]] = [
         [
             one_line(run.label),
             str(run.seed),
-            terminal.state(run.state),
+            in_state(run.state),
             f"{run.step}/{run.total_steps}" if run.total_steps is not None else "",
             str(run.attempts),
             *_cells(kinds, costs.get(run.fingerprint, Spending()), run.state),
@@ -198,9 +197,9 @@ def _run_data(run: RunRow) -> dict[str, Any]:
     return run_data(run) | {"step": run.step, "total_steps": run.total_steps}
 
 
-def _run_details(stands: Stands, costs: Mapping[str, Spending], where: Mapping[int, str]) -> dict[str, Any]:
+def _run_details(stands: Stands, costs: Mapping[str, Spending], where: Mapping[str, str]) -> dict[str, Any]:
     run, lease = stands.run, stands.standing.lease
-    lab_id = None if lease is None else lease.lab_id
+    lab_id = None if lease is None else lease.lab
     return {
         **_run_data(run),
         "waits": as_data(stands.waits),
@@ -362,7 +361,7 @@ def _live(watch: Watch, lines: Sequence[Line], every: float) -> Sequence[Line]:
 
 def _drawn(blocks: Iterable[Block]) -> Text:
     """Draw blocks as `say` prints them."""
-    return Text.from_ansi(rendered(blocks, terminal.width(), terminal.has_styles()), no_wrap=True)
+    return Text.from_ansi(render(blocks, width(), has_styles()), no_wrap=True)
 
 
 def _shown(lines: Sequence[Line], height: int) -> list[Block]:
@@ -380,7 +379,7 @@ def text(lines: Sequence[Line], shown: Sequence[Line] | None = None) -> list[Blo
         (
             one_line(line.run.label),
             str(line.run.seed),
-            terminal.state(line.run.state),
+            in_state(line.run.state),
             f"{line.run.step}/{line.run.total_steps}" if line.run.total_steps is not None else "",
             f"{line.loss:.4g}" if line.loss is not None else "",
             f"{line.rate:,.0f}" if line.rate is not None else "",

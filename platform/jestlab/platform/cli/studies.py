@@ -23,28 +23,18 @@ from jestlab.platform.cli.options import (
     spec_options,
     wide_option,
 )
-from jestlab.platform.cli.output import (
-    Block,
-    absent_data,
-    counted,
-    print_json,
-    print_or_write,
-    say,
-    show,
-    table,
-    writing,
-)
-from jestlab.platform.cli.tables import Table
+from jestlab.platform.cli.output import counted, print_json, print_or_write, say, show, writing
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.cost import CostBreakdown, Entry, cost_breakdown
 from jestlab.platform.planning.plan import plan
-from jestlab.platform.registry import study_names
-from jestlab.platform.spec.config_tree import flatten
-from jestlab.platform.spec.load import load, scales_of, study_module
+from jestlab.platform.planning.show import absent_data
+from jestlab.platform.registry import scales_of, study_module, study_names
+from jestlab.platform.render import Block, Table, styled, table
+from jestlab.platform.spec.load import load
 from jestlab.platform.spec.resources import LOCAL_PARALLEL, Resources
 from jestlab.platform.spec.schema import Study
-from jestlab.platform.terminal import styled
+from jestlab.platform.spec.tree import flatten
 
 _PARTS = ("IMAGE", "TEXT", "LOSS", "SCORING", "SELECTION", "REF. SCORING")
 _IMPORTANCE = {

@@ -17,10 +17,11 @@ from jestlab.platform import programs
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.help import Verbs
 from jestlab.platform.cli.options import FILE, json_option, lab_options
-from jestlab.platform.cli.output import Block, print_json, say, table
+from jestlab.platform.cli.output import print_json, say
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.sync import fetched
+from jestlab.platform.render import Block, table
 from jestlab.platform.store.records import FinishedRun
 from jestlab.platform.store.store import Store
 

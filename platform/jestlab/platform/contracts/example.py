@@ -66,7 +66,7 @@ def write(folder: Path, *, complete: bool = True) -> str:
 
 
 def _measure(
-    store: Store, run: PlannedRun, launcher: int, folder: Path, steps: tuple[int, ...], *, complete: bool
+    store: Store, run: PlannedRun, launcher: str, folder: Path, steps: tuple[int, ...], *, complete: bool
 ) -> None:
     claim = claims.claim(store, run.fingerprint, launcher, "local", 0, f"{run.directory}/log.txt", 90.0)
     assert claim is not None

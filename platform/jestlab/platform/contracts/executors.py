@@ -19,7 +19,7 @@ from jestlab.platform.launch.executors.base import (
     JobStatus,
     LaunchedJob,
 )
-from jestlab.platform.launch.executors.own import Guarded
+from jestlab.platform.launch.executors.custom import Guarded
 from jestlab.platform.spec.resources import Resources
 
 NAME = "jestlab-0a1b2c3d-1"

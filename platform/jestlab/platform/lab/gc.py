@@ -29,17 +29,18 @@ from sqlalchemy import Connection, delete, select
 
 from jestlab.models.config import OwnReader, ShapesBenchmark, ShapesWeb
 from jestlab.models.data.datasets import MADE, benchmark_name, web_name
-from jestlab.platform import adopted, programs
+from jestlab.platform import programs
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store import schema
 from jestlab.platform.store.address import parse_url, sqlite_file
 from jestlab.platform.store.annotations import KEEP
 from jestlab.platform.store.engine import closing_engine, read_only, reading
-from jestlab.platform.store.records import LIVE, RunState
+from jestlab.platform.store.records import ADOPTED, LIVE, RunState
 from jestlab.platform.store.rerun import with_needs
+from jestlab.platform.store.rows import chunks, now
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Attempt, Evaluation, Member, Metric, Run, Tag, chunks, now
+from jestlab.platform.store.tables import Attempt, Evaluation, Member, Metric, Run, Tag
 
 
 class Kind(StrEnum):
@@ -284,7 +285,7 @@ def _data(lab: Lab, state: _State, older_than: timedelta) -> Iterator[Unreferenc
 
 def _datasets(run: _Run) -> set[str] | None:
     """Names of the datasets made for a run; None where that cannot be said."""
-    if run.program == adopted.NAME:
+    if run.program == ADOPTED:
         return set()
     try:
         program = programs.get(run.program)

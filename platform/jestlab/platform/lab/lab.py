@@ -19,6 +19,7 @@ from pathlib import Path
 from jestlab.analysis.address import hidden
 from jestlab.models.data.files import own_temporary_folder
 from jestlab.platform.errors import StoreUnreachable, UserError, sentence
+from jestlab.platform.store.address import STORE
 
 SCRATCH = "JESTLAB_SCRATCH"
 """Where labs in buckets have their folders on this machine."""
@@ -166,7 +167,6 @@ def _scratch() -> Path:
 
 # ---- the store's URL
 
-STORE = "JESTLAB_STORE"
 STORE_SECRET = "JESTLAB_STORE_SECRET"
 
 SERVE_TOKEN = "JESTLAB_SERVE_TOKEN"

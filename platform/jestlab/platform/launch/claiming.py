@@ -20,8 +20,8 @@ from jestlab.platform.launch.together import each
 from jestlab.platform.store import claims, leases
 from jestlab.platform.store.claims import Limits
 from jestlab.platform.store.records import Lease, Standing
+from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import now
 
 TOGETHER = 50
 """Runs that are claimed and launched together; between two such batches all other runs are looked at."""

@@ -39,8 +39,8 @@ from jestlab.platform.store import leases
 from jestlab.platform.store.claims import LIMIT
 from jestlab.platform.store.engine import is_full
 from jestlab.platform.store.records import Lease, RunState, Standing
+from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import now
 
 LAST_SECONDS = 15.0
 """How long the end of runs is waited for after a second Ctrl-C; after the first, if none can be seen."""

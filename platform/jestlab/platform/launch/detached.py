@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import IO
 
 from jestlab.platform.errors import UserError
-from jestlab.platform.lab.lab import SERVE_TOKEN, STORE, Lab
-from jestlab.platform.store.tables import now
+from jestlab.platform.lab.lab import SERVE_TOKEN, Lab
+from jestlab.platform.store.address import STORE
+from jestlab.platform.store.rows import now
 from jestlab.platform.whoami import host_name
 
 FOLDER = "launches"

@@ -11,13 +11,13 @@ from typing import IO, TYPE_CHECKING
 from jestlab.platform.launch.pace import Pace
 from jestlab.platform.launch.reconcile import Target
 from jestlab.platform.logs import one_line
+from jestlab.platform.render import has_styles, in_state, render, styled
 from jestlab.platform.store.records import Progress, RunState
-from jestlab.platform.terminal import Styled, has_styles, styled, wrapped
-from jestlab.platform.terminal import state as of_state
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
+    from rich.text import Text
 
 _WIDE = 100  # columns from which loss and rate find room beside label, bar and time
 _LONG = 2_000  # letters of a message; what a terminal would obey is none of them
@@ -138,22 +138,22 @@ class Lines(Listener):
         """Print how many runs are launched."""
         self._print(styled(f"submitted {done} of {total}"))
 
-    def _line(self, run: Target, state: RunState, reason: str | None) -> Styled:
-        line = of_state(f"{state:<9}", state) + f"  {self._name(run)}"
+    def _line(self, run: Target, state: RunState, reason: str | None) -> Text:
+        line = in_state(f"{state:<9}", state) + f"  {self._name(run)}"
         if state == RunState.RUNNING:
             self._started[run.fingerprint] = time.monotonic()
         elif run.fingerprint in self._started:
             line += f", {time.monotonic() - self._started.pop(run.fingerprint):.0f} s"
         if state.is_terminal:
-            line = f"[{self._ended}/{self._total}] " + line
+            line = styled(f"[{self._ended}/{self._total}] ") + line
         return line + f": {one_line(reason, _LONG)}" if reason else line
 
     def _name(self, run: Target) -> str:
         """Name a run so that a shell takes it."""
         return shlex.quote(one_line(f"{self._experiment}/{run.label}/{run.seed}"))
 
-    def _print(self, line: Styled) -> None:
-        print(line.shown(has_styles(self._stream)), file=self._stream, flush=True)
+    def _print(self, line: Text) -> None:
+        print(render(line, styles=has_styles(self._stream)), file=self._stream, flush=True)
 
 
 class Moving(Lines):
@@ -243,16 +243,8 @@ class Moving(Lines):
         if self._bars is not None:
             self._bars.stop()
 
-    def _print(self, line: Styled) -> None:
+    def _print(self, line: Text) -> None:
         if self._bars is None:
             super()._print(line)
             return
-        from rich.text import Text
-
-        for part in wrapped(line, self._bars.console.width):
-            self._bars.console.print(
-                Text.from_ansi(part.shown(has_styles(self._stream))),
-                no_wrap=True,
-                overflow="ignore",
-                crop=False,
-            )
+        self._bars.console.print(line)

@@ -39,27 +39,29 @@ class Presence:
         self.name = name
         self._heartbeat_seconds = heartbeat_seconds
         self._beaten_at = 0.0
-        self._id: int | None = None
-        self._lab_id: int | None = None
-        self._labs: Mapping[int, str] = {}  # where the labs of the store are
+        self._entered = False
+        self._lab_id: str | None = None
+        self._labs: Mapping[str, str] = {}  # where the labs of the store are
 
-    def launcher(self) -> int:
-        """Return the launcher's id in the store."""
-        if self._id is None:
-            self._id = leases.enter_launcher(self._store, self.name, self.lab())
-            self._beaten_at = time.monotonic()
-        return self._id
+    def launcher(self) -> str:
+        """Return the launcher's name, after entering it in the store."""
+        if not self._entered:
+            leases.enter_launcher(self._store, self.name, self.lab())
+            self._entered, self._beaten_at = True, time.monotonic()
+        return self.name
 
-    def lab(self) -> int:
-        """Return the lab's id in the store."""
+    def lab(self) -> str:
+        """Return the lab's id, after entering it in the store."""
         if self._lab_id is None:
-            self._lab_id = labs.enter_lab(self._store, *identity.identify(self._lab))
+            uid, address, host = identity.identify(self._lab)
+            labs.enter_lab(self._store, uid, address, host)
+            self._lab_id = uid
         return self._lab_id
 
     def beat(self) -> None:
         """Give a sign of life, if the launcher has been entered and the last one is old."""
-        if self._id is not None and time.monotonic() - self._beaten_at > self._heartbeat_seconds:
-            leases.beat(self._store, self._id)
+        if self._entered and time.monotonic() - self._beaten_at > self._heartbeat_seconds:
+            leases.beat(self._store, self.name)
             self._beaten_at = time.monotonic()
 
     async def beating(self, work: Coroutine[Any, Any, Value]) -> Value:
@@ -72,13 +74,13 @@ class Presence:
 
     def leave(self) -> None:
         """Take the launcher out of the store, if it has been entered."""
-        if self._id is not None:
-            leases.leave(self._store, self._id)
+        if self._entered:
+            leases.leave(self._store, self.name)
 
     def elsewhere(self, lease: Lease | None) -> str | None:
         """Say which other lab has the files of an attempt; None if this one has, or if it is unknown."""
-        if lease is None or lease.lab_id in (None, self._lab_id):
+        if lease is None or lease.lab in (None, self._lab_id):
             return None
-        if lease.lab_id not in self._labs:
+        if lease.lab not in self._labs:
             self._labs = labs.places(self._store)
-        return self._labs.get(lease.lab_id or 0)
+        return self._labs.get(lease.lab or "")

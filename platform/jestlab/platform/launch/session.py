@@ -47,8 +47,8 @@ from jestlab.platform.store import labs, leases, provenance
 from jestlab.platform.store.address import parse_url, sqlite_file
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rerun import start_over, with_dependents
+from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import now
 from jestlab.platform.store.taken import refuse_taken
 from jestlab.platform.store.trust import refuse_untrusted
 from jestlab.platform.words import counted

@@ -1,7 +1,7 @@
 """What completed runs were made by, compared with each other and with the code and the data of now.
 
 A run's identity is its config: nothing here makes anything run again. It is said, can be accepted
-(`store.acceptances`), and `jestlab launch --rerun-changed` runs again what it names.
+(`store.judgments`), and `jestlab launch --rerun-changed` runs again what it names.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from jestlab.platform.planning.plan import PlannedRun
 from jestlab.platform.programs.sources import interpreter_of, sources_of
 from jestlab.platform.spec.record import Record
 from jestlab.platform.spec.schema import Study
-from jestlab.platform.store import retractions
-from jestlab.platform.store.acceptances import accepted_in
+from jestlab.platform.store.judgments import acceptances, retracted
 from jestlab.platform.store.provenance import versions
 from jestlab.platform.store.records import RunState
+from jestlab.platform.store.rows import chunks
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Attempt, Run, chunks
+from jestlab.platform.store.tables import Attempt, Run
 from jestlab.platform.store.views import FIRST_STEP
 
 _MOST_BYTES = 1 << 30
@@ -141,7 +141,7 @@ def changes(store: Store, study: Study, runs: Iterable[Subject]) -> Changes:
     if not done:
         return Changes()
     studies = (study, *study.studies.values())
-    accepted = [said for each in studies for said in accepted_in(store, each.name)]
+    accepted = [row.accepted for each in studies for row in acceptances(store, each.name)]
     record = Record(
         packages=tuple(dict.fromkeys(name for each in studies for name in each.record.packages)),
         files=tuple(dict.fromkeys(file for each in studies for file in each.record.files)),
@@ -181,7 +181,7 @@ def changes(store: Store, study: Study, runs: Iterable[Subject]) -> Changes:
             unlike = differing([made[one], made[newest]], accepted)
             if behind := tuple(item for item in found if item in unlike):
                 older[one] = behind
-    why = retractions.reasons(store)
+    why = {row.fingerprint: row.reason for row in retracted(store)}
     return Changes(
         completed=len(done),
         changed=changed,

@@ -17,7 +17,7 @@ from jestlab.analysis.mixing import OWN_PROGRAMS, differing_files, unified_diff
 from jestlab.platform import programs
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.plan import Action, Plan, PlannedRun
-from jestlab.platform.spec.config_tree import Tree, flatten, lookup
+from jestlab.platform.spec.tree import Tree, flatten, lookup
 from jestlab.platform.store.records import FinishedRun
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def compare(store: Store, first: str, second: str) -> Comparison:
     Raises:
         UserError: One of them is not in the store.
     """
-    from jestlab.platform.store import retractions
+    from jestlab.platform.store.judgments import retracted
 
     with store.reading() as connection:
         one, other = (_side(connection, fingerprint) for fingerprint in (first, second))
@@ -196,7 +196,7 @@ def compare(store: Store, first: str, second: str) -> Comparison:
     if not (known := one["known"] and other["known"]):
         differing["code"] = one["sources"] = other["sources"] = {}
     return Comparison(
-        retracted=retractions.reasons(store),
+        retracted={row.fingerprint: row.reason for row in retracted(store)},
         known=known,
         source=source_diff(store, *(side["sources"] for side in (one, other))),
         fingerprints=Pair(first, second),
@@ -290,12 +290,12 @@ def source_diff(
         second: The same of the other.
         now: File → path of the second state, if that is what is there now; None if the store has it, too.
     """
-    from jestlab.platform.store import code_texts
+    from jestlab.platform.store.code import script_texts, texts
 
     differing = differing_files(first, second)
     digests = {digest for name in differing for digest in (first.get(name), second.get(name)) if digest}
-    known = code_texts.texts(store, digests)
-    known |= dict(code_texts.readable(now[name] for name in differing if now and name in now))
+    known = texts(store, digests)
+    known |= dict(script_texts(now[name] for name in differing if now and name in now))
     return unified_diff(first, second, known)
 
 

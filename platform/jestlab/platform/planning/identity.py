@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from jestlab.models.extensions import references
-from jestlab.platform import adopted
 from jestlab.platform.programs import BUILTIN, Config, Program
-from jestlab.platform.spec.config_tree import NAMES_A_RUN, marked, without
+from jestlab.platform.spec.fields import NAMES_A_RUN, marked
+from jestlab.platform.spec.tree import without
+from jestlab.platform.store.records import ADOPTED, ADOPTED_FROM
 
 
 def canonical_json(value: Any) -> str:
@@ -51,7 +52,7 @@ def folder_end(fingerprint: str) -> str:
 
 def of_origin(origin: str) -> str:
     """Compute the identity of a run that another tool has recorded: where it came from."""
-    return fingerprint(adopted.NAME, 1, {adopted.ORIGIN: origin}, {})
+    return fingerprint(ADOPTED, 1, {ADOPTED_FROM: origin}, {})
 
 
 def is_true(claimed: str, program: str, config: Mapping[str, Any], needs: Mapping[str, str]) -> bool:
@@ -67,8 +68,8 @@ def is_true(claimed: str, program: str, config: Mapping[str, Any], needs: Mappin
         config: As stored: whole and resolved.
         needs: Role → fingerprint of each run that it needs.
     """
-    if program == adopted.NAME:
-        return claimed == of_origin(str(config.get(adopted.ORIGIN)))
+    if program == ADOPTED:
+        return claimed == of_origin(str(config.get(ADOPTED_FROM)))
     own = BUILTIN.get(program)
     if own is None and not references.is_reference(program):
         return False

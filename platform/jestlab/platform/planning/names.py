@@ -16,7 +16,7 @@ from jestlab.platform import programs
 from jestlab.platform.errors import Path, SpecError, nearest, within
 from jestlab.platform.planning.plan import Plan, PlannedRun
 from jestlab.platform.spec import mentions
-from jestlab.platform.spec.config_tree import STUDIES
+from jestlab.platform.spec.tree import STUDIES
 
 _BY_SCORE = ("curves", "pareto", "speedup", "against", "step_costs")
 """Reports that show the score, and no metric beside it."""

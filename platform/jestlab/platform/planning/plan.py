@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
 from pydantic import BaseModel
 
-from jestlab.analysis.costs import Cost
+from jestlab.analysis.costs import EXECUTED, Cost
+from jestlab.platform import programs
 from jestlab.platform.errors import UserError, sentence
 from jestlab.platform.planning.identity import fingerprint, folder_end, identity_of
 from jestlab.platform.planning.matching import Timed, examples_in_time, examples_within
 from jestlab.platform.planning.timings import Timings, config_key, plain
-from jestlab.platform.programs import Config, Contents, Memory, Price, Where
-from jestlab.platform.spec.expand import Member, written_at
+from jestlab.platform.programs import Config, Contents, Memory, Price, Program, Where
+from jestlab.platform.spec.expand import Replicate, written_at
 from jestlab.platform.spec.schema import Study
+from jestlab.platform.store.recording import Place, RunToRecord, StudyToRecord
 from jestlab.platform.store.records import RunState
 from jestlab.platform.words import counted
 
@@ -108,6 +110,24 @@ class PlannedRun:
         """Its folder, relative to the lab's root; its name there is without the part of a union."""
         return f"runs/{self.name.rpartition('/')[2]}{folder_end(self.fingerprint)}"
 
+    def to_record(self) -> RunToRecord:
+        """Return the run as the store records it."""
+        components = () if self.price is None else EXECUTED
+        return RunToRecord(
+            fingerprint=self.fingerprint,
+            seed=self.seed,
+            directory=self.directory,
+            program=self.program,
+            config=self.config,
+            needs=self.needs,
+            places=[
+                Place(self.name, self.label, self.point),
+                *(Place(alias.name, alias.label, alias.point) for alias in self.aliases),
+            ],
+            flops={name: getattr(self.price.cost, name) for name in components if self.price is not None},
+            budget=None if self.budget is None else asdict(self.budget),
+        )
+
     @property
     def action(self) -> Action:
         """What a launch does with the run."""
@@ -169,6 +189,20 @@ class Plan:
         """Fingerprints of the runs of the study and of each of its parts, by name; its own come first."""
         return {each.study.name: each.fingerprints for each in (self, *self.parts)}
 
+    def to_record(self) -> StudyToRecord:
+        """Return the study and its runs as the store records them."""
+        return StudyToRecord(
+            name=self.study.name,
+            question=self.study.question,
+            paper=self.study.paper,
+            scale=self.study.scale,
+            spec=self.study.to_dict(),
+            runs=[run.to_record() for run in self.runs],
+            needed=self.needed,
+            later=self.later,
+            parts=[part.to_record() for part in self.parts],
+        )
+
     def with_states(self, states: Mapping[str, RunState]) -> Plan:
         """Compare the plan with a store, by the states of the fingerprints that it knows."""
         runs = tuple(replace(run, state=states.get(run.fingerprint)) for run in self.runs)
@@ -219,7 +253,7 @@ class _Resolved:
 
 
 def _resolve(
-    members: Sequence[Member],
+    members: Sequence[Replicate],
     before: Sequence[_Resolved | Waiting],
     contents: Contents,
     timings: Timings,
@@ -230,7 +264,7 @@ def _resolve(
     In the identity, the fingerprints of other runs stand in for their names.
     """
     member = members[len(before)]
-    variant, program = member.variant, member.variant.program
+    variant, program = member.variant, _program(member)
     needed: dict[str, _Resolved] = {}
     for role, place in member.needs.items():
         need = before[place]
@@ -254,10 +288,10 @@ def _resolve(
             return replace(rival, label=variant.label, seed=member.seed)
         try:
             if variant.match.kind == "seconds":
-                its = members[member.match].variant
+                its, other = members[member.match].variant, _program(members[member.match])
                 seen = examples_in_time(
                     Timed(program, variant.label, config, price),
-                    Timed(its.program, its.label, rival.config, rival.price),
+                    Timed(other, its.label, rival.config, rival.price),
                     timings,
                 )
                 if seen is None:
@@ -275,7 +309,7 @@ def _resolve(
     return _Resolved(config, identity, needs, configs, price, memory)
 
 
-def _waiting(members: Sequence[Member], index: int, config: Config, timings: Timings) -> Waiting:
+def _waiting(members: Sequence[Replicate], index: int, config: Config, timings: Timings) -> Waiting:
     """Say what a member waits for whose time nobody has measured: its rival, and a run of its own config.
 
     Raises:
@@ -284,13 +318,13 @@ def _waiting(members: Sequence[Member], index: int, config: Config, timings: Tim
     member, label = members[index], members[index].variant.label
     assert member.match is not None  # the caller's condition
     rival = members[member.match].variant.label
-    key = config_key(member.variant.program, plain(member.config))
+    key = config_key(_program(member), plain(member.config))
     like = [
         other.variant.label
         for other in members
-        if other.match is None and config_key(other.variant.program, plain(other.config)) == key
+        if other.match is None and config_key(_program(other), plain(other.config)) == key
     ]
-    if not like and config_key(member.variant.program, plain(config)) not in timings.paces:
+    if not like and config_key(_program(member), plain(config)) not in timings.paces:
         raise UserError(
             f"nothing tells how long an example of {label} takes: add a run of the same config without "
             "match, whatever its examples_seen"
@@ -325,14 +359,18 @@ def _gathered(study: Study, resolved: Sequence[_Resolved | Waiting]) -> Plan:
             reference.name
             for member in study.members
             for reference in member.variant.references
-            if reference.role not in member.variant.program.subjects
+            if reference.role not in _program(member).subjects
         ),
         waiting=tuple(its for its in resolved if isinstance(its, Waiting)),
     )
 
 
-def _complete(member: Member, contents: Contents) -> Config:
-    program = member.variant.program
+def _program(member: Replicate) -> Program:
+    return programs.get(member.variant.program.name)
+
+
+def _complete(member: Replicate, contents: Contents) -> Config:
+    program = _program(member)
     if program.complete is None:
         return member.config
     try:
@@ -341,7 +379,7 @@ def _complete(member: Member, contents: Contents) -> Config:
         raise UserError(f"{written_at(member.variant.name)}: {sentence(error)}") from None
 
 
-def _planned(member: Member, its: _Resolved) -> PlannedRun:
+def _planned(member: Replicate, its: _Resolved) -> PlannedRun:
     variant = member.variant
     return PlannedRun(
         fingerprint=its.fingerprint,

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
+from jestlab.platform import programs
 from jestlab.platform.programs import Config, Program
-from jestlab.platform.spec.config_tree import lookup, without
-from jestlab.platform.spec.layers import SEED
+from jestlab.platform.spec.expand import SEED
 from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.tree import lookup, without
 
 if TYPE_CHECKING:
     from jestlab.platform.store.store import Store
@@ -42,10 +43,11 @@ class Timings:
         """Read them for a study; nothing where there is no store yet, or no run matches seconds."""
         if store is None or not matches_seconds(study):
             return cls()
-        programs = {member.variant.program.name: member.variant.program for member in study.members}
+        names = {member.variant.program.name for member in study.members}
+        used = {name: programs.get(name) for name in names}
         paces: dict[str, dict[str, list[float]]] = {}
-        for program, config, device, pace in store.paces(programs):
-            key = config_key(programs[program], config)
+        for program, config, device, pace in store.paces(used):
+            key = config_key(used[program], config)
             paces.setdefault(key, {}).setdefault(device, []).append(pace)
         return cls(paces, store.launched(study.name))
 

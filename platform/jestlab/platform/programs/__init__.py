@@ -6,11 +6,12 @@ import functools
 from pathlib import Path
 
 from jestlab.models.extensions import references
-from jestlab.platform import adopted
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.programs.builtin import DIAGNOSE, EMBED, SCORE, TRAIN, WEIGHTS
 from jestlab.platform.programs.command import COMMAND
-from jestlab.platform.programs.program import Config, Contents, Memory, Price, Program, Where
+from jestlab.platform.programs.program import Contents, Memory, Price, Program, Where
+from jestlab.platform.spec.program import Config
+from jestlab.platform.store.records import ADOPTED
 
 __all__ = ["BUILTIN", "Config", "Contents", "Memory", "Price", "Program", "Where", "get", "imports_of"]
 
@@ -29,7 +30,7 @@ def get(name: str) -> Program:
     Raises:
         UserError: There is no such program, or it is of runs that were adopted, which cannot be executed.
     """
-    if name == adopted.NAME:
+    if name == ADOPTED:
         raise UserError("adopted runs were executed by another tool: jestlab adopt takes them in")
     if name in BUILTIN:
         return BUILTIN[name]
@@ -52,4 +53,4 @@ def _users(name: str) -> Program:
         references.check(name)
     except ValueError as error:
         raise UserError(str(error)) from None
-    return Program(name, entry_point=name, identifier=references.without_folder(name))
+    return Program(name=name, entry_point=name, identifier=references.without_folder(name))

@@ -24,10 +24,10 @@ from jestlab.models.config import (
     TwoTowers,
     WeightsConfig,
 )
+from jestlab.platform import plugins
 from jestlab.platform.errors import UserError
 from jestlab.platform.programs import memory, pricing, roles
 from jestlab.platform.programs.fits import check_fits
-from jestlab.platform.programs.own_code import described
 from jestlab.platform.programs.program import Contents, Price, Program
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _complete_data(config: Config, contents: Contents) -> Config:
     parts = ("train", "benchmark") if isinstance(config, TrainConfig) else ("train",)
     data = _with_digests(config.data, contents, parts)
     found: dict[str, Any] = {} if data is config.data else {"data": data}
-    if code := described(config, contents):
+    if code := plugins.identify(config, lambda file: contents.passes_over(file, "file of code")):
         found["code"] = code
     if contents.where != "nowhere":
         check_fits(config, contents)

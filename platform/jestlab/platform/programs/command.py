@@ -43,25 +43,27 @@ from typing import Any
 
 from jestlab.platform import logs
 from jestlab.platform.errors import UserError, nearest, sentence
-from jestlab.platform.lab.lab import SERVE_TOKEN, STORE, STORE_SECRET
+from jestlab.platform.lab.lab import SERVE_TOKEN, STORE_SECRET
 from jestlab.platform.processes import describe_exit, die_with_parent, group_runs, reap_orphans
 from jestlab.platform.programs import failures
 from jestlab.platform.programs.context import Failed, Interrupted, RunContext
-from jestlab.platform.programs.program import Contents, Problem, Program
+from jestlab.platform.programs.program import Contents, Program
 from jestlab.platform.programs.protocol import Channel
 from jestlab.platform.programs.scripts import check_scripts
+from jestlab.platform.spec.program import FreeKey, Problem
+from jestlab.platform.store.address import STORE
 
 CONFIG_NAME = "config.json"
 _UNFINISHED = CONFIG_NAME + ".new"
 KEYS = {
-    "command": (
+    "command": FreeKey(
         "list of words or string",
         "required",
         "The words of the command, with placeholders such as {learning_rate}, {seed} and {directory}.",
     ),
-    "cwd": ("path", "the folder of the spec", "Working directory; null for that of the launcher."),
+    "cwd": FreeKey("path", "the folder of the spec", "Working directory; null for that of the launcher."),
 }
-"""Keys of its config that mean something here: type, default and meaning. All others are the command's."""
+"""Keys of its config that mean something here. All others are the command's."""
 _OURS = ("seed", "directory", "resume")
 _NOT_VALUES = tuple(KEYS)
 _TICK_SECONDS = 0.2  # until a request to stop is passed on
@@ -409,6 +411,7 @@ def _inherited() -> dict[str, str]:
 
 COMMAND = Program(
     name="command",
+    free_keys=KEYS,
     entry_point="jestlab.platform.programs.command:run",
     problems_of=problems,
     identity_of=identity,

@@ -26,10 +26,10 @@ from jestlab.models.training.reference import Reference
 from jestlab.models.weights import content_hash, unflatten
 from jestlab.platform import programs
 from jestlab.platform.errors import UserError
+from jestlab.platform.plugins import check_criteria, check_unchanged
 from jestlab.platform.programs import pricing
 from jestlab.platform.programs.builtin import EMBED, check_digest, open_source, read_source_tokenizer
 from jestlab.platform.programs.context import Interrupted, Need, RunContext
-from jestlab.platform.programs.own_code import check_criteria, check_unchanged
 
 
 def run_train(config: TrainConfig, context: RunContext) -> None:

@@ -43,7 +43,8 @@ from jestlab.platform.programs.pricing import (
     TRAIN_REFERENCE,
     embedded_by,
 )
-from jestlab.platform.programs.program import Config, Memory
+from jestlab.platform.programs.program import Memory
+from jestlab.platform.spec.program import Config
 
 _FLOAT = 4
 _Arrays = tuple[int, int, int]

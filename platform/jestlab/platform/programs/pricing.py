@@ -25,7 +25,8 @@ from jestlab.models.config import (
 )
 from jestlab.models.config.train import LOSSES
 from jestlab.platform.errors import UserError
-from jestlab.platform.programs.program import Config, Price
+from jestlab.platform.programs.program import Price
+from jestlab.platform.spec.program import Config
 
 TRAIN_REFERENCE = "selection.reference"
 """Role of the reference among the runs that a training run depends on: the config field that names it."""

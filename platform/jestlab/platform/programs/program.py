@@ -7,12 +7,10 @@ name is found when the spec is read, not hours later by a worker.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
-
-from pydantic import BaseModel
 
 from jestlab.analysis.costs import Cost, Step
 from jestlab.models.config import ELSEWHERE
@@ -20,12 +18,7 @@ from jestlab.models.extensions import references
 from jestlab.models.training.phases import count_compilation
 from jestlab.platform.errors import UserError
 from jestlab.platform.programs.context import RunContext
-
-Config = BaseModel | dict[str, Any]
-"""A config: validated by the program's schema, or a plain mapping where it has none."""
-
-Problem = tuple[tuple[str, ...], str]
-"""Path of a field in a config, and what is wrong there."""
+from jestlab.platform.spec.program import Config, ProgramConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,33 +182,22 @@ class Contents:
             self._benchmarks.add(folder)
 
 
-@dataclass(frozen=True)
-class Program:
+@dataclass(frozen=True, kw_only=True)
+class Program(ProgramConfig):
     """What a run executes.
 
     Attributes:
-        name: Its name in specs.
         entry_point: `module:callable` or `/path/file.py:callable`, imported only by the worker.
         identifier: The part of the name that belongs to a run's identity; empty for all of it.
         version: Increased when the same config comes to mean something else.
-        schema: Model of its config; None for a free-form mapping.
-        problems_of: Finds what is wrong with a free-form config, given the roles of the runs that it depends
-            on; None if every config is valid.
-        local_paths: Fields of a free-form config that hold paths of files and folders.
-        identity_of: Selects what in a config decides the result; None for all of it.
         price_of: Prices a config, given the configs of the runs it depends on by role, and of those that they
             depend on, as "role.role"; None if unknown.
         memory_of: Estimates the memory of a run of a config, given the configs of the runs it depends on by
             role, and the TPU chips that it computes on, 0 for this machine's processor; None if unknown.
-        extent: Field of the config for the training length, to which the price is proportional; None if
-            there is no such field.
         fits_needs: Checks that the runs which a config depends on can serve it, given their configs by role;
             raises UserError. None if any can.
         complete: Fills in what only the data can tell, such as their digests, and checks that what a config
             names is there and fits; None if there is nothing.
-        inherits: Sections of a study's base that also hold for runs of this program, if the study's own
-            program is another one with a section of that name and type.
-        spec_folder: Key of a free-form config that holds the folder of the spec, unless it is given.
         collective: Whether several processes compute one run together; otherwise only the first works.
         subjects: Roles of runs that it examines without making references of them: they go on competing.
         imports: Modules that all its runs import, that take long to import and that start no thread.
@@ -223,46 +205,17 @@ class Program:
             None where nobody knows.
     """
 
-    name: str
     entry_point: str
     identifier: str = ""
     version: int = 1
-    schema: type[BaseModel] | None = None
-    problems_of: Callable[[Mapping[str, Any], Collection[str]], Iterable[Problem]] | None = None
-    local_paths: tuple[tuple[str, ...], ...] = ()
-    identity_of: Callable[[Any], dict[str, Any]] | None = None
     price_of: Callable[[Any, Mapping[str, Config]], Price | None] | None = None
     memory_of: Callable[[Any, Mapping[str, Config], int], Memory | None] | None = None
-    extent: tuple[str, ...] | None = None
     fits_needs: Callable[[Any, Mapping[str, Config]], None] | None = None
     complete: Callable[[Any, Contents], Config] | None = None
-    spec_folder: str | None = None
     collective: bool = True
-    inherits: tuple[str, ...] = ()
     subjects: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
     records: Callable[[Any], Collection[str]] | None = None
-
-    def inherited(self, base: Mapping[str, Any], owner: Program) -> dict[str, Any]:
-        """Return what of the base of a study of another program, its owner, holds for a run of this one."""
-        if self.name == owner.name:
-            return dict(base)
-        return {name: base[name] for name in self.inherits if name in base and self._shares(name, owner)}
-
-    def _shares(self, section: str, other: Program) -> bool:
-        """Whether a section of the config means the same to both programs."""
-        if self.schema is None or other.schema is None:
-            return False
-        own, theirs = (schema.model_fields.get(section) for schema in (self.schema, other.schema))
-        return own is not None and theirs is not None and own.annotation is theirs.annotation
-
-    def problems(self, config: Mapping[str, Any], roles: Collection[str]) -> Iterable[Problem]:
-        """Find what is wrong with a free-form config, given the roles of the runs that the run depends on."""
-        return () if self.problems_of is None else self.problems_of(config, roles)
-
-    def identity(self, config: Config) -> dict[str, Any]:
-        """Return what in a config decides the result, as plain data that the caller may change."""
-        return dict(config) if self.identity_of is None else self.identity_of(config)
 
     def price(self, config: Config, needs: Mapping[str, Config]) -> Price | None:
         """Return the cost of a run; None if unknown."""

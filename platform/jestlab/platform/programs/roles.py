@@ -15,7 +15,7 @@ from jestlab.platform.programs.pricing import (
     SCORE_TARGET,
     TRAIN_REFERENCE,
 )
-from jestlab.platform.programs.program import Config
+from jestlab.platform.spec.program import Config
 
 Needs = Mapping[str, Config]
 """Role → config of the run in it. Configs of programs of one's own are plain mappings."""

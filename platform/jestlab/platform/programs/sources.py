@@ -14,16 +14,14 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from jestlab.models.extensions import references
 from jestlab.models.extensions.imports import Imports
-from jestlab.platform.digests import digest_of
+from jestlab.platform.plugins import files_of
 from jestlab.platform.programs.command import known_words
-from jestlab.platform.programs.own_code import files_of
-from jestlab.platform.store.checkout import repository_of
+from jestlab.platform.store.code import Sources, repository_of
 
 MOST_FILES = 2_000
 """More files of one program are left out."""
@@ -32,24 +30,6 @@ _LARGEST = 1 << 26  # a larger file that a command names is data: `record: {file
 _INTERPRETER = re.compile(r"(python|pypy|ruby|perl|node|julia|Rscript|bash|sh|zsh|env)[\d.]*")
 _PYTHON = re.compile(r"(python|pypy)[\d.]*")
 _INSTALLED = frozenset({"site-packages", "dist-packages", "__pycache__"})
-
-
-@dataclass(frozen=True)
-class Sources:
-    """Files of the user's own code.
-
-    Attributes:
-        folder: Of the script or module that is executed.
-        files: Path from that folder → the file, the executed one first.
-    """
-
-    folder: Path
-    files: Mapping[str, Path]
-
-    def digests(self) -> dict[str, str]:
-        """Return the SHA-256 of each file by its path; files that cannot be read are left out."""
-        found = {name: digest_of(file) for name, file in self.files.items()}
-        return {name: digest for name, digest in found.items() if digest is not None}
 
 
 def sources_of(program: str, config: Mapping[str, Any], place: Path) -> Sources | None:

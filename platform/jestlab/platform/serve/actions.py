@@ -18,9 +18,15 @@ from jestlab.platform.launch import detached
 from jestlab.platform.planning.changes import changes_of
 from jestlab.platform.serve.labs import Labs, Served
 from jestlab.platform.serve.rendering import address
-from jestlab.platform.store.acceptances import accept
-from jestlab.platform.store.annotations import Subject, add_note, add_tags, remove_tags
-from jestlab.platform.store.saved import forget, save
+from jestlab.platform.store.annotations import (
+    Subject,
+    add_note,
+    add_tags,
+    delete_query,
+    remove_tags,
+    save_query,
+)
+from jestlab.platform.store.judgments import accept
 from jestlab.platform.store.store import Store
 from jestlab.platform.whoami import person
 
@@ -115,9 +121,9 @@ def _query(served: Served, action: str, form: Form) -> Response:
     name, sql = form.get("name", ""), form.get("q", "")
     with closing(Store.open(served.lab.store_url, create=False)) as store:
         if action == "save":
-            save(store, name, sql, _who(form))
+            save_query(store, name, sql, _who(form))
         elif action == "forget":
-            forget(store, name)
+            delete_query(store, name)
         else:
             raise UserError(f"no action {action!r} on queries")
     return RedirectResponse(address("sql", q=sql, lab=form.get("lab")), 303)

@@ -90,7 +90,7 @@ class Labs:
         """Find the lab with an experiment; of several the first."""
         for served in self.among(lab):
             with served.store.reading() as connection:
-                if connection.scalar(select(Experiment.id).where(Experiment.name == experiment)):
+                if connection.scalar(select(Experiment.name).where(Experiment.name == experiment)):
                     return served
         known: list[str] = []
         for served in self.among(lab):

@@ -130,11 +130,11 @@ class Results:
         from jestlab.analysis.report.contents import gather
         from jestlab.analysis.report.page import study_fragment, union_fragment
         from jestlab.analysis.report.union import gather_union
-        from jestlab.platform.own_results import Loader
-        from jestlab.platform.pictures import pictures
+        from jestlab.platform.reports.make import TrustedLoader
+        from jestlab.platform.reports.selected import selected_images
 
         url = self._lab.store_url
-        own, selected = Loader(url), cache(partial(pictures, self._lab))
+        own, selected = TrustedLoader(url), cache(partial(selected_images, self._lab))
 
         def image(study: str, figure: str) -> dict[str, Any]:
             return {
@@ -169,12 +169,12 @@ def _key(store: Store, name: str) -> object:
     """Return what changes when results may have."""
     runs = (
         "SELECT COUNT(*), SUM(run.step), MAX(run.updated_at), MAX(experiment.updated_at) FROM run "
-        "JOIN member ON member.run_id = run.id JOIN experiment ON experiment.id = member.experiment_id "
+        "JOIN member ON member.run_id = run.id JOIN experiment ON experiment.name = member.experiment "
         "WHERE experiment.name = :name"
     )
     scores = (
         "SELECT COUNT(*) FROM evaluation JOIN member ON member.run_id = evaluation.run_id "
-        "JOIN experiment ON experiment.id = member.experiment_id WHERE experiment.name = :name"
+        "WHERE member.experiment = :name"
     )
     said = "SELECT " + ", ".join(f"(SELECT COUNT(*) FROM {table})" for table in _SAID)
     with store.reading() as connection:

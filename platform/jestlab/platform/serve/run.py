@@ -13,7 +13,6 @@ from starlette.responses import RedirectResponse, Response
 
 from jestlab.analysis.configs import flat
 from jestlab.platform import logs
-from jestlab.platform.adopted import NAME as ADOPTED
 from jestlab.platform.errors import StoreError, UserError, one_line_errors
 from jestlab.platform.serve import facts
 from jestlab.platform.serve.curves import curves_of
@@ -21,6 +20,7 @@ from jestlab.platform.serve.experiment import row
 from jestlab.platform.serve.labs import Labs, Missing, Served
 from jestlab.platform.serve.rendering import address, rendered, whole
 from jestlab.platform.store.annotations import Subject, notes, tags
+from jestlab.platform.store.records import ADOPTED
 from jestlab.platform.watching.watch import LOSS
 
 TAIL_BYTES = 64 * 1024
@@ -118,7 +118,7 @@ def log(labs: Labs, request: Request) -> dict[str, Any]:
 def batch(labs: Labs, request: Request) -> Response:
     """Return a picture of what a run selected and rejected at a step, as PNG."""
     from jestlab.analysis.figures.selected import super_batch
-    from jestlab.platform.pictures import RecordedRun, few
+    from jestlab.platform.reports.selected import RecordedRun, few
 
     served, fingerprint = _found(labs, request)
     of = facts.places(served.store, fingerprint)

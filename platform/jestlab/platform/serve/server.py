@@ -27,7 +27,7 @@ def serve(
     writes: bool,
     token: str | None,
     names: tuple[str, ...],
-    begun: Callable[[str, Access], None],
+    ready: Callable[[str, Access], None],
 ) -> None:
     """Serve labs at an address; return when it was stopped.
 
@@ -38,7 +38,7 @@ def serve(
         writes: Whether who has the token may write.
         token: The token; None for a new one.
         names: Further names by which browsers ask for the server.
-        begun: Called with the server's URL, without the token, when it answers.
+        ready: Called with the server's URL, without the token, when it answers.
 
     Raises:
         UserError: The address cannot be listened at, or the token is too short.
@@ -70,7 +70,7 @@ def serve(
                 """Say where it is once it handles signals; a Ctrl-C before that may get lost."""
                 await super().startup(sockets)
                 if self.started:
-                    begun(address, access)
+                    ready(address, access)
 
         Server(config).run([opened])
     finally:

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from jestlab.analysis import query
 from jestlab.platform.serve.labs import Labs
 from jestlab.platform.serve.rendering import rendered
-from jestlab.platform.store.saved import saved
+from jestlab.platform.store.annotations import saved_queries
 from jestlab.platform.store.views import VIEWS
 
 MOST = 1_000
@@ -46,6 +46,6 @@ def page(labs: Labs, request: Request) -> Any:
         views={name: view.columns for name, view in VIEWS.items()},
         labs=labs,
         served=served,
-        saved=saved(served.store),
+        saved=saved_queries(served.store),
         writes=labs.writes,
     )

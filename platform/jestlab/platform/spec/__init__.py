@@ -15,7 +15,6 @@ from ml_collections import ConfigDict
 from jestlab.platform.errors import SpecError, UserError, choices
 from jestlab.platform.spec.load import load
 from jestlab.platform.spec.schema import Study
-from jestlab.platform.spec.xmanager import xmanager_main
 
 __all__ = [
     "SpecError",
@@ -32,7 +31,6 @@ __all__ = [
     "study",
     "table",
     "union",
-    "xmanager_main",
     "zip_",
 ]
 
@@ -121,12 +119,12 @@ def table(**options: Any) -> dict[str, Any]:
 
 
 def curves(**options: Any) -> dict[str, Any]:
-    """Report the learning curves of every run, over `effort`: "examples_seen", "flops", "seconds"."""
+    """Report the learning curves of every run, `over` "examples_seen", "flops", "seconds"."""
     return figure("curves", **options)
 
 
 def pareto(**options: Any) -> dict[str, Any]:
-    """Report score against the `cost` of training ("flops" of a `scope`, or "seconds"), with the front."""
+    """Report score against the cost of training, `over` "flops" or "seconds", with the front."""
     return figure("pareto", **options)
 
 

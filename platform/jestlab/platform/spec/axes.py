@@ -4,31 +4,40 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, model_serializer
+from pydantic import BaseModel, ConfigDict, model_serializer, model_validator
 
+from jestlab.analysis.names import NAME, value_text
 from jestlab.platform.errors import Mistakes, Path, SpecError, kind_of, nearest, no_string, shown
-from jestlab.platform.spec.config_tree import flatten, is_mapping, plain
-from jestlab.platform.spec.labels import LABELS, AxisLabels, parse_labels
+from jestlab.platform.spec.tree import flatten, is_mapping, plain
 
 Point = dict[str, Any]
 """A run's values on its axes: dotted key → value."""
 
+AxisLabels = dict[str, dict[str, str]]
+"""Dotted key → its display name, under "name", and the display texts of its values, by `value_text`."""
+
 KINDS = ("grid", "zip", "cases")
+
+LABELS = "labels"
+"""The key of an axis for the display names of its keys and values."""
+
+_LONGEST_LABEL = 80
 
 
 class Axis(BaseModel):
-    """Values for one or several runs. Exactly one of grid, zip and cases is given.
+    """Values for one or several runs. Exactly one of grid, zip, and cases is given.
 
     Attributes:
         runs: Names of the runs that take the values.
         grid: Lists of values by dotted key of the config; every combination is a point.
-        zip: Lists of values by dotted key, as many for each: the first of each are a point, the second, …
+        zip: Lists of values by dotted key, all of the same length; the first values form a point, then the
+            second values, and so on.
         cases: Overrides of the config, one mapping for each point.
-        labels: What is shown for its keys and their values; see `labels`.
+        labels: Display names of its keys and values: `{selection.filtering_ratio: {name: f, 0.5: 50%}}`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -39,14 +48,39 @@ class Axis(BaseModel):
     cases: tuple[Point, ...] | None = None
     labels: AxisLabels = {}
 
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, written: Any) -> Any:
+        """Convert the written form: names joined by commas, and nested or dotted keys."""
+        if not is_mapping(written):
+            raise SpecError((), f"must be a mapping with one of {', '.join(KINDS)}, not {shown(written)}")
+        axis = dict(written.items())
+        kinds = [kind for kind in KINDS if axis.get(kind) is not None]
+        if set(axis) <= cls.model_fields.keys() and len(kinds) != 1:
+            given = " and ".join(kinds) or "none"
+            raise SpecError((), f"must have exactly one of {', '.join(KINDS)}, not {given}")
+        mistakes = Mistakes()
+        with mistakes:
+            axis["runs"] = _names(axis.get("runs"))
+        for kind in kinds:
+            with mistakes:
+                axis[kind] = (_cases if kind == "cases" else _columns)(axis[kind], (kind,))
+                if kind == "zip" and len({len(values) for values in axis[kind].values()}) > 1:
+                    lengths = ", ".join(f"{key} has {len(values)}" for key, values in axis[kind].items())
+                    raise SpecError((kind,), f"must have as many values for each key: {lengths}")
+                if (labels := axis.pop(LABELS, None)) is not None:
+                    axis[LABELS] = _labels(labels, columns_of(axis[kind]))
+        mistakes.check()
+        return axis
+
     @property
     def kind(self) -> str:
-        """Which of grid, zip and cases is given."""
+        """The given one of grid, zip, and cases."""
         return next(kind for kind in KINDS if getattr(self, kind) is not None)
 
     @cached_property
     def keys(self) -> frozenset[str]:
-        """Dotted keys that the axis sets, in any of its points."""
+        """Dotted keys that the axis sets at any of its points."""
         by_key = self.grid if self.grid is not None else self.zip
         return frozenset(by_key if by_key is not None else (key for case in self.cases or () for key in case))
 
@@ -68,16 +102,8 @@ class Axis(BaseModel):
             return math.prod(map(len, self.grid.values()))
         return len(next(iter(self.zip.values()))) if self.zip is not None else len(self.cases or ())
 
-    def values(self) -> Iterator[tuple[str, Any, int]]:
-        """Yield every key with each of its values, and the number of its case (0 without cases)."""
-        if self.cases is None:
-            columns = self.grid if self.grid is not None else self.zip or {}
-            yield from ((key, value, 0) for key, column in columns.items() for value in column)
-        else:
-            yield from ((key, value, n) for n, case in enumerate(self.cases) for key, value in case.items())
-
     def place(self, key: str, number: int) -> Path:
-        """Return where the value of a key at a point, by number, is written, from the axis on."""
+        """Return the place, below the axis, of a key's value at a point, given the point's number."""
         case = () if self.cases is None else (str(number),)
         return (self.kind, *case, *key.split("."))
 
@@ -89,69 +115,22 @@ class Axis(BaseModel):
         return {"runs": list(self.runs), self.kind: as_lists, **named}
 
 
-def parse_axes(given: Any) -> list[dict[str, Any]]:
-    """Parse axes in any of their written forms into arguments of `Axis`.
+def listed_axes(written: Any) -> Any:
+    """Convert a mapping from names of runs to axes into a list of axes; leave a list as it is.
 
-    Args:
-        given: A list of `{runs: […], grid: {…}}`, or a mapping from names of runs (a tuple in Python, joined
-            by commas in YAML) to one or a list of `{grid: {…}}`.
+    The names are a tuple in Python or joined by commas; each entry is one axis or a list of them.
     """
-    root = ("axes",)
-    if is_mapping(given):
-        written = [
-            {"runs": runs, **_mapping(axis, (*root, str(runs)))}
-            for runs, axes in given.items()
-            for axis in (axes if isinstance(axes, list | tuple) else [axes])
-        ]
-    elif isinstance(given, list | tuple):
-        written = [_mapping(axis, (*root, str(i))) for i, axis in enumerate(given)]
-    else:
-        raise SpecError(root, f"must be a list, or a mapping by names of runs, not {shown(given)}")
-    mistakes, parsed = Mistakes(), []
-    for i, axis in enumerate(written):
-        with mistakes:
-            parsed.append(_parse(axis, i))
-    mistakes.check()
-    return parsed
-
-
-def _mapping(value: Any, path: Path) -> dict[str, Any]:
-    if not is_mapping(value):
-        raise SpecError(path, f"must be a mapping with one of {', '.join(KINDS)}, not {shown(value)}")
-    return dict(value.items())
-
-
-def _parse(axis: dict[str, Any], index: int) -> dict[str, Any]:
-    path = ("axes", str(index))
-    mistakes, known = Mistakes(), ("runs", *KINDS, LABELS)
-    mistakes.add(
-        SpecError((*path, str(key)), f"unknown key: {nearest(str(key), known)}")
-        for key in axis
-        if key not in known
-    )
-    mistakes.check()
-    kinds = [kind for kind in KINDS if axis.get(kind) is not None]
-    if len(kinds) != 1:
-        raise SpecError(
-            path, f"must have exactly one of {', '.join(KINDS)}, not {' and '.join(kinds) or 'none'}"
-        )
-    kind = kinds[0]
-    given = axis[kind]
-    if kind == "cases":
-        values: Any = _cases(given, (*path, kind))
-    else:
-        values = _columns(given, (*path, kind))
-        lengths = {key: len(column) for key, column in values.items()}
-        if kind == "zip" and len(set(lengths.values())) > 1:
-            counts = ", ".join(f"{key} has {n}" for key, n in lengths.items())
-            raise SpecError((*path, kind), f"must have as many values for each key: {counts}")
-    parsed = {"runs": _names(axis.get("runs"), (*path, "runs")), kind: values}
-    labels = parse_labels(axis.get(LABELS), columns_of(values), (*path, LABELS))
-    return parsed | ({LABELS: labels} if labels else {})
+    if not is_mapping(written):
+        return written
+    return [
+        {"runs": runs, **dict(axis.items())} if is_mapping(axis) else axis
+        for runs, axes in written.items()
+        for axis in (axes if isinstance(axes, list | tuple) else [axes])
+    ]
 
 
 def columns_of(values: Any) -> dict[str, list[Any]]:
-    """Return the values of each key of an axis, given its grid, zip or cases."""
+    """Return the values of each key, given the grid, zip, or cases of an axis."""
     if is_mapping(values):
         return {key: list(column) for key, column in values.items()}
     columns: dict[str, list[Any]] = {}
@@ -161,11 +140,11 @@ def columns_of(values: Any) -> dict[str, list[Any]]:
     return columns
 
 
-def _names(given: Any, path: Path) -> tuple[str, ...]:
+def _names(given: Any) -> tuple[str, ...]:
     if isinstance(given, str):
         given = [name.strip() for name in given.split(",")]
     if not isinstance(given, list | tuple) or not given or not all(isinstance(name, str) for name in given):
-        raise SpecError(path, f"must be names of runs, not {no_string(given)}")
+        raise SpecError(("runs",), f"must be names of runs, not {no_string(given)}")
     return tuple(given)
 
 
@@ -174,13 +153,11 @@ def _columns(given: Any, path: Path) -> dict[str, tuple[Any, ...]]:
         raise SpecError(path, f"must be a mapping from keys to lists of values, not {shown(given)}")
     mistakes, columns = Mistakes(), {}
     for key, values in flatten(plain(given, path)).items():
-        here = (*path, *key.split("."))
-        with mistakes:
-            if not isinstance(values, list):
-                raise SpecError(here, f"must be a list of values, not {shown(values)} ({kind_of(values)})")
-            if not values:
-                raise SpecError(here, "has no values: give at least one, or drop the key")
+        if isinstance(values, list) and values:
             columns[key] = tuple(values)
+        else:
+            what = f"must be a list with at least one value, not {shown(values)} ({kind_of(values)})"
+            mistakes.add([SpecError((*path, *key.split(".")), what)])
     mistakes.check()
     return columns
 
@@ -194,6 +171,70 @@ def _cases(given: Any, path: Path) -> tuple[Point, ...]:
             raise SpecError((*path, str(i)), f"must be a mapping of overrides, not {shown(case)}")
         points.append(flatten(plain(case, (*path, str(i)))))
     return tuple(points)
+
+
+# ---- display names
+
+
+def display_name(given: Any, path: Path = ()) -> str:
+    """Check the display name of a run, a key, or a value; numbers are converted to text."""
+    if isinstance(given, int | float) and not isinstance(given, bool):
+        given = value_text(given)
+    if not isinstance(given, str) or not given.isprintable() or given != given.strip():
+        raise SpecError(path, f"must be a text on one line, not {shown(given)}")
+    if len(given) > _LONGEST_LABEL:
+        raise SpecError(path, f"is longer than {_LONGEST_LABEL} characters")
+    return given
+
+
+def _labels(given: Any, columns: Mapping[str, Iterable[Any]]) -> AxisLabels:
+    """Check the labels of an axis with these values by key.
+
+    Raises:
+        SpecError: The form is wrong, or the axis has no such key or value.
+    """
+    if not is_mapping(given):
+        example = "{selection.filtering_ratio: {name: f, 0.5: 50%}}"
+        raise SpecError((LABELS,), f"must be a mapping such as {example}, not {shown(given)}")
+    parsed: AxisLabels = {}
+    for key, texts in given.items():
+        here = (LABELS, *str(key).split("."))
+        if key not in columns:
+            raise SpecError(here, f"the axis has no key {str(key)!r}: {nearest(str(key), columns)}")
+        if not is_mapping(texts):
+            raise SpecError(here, f"must be a mapping of `{NAME}` and texts by value, not {shown(texts)}")
+        known = {value_text(value): value for value in columns[key]}
+        parsed[key] = {}
+        for value, text in texts.items():
+            place = (*here, value_text(value))
+            name = NAME if value == NAME else _value_on_axis(value, known)
+            if name is None:
+                hint = nearest(value_text(value), known)
+                raise SpecError(place, f"the axis has no value {shown(value)} of {key}: {hint}")
+            parsed[key][name] = display_name(text, place)
+    return parsed
+
+
+def _value_on_axis(value: Any, known: Mapping[str, Any]) -> str | None:
+    """Return the text of an axis's value that equals a given one (0.50 is 0.5); None if there is none."""
+    text = value_text(value)
+    if text in known or isinstance(value, bool):
+        return text if text in known else None
+    equal = (text for text, each in known.items() if not isinstance(each, bool | str) and each == value)
+    return next(equal, None)
+
+
+def current_labels(labels: AxisLabels, columns: Mapping[str, Iterable[Any]]) -> AxisLabels:
+    """Keep only the labels of values that are on the axis."""
+    valid = {key: {NAME, *map(value_text, values)} for key, values in columns.items()}
+    kept = {
+        key: {value: text for value, text in texts.items() if value in valid.get(key, ())}
+        for key, texts in labels.items()
+    }
+    return {key: texts for key, texts in kept.items() if texts}
+
+
+# ---- points
 
 
 class Step(NamedTuple):
@@ -242,10 +283,7 @@ def span(axes: Sequence[Axis], run: str) -> list[Spanned]:
 
 
 def place_on(axes: Sequence[Axis], steps: Sequence[Step], path: Path) -> Path | None:
-    """Find where the value at a path of a config is written, if an axis gives it.
-
-    The path may also lie above or below an axis's key.
-    """
+    """Return the place of a config's value if an axis sets it, or sets a key above or below it."""
     for step in steps:
         axis = axes[step.axis]
         for key in axis.keys if path else ():
@@ -256,5 +294,5 @@ def place_on(axes: Sequence[Axis], steps: Sequence[Step], path: Path) -> Path | 
 
 
 def _overlap(key: str, other: str) -> bool:
-    """Whether two dotted keys are the same place, or one lies within the other."""
+    """Whether two dotted keys are the same place, or one is within the other."""
     return (key + ".").startswith(other + ".") or (other + ".").startswith(key + ".")

@@ -5,69 +5,61 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from jestlab.analysis.names import compose, short_names
-from jestlab.platform.errors import Mistakes, Path, SpecError, placed, within
-from jestlab.platform.programs import Config, Program
-from jestlab.platform.spec.axes import Point, Step, count, place_on, span
-from jestlab.platform.spec.config_tree import (
-    MATCH,
-    NAMES_A_RUN,
-    STUDIES,
-    Tree,
-    depth_of,
-    fields_of,
-    lookup,
-    marked,
-    merge,
-    nested,
-    validated,
-)
-from jestlab.platform.spec.labels import check_shown, names_of
-from jestlab.platform.spec.layers import SEED, check_known, check_layers, program_of
+from jestlab.analysis.names import Names, compose, short_names
+from jestlab.platform.errors import Mistakes, Path, SpecError, nearest, placed, shown, within
+from jestlab.platform.spec.axes import LABELS, Point, Step, count, place_on, span
+from jestlab.platform.spec.fields import NAMES_A_RUN, fields_of, marked, merge, unknown_keys, validated
+from jestlab.platform.spec.options import LearnabilityOptions, TableOptions
 from jestlab.platform.spec.order import Reference, order
-from jestlab.platform.spec.reports import LearnabilityReport, TableReport
+from jestlab.platform.spec.program import Config, ProgramConfig, program_of
+from jestlab.platform.spec.runs import LABEL
+from jestlab.platform.spec.tree import MATCH, STUDIES, depth_of, has, lookup, nested
 
 if TYPE_CHECKING:
-    from jestlab.platform.spec.schema import Match, Study
+    from jestlab.platform.spec.runs import Match
+    from jestlab.platform.spec.schema import Study
+
+SEED = "seed"
+"""The config key that the replicates of a run differ in."""
 
 MAX_RUNS, MOST_RUNS = "JESTLAB_MAX_RUNS", 100_000
-"""Environment variable that says how many runs a study may have, and what holds without it."""
+"""Environment variable for the largest number of runs of a study, and its default."""
 
-_MATCH_ROLE = " match"  # cannot be the role of a dependency: no key begins with a space
+_MATCH_ROLE = " match"  # can't be the role of a dependency: no key begins with a space
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A run at one point of its axes: what its replicates share.
+    """A run at one point of its axes: what its replicates have in common.
 
     Attributes:
-        label: Name and values on the axes, as tables and legends show it.
+        label: Name and values on the axes, as the store identifies it.
         point: Values on the axes, by dotted key.
         config: Validated; a plain dict where the program has no schema.
-        references: The runs that it names, with the place of each name.
-        match: Whose FLOPs or seconds it spends; None where the config says how long it trains.
+        references: The runs that it refers to, with the place of each name.
+        match: The run whose FLOPs or seconds it spends; None where the config states the training length.
     """
 
     name: str
     label: str
     point: Point
-    program: Program
+    program: ProgramConfig
     config: Config
     references: tuple[Reference, ...]
     match: Match | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
-    """One replicate of a variant, with its seed in its config.
+class Replicate:
+    """A variant with a seed in its config.
 
     Attributes:
-        needs: Role → position, among the study's members, of the run that it needs; always before its own.
-        match: Position of the run whose budget it spends, before its own as well; None for none.
+        needs: Role → position, among the study's members, of a dependency; always before its own.
+        match: Position of the run whose budget it spends, also before its own; None if it has no match.
     """
 
     variant: Variant
@@ -77,25 +69,25 @@ class Member:
     match: int | None = None
 
 
-def expand(study: Study) -> tuple[Member, ...]:
+def expand(study: Study) -> tuple[Replicate, ...]:
     """List all members of a study, dependencies first, otherwise in the order of the spec.
 
-    One replicate of all runs comes after the other: runs that compute alike compile alike, and should not
-    start together.
+    All runs with one seed come before those with the next: runs that differ only in the seed compile the same
+    functions, and should not start at the same time.
 
     Raises:
-        SpecError: Something in the study is wrong; the place is named.
+        SpecError: The study has mistakes.
     """
     if study.studies:
         return _of_union(study)
-    variants = checked(study)
+    variants = _checked(study)
     ordered = order([(v.name, v.label, v.point, (*v.references, *_matched(v))) for v in variants])
     matched = {index: needs.pop(_MATCH_ROLE) for index, needs in ordered if _MATCH_ROLE in needs}
-    _check_shared(study, variants, ordered)
+    _check_seeds(study, variants, ordered)
     place = {index: place for place, (index, _) in enumerate(ordered)}
     in_all = len(ordered)
     return tuple(
-        _member(
+        _replicate(
             variants[index],
             seed,
             {role: replicate * in_all + place[needed] for role, needed in needs.items()},
@@ -106,50 +98,9 @@ def expand(study: Study) -> tuple[Member, ...]:
     )
 
 
-def checked(study: Study, unsure: Collection[str] = ()) -> list[Variant]:
-    """List the variants of all runs, if nothing is wrong in any of them.
-
-    Args:
-        study: Not a union.
-        unsure: Runs of which something is known to be wrong: their configs are not looked into.
-
-    Raises:
-        SpecError: All that is wrong and does not follow from something else that is; the places are named.
-    """
-    _check_size(study)
-    mistakes = Mistakes()
-    unsure = {*unsure, *check_layers(study, unsure, mistakes)}
-    variants: list[Variant] = []
-    for name in study.runs:
-        if name not in unsure:
-            before = len(mistakes)
-            with mistakes:
-                variants += _Run(study, name).variants()
-            if len(mistakes) > before:
-                unsure.add(name)
-    with mistakes:
-        check_shown(study, variants)
-    _check_named(study, variants, unsure, mistakes)
-    mistakes.check()
-    return variants
-
-
-def _check_size(study: Study) -> None:
-    """Refuse a study of too many runs, which would take hours and all memory to list."""
-    runs = len(study.replicates) * sum(count(study.axes, name) for name in study.runs)
-    given = os.environ.get(MAX_RUNS, str(MOST_RUNS))
-    if not given.isdecimal():
-        raise SpecError((), f"{MAX_RUNS} must be a whole number, not {given!r}")
-    if runs > int(given):
-        raise SpecError(
-            ("axes",) if study.axes else ("seeds",),
-            f"make {runs:,} runs, more than {int(given):,}: drop values, or allow it by {MAX_RUNS}={runs}",
-        )
-
-
-def _of_union(study: Study) -> tuple[Member, ...]:
+def _of_union(study: Study) -> tuple[Replicate, ...]:
     """List the members of a union's parts in order, with the part's name before theirs: "part/run"."""
-    together: list[Member] = []
+    together: list[Replicate] = []
     mistakes = Mistakes()
     for part_name, part in study.studies.items():
         with mistakes, within(STUDIES, part_name):
@@ -181,31 +132,15 @@ def _of_union(study: Study) -> tuple[Member, ...]:
 
 
 def written_at(run: str) -> str:
-    """Say where a run is written: `runs.joint`, or `studies.part.runs.joint` for a union's `part/joint`."""
+    """Return the place of a run: `runs.joint`, or `studies.part.runs.joint` for a union's `part/joint`."""
     part, slash, name = run.rpartition("/")
     return f"{STUDIES}.{part}.runs.{name}" if slash else f"runs.{run}"
 
 
 def _matched(variant: Variant) -> tuple[Reference, ...]:
-    """Refer to the run that a variant matches: known before it, but not a dependency."""
+    """Refer to the run that a variant matches, which is ordered before it but isn't a dependency."""
     place = ("runs", variant.name, MATCH)
     return () if variant.match is None else (Reference(_MATCH_ROLE, variant.match.run, place),)
-
-
-def _check_shared(
-    study: Study, variants: Sequence[Variant], ordered: Sequence[tuple[int, Mapping[str, int]]]
-) -> None:
-    """Check that a run that fixes its seed, and so is one run, needs runs that are one run too."""
-    for index, needs in ordered:
-        for needed in needs.values():
-            if (
-                _fixes_seed(variants[index])
-                and not _fixes_seed(variants[needed])
-                and len(study.replicates) > 1
-            ):
-                has = f"{variants[needed].name!r}, which has {len(study.replicates)} replicates"
-                place = ("runs", variants[index].name, SEED)
-                raise SpecError(place, f"is fixed, but the run needs {has}: fix both seeds, or neither")
 
 
 def _fixes_seed(variant: Variant) -> bool:
@@ -213,65 +148,54 @@ def _fixes_seed(variant: Variant) -> bool:
     return SEED in (config.model_fields_set if isinstance(config, BaseModel) else config)
 
 
-def _member(variant: Variant, seed: int, needs: Mapping[str, int], match: int | None) -> Member:
-    """Make one replicate. A run that fixes its own seed is one run, which all replicates share."""
+def _replicate(variant: Variant, seed: int, needs: Mapping[str, int], match: int | None) -> Replicate:
+    """Create one replicate. A run that fixes its own seed is a single run, which all replicates share."""
     config = variant.config
     if isinstance(config, BaseModel):
         if SEED not in config.model_fields_set:
             config = config.model_copy(update={SEED: seed})
-        return Member(variant, getattr(config, SEED), config, needs, match)
+        return Replicate(variant, getattr(config, SEED), config, needs, match)
     config = {SEED: seed} | config
-    return Member(variant, config[SEED], config, needs, match)
+    return Replicate(variant, config[SEED], config, needs, match)
 
 
-def _check_named(
-    study: Study, variants: Sequence[Variant], unsure: Collection[str], mistakes: Mistakes
-) -> None:
-    """Check that the runs exist that configs, reports and claims name."""
+# ---- variants
+
+
+def _checked(study: Study) -> list[Variant]:
+    """List the variants of all runs.
+
+    Raises:
+        SpecError: All mistakes of the study that aren't consequences of others.
+    """
+    _check_size(study)
+    mistakes = Mistakes()
+    _check_shared(study, mistakes)
+    variants: list[Variant] = []
+    wrong: set[str] = set()
+    for name in study.runs:
+        before = len(mistakes)
+        with mistakes:
+            _check_run(study, name, mistakes)
+            variants += _Run(study, name).variants()
+        if len(mistakes) > before or SEED in study.base:
+            wrong.add(name)
+    variants = [variant for variant in variants if variant.name not in wrong]
     for variant in variants:
         for reference in variant.references:
             with mistakes:
-                check_known(reference.name, study.runs, reference.path)
+                _check_known(reference.name, study.runs, reference.path)
     with mistakes:
-        _check_reports(study, variants, unsure)
-
-
-def _check_reports(study: Study, variants: Sequence[Variant], unsure: Collection[str] = ()) -> None:
-    """Check that a baseline, and what is shown or claimed, is the name of a run or the label of a point.
-
-    Args:
-        study: The study.
-        variants: Of its runs.
-        unsure: Runs whose points are not known, because something is wrong with them.
-    """
-    known = {*names_of(study, variants).known, *study.runs, *study.adopted}
-    points = tuple(f"{name} " for name in (*unsure, *study.adopted))  # labels say what they are adopted from
-    mistakes = Mistakes()
-    for path, name in _shown_runs(study):
-        if not name.startswith(points):
-            with mistakes:
-                check_known(name, known, path)
+        _check_display_names(study, variants)
+    with mistakes:
+        is_misnamed = any(name not in study.runs for axis in study.axes for name in axis.runs)
+        _check_reports(study, variants, study.runs if is_misnamed else wrong)
     mistakes.check()
-
-
-def _shown_runs(study: Study) -> Iterator[tuple[Path, str]]:
-    """Yield the names and labels of runs in reports and claims, each with its place."""
-    for index, report in enumerate(study.reports):
-        option = "run" if isinstance(report, LearnabilityReport) else "baseline"
-        named: dict[Path, str | None] = {(option,): getattr(report, option, None)}
-        of_runs = report.rows_of_runs if isinstance(report, TableReport) else getattr(report, "runs", None)
-        option = "rows" if isinstance(report, TableReport) else "runs"
-        named |= {(option, str(i)): name for i, name in enumerate(of_runs or ())}
-        yield from (
-            (("reports", str(index), *place), name) for place, name in named.items() if name is not None
-        )
-    for index, claim in enumerate(study.claims):
-        for key, side in (("of", claim.of), (claim.comparison, claim.other)):
-            yield from ((("claims", str(index), key, *below), name) for below, name in side.named())
+    return variants
 
 
 class _Run:
-    """A run of a study, to be expanded into its variants."""
+    """A run of a study, which expands into its variants."""
 
     def __init__(self, study: Study, name: str) -> None:
         self.axes = study.axes
@@ -279,10 +203,10 @@ class _Run:
         self.spec = study.runs[name]
         self.program = program_of(study, name)
         self.fields = fields_of(self.program.schema) if self.program.schema is not None else None
-        self.base: Tree = self.program.inherited(study.base, program_of(study))
+        self.base = self.program.inherited(study.base, program_of(study))
 
     def variants(self) -> list[Variant]:
-        """List the run at each of its points, its config validated."""
+        """List the run at each of its points, with validated configs."""
         mistakes, found = Mistakes(), []
         beneath = merge(self.base, self.spec.overrides, self.fields, ("runs", self.name))
         points = span(self.axes, self.name)
@@ -303,8 +227,8 @@ class _Run:
         mistakes.check()
         return found
 
-    def _config(self, point: Point, tree: Tree, steps: Sequence[Step]) -> Config:
-        """Lay the values of a point over a config, and validate it."""
+    def _config(self, point: Point, tree: dict[str, Any], steps: Sequence[Step]) -> Config:
+        """Merge the values of a point over a config, and validate it."""
         with placed(lambda path: self._place(path, steps)):
             for key, value in point.items():
                 tree = merge(tree, nested(key.split("."), value), self.fields)
@@ -316,7 +240,7 @@ class _Run:
         return tree
 
     def _place(self, path: Path, steps: Sequence[Step]) -> Path:
-        """Find where the value at a path of the config is written: on an axis, in the run or in the base."""
+        """Return the place of a config's value: on an axis, in the run, or in the base."""
         on_axis = place_on(self.axes, steps, path)
         if on_axis is not None:
             return on_axis
@@ -324,9 +248,10 @@ class _Run:
         return ("base", *path) if in_base > in_run else ("runs", self.name, *path)
 
     def _references(self, config: Config, steps: Sequence[Step]) -> Iterator[Reference]:
-        """Yield the runs that the config names, after those that `needs` adds.
+        """Yield the runs that the config refers to, after those of `needs`.
 
-        A name without effect (the reference of a run that selects uniformly) is not in the config's identity.
+        A name without effect, such as the reference of a run that selects uniformly, isn't part of the
+        config's identity.
         """
         for role, needed in self.spec.needs.items():
             yield Reference(role, needed, ("runs", self.name, "needs"))
@@ -334,5 +259,172 @@ class _Run:
             return
         identity = self.program.identity(config)
         for path in marked(self.program.schema, NAMES_A_RUN):
-            if depth_of(identity, path) == len(path):
+            if has(identity, path):
                 yield Reference(".".join(path), str(lookup(identity, path)), self._place(path, steps))
+
+
+# ---- checks
+
+
+def _check_size(study: Study) -> None:
+    """Check the number of runs before listing them, which could take hours and all memory."""
+    runs = len(study.replicates) * sum(count(study.axes, name) for name in study.runs)
+    given = os.environ.get(MAX_RUNS, str(MOST_RUNS))
+    if not given.isdecimal():
+        raise SpecError((), f"{MAX_RUNS} must be a whole number, not {given!r}")
+    if runs > int(given):
+        raise SpecError(
+            ("axes",) if study.axes else ("seeds",),
+            f"make {runs:,} runs, more than {int(given):,}: drop values, or allow it by {MAX_RUNS}={runs}",
+        )
+
+
+def _check_shared(study: Study, mistakes: Mistakes) -> None:
+    """Check the base if each run has another program, and the names and keys of axes."""
+    with mistakes:
+        schema = program_of(study).schema
+        if schema is not None and all(
+            run.program not in (None, study.program) for run in study.runs.values()
+        ):
+            mistakes.add(unknown_keys(study.base, fields_of(schema), ("base",)))
+    if SEED in study.base:
+        remedy = "replicates are set by `seeds`; a run that they share may fix its own seed"
+        mistakes.add([SpecError(("base", SEED), remedy)])
+    for index, axis in enumerate(study.axes):
+        for name in axis.runs:
+            with mistakes:
+                _check_known(name, study.runs, ("axes", str(index), "runs"))
+        if SEED in axis.keys:
+            place = ("axes", str(index), *axis.place(SEED, 0))
+            mistakes.add([SpecError(place, "replicates are set by `seeds`")])
+
+
+def _check_run(study: Study, name: str, mistakes: Mistakes) -> None:
+    """Check the seed of a free-form config, and the runs that a run refers to beside its config."""
+    run = study.runs[name]
+    seed = run.overrides.get(SEED, 0)
+    if program_of(study, name).schema is None and (not isinstance(seed, int) or isinstance(seed, bool)):
+        mistakes.add([SpecError(("runs", name, SEED), f"must be a whole number, not {shown(seed)}")])
+    for needed in run.needs.values():
+        with mistakes:
+            _check_known(needed, study.runs, ("runs", name, "needs"))
+    with mistakes:
+        _check_match(study, name)
+
+
+def _check_match(study: Study, name: str) -> None:
+    """Check the part of a run's match that doesn't depend on its points."""
+    run = study.runs[name]
+    if run.match is None:
+        return
+    path, program = ("runs", name, MATCH), program_of(study, name)
+    _check_known(run.match.run, study.runs, path)
+    if (extent := program.extent) is None:
+        raise SpecError(path, f"{program.name} has no examples_seen to solve for: drop it")
+    other = study.runs[run.match.run]
+    if other.match is not None:
+        raise SpecError(path, f"{run.match.run!r} itself matches: name {other.match.run!r} instead")
+    solved = f"conflicts with {'.'.join(path)}, which solves for it: drop one of them"
+    if has(run.overrides, extent):
+        raise SpecError(("runs", name, *extent), solved)
+    for index, axis in enumerate(study.axes):
+        if name in axis.runs and ".".join(extent) in axis.keys:
+            raise SpecError(("axes", str(index), *axis.place(".".join(extent), 0)), solved)
+
+
+def _check_known(name: str, known: Collection[str], path: Path) -> None:
+    if name not in known:
+        raise SpecError(path, f"no run {name!r}: {nearest(name, known)}")
+
+
+def _check_seeds(
+    study: Study, variants: Sequence[Variant], ordered: Sequence[tuple[int, Mapping[str, int]]]
+) -> None:
+    """Check that a run with a fixed seed, which is a single run, depends only on single runs."""
+    for index, needs in ordered:
+        for needed in needs.values():
+            if (
+                _fixes_seed(variants[index])
+                and not _fixes_seed(variants[needed])
+                and len(study.replicates) > 1
+            ):
+                needed_run = f"{variants[needed].name!r}, which has {len(study.replicates)} replicates"
+                place = ("runs", variants[index].name, SEED)
+                raise SpecError(
+                    place, f"is fixed, but the run needs {needed_run}: fix both seeds, or neither"
+                )
+
+
+def _check_reports(study: Study, variants: Sequence[Variant], wrong: Collection[str] = ()) -> None:
+    """Check that reports and claims refer to names of runs or labels of points.
+
+    Args:
+        study: The study.
+        variants: The variants of its runs.
+        wrong: Runs with unknown points, because they have mistakes.
+    """
+    known = {*names_of(study, variants).known, *study.runs, *study.adopted}
+    unknown_points = tuple(f"{name} " for name in (*wrong, *study.adopted))
+    mistakes = Mistakes()
+    for path, name in _shown_runs(study):
+        if not name.startswith(unknown_points):
+            with mistakes:
+                _check_known(name, known, path)
+    mistakes.check()
+
+
+def _shown_runs(study: Study) -> Iterator[tuple[Path, str]]:
+    """Yield the names and labels of runs in reports and claims, each with its place."""
+    for index, report in enumerate(study.reports):
+        option = "run" if isinstance(report, LearnabilityOptions) else "baseline"
+        named: dict[Path, str | None] = {(option,): getattr(report, option, None)}
+        of_runs = report.rows_of_runs if isinstance(report, TableOptions) else getattr(report, "runs", None)
+        option = "rows" if isinstance(report, TableOptions) else "runs"
+        named |= {(option, str(i)): name for i, name in enumerate(of_runs or ())}
+        yield from (
+            (("reports", str(index), *place), name) for place, name in named.items() if name is not None
+        )
+    for index, claim in enumerate(study.claims):
+        for key, side in (("of", claim.of), (claim.comparison, claim.other)):
+            yield from ((("claims", str(index), key, *below), name) for below, name in side.named())
+
+
+def names_of(study: Study, variants: Sequence[Variant]) -> Names:
+    """Return the display names of a study's runs at their points."""
+    return Names(_stored_names(study), [(each.name, each.label, each.point) for each in variants])
+
+
+def _stored_names(study: Study) -> dict[str, Any]:
+    """Return the labels of a study in the form that the store keeps."""
+    return {
+        "runs": {name: {LABEL: run.label} for name, run in study.runs.items()},
+        "axes": [{"runs": axis.runs, LABELS: axis.labels} for axis in study.axes],
+        "studies": {name: _stored_names(part) for name, part in study.studies.items()},
+    }
+
+
+def _check_display_names(study: Study, variants: Sequence[Variant]) -> None:
+    """Check that each display name identifies a run."""
+    if all(run.label is None for run in study.runs.values()) and not any(axis.labels for axis in study.axes):
+        return
+    names = names_of(study, variants)
+    taken = {each.name: each for each in variants} | {each.label: each for each in variants}
+    seen: dict[str, Variant] = {}
+    for each in variants:
+        text = names.shown[each.label]
+        other = seen.setdefault(text, each)
+        if other is not each:
+            both = f"{each.label!r} and {other.label!r} are both shown as {text!r}"
+            raise SpecError(_label_place(study, each), f"{both}: give them different labels")
+        if text in taken and taken[text].name != each.name:
+            problem = f"{each.label!r} is shown as {text!r}, the name of another run: give it another label"
+            raise SpecError(_label_place(study, each), problem)
+
+
+def _label_place(study: Study, variant: Variant) -> Path:
+    """Return the place of a display name: the run's own label, else the labels of an axis."""
+    run = study.runs[variant.name]
+    for index, axis in enumerate(study.axes):
+        if run.label is None and axis.labels and variant.name in axis.runs:
+            return ("axes", str(index), LABELS)
+    return ("runs", variant.name, LABEL)

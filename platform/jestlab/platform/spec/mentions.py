@@ -49,12 +49,9 @@ def metrics(spec: Mapping[str, Any]) -> Iterator[Mention]:
     for i, report in enumerate(spec.get("reports") or ()):
         for j, name in enumerate(report.get("score") or ()):
             yield Mention(("reports", str(i), "score", str(j)), name)
-        if report["kind"] == "optimiser_spikes":
-            yield Mention(("reports", str(i), "metric"), report.get("metric", LOSS))
-        elif report.get("metric"):
-            yield Mention(("reports", str(i), "metric"), report["metric"])
-        for j, name in enumerate(report.get("metrics") or ()):
-            yield Mention(("reports", str(i), "metrics", str(j)), name)
+        default = (LOSS,) if report["kind"] == "optimiser_spikes" else ()
+        for j, name in enumerate(report.get("metric") or default):
+            yield Mention(("reports", str(i), "metric", str(j)), name)
 
 
 def keys(spec: Mapping[str, Any]) -> Iterator[Mention]:

@@ -7,31 +7,29 @@ from contextlib import suppress
 from typing import Any
 
 from jestlab.analysis.claims.stopping import Until
-from jestlab.platform.errors import Path, SpecError, dotted, nearest, shown, within
-from jestlab.platform.spec.axes import KINDS, columns_of
-from jestlab.platform.spec.config_tree import (
+from jestlab.platform.errors import Mistakes, Path, SpecError, dotted, nearest, shown, within
+from jestlab.platform.spec.axes import KINDS, LABELS, columns_of, current_labels
+from jestlab.platform.spec.fields import Field, fields_of, merge, unknown_keys
+from jestlab.platform.spec.program import program_of
+from jestlab.platform.spec.runs import LABEL
+from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.tree import (
     KIND,
     MATCH,
     STUDIES,
-    Field,
     Tree,
-    check,
     depth_of,
-    fields_of,
+    has,
     is_mapping,
     lookup,
-    merge,
     nested,
     parts_of,
     plain,
 )
-from jestlab.platform.spec.labels import LABEL, LABELS, without_stale
-from jestlab.platform.spec.layers import program_of
-from jestlab.platform.spec.schema import Study
 from jestlab.platform.spec.yaml import value_of
 
 _BESIDE = ("needs", "program", MATCH, LABEL)
-"""Keys of a run that are not part of its config."""
+"""Keys of a run that aren't part of its config."""
 
 
 def parse(text: str) -> tuple[Path, Any]:
@@ -120,31 +118,32 @@ def _set_in_union(study: Study, written: Tree, path: Path, value: Any) -> None:
     if head not in ("base", "seeds"):
         _set(study, written, path, value)
     if head in ("base", "seeds", "resources", "record"):
-        for name in _accepting(study, rest, value) if head == "base" else study.studies:
+        for name in _accepting(study, tuple(rest), value) if head == "base" else study.studies:
             with within(STUDIES, name):
                 _set(study.studies[name], written[STUDIES][name], path, value)
 
 
-def _accepting(study: Study, keys: Sequence[str], value: Any) -> list[str]:
-    """List the parts whose base may have a value at a place; of free-form configs, those that have one.
+def _accepting(study: Study, keys: Path, value: Any) -> list[str]:
+    """List the parts whose base may have a key; of free-form configs, those that have it.
 
     Raises:
-        SpecError: No part may have it; says why the first may not.
+        SpecError: No part may have the key.
     """
-    accepting, first = [], None
+    accepting, mistakes = [], Mistakes()
     for name, part in study.studies.items():
-        fields = _fields(part, None)
-        try:
-            with within(STUDIES, name):
-                if fields is not None:
-                    check(plain(nested(keys, value)), fields, ("base",))
-                elif depth_of(part.base, keys) < len(keys):
-                    raise SpecError(("base", *keys), "no part has such a key")
+        fields, before = _fields(part, None), len(mistakes)
+        with mistakes, within(STUDIES, name):
+            if fields is not None:
+                mistakes.add(
+                    SpecError((STUDIES, name, *error.path), error.message)
+                    for error in unknown_keys(plain(nested(keys, value)), fields, ("base",))
+                )
+            elif not has(part.base, keys):
+                raise SpecError(("base", *keys), "no part has such a key")
+        if len(mistakes) == before:
             accepting.append(name)
-        except SpecError as error:
-            first = first or error
-    if first is not None and not accepting:
-        raise first
+    if not accepting:
+        raise mistakes.together().errors[0]
     return accepting
 
 
@@ -216,7 +215,7 @@ def _set_axis(written: Tree, path: Path, value: Any) -> None:
         )
     if kind != LABELS and LABELS in item:
         with suppress(AttributeError, TypeError):  # validation says what is wrong with the values
-            item[LABELS] = without_stale(item[LABELS], columns_of(next(item[k] for k in KINDS if k in item)))
+            item[LABELS] = current_labels(item[LABELS], columns_of(next(item[k] for k in KINDS if k in item)))
 
 
 def _set_item(written: Tree, path: Path, key: str, value: Any) -> None:

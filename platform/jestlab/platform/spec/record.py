@@ -1,4 +1,4 @@
-"""What attempts record besides code and machine, as a study's `record` says; no part of a run's identity."""
+"""What attempts record in addition to code and machine. Not part of a run's identity."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from jestlab.platform.spec.config_tree import listed
+from jestlab.platform.spec.tree import listed
 
 _Texts = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(listed)]
 
 
 class Record(BaseModel):
-    """What a study wants to have recorded of each attempt.
+    """What a study records about each attempt.
 
     Attributes:
-        packages: Installed packages whose versions may matter, beside JAX and NumPy.
-        files: Files and folders that programs of one's own read: their content is digested when an attempt
-            starts. Paths count as all paths of the spec do.
+        packages: Installed packages whose versions may matter, in addition to JAX and NumPy.
+        files: Files and folders that custom programs read; their content is digested when an attempt starts.
+            Relative paths start at the folder of the spec.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -27,13 +27,12 @@ class Record(BaseModel):
     files: _Texts = ()
 
     def anchored(self, folder: Path) -> Record:
-        """Return it with absolute paths."""
-        return self.model_copy(
-            update={"files": tuple(str(folder / Path(file).expanduser()) for file in self.files)}
-        )
+        """Return a copy with absolute paths."""
+        files = tuple(str(folder / Path(file).expanduser()) for file in self.files)
+        return self.model_copy(update={"files": files})
 
     def named_files(self) -> dict[str, Path]:
-        """Return the files by the names that they are recorded under: the shortest that differ."""
+        """Return the files by the shortest names that differ."""
         paths = [Path(file) for file in self.files]
         names = [path.name for path in paths]
         return {

@@ -29,9 +29,9 @@ from pydantic import (
 
 from jestlab.models import extensions
 from jestlab.platform.errors import UserError, closest
-from jestlab.platform.spec.config_tree import listed
 from jestlab.platform.spec.duration import parse_duration, written_duration
 from jestlab.platform.spec.slurm import SlurmOptions
+from jestlab.platform.spec.tree import listed
 
 CLUSTERS = ("vertex", "kubernetes", "slurm")
 """Names of the built-in executors that launch elsewhere, on chips that are counted."""

@@ -12,6 +12,9 @@ from jestlab.platform.errors import StoreMissing, UserError
 if TYPE_CHECKING:  # verbs that need no store do not wait for it
     from sqlalchemy import URL
 
+STORE = "JESTLAB_STORE"
+"""Environment variable with the store's URL."""
+
 _BESIDE = ("-wal", "-shm", "-journal")  # what SQLite keeps beside a file that is open, or was not closed
 
 

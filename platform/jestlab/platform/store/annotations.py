@@ -1,4 +1,4 @@
-"""Notes and tags of experiments and runs."""
+"""Notes and tags of experiments and runs, and saved queries."""
 
 from __future__ import annotations
 
@@ -10,24 +10,29 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, delete, select
 
-from jestlab.platform.errors import UserError
-from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Experiment, Note, Run, Tag, execute_many, insert, now
+from jestlab.platform.errors import UserError, nearest
+from jestlab.platform.store.rows import execute_many, insert, now
+from jestlab.platform.store.store import Store, of_experiment
+from jestlab.platform.store.tables import Experiment, Note, Run, SavedQuery, Tag, run_key
 
 KEEP = "keep"
 """The tag that protects an experiment or a run from `jestlab gc`."""
 
 _LONGEST_TAG = 64
-_NO_TAG = re.compile(r"[\s,/\x00-\x1f]+")
+_NOT_IN_TAGS = re.compile(r"[\s,/\x00-\x1f]+")
 _TAG = re.compile(rf"[^\s,/\x00-\x1f]{{1,{_LONGEST_TAG}}}")
+_LONGEST_NAME = 100
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What a note or tag is about: an experiment by its name, or a run by its fingerprint."""
+    """The subject of a note or tag: an experiment by its name, or a run by its fingerprint."""
 
     experiment: str | None = None
     fingerprint: str | None = None
+
+
+# ---- notes
 
 
 class NoteRow(NamedTuple):
@@ -52,7 +57,7 @@ def add_note(store: Store, subject: Subject, text: str, author: str) -> None:
 
 
 def notes(store: Store, subject: Subject) -> list[NoteRow]:
-    """Return the notes about a subject, oldest first."""
+    """Return the notes about a subject, the oldest first."""
     with store.reading() as connection:
         rows = connection.execute(
             select(Note.text, Note.author, Note.created_at)
@@ -62,14 +67,17 @@ def notes(store: Store, subject: Subject) -> list[NoteRow]:
     return [NoteRow(*row) for row in rows]
 
 
+# ---- tags
+
+
 def valid_tags(texts: Iterable[str]) -> list[str]:
-    """Make tags of texts that another tool allowed: what a tag cannot hold becomes hyphens."""
-    words = ("-".join(filter(None, _NO_TAG.split(text)))[:_LONGEST_TAG] for text in texts)
+    """Convert the tags of another tool: characters that a tag can't have become hyphens."""
+    words = ("-".join(filter(None, _NOT_IN_TAGS.split(text)))[:_LONGEST_TAG] for text in texts)
     return [word for word in words if word and word != KEEP]
 
 
 def add_tags(store: Store, subject: Subject, names: Sequence[str], author: str | None = None) -> None:
-    """Tag a subject, maybe in somebody's name; tags that it already has stay as they are.
+    """Tag a subject; existing tags are not changed.
 
     Raises:
         UserError: A name is not a valid tag, or there is no such subject.
@@ -78,11 +86,10 @@ def add_tags(store: Store, subject: Subject, names: Sequence[str], author: str |
         if not _TAG.fullmatch(name):
             raise UserError(
                 f"invalid tag {name!r}: expected one word without commas and slashes, "
-                f"{_LONGEST_TAG} characters at most"
+                f"at most {_LONGEST_TAG} characters"
             )
     with store.writing() as connection:
-        columns = _columns(connection, subject)
-        about: dict[str, Any] = {**columns, "author": author, "created_at": now()}
+        about = _columns(connection, subject) | {"author": author, "created_at": now()}
         rows = [about | {"name": name} for name in dict.fromkeys(names)]
         execute_many(connection, insert(connection, Tag).on_conflict_do_nothing(), rows)
 
@@ -97,8 +104,8 @@ def remove_tags(store: Store, subject: Subject, names: Collection[str]) -> None:
         own = _is(Tag, _columns(connection, subject))
         known = set(connection.scalars(select(Tag.name).where(*own)))
         if missing := sorted(set(names) - known):
-            has = f"it has {', '.join(sorted(known))}" if known else "it has none"
-            raise UserError(f"no tag {missing[0]!r} to remove: {has}")
+            existing = f"its tags are {', '.join(sorted(known))}" if known else "there are no tags"
+            raise UserError(f"no tag {missing[0]!r} to remove: {existing}")
         connection.execute(delete(Tag).where(*own, Tag.name.in_(names)))
 
 
@@ -110,39 +117,76 @@ def tags(store: Store, subject: Subject) -> list[str]:
 
 
 def tags_of_experiments(store: Store) -> dict[str, list[str]]:
-    """Return the tags of all experiments that have some, in alphabetical order."""
-    query = select(Experiment.name, Tag.name).join(Tag, Tag.experiment_id == Experiment.id)
-    with store.reading() as connection:
-        return _by_subject(connection.execute(query.order_by(Tag.name)).tuples().all())
+    """Return the tags of all tagged experiments, in alphabetical order."""
+    query = select(Tag.experiment, Tag.name).where(Tag.experiment.is_not(None))
+    return _grouped(store, query.order_by(Tag.name))
 
 
 def tags_of_runs(store: Store, fingerprints: Collection[str]) -> dict[str, list[str]]:
-    """Return the tags of those of these runs that have some, by fingerprint, in alphabetical order."""
+    """Return the tags of those of these runs that are tagged, by fingerprint, in alphabetical order."""
     query = select(Run.fingerprint, Tag.name).join(Tag, Tag.run_id == Run.id)
-    with store.reading() as connection:
-        rows = connection.execute(query.order_by(Tag.name)).tuples().all()
-    return _by_subject([row for row in rows if row[0] in fingerprints])
+    found = _grouped(store, query.order_by(Tag.name))
+    return {run: names for run, names in found.items() if run in fingerprints}
 
 
-def _by_subject(rows: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+def _grouped(store: Store, query: Any) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for subject, tag in rows:
-        found.setdefault(subject, []).append(tag)
+    with store.reading() as connection:
+        for subject, tag in connection.execute(query):
+            found.setdefault(subject, []).append(tag)
     return found
 
 
-def _columns(connection: Connection, subject: Subject) -> dict[str, int]:
+def _columns(connection: Connection, subject: Subject) -> dict[str, Any]:
     """Return the column that identifies the subject, with its value."""
-    if subject.fingerprint is not None:
-        found = connection.scalar(select(Run.id).where(Run.fingerprint == subject.fingerprint))
-        if found is None:
-            raise UserError(f"no run {subject.fingerprint[:8]} in the store")
-        return {"run_id": found}
-    found = connection.scalar(select(Experiment.id).where(Experiment.name == subject.experiment))
-    if found is None:
-        raise UserError(f"no experiment {subject.experiment!r} in the store")
-    return {"experiment_id": found}
+    if subject.fingerprint is None:
+        return {"experiment": of_experiment(connection, subject.experiment or "", Experiment.name)}
+    if connection.scalar(select(Run.id).where(Run.fingerprint == subject.fingerprint)) is None:
+        raise UserError(f"no run {subject.fingerprint[:8]} in the store")
+    return {"run_id": run_key(subject.fingerprint)}
 
 
-def _is(table: Any, columns: dict[str, int]) -> list[Any]:
+def _is(table: Any, columns: dict[str, Any]) -> list[Any]:
     return [getattr(table, name) == value for name, value in columns.items()]
+
+
+# ---- saved queries
+
+
+class Saved(NamedTuple):
+    """A saved query; its time is UTC."""
+
+    name: str
+    sql: str
+    author: str
+    updated_at: datetime
+
+
+def save_query(store: Store, name: str, sql: str, author: str) -> None:
+    """Save a query, replacing one with the same name.
+
+    Raises:
+        UserError: Name or query is empty, or the name is too long.
+    """
+    name = " ".join(name.split())
+    if not name or not sql.strip() or len(name) > _LONGEST_NAME:
+        raise UserError(f"expected a name of at most {_LONGEST_NAME} characters and an SQL query")
+    values = {"sql": sql.strip(), "author": author, "updated_at": now()}
+    with store.writing() as connection:
+        statement = insert(connection, SavedQuery).values(name=name, **values)
+        connection.execute(statement.on_conflict_do_update(index_elements=["name"], set_=values))
+
+
+def delete_query(store: Store, name: str) -> None:
+    """Delete a saved query; UserError if there is none with this name."""
+    with store.writing() as connection:
+        if not connection.execute(delete(SavedQuery).where(SavedQuery.name == name)).rowcount:
+            known = list(connection.scalars(select(SavedQuery.name)))
+            raise UserError(f"no saved query {name!r}: {nearest(name, known)}")
+
+
+def saved_queries(store: Store) -> list[Saved]:
+    """Return all saved queries, in alphabetical order."""
+    columns = (SavedQuery.name, SavedQuery.sql, SavedQuery.author, SavedQuery.updated_at)
+    with store.reading() as connection:
+        return [Saved(*row) for row in connection.execute(select(*columns).order_by(SavedQuery.name))]

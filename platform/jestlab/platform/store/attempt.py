@@ -22,10 +22,11 @@ from jestlab.platform.store.engine import database_message
 from jestlab.platform.store.leases import finish, move
 from jestlab.platform.store.provenance import Provenance, device
 from jestlab.platform.store.records import RunState
+from jestlab.platform.store.rows import now, to_json
 from jestlab.platform.store.spool import LAST_STEP, Batch, Points, Spool, as_number
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import Attempt as AttemptRow
-from jestlab.platform.store.tables import Run, now, to_json
+from jestlab.platform.store.tables import Run
 
 FLUSH_POINTS = 1_000
 """Points that are written at once, without waiting for the next tick."""
@@ -187,11 +188,12 @@ class Attempt:
     def catch_up(self) -> None:
         """Write what earlier attempts left in their spools; on StoreUnreachable, call it again."""
         with self._store.reading() as connection:
-            known = set(connection.scalars(select(AttemptRow.id).where(AttemptRow.run_id == self._run_id)))
+            numbers = select(AttemptRow.id, AttemptRow.number).where(AttemptRow.run_id == self._run_id)
+            known = dict(connection.execute(numbers).tuples().all())
         for left in Spool.left_in(self._directory, before=self._id):
             if left.attempt_id in known:  # else it is another store's
                 with self._writing:
-                    self.ended_before |= self._replay(left)
+                    self.ended_before |= self._replay(left, known[left.attempt_id])
 
     # ---- while it runs
 
@@ -365,10 +367,10 @@ class Attempt:
                 batch.spent = vars(self._spent())
             try:
                 if self._spooled:
-                    self._replay(self._spool)
+                    self._replay(self._spool, self.number)
                     self._spooled = False
                 if not self._told:
-                    self._commit(batch, self._id)
+                    self._commit(batch, self.number)
             except AttemptLost as lost:
                 self._lost = lost
                 raise
@@ -396,40 +398,41 @@ class Attempt:
         self._spooled = True
         return True
 
-    def _replay(self, spool: Spool) -> bool:
-        """Write a spool's batches; whether the run had been completed in it."""
-        completed, own = False, spool.attempt_id == self._id
+    def _replay(self, spool: Spool, number: int) -> bool:
+        """Write the batches of an attempt's spool; return whether the run had been completed in it."""
+        completed, own = False, number == self.number
         batches = list(spool.batches())
         if own and batches and batches[-1].end is not None:
             with self._store.reading() as connection:
                 self._told = self._is_told(connection, batches[-1].end[0])
             batches = [] if self._told else batches
-        until = LAST_STEP if own else self._replaced_since(spool.attempt_id)
+        until = LAST_STEP if own else self._replaced_since(number)
         for batch in batches:
             if not own and batch.end is not None:
                 completed = batch.end[0] == RunState.COMPLETED
                 batch.end = None  # this attempt decides how the run ends
-            self._commit(batch if own else batch.until(until), spool.attempt_id)
+            self._commit(batch if own else batch.until(until), number)
         spool.clear()
         return completed
 
-    def _replaced_since(self, attempt_id: int) -> int:
+    def _replaced_since(self, number: int) -> int:
         """Return the last step at which what an attempt recorded still counts, next to later attempts."""
-        between = (AttemptRow.run_id == self._run_id, AttemptRow.id > attempt_id, AttemptRow.id < self._id)
+        of_run = AttemptRow.run_id == self._run_id
+        between = (of_run, AttemptRow.number > number, AttemptRow.number < self.number)
         with self._store.reading() as connection:
             step = connection.scalar(select(func.min(AttemptRow.resumed_step)).where(*between))
         return LAST_STEP if step is None else int(step)
 
-    def _commit(self, batch: Batch, attempt_id: int) -> None:
+    def _commit(self, batch: Batch, number: int) -> None:
         """Write a batch in one transaction; if the database refuses a value of it, all but that value."""
         try:
-            self._commit_whole(batch, attempt_id)
+            self._commit_whole(batch, number)
         except (AttemptLost, StoreError):
             raise
         except Exception as error:
             if parts := batch.parts():
                 for part in parts:
-                    self._commit(part, attempt_id)
+                    self._commit(part, number)
                 return
             if not batch or batch.end is not None:
                 raise  # no value was refused: a bug of ours
@@ -437,18 +440,17 @@ class Attempt:
             _say(str(refused))
             self._refused = self._refused or refused
 
-    def _commit_whole(self, batch: Batch, attempt_id: int) -> None:
+    def _commit_whole(self, batch: Batch, number: int) -> None:
         with self._store.writing() as connection:
             if batch.end is not None and self._is_told(connection, batch.end[0]):
                 self._told = True  # the transaction before this one was committed, and its answer lost
                 return
-            own = attempt_id == self._id
+            own = number == self.number
             stop_reason = self._beat(connection, batch.spent if own else None)
             if batch.spent is not None and not own:  # what an earlier attempt could not write
-                connection.execute(
-                    update(AttemptRow).where(AttemptRow.id == attempt_id).values(**batch.spent)
-                )
-            removed = self._points.write(connection, batch, attempt_id, late=not own)
+                earlier = (AttemptRow.run_id == self._run_id, AttemptRow.number == number)
+                connection.execute(update(AttemptRow).where(*earlier).values(**batch.spent))
+            removed = self._points.write(connection, batch, number, late=not own)
             if batch.end is not None:
                 self._write_end(connection, batch.end, stop_reason)
         self._stop_reason = stop_reason

@@ -161,7 +161,7 @@ def _copy_rows(source: Connection, target: Connection) -> None:
             target.execute(table.insert(), [dict(row) for row in rows])
         if table.name == Attempt.__tablename__:
             target.execute(table.update().values(handle=None, token=None))  # by which jobs are found
-        if target.dialect.name == "postgresql" and "id" in table.columns:
+        if target.dialect.name == "postgresql" and table.autoincrement_column is not None:
             # New rows are numbered after those that brought their numbers along.
             last = select(func.max(table.c.id)).scalar_subquery()
             target.execute(select(func.setval(func.pg_get_serial_sequence(table.name, "id"), last)))

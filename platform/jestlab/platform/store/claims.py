@@ -30,8 +30,9 @@ from sqlalchemy import (
 from jestlab.analysis import units
 from jestlab.platform.store.engine import CLAIMING, one_at_a_time
 from jestlab.platform.store.records import LIVE, Lease, RunState, check_move
+from jestlab.platform.store.rows import chunks, execute_many, now
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Attempt, Budget, Launcher, Run, chunks, execute_many, now
+from jestlab.platform.store.tables import Attempt, Budget, Run
 
 LIMIT = "the limit"
 """How the reason of a run begins that would exceed a limit."""
@@ -58,18 +59,18 @@ class Terms:
     """What attempts are claimed for.
 
     Attributes:
-        launcher_id: The launcher that claims them.
+        launcher: Name of the launcher that claims them.
         executor: Name of the executor that will run their jobs.
         chips: Number of accelerator chips that each job will occupy.
         lease_seconds: How long their workers may be silent.
-        lab_id: The lab that they write to, by its key in the store; None where that is unknown.
+        lab: The lab that they write to, by its id; None where that is unknown.
     """
 
-    launcher_id: int
+    launcher: str
     executor: str
     chips: int
     lease_seconds: float = 90.0
-    lab_id: int | None = None
+    lab: str | None = None
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ def claim_all(store: Store, logs: Mapping[str, str], terms: Terms, limits: Limit
             fitting[slots:],
             too_dear,
             len(holders) + len(chosen),
-            sum(launcher != terms.launcher_id for launcher in holders),
+            sum(launcher != terms.launcher for launcher in holders),
         )
 
 
@@ -155,14 +156,14 @@ def too_dear(store: Store, fingerprints: Sequence[str], limits: Limits) -> dict[
 def claim(
     store: Store,
     fingerprint: str,
-    launcher_id: int,
+    launcher: str,
     executor: str,
     chips: int,
     log: str,
     lease_seconds: float = 90.0,
 ) -> Claim | None:
     """Claim one run, as `claim_all` does; None if it cannot be claimed."""
-    terms = Terms(launcher_id, executor, chips, lease_seconds)
+    terms = Terms(launcher, executor, chips, lease_seconds)
     return claim_all(store, {fingerprint: log}, terms).claims.get(fingerprint)
 
 
@@ -218,10 +219,10 @@ def _free(connection: Connection, fingerprints: Iterable[str]) -> Iterator[_Free
                 yield _Free(run.id, run.fingerprint, RunState(run.state), run.step, number)
 
 
-def _holders(connection: Connection, executor: str, limits: Limits) -> list[int | None]:
-    """Return the launcher, by its id, of each attempt that holds a slot."""
+def _holders(connection: Connection, executor: str, limits: Limits) -> list[str | None]:
+    """Return the launcher of each attempt that holds a slot."""
     rows = connection.execute(_holding(executor, limits.machine))
-    return [row.launcher_id for row in rows if row.id not in limits.dead]
+    return [row.launcher for row in rows if row.id not in limits.dead]
 
 
 def holding(store: Store, executor: str, machine: str | None) -> list[Lease]:
@@ -241,21 +242,15 @@ def _lease(row: RowMapping) -> Lease:
 @functools.lru_cache(maxsize=8)
 def _holding(executor: str, machine: str | None) -> Select[Any]:
     """Select the attempts that hold a slot of an executor, on this machine where it has a name."""
-    of_attempt = (name for name in _OF_LEASE if name not in ("launcher", "fingerprint"))
+    of_attempt = (getattr(Attempt, name) for name in _OF_LEASE if name != "fingerprint")
     query = (
-        select(
-            *(getattr(Attempt, name) for name in of_attempt),
-            Attempt.launcher_id,
-            Launcher.name.label("launcher"),
-            Run.fingerprint,
-        )
+        select(*of_attempt, Run.fingerprint)
         .join(Run, Run.id == Attempt.run_id)
-        .outerjoin(Launcher, Launcher.id == Attempt.launcher_id)
         .where(Attempt.state.in_(LIVE), Attempt.executor == executor)
     )
     if machine is None:
         return query
-    by_launcher = Launcher.name.startswith(f"{machine}:", autoescape=True)
+    by_launcher = Attempt.launcher.startswith(f"{machine}:", autoescape=True)
     if executor != "local":
         return query.where(by_launcher)
     by_handle = Attempt.handle.startswith(f"{machine}:", autoescape=True)
@@ -322,7 +317,7 @@ def _insert(
             "run_id": run.id,
             "number": run.number + 1,
             "state": RunState.PENDING,
-            "launcher_id": terms.launcher_id,
+            "launcher": terms.launcher,
             "executor": terms.executor,
             "chips": terms.chips,
             "lease_seconds": terms.lease_seconds,
@@ -331,7 +326,7 @@ def _insert(
             "first_step": run.step,
             "log": logs[run.fingerprint],
             "token": secrets.token_hex(16),
-            "lab_id": terms.lab_id,
+            "lab": terms.lab,
         }
         for run in runs
     ]

@@ -45,7 +45,7 @@ def disown(connection: Connection, reason: str) -> None:
         update(Attempt).where(Attempt.state.in_(LIVE)).values(**ended, ended_at=Attempt.heartbeat_at)
     )
     connection.execute(update(Run).where(Run.state == RunState.RUNNING).values(**ended))
-    connection.execute(update(Attempt).values(handle=None, token=None, launcher_id=None))
+    connection.execute(update(Attempt).values(handle=None, token=None, launcher=None))
     connection.execute(delete(Launcher))
 
 

@@ -8,12 +8,13 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import aliased
 
 from jestlab.platform.store.records import RunState
+from jestlab.platform.store.rows import chunks, insert, now
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Attempt, KnownLab, Run, chunks, insert, now
+from jestlab.platform.store.tables import Attempt, KnownLab, Run
 
 
-def enter_lab(store: Store, uid: str, address: str, host: str | None) -> int:
-    """Enter a lab with where it is now, and return its key in this store.
+def enter_lab(store: Store, uid: str, address: str, host: str | None) -> None:
+    """Enter a lab with where it is now.
 
     Args:
         store: The store.
@@ -25,15 +26,14 @@ def enter_lab(store: Store, uid: str, address: str, host: str | None) -> int:
     with store.writing() as connection:
         statement = insert(connection, KnownLab).values(uid=uid, **place)
         connection.execute(statement.on_conflict_do_update(index_elements=["uid"], set_=place))
-        return int(connection.execute(select(KnownLab.id).where(KnownLab.uid == uid)).scalar_one())
 
 
-def places(store: Store) -> dict[int, str]:
-    """Return where each lab of the store was last, by its key: `atlas:/data/lab`."""
+def places(store: Store) -> dict[str, str]:
+    """Return where each lab of the store was last, by its id: `atlas:/data/lab`."""
     with store.reading() as connection:
         return {
-            lab.id: lab.address if lab.host is None else f"{lab.host}:{lab.address}"
-            for lab in connection.execute(select(KnownLab.id, KnownLab.address, KnownLab.host))
+            lab.uid: lab.address if lab.host is None else f"{lab.host}:{lab.address}"
+            for lab in connection.execute(select(KnownLab.uid, KnownLab.address, KnownLab.host))
         }
 
 
@@ -57,18 +57,17 @@ def completed_elsewhere(store: Store, fingerprints: Iterable[str], uid: str | No
         .scalar_subquery()
     )
     query = (
-        select(Run.fingerprint, KnownLab.id)
+        select(Run.fingerprint, Attempt.lab)
         .select_from(Run)
         .join(Attempt, (Attempt.run_id == Run.id) & (Attempt.number == newest))
-        .join(KnownLab, KnownLab.id == Attempt.lab_id)
-        .where(Run.state == done)
+        .where(Run.state == done, Attempt.lab.is_not(None))
     )
     if uid is not None:
-        query = query.where(KnownLab.uid != uid)
+        query = query.where(Attempt.lab != uid)
     where = places(store)
     with store.reading() as connection:
         return {
-            fingerprint: where[lab]
+            row.fingerprint: where[row.lab]
             for chunk in chunks(fingerprints)
-            for fingerprint, lab in connection.execute(query.where(Run.fingerprint.in_(chunk)))
+            for row in connection.execute(query.where(Run.fingerprint.in_(chunk)))
         }

@@ -19,36 +19,35 @@ from sqlalchemy import Connection, Row, Select, Update, bindparam, delete, func,
 from sqlalchemy.orm import aliased
 
 from jestlab.platform.store.records import LIVE, WAITING, Lease, RunState, Standing, check_move
+from jestlab.platform.store.rows import chunks, insert, now
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Attempt, Launcher, Run, chunks, insert, now
+from jestlab.platform.store.tables import Attempt, Launcher, Run
 
 Key = TypeVar("Key", int, str)
 
 _LONG_GONE = timedelta(days=7)
 _OF_RUN = tuple(name for name in Standing.__dataclass_fields__ if name not in ("fruitless", "lease"))
-_OF_ATTEMPT = tuple(name for name in Lease.__dataclass_fields__ if name not in ("launcher", "fingerprint"))
-_OF_STANDING, _OF_LEASE = (*_OF_RUN, "fruitless"), (*_OF_ATTEMPT, "launcher")
+_OF_LEASE = tuple(name for name in Lease.__dataclass_fields__ if name != "fingerprint")
+_OF_STANDING = (*_OF_RUN, "fruitless")
 
 
-def enter_launcher(store: Store, name: str, lab_id: int | None = None) -> int:
-    """Enter a launcher of a lab, unless it is there, and return its id; forget those that are long gone."""
+def enter_launcher(store: Store, name: str, lab: str | None = None) -> str:
+    """Enter a launcher of a lab, unless it is there, and forget those that are long gone; return its name."""
     with store.writing() as connection:
-        watched = select(Attempt.launcher_id).where(Attempt.launcher_id.is_not(None), Attempt.state.in_(LIVE))
+        watched = select(Attempt.launcher).where(Attempt.launcher.is_not(None), Attempt.state.in_(LIVE))
         long_gone = Launcher.heartbeat_at < now() - _LONG_GONE
-        connection.execute(delete(Launcher).where(long_gone, Launcher.id.not_in(watched)))
-        statement = insert(connection, Launcher).values(name=name, heartbeat_at=now(), lab_id=lab_id)
+        connection.execute(delete(Launcher).where(long_gone, Launcher.name.not_in(watched)))
+        statement = insert(connection, Launcher).values(name=name, heartbeat_at=now(), lab=lab)
         connection.execute(
-            statement.on_conflict_do_update(
-                index_elements=["name"], set_={"heartbeat_at": now(), "lab_id": lab_id}
-            )
+            statement.on_conflict_do_update(index_elements=["name"], set_={"heartbeat_at": now(), "lab": lab})
         )
-        return int(connection.execute(select(Launcher.id).where(Launcher.name == name)).scalar_one())
+    return name
 
 
-def beat(store: Store, launcher_id: int) -> None:
+def beat(store: Store, launcher: str) -> None:
     """Record the time of a launcher's heartbeat."""
     with store.writing() as connection:
-        connection.execute(update(Launcher).where(Launcher.id == launcher_id).values(heartbeat_at=now()))
+        connection.execute(update(Launcher).where(Launcher.name == launcher).values(heartbeat_at=now()))
 
 
 def heartbeats(store: Store) -> dict[str, datetime]:
@@ -58,11 +57,11 @@ def heartbeats(store: Store) -> dict[str, datetime]:
         return dict(rows.tuples().all())
 
 
-def leave(store: Store, launcher_id: int) -> None:
+def leave(store: Store, launcher: str) -> None:
     """Remove a launcher; attempts that it looked after can be adopted."""
     with store.writing() as connection:
-        connection.execute(update(Attempt).where(Attempt.launcher_id == launcher_id).values(launcher_id=None))
-        connection.execute(delete(Launcher).where(Launcher.id == launcher_id))
+        connection.execute(update(Attempt).where(Attempt.launcher == launcher).values(launcher=None))
+        connection.execute(delete(Launcher).where(Launcher.name == launcher))
 
 
 def standings(store: Store, fingerprints: Iterable[str]) -> dict[str, Standing]:
@@ -89,12 +88,10 @@ def _standings() -> Select[Any]:
         select(
             *(getattr(Run, name) for name in _OF_RUN),
             fruitless,
-            *(getattr(Attempt, name) for name in _OF_ATTEMPT),
-            Launcher.name,
+            *(getattr(Attempt, name) for name in _OF_LEASE),
         )
         .select_from(Run)
         .outerjoin(Attempt, (Attempt.run_id == Run.id) & (Attempt.number == newest))
-        .outerjoin(Launcher, Launcher.id == Attempt.launcher_id)
         .where(Run.fingerprint.in_(bindparam("runs", expanding=True)))
     )
 
@@ -135,24 +132,23 @@ def wait(store: Store, reasons: Mapping[str, str]) -> None:
                 )
 
 
-def adopt(store: Store, leases: Sequence[Lease], launcher_id: int) -> list[Lease]:
+def adopt(store: Store, leases: Sequence[Lease], launcher: str) -> list[Lease]:
     """Look after attempts whose launchers have gone.
 
     Returns:
         Those that are looked after now; another launcher may have been faster.
     """
     with store.writing() as connection:
-        return [lease for lease in leases if _adopt(connection, lease, launcher_id)]
+        return [lease for lease in leases if _adopt(connection, lease, launcher)]
 
 
-def _adopt(connection: Connection, lease: Lease, launcher_id: int) -> bool:
-    owner = select(Launcher.id).where(Launcher.name == lease.launcher).scalar_subquery()
-    same = Attempt.launcher_id.is_(None) if lease.launcher is None else Attempt.launcher_id == owner
+def _adopt(connection: Connection, lease: Lease, launcher: str) -> bool:
+    unchanged = Attempt.launcher.is_not_distinct_from(lease.launcher)
     return bool(
         connection.execute(
             update(Attempt)
-            .where(Attempt.id == lease.id, Attempt.state.in_(LIVE), same)
-            .values(launcher_id=launcher_id)
+            .where(Attempt.id == lease.id, Attempt.state.in_(LIVE), unchanged)
+            .values(launcher=launcher)
         ).rowcount
     )
 

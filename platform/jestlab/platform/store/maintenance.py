@@ -10,7 +10,6 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine, and_, exists, func, inspect, select
 
 from jestlab.analysis.connection import SCHEMA
-from jestlab.platform.adopted import NAME as ADOPTED
 from jestlab.platform.errors import StoreError, UserError
 from jestlab.platform.store import schema
 from jestlab.platform.store.address import existing_file
@@ -24,8 +23,9 @@ from jestlab.platform.store.engine import (
     writable,
     writing,
 )
-from jestlab.platform.store.records import LIVE, RunState
-from jestlab.platform.store.tables import Attempt, Base, Run, now
+from jestlab.platform.store.records import ADOPTED, LIVE, RunState
+from jestlab.platform.store.rows import now
+from jestlab.platform.store.tables import Attempt, Base, Run
 
 SILENT = timedelta(minutes=5)
 """A running attempt whose last heartbeat is older has vanished."""

@@ -64,7 +64,7 @@ NOTHING = Marks(None, {}, {}, {}, frozenset())
 """What is known before somebody has looked."""
 
 _SUMS = select(
-    Run.state, func.count(), func.sum(Run.id), func.sum(Run.step), func.max(Run.updated_at)
+    Run.state, func.count(), func.sum(Run.id % 1_000_000_007), func.sum(Run.step), func.max(Run.updated_at)
 ).group_by(Run.state)
 _MARKS = select(
     Run.fingerprint,
@@ -88,11 +88,7 @@ def marks(store: Store, experiment: str, before: Marks = NOTHING) -> Marks:
         UserError: No such experiment.
     """
     with store.reading() as connection:
-        key, launched = connection.execute(
-            select(Experiment.id, Experiment.updated_at).where(
-                Experiment.id == of_experiment(connection, experiment, Experiment.id)
-            )
-        ).one()
+        key, launched = experiment, of_experiment(connection, experiment, Experiment.updated_at)
         known = before if launched == before.launched else NOTHING
         everywhere = _groups(connection, _SUMS)
         doubted = [state for state in RunState if everywhere.get(state) != known.everywhere.get(state)]
@@ -110,7 +106,7 @@ def _groups(connection: Connection, sums: Executable) -> dict[str, Group]:
     }
 
 
-def _marks(connection: Connection, experiment: int, states: frozenset[str]) -> dict[str, dict[str, Mark]]:
+def _marks(connection: Connection, experiment: str, states: frozenset[str]) -> dict[str, dict[str, Mark]]:
     if not states:
         return {}
     query = _of(experiment, _MARKS).where(Run.state.in_(sorted(states)))
@@ -120,6 +116,6 @@ def _marks(connection: Connection, experiment: int, states: frozenset[str]) -> d
     return found
 
 
-def _of(experiment: int, query: Any) -> Any:
+def _of(experiment: str, query: Any) -> Any:
     """Narrow a query of runs to an experiment's, so that it can be answered from the index by state."""
-    return query.where(exists().where(Member.run_id == Run.id, Member.experiment_id == experiment))
+    return query.where(exists().where(Member.run_id == Run.id, Member.experiment == experiment))

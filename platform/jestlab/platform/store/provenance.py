@@ -1,7 +1,7 @@
-"""Which code ran where: enough to run it again, gathered without importing what it describes.
+"""The provenance of an attempt: code, package versions, data, machine, and environment.
 
-An environment variable is kept if an allowlist of names admits it and no word in its name hints at a secret.
-In kept values, credentials in URLs are replaced, and so is every value of a variable with such a word.
+An environment variable is recorded if its name is on an allowlist and has no word that hints at a secret. In
+recorded values, credentials in URLs are replaced, and so is the value of every variable with such a word.
 """
 
 from __future__ import annotations
@@ -16,27 +16,23 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 from urllib.parse import unquote
 
 from jestlab.analysis.mixing import DECISIVE
 from jestlab.models.processes import launched_with_others
 from jestlab.platform.digests import digest_of
-from jestlab.platform.lab.lab import STORE
 from jestlab.platform.redaction import SECRET_NAME, without_secrets, without_values
-from jestlab.platform.store.checkout import Checkout
+from jestlab.platform.store.address import STORE
+from jestlab.platform.store.code import Checkout, Sources
 from jestlab.platform.whoami import host_name
-
-if TYPE_CHECKING:
-    from jestlab.platform.programs.sources import Sources
 
 Part = Literal["changes", "environment", "sources"]
 PARTS: tuple[Part, ...] = get_args(Part)
-"""What may be left out on a user's wish: changes of code that are not committed, variables, and the text of
-the user's own code, of which the digests remain."""
+"""Optional parts: uncommitted changes, environment variables, and the text of the user's own code."""
 
 RECORD = "JESTLAB_RECORD"
-"""Variable in a worker's environment: the parts to record, with commas between them; all without it."""
+"""Environment variable of a worker: the parts to record, separated by commas; all parts without it."""
 
 _JAX = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain")
 _PACKAGES = ("jestlab", *_JAX, "numpy", "sentencepiece", "sqlalchemy", "xmanager")
@@ -44,18 +40,19 @@ _PACKAGES = ("jestlab", *_JAX, "numpy", "sentencepiece", "sqlalchemy", "xmanager
 
 @dataclass(frozen=True)
 class Provenance:
-    """What ran one attempt, and where.
+    """The provenance of one attempt.
 
     Attributes:
-        device: What it computes on, in words.
-        versions: Package → version, of those installed, and of Python.
-        git_commit: Commit of jestlab's checkout; None where jestlab is installed otherwise.
-        git_patch: Uncommitted changes of it, without secrets; None without any.
+        host: Name of the machine.
+        device: Accelerator or processor, in words.
+        versions: Package → version, of installed packages and of Python.
+        git_commit: Commit of jestlab's checkout; None if jestlab is installed otherwise.
+        git_patch: Its uncommitted changes, without secrets; None without any.
         environment: Variables that may matter, without secrets.
         code_commit: Commit of the repository of the user's own code; None without one.
-        code_patch: Uncommitted changes of it, without secrets; None without any.
-        sources: Files of the user's own code → SHA-256; None if no such code is known.
-        inputs: Other files that the study wants recorded → SHA-256; None for no file; None if it names none.
+        code_patch: Its uncommitted changes, without secrets; None without any.
+        sources: Files of the user's own code → SHA-256; None if unknown.
+        inputs: Other files that the study records → SHA-256, None if missing; None without such files.
     """
 
     host: str
@@ -71,13 +68,13 @@ class Provenance:
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What is recorded of one run beyond what is recorded of every attempt.
+class RunDetails:
+    """The part of the provenance that depends on the run.
 
     Attributes:
-        sources: The user's own code that it executes; None for none.
+        sources: The user's own code that it executes; None without any.
         packages: Packages whose versions may matter.
-        interpreter: The Python that its command starts; None for the worker's own.
+        interpreter: The Python of its command; None for the worker's own.
         files: Files and folders that it reads, by name.
     """
 
@@ -87,16 +84,16 @@ class Wanted:
     files: Mapping[str, Path] = field(default_factory=dict)
 
 
-def collect(code: Path, parts: Collection[str] = PARTS, wanted: Wanted | None = None) -> Provenance:
-    """Gather the provenance of this process.
+def collect(code: Path, parts: Collection[str] = PARTS, run: RunDetails | None = None) -> Provenance:
+    """Collect the provenance of this process.
 
     Args:
         code: A folder of jestlab's code.
-        parts: Those of `PARTS` that are wanted.
-        wanted: What the run and its study ask for besides.
+        parts: Some of `PARTS`.
+        run: Details of the run.
     """
-    wanted = wanted or Wanted()
-    sources = wanted.sources
+    run = run or RunDetails()
+    sources = run.sources
     own = Checkout.of(code)
     users = None if sources is None else Checkout.around(next(iter(sources.files.values())))
     clean = cleaner()
@@ -107,56 +104,56 @@ def collect(code: Path, parts: Collection[str] = PARTS, wanted: Wanted | None = 
     return Provenance(
         host=host_name(),
         device=device(),
-        versions=versions(wanted.packages, wanted.interpreter),
+        versions=versions(run.packages, run.interpreter),
         git_commit=own.commit if own else None,
         git_patch=patch(own),
         environment=kept_variables(os.environ) if "environment" in parts else {},
         code_commit=users.commit if users else None,
         code_patch=patch(users),
         sources=None if sources is None else sources.digests(),
-        inputs={name: digest_of(file) for name, file in wanted.files.items()} or None,
+        inputs={name: digest_of(file) for name, file in run.files.items()} or None,
     )
 
 
 def cleaner() -> Callable[[str], str]:
-    """Return a function that replaces the secrets of this process's environment in a text by `***`."""
+    """Return a function that replaces the secrets of this process's environment by `***`."""
     hidden = secret_values(os.environ)
     return lambda text: without_values(text, hidden)
 
 
-def wanted_parts() -> Collection[str]:
-    """Return the parts that this worker is to record."""
-    said = os.environ.get(RECORD)
-    return PARTS if said is None else said.split(",")
+def recorded_parts() -> Collection[str]:
+    """Return the parts that this worker records."""
+    parts = os.environ.get(RECORD)
+    return PARTS if parts is None else parts.split(",")
 
 
 def announcement(code: Path, parts: Collection[str], own_code: bool) -> str:
-    """Say in one line what will be recorded of each attempt.
+    """Describe in one line what will be recorded of each attempt.
 
     Args:
-        code: As of `collect`.
-        parts: As of `collect`.
-        own_code: Whether programs of the user's own run.
+        code: As in `collect`.
+        parts: As in `collect`.
+        own_code: Whether the study runs the user's own programs.
     """
-    told = ["host", "device", "package versions"]
+    listed = ["host", "device", "package versions"]
     if "environment" in parts:
-        told.append(f"{len(kept_variables(os.environ))} environment variables without secrets")
+        listed.append(f"{len(kept_variables(os.environ))} environment variables without secrets")
     if (checkout := Checkout.of(code)) is not None:
-        told.append(f"jestlab's commit {checkout.commit[:8]}")
+        listed.append(f"jestlab's commit {checkout.commit[:8]}")
         changed = len(checkout.changed())
         if changed and "changes" in parts:
             files = "1 file" if changed == 1 else f"{changed} files"
-            told.append(f"what is not committed there ({files}, without secrets)")
+            listed.append(f"its uncommitted changes ({files}, without secrets)")
     if own_code:
         text = ", with their text without secrets" if "sources" in parts else ""
-        told.append(f"digests of your own scripts{text}")
-    return f"recorded of each attempt: {', '.join(told[:-1])} and {told[-1]}"
+        listed.append(f"digests of your own scripts{text}")
+    return f"recorded of each attempt: {', '.join(listed[:-1])} and {listed[-1]}"
 
 
 def device() -> str:
     """Return the accelerators that JAX uses in this process, or the processor if JAX is not loaded."""
     jax = sys.modules.get("jax")
-    # NOTE: the question initialises JAX; processes that compute together have to meet before.
+    # NOTE: asking for the backend initializes JAX; processes that compute together have to connect before.
     may_ask = jax is not None and (jax.distributed.is_initialized() or not launched_with_others())
     if jax is not None and may_ask and jax.default_backend() != "cpu":
         devices = jax.devices()
@@ -179,27 +176,27 @@ _ASK_SECONDS = 20.0
 
 
 def versions(packages: Collection[str] = (), interpreter: str | None = None) -> dict[str, str]:
-    """Return the versions of Python and of packages, of those that are installed.
+    """Return the versions of Python and of those packages that are installed.
 
     Args:
-        packages: Which, beside jestlab's own.
-        interpreter: The Python that is asked for all but what jestlab itself works with; None for this one.
+        packages: Packages besides jestlab's own dependencies.
+        interpreter: Another Python, which determines the versions of `packages` and `DECISIVE`.
     """
     found = {"python": platform.python_version()}
     for package in dict.fromkeys((*_PACKAGES, *packages)):
         try:
             found[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
-            continue  # an optional one, or a checkout that was never installed
+            continue  # optional, or a checkout that was never installed
     if interpreter is None:
         return found
     asked = (*DECISIVE, *packages)
     own = {name: version for name, version in found.items() if name not in asked}
-    return own | _asked(interpreter, asked)
+    return own | _versions_in(interpreter, asked)
 
 
-def _asked(interpreter: str, packages: Collection[str]) -> dict[str, str]:
-    """Ask another Python for its version and for those of packages; nothing if it does not answer."""
+def _versions_in(interpreter: str, packages: Collection[str]) -> dict[str, str]:
+    """Ask another Python for its version and those of packages; empty if it does not answer."""
     try:
         done = subprocess.run(
             [interpreter, "-c", _ASK, *packages],
@@ -221,20 +218,17 @@ _KEPT = re.compile(
     re.VERBOSE,
 )
 _PASSWORD = re.compile(r"://[^\s:@/]*:(\S+)@|password=([^&\s]+)", re.IGNORECASE)
-
-_SHORTEST = 6
-"""Shorter secrets are found in too much text that is none."""
-
+_SHORTEST = 6  # shorter secrets also occur in ordinary text
 _LONGEST = 4_000
 
 
 def kept_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables to keep, by name."""
+    """Return the variables to record, by name."""
     hidden = secret_values(environment)
     kept = {}
     for name, value in sorted(environment.items()):
         if _KEPT.match(name) and not SECRET_NAME.search(name):
-            # Text that every database takes: bytes that are not valid UTF-8 become question marks.
+            # Every database accepts this text: bytes that are not valid UTF-8 become question marks.
             text = without_secrets(value, hidden).encode(errors="replace").decode()
             kept[name] = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
     return kept

@@ -11,8 +11,9 @@ from sqlalchemy import Connection, delete, select
 from jestlab.analysis.published import COLUMNS, CellKey, PublishedCell, parse, render
 from jestlab.analysis.published.files import OF_ROW
 from jestlab.platform.errors import UserError, nearest
+from jestlab.platform.store.rows import now, upsert
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Published, now, upsert
+from jestlab.platform.store.tables import Published
 
 KEY = ("source", "table_name", "position", "quantity")
 """Columns that identify a cell."""
@@ -79,12 +80,12 @@ def import_cells(store: Store, cells: Sequence[PublishedCell]) -> Imported:
     return done
 
 
-def with_the_papers(store: Store) -> None:
+def import_paper_tables(store: Store) -> None:
     """Import the tables of the JEST paper, which come with jestlab, unless the store has any of them."""
     from jestlab.analysis.published import PAPER, paper
 
     with store.reading() as connection:
-        there = connection.scalar(select(Published.id).where(Published.source == PAPER).limit(1))
+        there = connection.scalar(select(Published.source).where(Published.source == PAPER).limit(1))
     if there is None:
         import_cells(store, paper())
 

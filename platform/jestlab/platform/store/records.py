@@ -11,6 +11,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from jestlab.platform.spec.resources import ExecutorName
 
+ADOPTED = "adopted"
+"""The program of runs that `jestlab adopt` imported from other tools. jestlab can't run them."""
+
+ADOPTED_FROM = "adopted_from"
+"""The config key with the origin of an adopted run, such as `wandb:ENTITY/PROJECT/ID`: its identity."""
+
 # ---- states
 
 
@@ -147,7 +153,7 @@ class Lease:
         lease_seconds: How long its worker may be silent.
         heartbeat_at: Last sign of life: its worker's, or before that its launcher's.
         log: Its log, relative to the lab's root.
-        lab_id: Which lab its files are in, by its key in the store; None where that is unknown.
+        lab: Which lab its files are in, by its id; None where that is unknown.
     """
 
     id: int
@@ -164,7 +170,7 @@ class Lease:
     ended_at: datetime | None
     exit_code: int | None
     log: str
-    lab_id: int | None = None
+    lab: str | None = None
 
     @property
     def is_live(self) -> bool:

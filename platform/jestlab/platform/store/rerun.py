@@ -12,8 +12,9 @@ from collections.abc import Collection, Iterable, Sequence
 from sqlalchemy import Connection, delete, func, select, update
 
 from jestlab.platform.store.records import LIVE, RunState
+from jestlab.platform.store.rows import chunks
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Artifact, Attempt, Evaluation, Metric, Need, Run, chunks
+from jestlab.platform.store.tables import Artifact, Attempt, Evaluation, Metric, Need, Run
 
 _FOLDER = re.compile(r"(?P<name>.+?)(\.again\d+)?-(?P<end>[0-9a-f]{16})")
 

@@ -18,8 +18,8 @@ from sqlalchemy import Connection, delete, select, update
 
 from jestlab.platform.client import as_count, as_name
 from jestlab.platform.digests import size_and_digest
-from jestlab.platform.store.points import write_points
-from jestlab.platform.store.tables import Artifact, Evaluation, Metric, MetricName, Run, insert, upsert
+from jestlab.platform.store.rows import insert, upsert, write_points
+from jestlab.platform.store.tables import Artifact, Evaluation, Metric, MetricName, Run
 
 PREFIX = "spool-"
 """Of the names of its files."""
@@ -241,16 +241,16 @@ class Points:
         self._run_id = run_id
         self._names: dict[str, int] = {}
 
-    def write(self, connection: Connection, batch: Batch, attempt_id: int, *, late: bool) -> int:
+    def write(self, connection: Connection, batch: Batch, attempt: int, *, late: bool) -> int:
         """Write a batch, except its end, inside a write transaction; return how many rows it removed.
 
         Args:
             connection: In a write transaction.
             batch: What was recorded.
-            attempt_id: By which attempt.
+            attempt: Number of the attempt that recorded it.
             late: Whether a later attempt may have written since.
         """
-        whose = {"run_id": self._run_id, "attempt_id": attempt_id}
+        whose = {"run_id": self._run_id, "attempt": attempt}
         removed = 0
         for first, last in batch.replaced:
             for table in (Metric, Evaluation):
@@ -263,8 +263,8 @@ class Points:
             points = [(names[name], step, value) for step, name, value in batch.points]
             write_points(connection, self._run_id, points, keep=late)
         scores = [whose | score for score in batch.scores]
-        changed = ("value", "examples_seen", "flops_total", "seconds", "attempt_id")
-        upsert(connection, Evaluation, scores, _OF_SCORE, changed, newest="attempt_id")
+        changed = ("value", "examples_seen", "flops_total", "seconds", "attempt")
+        upsert(connection, Evaluation, scores, _OF_SCORE, changed, newest="attempt")
         artifacts = [{"run_id": self._run_id} | artifact for artifact in batch.artifacts]
         upsert(connection, Artifact, artifacts, ("run_id", "name"), ("uri", "size", "sha256"))
         if batch.progress:

@@ -8,17 +8,26 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from sqlalchemy import Connection, DateTime, Engine, Select, bindparam, exists, func, select, text
 from sqlalchemy.orm import aliased
 
-from jestlab.platform.adopted import NAME as ADOPTED
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.store import identity, recording, schema
 from jestlab.platform.store.address import existing_file, parse_url, refuse_remnants, shown_url, sqlite_file
 from jestlab.platform.store.engine import checkpoint, create_file, read_only, reading, writable, writing
-from jestlab.platform.store.records import ExperimentRow, FinishedRun, Progress, RunRecord, RunRow, RunState
+from jestlab.platform.store.recording import StudyToRecord
+from jestlab.platform.store.records import (
+    ADOPTED,
+    ExperimentRow,
+    FinishedRun,
+    Progress,
+    RunRecord,
+    RunRow,
+    RunState,
+)
+from jestlab.platform.store.rows import chunks
 from jestlab.platform.store.tables import (
     Attempt,
     Evaluation,
@@ -29,11 +38,16 @@ from jestlab.platform.store.tables import (
     MetricName,
     Need,
     Run,
-    chunks,
+    run_key,
 )
 
-if TYPE_CHECKING:
-    from jestlab.platform.planning.plan import Plan
+
+class Recordable(Protocol):
+    """A plan that can be recorded."""
+
+    def to_record(self) -> StudyToRecord:
+        """Return its rows."""
+        ...
 
 
 class Store:
@@ -131,19 +145,16 @@ class Store:
 
     # ---- what is planned
 
-    def record(self, plan: Plan) -> int:
-        """Record a plan, all or nothing: experiment, runs, needs, members, planned costs and budgets.
+    def record(self, plan: Recordable) -> None:
+        """Record a plan, all or nothing: experiment, runs, dependencies, members, planned costs and budgets.
 
-        Each part of a union is also recorded as an experiment of its own. A completed run stays as it is. A
-        run that ended early may run again: it becomes PENDING, or BLOCKED while a run that it needs has not
-        completed. A run that a worker has, or had, stays RUNNING. Of a study in rounds, the runs that another
-        launcher has begun stay members.
-
-        Returns:
-            The experiment's id.
+        Each part of a union is also recorded as an experiment of its own. A completed run is not changed. A
+        run that ended early may run again: it becomes PENDING, or BLOCKED while a run that it depends on has
+        not completed. A run that a worker has, or had, stays RUNNING. Of a study in rounds, the runs that
+        another launcher has begun remain members.
         """
         with self.writing() as connection:
-            return recording.record(connection, plan)
+            recording.record(connection, plan.to_record())
 
     # ---- what is
 
@@ -183,18 +194,18 @@ class Store:
     def experiments(self) -> list[ExperimentRow]:
         """Return all experiments, the last launched first."""
         with self.reading() as connection:
-            counts: dict[int, dict[RunState, int]] = defaultdict(dict)
-            for experiment_id, state, count in connection.execute(
-                select(Member.experiment_id, Run.state, func.count(Run.id.distinct()))
+            counts: dict[str, dict[RunState, int]] = defaultdict(dict)
+            for experiment, state, count in connection.execute(
+                select(Member.experiment, Run.state, func.count(Run.id.distinct()))
                 .join(Run, Run.id == Member.run_id)
-                .group_by(Member.experiment_id, Run.state)
+                .group_by(Member.experiment, Run.state)
             ):
-                counts[experiment_id][RunState(state)] = count
+                counts[experiment][RunState(state)] = count
             rows = connection.execute(
                 select(Experiment.__table__).order_by(Experiment.updated_at.desc())
             ).all()
         return [
-            ExperimentRow(r.name, r.question, r.scale, r.updated_at, counts[r.id], _archive(r.origin))
+            ExperimentRow(r.name, r.question, r.scale, r.updated_at, counts[r.name], _archive(r.origin))
             for r in rows
         ]
 
@@ -222,9 +233,8 @@ class Store:
         """
         query = (
             select(Experiment.name, Experiment.spec)
-            .join(Member, Member.experiment_id == Experiment.id)
-            .join(Run, Run.id == Member.run_id)
-            .where(Run.fingerprint == fingerprint)
+            .join(Member, Member.experiment == Experiment.name)
+            .where(Member.run_id == run_key(fingerprint))
             .order_by(Experiment.updated_at.desc())
         )
         with self.reading() as connection:
@@ -238,9 +248,8 @@ class Store:
         """Return what the studies that a run belongs to want recorded: the `record` of each that has one."""
         query = (
             select(Experiment.spec)
-            .join(Member, Member.experiment_id == Experiment.id)
-            .join(Run, Run.id == Member.run_id)
-            .where(Run.fingerprint == fingerprint, Experiment.spec.contains('"record":'))
+            .join(Member, Member.experiment == Experiment.name)
+            .where(Member.run_id == run_key(fingerprint), Experiment.spec.contains('"record":'))
             .distinct()
         )
         with self.reading() as connection:
@@ -251,8 +260,7 @@ class Store:
         """Return the seconds of training until each evaluation of a run, by step; NaN where unknown."""
         query = (
             select(Evaluation.step, func.max(Evaluation.seconds))
-            .join(Run, Run.id == Evaluation.run_id)
-            .where(Run.fingerprint == fingerprint)
+            .where(Evaluation.run_id == run_key(fingerprint))
             .group_by(Evaluation.step)
         )
         with self.reading() as connection:
@@ -269,14 +277,20 @@ class Store:
         )
         query = (
             select(
-                Run.id, Run.program, Run.config, Attempt.device, Evaluation.seconds, Evaluation.examples_seen
+                Run.id,
+                Run.created_at,
+                Run.program,
+                Run.config,
+                Attempt.device,
+                Evaluation.seconds,
+                Evaluation.examples_seen,
             )
             .join(last, last.c.run_id == Run.id)
             .join(Evaluation, (Evaluation.run_id == Run.id) & (Evaluation.step == last.c.step))
-            .join(Attempt, Attempt.id == Evaluation.attempt_id)
+            .join(Attempt, (Attempt.run_id == Run.id) & (Attempt.number == Evaluation.attempt))
             .where(Run.program.in_(list(programs)), Run.state == RunState.COMPLETED)
             .where(Evaluation.seconds > 0, Evaluation.examples_seen > 0)
-            .order_by(Run.id)
+            .order_by(Run.created_at, Run.id)
             .distinct()
         )
         with self.reading() as connection:
@@ -290,9 +304,8 @@ class Store:
         """Return the configs of an experiment's runs as launched last, by label; none if there is none."""
         query = (
             select(Member.label, Run.config)
-            .join(Experiment, Experiment.id == Member.experiment_id)
             .join(Run, Run.id == Member.run_id)
-            .where(Experiment.name == experiment)
+            .where(Member.experiment == experiment)
             .order_by(Member.position)
         )
         found: dict[str, list[dict[str, Any]]] = {}
@@ -318,7 +331,7 @@ class Store:
             query = query.bindparams(bindparam("fingerprints", expanding=True))
         rows: list[Any] = []
         with self.reading() as connection:
-            of_experiment(connection, experiment, Experiment.id)
+            of_experiment(connection, experiment, Experiment.name)
             for part in parts:
                 rows += connection.execute(query, {"experiment": experiment, **part})
         return [RunRow(**{**row._mapping, "state": RunState(row.state)}) for row in rows]
@@ -361,8 +374,7 @@ class Store:
             select(Run.fingerprint)
             .distinct()
             .join(Member, Member.run_id == Run.id)
-            .join(Experiment, Experiment.id == Member.experiment_id)
-            .where(Experiment.name == experiment, Run.program != ADOPTED)
+            .where(Member.experiment == experiment, Run.program != ADOPTED)
         )
         with self.reading() as connection:
             return list(connection.scalars(query))
@@ -371,15 +383,13 @@ class Store:
         """Count these runs by the other experiments that they belong to."""
         counts: dict[str, int] = defaultdict(int)
         query = (
-            select(Experiment.name, func.count(Run.id.distinct()))
-            .join(Member, Member.experiment_id == Experiment.id)
-            .join(Run, Run.id == Member.run_id)
-            .where(Experiment.name != experiment)
-            .group_by(Experiment.name)
+            select(Member.experiment, func.count(Member.run_id.distinct()))
+            .where(Member.experiment != experiment)
+            .group_by(Member.experiment)
         )
         with self.reading() as connection:
-            for chunk in chunks(fingerprints):
-                for name, count in connection.execute(query.where(Run.fingerprint.in_(chunk))):
+            for chunk in chunks(map(run_key, fingerprints)):
+                for name, count in connection.execute(query.where(Member.run_id.in_(chunk))):
                     counts[name] += count
         return dict(counts)
 
@@ -399,7 +409,7 @@ class Store:
             runs = connection.execute(
                 select(Run.id, Run.fingerprint, Run.program, Run.config, Run.directory)
                 .where(done)
-                .order_by(Run.id)
+                .order_by(Run.created_at, Run.id)
             ).all()
         return [
             FinishedRun(

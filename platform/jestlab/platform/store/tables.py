@@ -1,47 +1,78 @@
-"""The store's tables, and how rows get into them. `views.py` holds what readers should use.
+"""The store's tables. Readers should use the views in `views.py`.
 
-Times are UTC without a zone. JSON is kept as text, so that every database treats it alike. A metric that is
-not a number is NULL (SQLite knows no other NaN); infinities stay infinities.
+Times are UTC without a zone. JSON is kept as text, so that every database treats it the same. A metric that
+is not a number is NULL (SQLite has no other NaN); infinities are kept.
+
+Rows have natural keys where possible, so that they are the same in every store: a run is identified by its
+fingerprint, a study by its name, an attempt by its run and its number.
 """
 
 from __future__ import annotations
 
-import functools
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
-from operator import itemgetter
-from typing import Any, TypeVar
+from datetime import datetime
+from typing import Any
 
 from sqlalchemy import (
-    ARRAY,
     BigInteger,
     CheckConstraint,
-    Connection,
     Double,
-    Float,
     ForeignKey,
+    ForeignKeyConstraint,
     Index,
     Integer,
     MetaData,
     Text,
     UniqueConstraint,
-    bindparam,
-    func,
-    select,
 )
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.sql.expression import ColumnElement
 
 from jestlab.platform.store.records import RunState
+from jestlab.platform.store.rows import now
 
 _STATES = "state IN ({})".format(", ".join(f"'{state}'" for state in RunState))
-_STEP = BigInteger().with_variant(Integer(), "sqlite")  # whose INTEGER has 64 bits
-_ONE_SUBJECT = "(experiment_id IS NULL) <> (run_id IS NULL)"
+_INT64 = BigInteger().with_variant(Integer(), "sqlite")  # SQLite's INTEGER has 64 bits
+_ONE_SUBJECT = "(experiment IS NULL) <> (run_id IS NULL)"
+_KEY_DIGITS = 15  # 60 bits
+
+
+def run_key(fingerprint: str) -> int:
+    """Return the key of a run: the first 60 bits of its fingerprint, the same in every store.
+
+    A text key would make a table of metrics three times as large as this one.
+    """
+    return int(fingerprint[:_KEY_DIGITS], 16)
+
+
+class NextChange(ColumnElement[int]):
+    """The number of a change to a run: see `changes.py`."""
+
+    inherit_cache = True
+    type = _INT64
+
+
+@compiles(NextChange, "sqlite")
+def _next_of_sqlite(*_: Any, **__: Any) -> str:
+    return "(SELECT COALESCE(MAX(change), 0) + 1 FROM run)"
+
+
+@compiles(NextChange, "postgresql")
+def _next_of_postgresql(*_: Any, **__: Any) -> str:
+    return "txid_current()"
+
+
+def _of_run(**options: Any) -> Any:
+    return mapped_column(_INT64, ForeignKey("run.id", ondelete="CASCADE"), **options)
+
+
+def _of_experiment(**options: Any) -> Any:
+    cascade = ForeignKey("experiment.name", onupdate="CASCADE", ondelete="CASCADE")
+    return mapped_column(cascade, **options)
 
 
 class Base(DeclarativeBase):
-    """Declares the metadata; constraints have predictable names, by which they can be changed."""
+    """Holds the metadata. Constraints have predictable names, so that migrations can refer to them."""
 
     metadata = MetaData(
         naming_convention={
@@ -56,65 +87,59 @@ class Base(DeclarativeBase):
 
 
 class Identity(Base):
-    """Which store this is: one row with a random text, which no other store has. See `identity.py`."""
+    """The identity of this store: one row with a random ID. See `identity.py`."""
 
     __tablename__ = "identity"
 
     id: Mapped[str] = mapped_column(primary_key=True)
-    place: Mapped[str | None]  # which file or database it is in; a copy finds another one there than its own
+    place: Mapped[str | None]  # identifies the file or database; differs in a copy
 
 
 class Experiment(Base):
-    """A study as it was last launched."""
+    """A study as of its last launch."""
 
     __tablename__ = "experiment"
 
-    id: Mapped[int] = mapped_column(primary_key=True)
-    name: Mapped[str] = mapped_column(unique=True)
+    name: Mapped[str] = mapped_column(primary_key=True)
     question: Mapped[str]
     paper: Mapped[str | None]
     scale: Mapped[str | None]
     spec: Mapped[str]  # the resolved study, JSON
     created_at: Mapped[datetime]
     updated_at: Mapped[datetime]
-    origin: Mapped[str | None]  # from which archive it came, JSON; None for what was launched here
-    owner: Mapped[str | None]  # user who launched it last; None where unknown
-    host: Mapped[str | None]  # machine that it was launched from; None where unknown
+    origin: Mapped[str | None]  # the archive that it was imported from, JSON; None if it was launched here
+    owner: Mapped[str | None]  # user who launched it last; None if unknown
+    host: Mapped[str | None]  # machine that it was launched from; None if unknown
 
 
 class KnownLab(Base):
-    """A lab whose launchers use this store: `jestlab.platform.lab.identity` says which it is."""
+    """A lab whose launchers use this store."""
 
     __tablename__ = "lab"
 
-    id: Mapped[int] = mapped_column(primary_key=True)
-    uid: Mapped[str] = mapped_column(unique=True)  # as the file in its root says
-    address: Mapped[str]  # where it was last: a folder, or the URL of a bucket's
-    host: Mapped[str | None]  # the machine of a folder
-    seen_at: Mapped[datetime]  # when a launcher of it was entered last
+    uid: Mapped[str] = mapped_column(primary_key=True)  # from the file in its root
+    address: Mapped[str]  # its last known folder, or the URL of its bucket
+    host: Mapped[str | None]  # the machine of the folder
+    seen_at: Mapped[datetime]  # when a launcher of it was last entered
 
 
 class Launcher(Base):
-    """A controller that launches runs; alive as long as its heartbeat changes."""
+    """A controller that launches runs. It is alive as long as its heartbeat changes."""
 
     __tablename__ = "launcher"
 
-    id: Mapped[int] = mapped_column(primary_key=True)
-    name: Mapped[str] = mapped_column(unique=True)  # host, process id and its start
+    name: Mapped[str] = mapped_column(primary_key=True)  # host, process ID, and start time
     heartbeat_at: Mapped[datetime]
-    lab_id: Mapped[int | None] = mapped_column(ForeignKey("lab.id", ondelete="SET NULL"))  # None: unknown
+    lab: Mapped[str | None] = mapped_column(ForeignKey("lab.uid", ondelete="SET NULL"))  # None: unknown
 
 
 class Run(Base):
-    """One scientific config, whatever studies it belongs to."""
+    """One scientific config, which any number of studies can share."""
 
     __tablename__ = "run"
-    __table_args__ = (
-        CheckConstraint(_STATES, name="state"),
-        Index(None, "state", "updated_at", "step"),  # what has changed is asked for every second
-    )
+    __table_args__ = (CheckConstraint(_STATES, name="state"), Index(None, "change"))
 
-    id: Mapped[int] = mapped_column(primary_key=True)
+    id: Mapped[int] = mapped_column(_INT64, primary_key=True, autoincrement=False)  # see `run_key`
     fingerprint: Mapped[str] = mapped_column(unique=True)
     program: Mapped[str]
     config: Mapped[str]  # JSON
@@ -122,13 +147,13 @@ class Run(Base):
     directory: Mapped[str] = mapped_column(unique=True)  # relative to the lab's root
     state: Mapped[str]
     reason: Mapped[str | None]
-    step: Mapped[int] = mapped_column(_STEP, default=0)
-    total_steps: Mapped[int | None] = mapped_column(_STEP)
+    step: Mapped[int] = mapped_column(_INT64, default=0)
+    total_steps: Mapped[int | None] = mapped_column(_INT64)
     failures: Mapped[int] = mapped_column(default=0)  # attempts that FAILED since the run was last launched
     stop_reason: Mapped[str | None]  # why its user wants it to stop; None while it may run
     created_at: Mapped[datetime]
-    # When anything of it changed: its state, why, whether it shall stop, or how far it is.
-    updated_at: Mapped[datetime] = mapped_column(onupdate=lambda: now())
+    updated_at: Mapped[datetime] = mapped_column(onupdate=now)
+    change: Mapped[int] = mapped_column(_INT64, default=NextChange(), onupdate=NextChange())
 
 
 class Member(Base):
@@ -137,53 +162,53 @@ class Member(Base):
     __tablename__ = "member"
     __table_args__ = (Index(None, "run_id"),)
 
-    experiment_id: Mapped[int] = mapped_column(
-        ForeignKey("experiment.id", ondelete="CASCADE"), primary_key=True
-    )
-    run_id: Mapped[int] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"), primary_key=True)
+    experiment: Mapped[str] = _of_experiment(primary_key=True)
+    run_id: Mapped[int] = _of_run(primary_key=True)
     name: Mapped[str]
-    label: Mapped[str] = mapped_column(primary_key=True)  # a run may stand in a study under several
+    label: Mapped[str] = mapped_column(primary_key=True)  # a study can list a run under several labels
     point: Mapped[str]  # values on the axes, JSON
     needed: Mapped[int]  # 1 if other runs of the experiment refer to this name, else 0
     position: Mapped[int]
 
 
 class Need(Base):
-    """`run_id` needs the result of `needs_id`, which its config names at the path `role`."""
+    """`run_id` depends on the result of `needs_id`, to which its config refers at the path `role`."""
 
     __tablename__ = "need"
     __table_args__ = (Index(None, "needs_id"),)
 
-    run_id: Mapped[int] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"), primary_key=True)
+    run_id: Mapped[int] = _of_run(primary_key=True)
     role: Mapped[str] = mapped_column(primary_key=True)
-    needs_id: Mapped[int] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"))
+    needs_id: Mapped[int] = _of_run()
 
 
 class Attempt(Base):
-    """One attempt at a run: claimed by a launcher, taken up by a worker, with the provenance of its code.
+    """One attempt at a run: claimed by a launcher, started by a worker, with the provenance of its code.
 
-    Its state is PENDING from the claim until its worker begins, then RUNNING, then one that stays. While it
-    is PENDING or RUNNING no other attempt at the run can be made, and a worker writes only while its own is
-    RUNNING: the attempt is the lease, its id the fencing token.
+    Its state is PENDING from the claim until its worker starts, then RUNNING, then a final one. While it is
+    PENDING or RUNNING, no other attempt at the run can be made. A worker can write only while its own attempt
+    is RUNNING: the attempt is the lease, its ID the fencing token.
     """
 
     __tablename__ = "attempt"
     __table_args__ = (UniqueConstraint("run_id", "number"), CheckConstraint(_STATES, name="state"))
 
     id: Mapped[int] = mapped_column(primary_key=True)
-    run_id: Mapped[int] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"))
+    run_id: Mapped[int] = _of_run()
     number: Mapped[int]  # 1, 2, … within the run
     state: Mapped[str]
     reason: Mapped[str | None]
-    launcher_id: Mapped[int | None] = mapped_column(ForeignKey("launcher.id", ondelete="SET NULL"))
+    launcher: Mapped[str | None] = mapped_column(ForeignKey("launcher.name", ondelete="SET NULL"))
     executor: Mapped[str]  # local, vertex, kubernetes, slurm
     handle: Mapped[str | None]  # the executor's name of the job; None until it is launched
-    token: Mapped[str | None]  # a secret that the job bears, and no copy of the store; None: no job of ours
-    first_step: Mapped[int] = mapped_column(BigInteger, default=0)  # where the run was when this was claimed
-    chips: Mapped[int] = mapped_column(default=0)  # accelerator chips that it occupies
-    lease_seconds: Mapped[float] = mapped_column(default=90.0)  # for how long its worker may be silent
+    token: Mapped[str | None]  # a secret of the job, which no copy of the store has
+    first_step: Mapped[int] = mapped_column(BigInteger, default=0)  # the run's step at the time of the claim
+    chips: Mapped[int] = mapped_column(default=0)  # number of accelerator chips that it occupies
+    lease_seconds: Mapped[float] = mapped_column(
+        default=90.0
+    )  # silence after which its worker counts as lost
     claimed_at: Mapped[datetime]
-    started_at: Mapped[datetime | None]  # when its worker began
+    started_at: Mapped[datetime | None]  # when its worker started
     heartbeat_at: Mapped[datetime]
     ended_at: Mapped[datetime | None]
     host: Mapped[str | None]
@@ -191,15 +216,15 @@ class Attempt(Base):
     exit_code: Mapped[int | None]  # minus the signal's number when a signal ended it
     log: Mapped[str]  # relative to the lab's root
     git_commit: Mapped[str | None]  # of jestlab's own checkout
-    git_patch: Mapped[str | None]  # what was not committed there
+    git_patch: Mapped[str | None]  # its uncommitted changes
     code_commit: Mapped[str | None]  # of the repository of the user's own code
-    code_patch: Mapped[str | None]  # what was not committed there
+    code_patch: Mapped[str | None]  # its uncommitted changes
     sources: Mapped[str | None]  # files of the user's own code → SHA-256, JSON; None: unknown, or no code
     inputs: Mapped[str | None]  # other files that the spec names → SHA-256, JSON; None: unknown, or none
     versions: Mapped[str | None]  # package → version, JSON
     device: Mapped[str | None]
     environment: Mapped[str | None]  # variables that may matter, JSON; no secrets
-    # Where its time went, as its worker last said: `Spent`. None: unknown.
+    # How its time was spent, as last reported by its worker: see `Spent`. None: unknown.
     startup_seconds: Mapped[float | None]
     compilation_seconds: Mapped[float | None]
     training_seconds: Mapped[float | None]
@@ -210,12 +235,12 @@ class Attempt(Base):
     reached_step: Mapped[int | None] = mapped_column(BigInteger)
     saved_step: Mapped[int | None] = mapped_column(BigInteger)
     saved_seconds: Mapped[float | None]
-    # In which lab its files are; None: unknown.
-    lab_id: Mapped[int | None] = mapped_column(ForeignKey("lab.id", ondelete="SET NULL"))
+    # The lab that has its files; None: unknown.
+    lab: Mapped[str | None] = mapped_column(ForeignKey("lab.uid", ondelete="SET NULL"))
 
 
 class MetricName(Base):
-    """Names of metrics, kept once."""
+    """Names of metrics, each stored once."""
 
     __tablename__ = "metric_name"
 
@@ -224,105 +249,103 @@ class MetricName(Base):
 
 
 class Metric(Base):
-    """A value at a step; the last write wins."""
+    """A value at a step; the last write counts."""
 
     __tablename__ = "metric"
     # One curve is one contiguous range of the table.
     __table_args__ = {"sqlite_with_rowid": False}  # noqa: RUF012
 
-    run_id: Mapped[int] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"), primary_key=True)
+    run_id: Mapped[int] = _of_run(primary_key=True)
     name_id: Mapped[int] = mapped_column(ForeignKey("metric_name.id"), primary_key=True)
-    step: Mapped[int] = mapped_column(_STEP, primary_key=True)
+    step: Mapped[int] = mapped_column(_INT64, primary_key=True)
     value: Mapped[float | None]
 
 
 class Evaluation(Base):
-    """A score on a dataset at a step; the last write wins."""
+    """A score on a dataset at a step; the last write counts."""
 
     __tablename__ = "evaluation"
-    __table_args__ = (Index(None, "run_id", "step"),)
+    __table_args__ = (
+        Index(None, "run_id", "step"),
+        ForeignKeyConstraint(["run_id", "attempt"], ["attempt.run_id", "attempt.number"], ondelete="CASCADE"),
+    )
 
-    run_id: Mapped[int] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"), primary_key=True)
+    run_id: Mapped[int] = _of_run(primary_key=True)
     dataset: Mapped[str] = mapped_column(primary_key=True)
     metric: Mapped[str] = mapped_column(primary_key=True)
-    step: Mapped[int] = mapped_column(_STEP, primary_key=True)
+    step: Mapped[int] = mapped_column(_INT64, primary_key=True)
     value: Mapped[float | None]
-    examples_seen: Mapped[int | None] = mapped_column(BigInteger)  # None: unknown, as in the two below
+    examples_seen: Mapped[int | None] = mapped_column(BigInteger)  # None: unknown, as in the next two
     flops_total: Mapped[float | None]
     seconds: Mapped[float | None]
-    attempt_id: Mapped[int] = mapped_column(ForeignKey("attempt.id", ondelete="CASCADE"))
+    attempt: Mapped[int]  # number of the attempt that recorded it
 
 
 class Source(Base):
-    """The text of a file of users' code, without secrets, kept once."""
+    """The text of a file of the user's own code, without secrets, stored once."""
 
     __tablename__ = "source"
 
-    sha256: Mapped[str] = mapped_column(primary_key=True)  # of the file as it was
+    sha256: Mapped[str] = mapped_column(primary_key=True)  # of the original file
     text: Mapped[str]
 
 
 class Acceptance(Base):
-    """Somebody's word that some differences between the runs of an experiment do not matter."""
+    """A statement that some differences between a run and others do not matter, in any study."""
 
     __tablename__ = "acceptance"
 
-    id: Mapped[int] = mapped_column(primary_key=True)
-    experiment_id: Mapped[int] = mapped_column(ForeignKey("experiment.id", ondelete="CASCADE"))
-    accepted: Mapped[str]  # what differs → values that count as equal, JSON
+    run_id: Mapped[int] = _of_run(primary_key=True)
+    created_at: Mapped[datetime] = mapped_column(primary_key=True)
+    accepted: Mapped[str]  # item that differs → values that count as equal, JSON
     reason: Mapped[str]
     author: Mapped[str]
-    created_at: Mapped[datetime]
 
 
 class Registration(Base):
-    """What a study claimed, and how it was to be judged, before its first run."""
+    """The claims of a study and how they will be judged, registered before its first run."""
 
     __tablename__ = "registration"
-    __table_args__ = (Index(None, "experiment"),)
 
-    id: Mapped[int] = mapped_column(primary_key=True)
-    experiment: Mapped[str]  # its name: it is not there before its first launch
+    experiment: Mapped[str] = mapped_column(primary_key=True)  # no foreign key: it may not be launched yet
+    created_at: Mapped[datetime] = mapped_column(primary_key=True)
     content: Mapped[str]  # JSON: see `jestlab.analysis.claims.registration`
     digest: Mapped[str]  # SHA-256 of the content
     git_commit: Mapped[str | None]  # of jestlab's checkout
     author: Mapped[str]
-    created_at: Mapped[datetime]
 
 
 class Retraction(Base):
-    """Somebody's word that a run's results are wrong, until an attempt after `number` completes it again."""
+    """A statement that a run's results are wrong, until an attempt after `number` completes it again."""
 
     __tablename__ = "retraction"
-    __table_args__ = (Index(None, "run_id"),)
 
-    id: Mapped[int] = mapped_column(primary_key=True)
-    run_id: Mapped[int] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"))
+    run_id: Mapped[int] = _of_run(primary_key=True)
+    created_at: Mapped[datetime] = mapped_column(primary_key=True)
     number: Mapped[int]  # of the run's last attempt at that time
     reason: Mapped[str]
     author: Mapped[str]
-    created_at: Mapped[datetime]
 
 
 class Cost(Base):
-    """Planned FLOPs of a whole run, by component: `jestlab.analysis.costs.EXECUTED`.
+    """Planned FLOPs of a whole run by component: see `jestlab.analysis.costs.EXECUTED`.
 
-    Adopted runs have one component "learner" in the place of both towers and the loss.
+    Adopted runs have one component "learner" instead of both towers and the loss.
     """
 
     __tablename__ = "cost"
 
-    run_id: Mapped[int] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"), primary_key=True)
+    run_id: Mapped[int] = _of_run(primary_key=True)
     component: Mapped[str] = mapped_column(primary_key=True)
     flops: Mapped[float]
 
 
 class Artifact(Base):
-    """A file or folder that a run left."""
+    """A file or folder that a run recorded."""
 
     __tablename__ = "artifact"
 
-    run_id: Mapped[int] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"), primary_key=True)
+    run_id: Mapped[int] = _of_run(primary_key=True)
     name: Mapped[str] = mapped_column(primary_key=True)
     uri: Mapped[str]  # relative to the lab's root
     size: Mapped[int] = mapped_column(BigInteger)  # bytes
@@ -330,11 +353,11 @@ class Artifact(Base):
 
 
 class Budget(Base):
-    """What a run was planned to occupy; without a row nobody knows."""
+    """The accelerator time that a run was planned to occupy; unknown without a row."""
 
     __tablename__ = "budget"
 
-    run_id: Mapped[int] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"), primary_key=True)
+    run_id: Mapped[int] = _of_run(primary_key=True)
     chip: Mapped[str]  # v5e, v6e, …; gpu; local: chips are not counted, and a run counts as one
     chips: Mapped[int]
     chip_hours: Mapped[float]
@@ -342,168 +365,69 @@ class Budget(Base):
 
 
 class Note(Base):
-    """What somebody wrote about an experiment or a run."""
+    """A note about an experiment or a run."""
 
     __tablename__ = "note"
     __table_args__ = (CheckConstraint(_ONE_SUBJECT, name="subject"),)
 
     id: Mapped[int] = mapped_column(primary_key=True)
-    experiment_id: Mapped[int | None] = mapped_column(ForeignKey("experiment.id", ondelete="CASCADE"))
-    run_id: Mapped[int | None] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"))
+    experiment: Mapped[str | None] = _of_experiment()
+    run_id: Mapped[int | None] = _of_run()
     text: Mapped[str]
     author: Mapped[str]
     created_at: Mapped[datetime]
 
 
 class Tag(Base):
-    """A word that an experiment or a run is found by; `keep` protects it from being collected."""
+    """A tag of an experiment or a run. The tag `keep` protects it from `jestlab gc`."""
 
     __tablename__ = "tag"
     __table_args__ = (
         CheckConstraint(_ONE_SUBJECT, name="subject"),
-        UniqueConstraint("experiment_id", "name"),
+        UniqueConstraint("experiment", "name"),
         UniqueConstraint("run_id", "name"),
     )
 
     id: Mapped[int] = mapped_column(primary_key=True)
-    experiment_id: Mapped[int | None] = mapped_column(ForeignKey("experiment.id", ondelete="CASCADE"))
-    run_id: Mapped[int | None] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"))
+    experiment: Mapped[str | None] = _of_experiment()
+    run_id: Mapped[int | None] = _of_run()
     name: Mapped[str]
     created_at: Mapped[datetime]
     author: Mapped[str | None]  # None: unknown
 
 
 class SavedQuery(Base):
-    """An SQL text that somebody saved under a name."""
+    """An SQL query that was saved under a name."""
 
     __tablename__ = "saved_query"
 
-    id: Mapped[int] = mapped_column(primary_key=True)
-    name: Mapped[str] = mapped_column(unique=True)
+    name: Mapped[str] = mapped_column(primary_key=True)
     sql: Mapped[str]
     author: Mapped[str]
     updated_at: Mapped[datetime]
 
 
 class Published(Base):
-    """A cell of a table that somebody has published. What its columns mean says `v_published`."""
+    """A cell of a published table. Its columns are explained in the view `v_published`."""
 
     __tablename__ = "published"
-    __table_args__ = (UniqueConstraint("source", "table_name", "position", "quantity"),)
 
-    id: Mapped[int] = mapped_column(primary_key=True)
-    source: Mapped[str]
-    table_name: Mapped[str]
-    position: Mapped[int]
+    source: Mapped[str] = mapped_column(primary_key=True)
+    table_name: Mapped[str] = mapped_column(primary_key=True)
+    position: Mapped[int] = mapped_column(primary_key=True)
     group_name: Mapped[str]
     method: Mapped[str]
     variant: Mapped[str]
     data: Mapped[str]
     citation: Mapped[str]
     citation_key: Mapped[str]
-    ours: Mapped[int]  # 1 or 0, as all that is yes or no
+    ours: Mapped[int]  # 1 or 0, like `baseline` and `bold`
     baseline: Mapped[int]
     accounting: Mapped[str]
-    quantity: Mapped[str]
+    quantity: Mapped[str] = mapped_column(primary_key=True)
     printed: Mapped[str]
     value: Mapped[float]
     unit: Mapped[str]
     bold: Mapped[int]
     note: Mapped[str]
-    updated_at: Mapped[datetime]  # when it came in as it is
-
-
-# ---- rows
-
-Value = TypeVar("Value")
-
-_CHUNK = 10_000  # SQLite takes 32,766 parameters
-
-
-def now() -> datetime:
-    """The time as the store keeps it: UTC, without a zone."""
-    return datetime.now(UTC).replace(tzinfo=None)
-
-
-def to_json(value: Any, *, sort_keys: bool = True) -> str:
-    """JSON text as the store keeps it: keys sorted, nothing superfluous; tuples and the like become lists."""
-    return json.dumps(value, ensure_ascii=False, sort_keys=sort_keys, separators=(",", ":"), default=list)
-
-
-def insert(connection: Connection, table: type[Any]) -> Any:
-    """The dialect's INSERT, which knows ON CONFLICT."""
-    dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
-    return dialect.insert(table)
-
-
-def execute_many(connection: Connection, statement: Any, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Execute a statement for each row; without rows, not at all."""
-    if rows:
-        connection.execute(statement, rows)
-
-
-def upsert(
-    connection: Connection,
-    table: Any,
-    rows: Sequence[Mapping[str, Any]],
-    keys: Sequence[str],
-    changed: Sequence[str],
-    newest: str | None = None,
-) -> None:
-    """Insert many rows at once; rows whose keys exist are changed.
-
-    Args:
-        connection: In a write transaction.
-        table: Mapped class.
-        rows: All with the same columns; of several with the same keys the last counts.
-        keys: Columns of a primary key or unique constraint.
-        changed: Columns that take the new value.
-        newest: A column; an existing row with a greater value in it stays as it is.
-    """
-    if not rows:
-        return
-    its_key = itemgetter(*keys)
-    last = list({its_key(row): row for row in rows}.values())
-    names = tuple(last[0])
-    server = connection.dialect.name == "postgresql"
-    values = {name: _array(table, name, last) for name in names} if server else last
-    connection.execute(_upsert(server, table, names, tuple(keys), tuple(changed), newest), values)
-
-
-def _array(table: Any, name: str, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """Return a column's values as PostgreSQL takes them: an array must not mix whole numbers with others."""
-    values = [row[name] for row in rows]
-    if isinstance(table.__table__.c[name].type, Float):
-        return [None if value is None else float(value) for value in values]
-    return values
-
-
-@functools.cache  # building one takes as long as executing it
-def _upsert(
-    server: bool,
-    table: Any,
-    names: tuple[str, ...],
-    keys: tuple[str, ...],
-    changed: tuple[str, ...],
-    newest: str | None,
-) -> Any:
-    statement: Any = (postgresql if server else sqlite).insert(table)
-    if server:
-        # One array a column: one statement for all rows, where `executemany` sends one a row.
-        columns = {name: table.__table__.columns[name] for name in names}
-        arrays = [bindparam(name, type_=ARRAY(column.type)) for name, column in columns.items()]
-        given = func.unnest(*arrays).table_valued(*names, name="given").render_derived()
-        statement = statement.from_select(list(names), select(*(given.c[name] for name in names)))
-    there = getattr(table, newest) if newest else None
-    return statement.on_conflict_do_update(
-        index_elements=list(keys),
-        set_={name: statement.excluded[name] for name in changed},
-        where=None if there is None else there <= statement.excluded[newest],
-    )
-
-
-def chunks(values: Iterable[Value], size: int = _CHUNK) -> Iterator[list[Value]]:
-    """Values in lists short enough for one `IN (…)`."""
-    everything = list(values)
-    for start in range(0, len(everything), size):
-        yield everything[start : start + size]
+    updated_at: Mapped[datetime]  # when it was last imported with a change

@@ -6,11 +6,11 @@ from collections.abc import Collection, Mapping
 
 from sqlalchemy import func, select
 
-from jestlab.platform.adopted import NAME as ADOPTED
 from jestlab.platform.errors import UserError
-from jestlab.platform.store.records import RunState
+from jestlab.platform.store.records import ADOPTED, RunState
+from jestlab.platform.store.rows import chunks
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Experiment, Member, Run, chunks
+from jestlab.platform.store.tables import Experiment, Member, Run
 from jestlab.platform.whoami import user_name
 
 
@@ -36,13 +36,11 @@ def refuse_taken(store: Store, studies: Mapping[str, Collection[str]]) -> None:
 def _refuse(store: Store, name: str, fingerprints: Collection[str], is_part: bool) -> None:
     with store.reading() as connection:
         row = connection.execute(
-            select(Experiment.id, Experiment.owner, Experiment.host, Experiment.origin).where(
-                Experiment.name == name
-            )
+            select(Experiment.owner, Experiment.host, Experiment.origin).where(Experiment.name == name)
         ).one_or_none()
         if row is None:
             return
-        mine = select(Member.run_id).where(Member.experiment_id == row.id)
+        mine = select(Member.run_id).where(Member.experiment == name)
         own = select(func.count()).select_from(Run).where(Run.id.in_(mine), Run.program != ADOPTED)
         total = connection.scalar(own) or 0
         done = connection.scalar(own.where(Run.state == RunState.COMPLETED)) or 0

@@ -16,8 +16,9 @@ from pathlib import Path
 from sqlalchemy import select, update
 
 from jestlab.platform.errors import UserError
+from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store, of_experiment
-from jestlab.platform.store.tables import Experiment, Member, Run, now
+from jestlab.platform.store.tables import Experiment, Member, Run
 
 
 @dataclass(frozen=True)
@@ -103,8 +104,7 @@ def executed(store: Store, experiment: str) -> Sequence[Executed]:
         rows = connection.execute(
             select(Member.label, Run.program, Run.config)
             .join(Run, Run.id == Member.run_id)
-            .join(Experiment, Experiment.id == Member.experiment_id)
-            .where(Experiment.name == experiment)
+            .where(Member.experiment == experiment)
             .order_by(Member.position, Member.label)
         ).all()
     return [Executed(row.label, row.program, json.loads(row.config)) for row in rows]
@@ -115,7 +115,7 @@ def named_code(store: Store, experiment: str) -> Sequence[tuple[str, str]]:
 
     That is what configs name (rules, losses, …), the figures and tables of its reports, and its executor.
     """
-    from jestlab.platform.spec.own_reports import named_in
+    from jestlab.platform.spec.options import custom_code_in
     from jestlab.platform.spec.resources import EXECUTORS
 
     found: dict[tuple[str, str], None] = {}
@@ -123,7 +123,7 @@ def named_code(store: Store, experiment: str) -> Sequence[tuple[str, str]]:
         code = run.config.get("code")
         found |= dict.fromkeys(("config", str(name)) for name in (code if isinstance(code, dict) else ()))
     spec = store.spec(experiment)
-    found |= dict.fromkeys((kind, name) for kind, name, _ in named_in(spec))
+    found |= dict.fromkeys((kind, name) for kind, name, _ in custom_code_in(spec))
     resources = spec.get("resources")
     place = resources.get("on") if isinstance(resources, dict) else None
     if place is not None and place not in EXECUTORS:

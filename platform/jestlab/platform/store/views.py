@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from jestlab.analysis.costs import COMPONENTS
-from jestlab.platform.adopted import NAME as ADOPTED
+from jestlab.platform.store.records import ADOPTED
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def _column(sql: str) -> str:
 
 
 _OF_RUN = {
-    "experiment.name AS experiment": "name of the study",
+    "member.experiment": "name of the study",
     "member.name AS run": "name of the run in the study",
     "member.label": "name of the run and its values on the axes",
     "run.seed": "replicate",
@@ -56,8 +56,7 @@ _OF_RUN = {
 _FROM_RUN = """
     SELECT {columns}
     FROM run
-    JOIN member ON member.run_id = run.id
-    JOIN experiment ON experiment.id = member.experiment_id"""
+    JOIN member ON member.run_id = run.id"""
 
 # ---- v_latest: for each run and name a look at the end of the curve, by the primary key. SQLite joins in the
 # order of the CROSS JOINs; left to itself it would look at every point.
@@ -111,7 +110,8 @@ _FINAL = """CASE WHEN run.state = 'COMPLETED'
             THEN 1 ELSE 0 END AS final"""
 
 _CHIP_HOURS = """evaluation.seconds / 3600 * (SELECT CASE WHEN attempt.chips > 0 THEN attempt.chips ELSE 1 END
-            FROM attempt WHERE attempt.id = evaluation.attempt_id) AS chip_hours"""
+            FROM attempt
+            WHERE attempt.run_id = run.id AND attempt.number = evaluation.attempt) AS chip_hours"""
 
 _ACTUAL_FLOPS = """(SELECT last.flops FROM (
             SELECT logged.step, logged.flops FROM (
@@ -196,43 +196,39 @@ def _costs(microseconds: str) -> str:
 # An attempt resumed earlier ones if scores of theirs before it count, even if no progress was reported.
 FIRST_STEP = """CASE WHEN attempt.resumed_step = 0 THEN 0
         WHEN EXISTS (SELECT 1 FROM evaluation WHERE evaluation.run_id = attempt.run_id
-            AND evaluation.attempt_id < attempt.id AND evaluation.step BETWEEN 1 AND attempt.resumed_step)
+            AND evaluation.attempt < attempt.number AND evaluation.step BETWEEN 1 AND attempt.resumed_step)
         THEN attempt.resumed_step ELSE attempt.first_step END"""
 
 # ---- v_retractions
 
-# A retraction holds for a run until an attempt after it completes, and for the runs that need it if they were
-# made before that: ids of attempts grow, and a run is claimed when those that it needs have completed.
+# A retraction holds for a run until a later attempt completes it. It also holds for the runs that depend on
+# it if they were claimed before that attempt: a run is claimed after its dependencies have completed.
 _RETRACTIONS = """
-    WITH RECURSIVE retracted (retraction_id, run_id) AS (
-        SELECT retraction.id, retraction.run_id FROM retraction
+    WITH RECURSIVE retracted (origin_id, run_id) AS (
+        SELECT retraction.run_id, retraction.run_id FROM retraction
         UNION
-        SELECT retracted.retraction_id, need.run_id
-        FROM retracted JOIN need ON need.needs_id = retracted.run_id
+        SELECT retracted.origin_id, need.run_id FROM retracted JOIN need ON need.needs_id = retracted.run_id
     ), made AS (
-        SELECT run_id, COALESCE(MAX(CASE WHEN state = 'COMPLETED' THEN id END), MAX(id)) AS attempt_id
+        SELECT run_id, COALESCE(MAX(CASE WHEN state = 'COMPLETED' THEN claimed_at END), MAX(claimed_at))
+            AS claimed_at
         FROM attempt GROUP BY run_id
     )
     SELECT {columns}
     FROM retracted
-    JOIN retraction ON retraction.id = retracted.retraction_id
+    JOIN retraction ON retraction.run_id = retracted.origin_id
     JOIN run AS origin ON origin.id = retraction.run_id
     JOIN made ON made.run_id = retracted.run_id
     JOIN run ON run.id = retracted.run_id
     JOIN member ON member.run_id = run.id
-    JOIN experiment ON experiment.id = member.experiment_id
-    WHERE made.attempt_id < COALESCE(
-        (SELECT MIN(attempt.id) FROM attempt WHERE attempt.run_id = retraction.run_id
-            AND attempt.state = 'COMPLETED' AND attempt.number > retraction.number),
-        made.attempt_id + 1)"""
+    WHERE NOT EXISTS (
+        SELECT 1 FROM attempt WHERE attempt.run_id = retraction.run_id AND attempt.state = 'COMPLETED'
+            AND attempt.number > retraction.number AND attempt.claimed_at <= made.claimed_at)"""
 
 # ---- v_notes
 
 _SUBJECT = """
-    LEFT JOIN experiment AS study ON study.id = {table}.experiment_id
     LEFT JOIN run ON run.id = {table}.run_id
-    LEFT JOIN member ON member.run_id = run.id
-    LEFT JOIN experiment ON experiment.id = member.experiment_id"""
+    LEFT JOIN member ON member.run_id = run.id"""
 
 VIEWS: dict[str, View] = {
     # One row for each study, as it was last launched.
@@ -254,14 +250,14 @@ VIEWS: dict[str, View] = {
     # One row for each run of each study.
     "v_runs": View(
         {
-            "experiment.name AS experiment": "name of the study",
+            "member.experiment": "name of the study",
             "experiment.question": "question that the study answers",
             "member.name AS run": "name of the run in the study",
             "member.label": "name of the run and its values on the axes",
             "run.seed": "replicate",
             "member.position": "order in the study",
             "run.fingerprint": "identity of the run",
-            "run.id AS run_id": "number of the run in this store",
+            "run.id AS run_id": "number of the run, the same in every store",
             "run.program": "program that the run executes",
             "run.state": "PENDING, BLOCKED, RUNNING, COMPLETED, FAILED, CANCELLED, PREEMPTED or SKIPPED",
             "run.reason": "reason for the state, if the run did not complete",
@@ -277,6 +273,7 @@ VIEWS: dict[str, View] = {
             "member.needed": "1 if other runs of the study refer to this name, except to diagnose it, else 0",
         },
         f"""{_FROM_RUN}
+    JOIN experiment ON experiment.name = member.experiment
     LEFT JOIN attempt AS latest ON latest.run_id = run.id
         AND latest.number = (SELECT MAX(number) FROM attempt WHERE attempt.run_id = run.id)""",
     ),
@@ -307,7 +304,7 @@ VIEWS: dict[str, View] = {
     "v_evaluations": View(
         {
             **_OF_RUN,
-            "run.id AS run_id": "number of the run in this store",
+            "run.id AS run_id": "number of the run, the same in every store",
             "evaluation.dataset": "dataset",
             "evaluation.metric": "metric",
             "evaluation.dataset || '/' || evaluation.metric AS name": "dataset/metric",
@@ -404,7 +401,7 @@ VIEWS: dict[str, View] = {
             "attempt.inputs": "file or folder that the spec's `record` names → SHA-256, JSON",
             "attempt.versions": "package → version, JSON",
             "attempt.environment": "environment variables that may matter, JSON",
-            "(SELECT lab.address FROM lab WHERE lab.id = attempt.lab_id) AS lab": "where the lab was "
+            "(SELECT lab.address FROM lab WHERE lab.uid = attempt.lab) AS lab": "where the lab was "
             "last that has its files: a folder, or a bucket's URL; NULL where unknown",
         },
         f"{_FROM_RUN} JOIN attempt ON attempt.run_id = run.id",
@@ -428,13 +425,13 @@ VIEWS: dict[str, View] = {
     # Differences between the runs of studies that somebody says do not matter.
     "v_acceptances": View(
         {
-            "experiment.name AS experiment": "name of the study",
+            "member.experiment": "name of the study",
             "acceptance.accepted": "what differs → values that count as equal, JSON",
             "acceptance.reason": "why the difference does not matter",
             "acceptance.author": "who said so",
             "acceptance.created_at": "time, UTC",
         },
-        "SELECT {columns} FROM acceptance JOIN experiment ON experiment.id = acceptance.experiment_id",
+        "SELECT DISTINCT {columns} FROM acceptance JOIN member ON member.run_id = acceptance.run_id",
     ),
     # What studies claimed, and how they were to be judged, before their first run.
     "v_registrations": View(
@@ -464,8 +461,8 @@ VIEWS: dict[str, View] = {
     "v_notes": View(
         {
             "'note' AS kind": "note or tag",
-            "COALESCE(study.name, experiment.name) AS experiment": "name of the study; NULL if the run is in "
-            "none any more",
+            "COALESCE(note.experiment, member.experiment) AS experiment": "name of the study; NULL if no "
+            "study has the run",
             "member.name AS run": "name of the run in the study; NULL if it is about the study",
             "member.label": "name of the run and its values on the axes",
             "run.seed": "replicate",
@@ -477,7 +474,7 @@ VIEWS: dict[str, View] = {
         f"""
     SELECT {{columns}} FROM note{_SUBJECT.format(table="note")}
     UNION ALL
-    SELECT 'tag' AS kind, COALESCE(study.name, experiment.name) AS experiment, member.name AS run,
+    SELECT 'tag' AS kind, COALESCE(tag.experiment, member.experiment) AS experiment, member.name AS run,
         member.label AS label, run.seed AS seed, run.fingerprint AS fingerprint, tag.name AS text,
         tag.author AS author, tag.created_at AS created_at
     FROM tag{_SUBJECT.format(table="tag")}""",

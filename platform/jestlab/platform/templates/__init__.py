@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.registry import study_names
-from jestlab.platform.spec.names import check_names
+from jestlab.platform.spec.checks import check_names
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.spec.yaml import Document
 

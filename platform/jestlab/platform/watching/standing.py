@@ -15,8 +15,8 @@ from jestlab.platform.logs import one_line
 from jestlab.platform.programs import failures
 from jestlab.platform.store import leases
 from jestlab.platform.store.records import WAITING, Progress, RunRow, RunState, Spending, Standing
+from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import now
 from jestlab.platform.words import counted
 
 _MOST_CAUSES = 5

@@ -77,12 +77,12 @@ def _create(
             lab, settings, resources, on_exit
         )
         return executor
-    from jestlab.platform.launch.executors import own
+    from jestlab.platform.launch.executors import custom
 
     options = settings.executors.get(name, {})
     if resources is not None and resources.on in (None, name):  # else the options are for another executor
         options = {**options, **resources.options}
-    return own.create(name, lab, resources, on_exit, options)
+    return custom.create(name, lab, resources, on_exit, options)
 
 
 def job_of(

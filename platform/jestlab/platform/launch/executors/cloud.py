@@ -15,7 +15,6 @@ from typing import Any, Generic, TypeVar
 
 from jestlab.platform.dependencies import missing_client
 from jestlab.platform.errors import UserError
-from jestlab.platform.lab.lab import STORE
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.launch.executors.base import (
     Executor,
@@ -32,6 +31,7 @@ from jestlab.platform.launch.together import each
 from jestlab.platform.logs import one_line
 from jestlab.platform.redaction import without_secrets
 from jestlab.platform.spec.resources import Nodes, Resources, Slice, parse_slice
+from jestlab.platform.store.address import STORE
 
 Result = TypeVar("Result")
 Section = TypeVar("Section")

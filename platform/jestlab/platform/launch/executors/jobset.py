@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from jestlab.platform.lab.lab import STORE
 from jestlab.platform.lab.settings import Kubernetes as KubernetesSettings
 from jestlab.platform.launch.executors.base import Job, JobKey, JobState, JobStatus
 from jestlab.platform.launch.executors.cloud import WORKER, arguments_at, public_variables
@@ -26,6 +25,7 @@ from jestlab.platform.launch.executors.reasons import explained
 from jestlab.platform.logs import one_line
 from jestlab.platform.processes import EXIT_COMPLETED, describe_exit, exit_from_shell
 from jestlab.platform.spec.resources import Nodes, Slice
+from jestlab.platform.store.address import STORE
 
 JOBSETS = ("jobset.x-k8s.io", "v1alpha2", "jobsets")
 """Group, version, and plural of JobSets."""

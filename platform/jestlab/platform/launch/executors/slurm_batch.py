@@ -26,11 +26,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jestlab.platform.errors import StoreUnreachable
-from jestlab.platform.lab.lab import STORE, Lab
+from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.executors.base import ExecutorUnavailable, Job, JobKey
 from jestlab.platform.processes import EXIT_BUSY, EXIT_STOPPED
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.spec.slurm import SlurmOptions
+from jestlab.platform.store.address import STORE
 
 # ---- options and script
 

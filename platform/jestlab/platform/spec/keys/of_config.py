@@ -14,10 +14,10 @@ from pydantic.fields import FieldInfo
 from jestlab.models.config import Code
 from jestlab.platform import programs
 from jestlab.platform.programs.command import KEYS as OF_COMMANDS
-from jestlab.platform.spec.config_tree import KIND
 from jestlab.platform.spec.keys import words
 from jestlab.platform.spec.keys.docstrings import attributes, introduction
 from jestlab.platform.spec.keys.key import REQUIRED, Key
+from jestlab.platform.spec.tree import KIND
 
 _EXAMPLES = {
     "data.filter": "similarity > 0.3 and aesthetic > 5",

@@ -14,16 +14,16 @@ from pydantic import BaseModel
 from jestlab.analysis.claims import MEANINGS, Claim, Side
 from jestlab.analysis.metrics import Metric
 from jestlab.platform.spec.axes import Axis
-from jestlab.platform.spec.config_tree import KIND
-from jestlab.platform.spec.figure import FigureOptions
 from jestlab.platform.spec.keys import words
 from jestlab.platform.spec.keys.docstrings import attributes, introduction
 from jestlab.platform.spec.keys.key import REQUIRED, Key
+from jestlab.platform.spec.options import REPORTS, FigureOptions
 from jestlab.platform.spec.record import Record
-from jestlab.platform.spec.reports import REPORTS
 from jestlab.platform.spec.resources import Resources
-from jestlab.platform.spec.schema import RunSpec, Study
+from jestlab.platform.spec.runs import RunSpec
+from jestlab.platform.spec.schema import Study
 from jestlab.platform.spec.slurm import SlurmOptions
+from jestlab.platform.spec.tree import KIND
 
 _DECIDE = (
     *("base", "program", "runs", "axes", "seeds"),
@@ -105,7 +105,7 @@ _EXAMPLES = {
     "resources.slurm.gres": "resources: {gpus: 4, slurm: {gres: gpu:a100}}",
     "resources.slurm.setup": "resources: {slurm: {setup: [module load cuda]}}",
     "reports.baseline": "reports: [table: {baseline: uniform}]",
-    "reports.runs": "reports: [table: {runs: [uniform, joint]}]",
+    "reports.runs": "reports: [curves: {runs: [uniform, joint]}]",
     "reports.score": "reports: [table: {score: shapes/zero_shot}]",
 }
 """Key → one line of a spec."""
@@ -161,6 +161,8 @@ def _written(
         required: Attributes that have a default and have to be given all the same.
     """
     meanings = attributes(cls)
+    if issubclass(cls, BaseModel):
+        meanings |= {name: info.description for name, info in cls.model_fields.items() if info.description}
     for name, type_, default in _fields(cls):
         if name not in leave:
             here = f"{path}.{name}" if path else name

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from jestlab.analysis.claims.families import Family
-from jestlab.platform.spec.config_tree import IS_PATH, NAMES_A_RUN, NAMES_CODE
+from jestlab.platform.spec.fields import IS_PATH, NAMES_A_RUN, NAMES_CODE
 
 OWN_CODE = ("module:function", "file.py:function")
 """How a spec names code of one's own."""

@@ -1,0 +1,169 @@
+"""Custom code that specs and configs name: find it, check it, and identify it by a digest.
+
+Nothing is imported or executed here: parameters are read from the source, because a plan must not run code,
+and the code may need packages that only other machines have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jestlab.models import extensions
+from jestlab.models.extensions import Kind, references
+from jestlab.platform.errors import UserError, closest, dotted
+
+if TYPE_CHECKING:
+    from jestlab.models.config import Code, Extended, Extension
+
+_OPTIONS_OF = {"rule": "rule_options", "criterion": "criterion_options", "loss": "loss_options"}
+
+
+def check(kind: Kind, name: str, options: Mapping[str, Any], place: str) -> None:
+    """Check that custom code exists and accepts its options.
+
+    Args:
+        kind: What the code is used as.
+        name: Its reference or entry point.
+        options: Its keyword arguments.
+        place: Where the options are given, for the message.
+
+    Raises:
+        ValueError: It doesn't.
+    """
+    reference = extensions.reference_of(kind, name)
+    references.check(reference)
+    parameters = references.parameters_of(reference)
+    if parameters is None:
+        return
+    given = extensions.GIVEN.get(kind) or [*parameters][:1]  # figures and tables get the results first
+    check_options(name, {key: has for key, has in parameters.items() if key not in given}, options, place)
+
+
+def check_options(name: str, parameters: Mapping[str, bool], options: Iterable[str], place: str) -> None:
+    """Check that a function accepts options, and that it gets those without a default.
+
+    Args:
+        name: Name of the function.
+        parameters: Parameter → whether it has a default, as `references.parameters_of` returns them.
+        options: Names of the options.
+        place: Where the options are given, for the message.
+
+    Raises:
+        ValueError: It doesn't.
+    """
+    known, options = [parameter for parameter in parameters if parameter != "**"], list(options)
+    for option in options:
+        if option not in known and "**" not in parameters:
+            near = closest(option, known)
+            hint = f"did you mean {near!r}?" if near else f"its options: {', '.join(known) or 'none'}"
+            raise ValueError(f"{name} has no option {option!r}, given in {place}: {hint}")
+    for required in known:
+        if not parameters[required] and required not in options:
+            raise ValueError(f"{name} requires {required!r}: give it in {place}")
+
+
+def digest(kind: Kind, name: str) -> str:
+    """Return the digest of custom code; "missing" if there is none."""
+    try:
+        return extensions.digest(extensions.reference_of(kind, name))
+    except (ValueError, OSError):
+        return "missing"
+
+
+# ---- the code that a config names
+
+
+def identify(config: Extended, is_absent: Callable[[Path], bool]) -> dict[str, Code]:
+    """Return the digest and the inputs of all custom code that a config names, by its name.
+
+    Args:
+        config: The config.
+        is_absent: Whether a file is missing and may be: then its path identifies the code.
+
+    Raises:
+        UserError: There is no such code, it doesn't accept its options, or it requires an input that the run
+            doesn't have, such as a reference. The message names the key.
+    """
+    from jestlab.models.config import Code
+
+    found: dict[str, Code] = {}
+    for extension in config.extensions():
+        kind, name = extension.kind, extension.name
+        place = dotted((*extension.path[:-1], _OPTIONS_OF.get(extension.path[-1], "options")))
+        try:
+            reference = extensions.reference_of(kind, name)
+            file = Path(reference.rpartition(":")[0])
+            if file.suffix == ".py" and is_absent(file):
+                continue
+            uses = extensions.uses(kind, name)
+            _check_inputs(config, extension, uses)
+            check(kind, name, extension.options, place)
+            found[name] = Code(digest=extensions.digest(reference), uses=uses)
+        except ValueError as error:
+            raise UserError(f"{dotted(extension.path)}: {error}") from None
+    return found
+
+
+def check_unchanged(config: Extended) -> None:
+    """Check that the custom code of a config is what it was when the run was planned.
+
+    Raises:
+        UserError: It has changed, or is missing.
+    """
+    for extension in config.extensions():
+        planned = config.code.get(extension.name)
+        if planned is None:
+            continue
+        now = digest(extension.kind, extension.name)
+        if now != planned.digest:
+            raise UserError(
+                f"{dotted(extension.path)}: {extension.name} has changed since the run was planned "
+                f"({planned.digest[:8]}, now {now[:8]}): launch again to plan a run with the new code"
+            )
+
+
+def check_criteria(config: Extended) -> None:
+    """Run the contract test on the custom criteria of a config, before a run trains with them.
+
+    Raises:
+        UserError: A criterion fails it.
+    """
+    for extension in config.extensions():
+        if extension.kind != "criterion":
+            continue
+        from jestlab.testing import check_criterion  # imports JAX
+
+        try:
+            check_criterion(extensions.load("criterion", extension.name), **extension.options)
+        except (AssertionError, ValueError) as error:
+            reason = " ".join(str(error).split())
+            raise UserError(f"{dotted(extension.path)}: {extension.name}: {reason}") from error
+
+
+def files_of(config: Mapping[str, Any]) -> Iterator[Path]:
+    """Yield the files on this machine of the custom code that a stored config names."""
+    code = config.get("code")
+    for name in code if isinstance(code, dict) else ():
+        if references.is_reference(name) and (file := references.file_of(name)) is not None:
+            yield file
+
+
+def _check_inputs(config: Any, extension: Extension, uses: tuple[str, ...] | None) -> None:
+    """Raise ValueError if code requires an input that the run doesn't have, or takes none at all."""
+    if uses is None:
+        return
+    name, kind = extension.name, extension.kind
+    section = getattr(config, "selection", config)
+    prefix = "selection." if section is not config else ""
+    if kind in ("criterion", "loss") and "reference" in uses and section.reference is None:
+        raise ValueError(f"{name} uses the reference model: set {prefix}reference")
+    if kind == "criterion" and not uses:
+        raise ValueError(f"{name} must take `learner`, `reference`, or both: the losses that it scores")
+    if kind == "rule" and "concepts" in uses and not section.concepts:
+        raise ValueError(
+            f"{name} uses concepts: set selection.concepts to the metadata columns that hold them"
+        )
+    if kind == "rule" and not {"batch", "concepts"} & set(uses):
+        raise ValueError(f"{name} must take `batch`, `concepts`, or both: a rule chooses by them")

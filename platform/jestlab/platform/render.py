@@ -1,0 +1,301 @@
+"""Text and tables for people: styles, tables fitted to the terminal, and what a terminal may be sent.
+
+Blocks of output are plain strings, rich `Text`, or a `Table`. In a pipe they are written whole and without
+styles; on a terminal lines are wrapped, and a table that is too wide loses its least important columns.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import IO
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from jestlab.platform.words import printable
+
+STATE_STYLES: Mapping[str, str] = {
+    "COMPLETED": "green",
+    "RUNNING": "bright_blue",  # dark blue is hard to read on black
+    "FAILED": "red",
+    "CANCELLED": "magenta",
+    "PREEMPTED": "yellow",
+    "PENDING": "dim",
+    "BLOCKED": "dim",
+    "SKIPPED": "dim",
+}
+"""State of a run → its style."""
+
+ESSENTIAL = 100
+"""Importance of columns that are always shown."""
+
+USUAL = 50
+"""Importance of most other columns."""
+
+_GAP = "  "
+_READABLE = 24  # width of a text column below which other columns are dropped first
+
+
+# ---- terminals
+
+
+def width(stream: IO[str] | None = None) -> int | None:
+    """Return the maximum length of a line: COLUMNS, else the terminal's width; None in pipes and files.
+
+    Args:
+        stream: Where lines are written; by default standard output.
+    """
+    given = os.environ.get("COLUMNS", "")
+    if re.fullmatch("[1-9][0-9]{0,8}", given):
+        return int(given)
+    stream = stream or sys.stdout
+    if not stream.isatty():
+        return None
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80
+
+
+def has_styles(stream: IO[str] | None = None) -> bool:
+    """Return whether a stream shows bold and colors: a terminal, unless NO_COLOR or FORCE_COLOR decides.
+
+    Args:
+        stream: By default standard output.
+    """
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR", "0") not in ("", "0"):
+        return True
+    return (stream or sys.stdout).isatty() and os.environ.get("TERM") != "dumb"
+
+
+_CONTROLS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def without_controls(text: str) -> str:
+    """Replace control characters, except line breaks and tabs, and changes of text direction by spaces.
+
+    Names and messages may come from untrusted files, and control characters can change a terminal's title,
+    its screen, and the clipboard.
+    """
+    return _CONTROLS.sub(" ", text)
+
+
+def escape_controls(text: str) -> str:
+    """Write control characters of a JSON text as escape sequences."""
+    return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+# ---- text
+
+
+def styled(text: object, style: str = "") -> Text:
+    """Return a text in one style, such as "bold green"."""
+    return Text().append(without_controls(str(text)), style or None)
+
+
+def in_state(text: object, state: str | None = None) -> Text:
+    """Return a text in the color of a run's state; by default the text is the state."""
+    return styled(text, STATE_STYLES.get(state or str(text), ""))
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table for people.
+
+    Attributes:
+        headers: One for each column; if all are empty, no header line is printed.
+        rows: Cells, one line each and as many in each row; or one `Text` that spans all columns.
+        right: Indices of right-aligned columns. Their cells are never wrapped.
+        importance: Header → importance of its column, `ESSENTIAL` if missing. Where a terminal is too narrow,
+            the column of the lowest importance is dropped first.
+        indent: Spaces before each line.
+    """
+
+    headers: Sequence[str]
+    rows: Sequence[Sequence[str | Text] | Text]
+    right: frozenset[int] = frozenset()
+    importance: Mapping[str, int] = field(default_factory=dict)
+    indent: int = 0
+
+    def lines(self, limit: int | None) -> tuple[list[Text], list[str]]:
+        """Return the lines of the table, and the headers of dropped columns.
+
+        Args:
+            limit: Maximum length of a line; None for any length.
+        """
+        rows = [row if isinstance(row, Text) else [_cell(cell) for cell in row] for row in self.rows]
+        room = None if limit is None else max(limit - self.indent, 1)
+        widths = self._widths([row for row in rows if not isinstance(row, Text)], room)
+        lines: list[Text] = []
+        if any(header.strip() for header in self.headers):
+            lines += _row([styled(header, "bold") for header in self.headers], widths, self.right)
+        for row in rows:
+            if isinstance(row, Text):
+                lines += [row] if room is None else wrap(row, room)
+            else:
+                lines += _row(row, widths, self.right)
+        dropped = [header for number, header in enumerate(self.headers) if number not in widths]
+        return [Text(" " * self.indent) + line if self.indent and line else line for line in lines], dropped
+
+    def _widths(self, rows: Sequence[Sequence[Text]], room: int | None) -> dict[int, int]:
+        """Choose the width of each column to show."""
+        columns = [[header, *(row[i].plain for row in rows)] for i, header in enumerate(self.headers)]
+        natural = [max(map(cell_len, column)) for column in columns]
+        shown = dict(enumerate(natural))
+        if room is None or _total(shown) <= room:
+            return shown
+        least = [
+            max(_longest_word(column[0]), *map(cell_len if i in self.right else _longest_word, column))
+            for i, column in enumerate(columns)
+        ]
+        shown = {i: least[i] if i in self.right else max(least[i], min(natural[i], _READABLE)) for i in shown}
+        ranks = [self.importance.get(header, ESSENTIAL) for header in self.headers]
+        while _total(shown) > room and (optional := [i for i in shown if ranks[i] < ESSENTIAL]):
+            del shown[min(optional, key=lambda i: (ranks[i], -i))]
+        for minimum in (least, [1] * len(least)):
+            while _total(shown) > room and (wide := [i for i in shown if shown[i] > minimum[i]]):
+                shown[max(wide, key=lambda i: shown[i])] -= 1
+        while _total(shown) < room and (short := [i for i in shown if shown[i] < natural[i]]):
+            shown[max(short, key=lambda i: natural[i] / shown[i])] += 1
+        return shown
+
+
+def table(
+    headers: Sequence[str],
+    rows: Iterable[Sequence[str | Text] | Text],
+    right: Iterable[int] = (),
+    importance: Mapping[str, int] | None = None,
+    indent: int = 0,
+) -> Table:
+    """Make a `Table`; its attributes describe the arguments."""
+    return Table(headers, list(rows), frozenset(right), importance or {}, indent)
+
+
+Block = str | Text | Table
+"""A part of a verb's output: lines of prose, a styled line, or a table."""
+
+
+def render(
+    blocks: Block | Iterable[Block], limit: int | None = None, styles: bool = False, wide: bool = False
+) -> str:
+    """Write blocks as text.
+
+    Args:
+        blocks: One or several.
+        limit: Maximum length of a line; None for any length.
+        styles: Whether to write bold and colors.
+        wide: Whether tables are written whole although lines have a maximum length.
+    """
+    if isinstance(blocks, str | Text | Table):
+        blocks = [blocks]
+    lines = (line for block in blocks for line in _lines(block, limit, wide))
+    return "\n".join(to_ansi(line) if styles else without_controls(line.plain) for line in lines)
+
+
+def _lines(block: Block, limit: int | None, wide: bool) -> Iterator[Text]:
+    if isinstance(block, Table):
+        lines, dropped = block.lines(None if wide else limit)
+        yield from lines
+        if dropped and limit is not None:
+            note = f"not shown: {', '.join(dict.fromkeys(dropped))} (--wide shows all)"
+            yield from wrap(styled(note, "dim"), limit)
+        return
+    for line in map(styled, block.split("\n")) if isinstance(block, str) else [block]:
+        yield from [line] if limit is None else wrap(line, limit)
+
+
+def wrap(line: Text, limit: int) -> Iterator[Text]:
+    """Break a line between words; the parts are indented like the line, below a list item's text."""
+    plain = line.plain
+    if cell_len(plain) <= limit:
+        yield line
+        return
+    start = len(plain) - len(plain.lstrip(" "))
+    start += 2 if plain[start:].startswith("- ") else 0
+    hang = min(start, limit // 2)
+    offsets, used = [], start
+    for word in _WORD.finditer(plain, start):
+        if used > hang and used + cell_len(word[1]) > limit and word.start() > start:
+            offsets.append(word.start())
+            used = hang
+        used += cell_len(word[0])
+    for number, part in enumerate(line.divide(offsets)):
+        part.rstrip()
+        yield Text(" " * hang) + part if number else part
+
+
+_WORD = re.compile(r"((?:`[^`]*`[^\s`]*)|\S+)\s*")
+"""A word, or a command between backticks, which stays on one line."""
+
+
+def to_ansi(line: Text) -> str:
+    """Write a line with the escape sequences of its styles."""
+    line = line.copy()
+    line.plain = without_controls(line.plain)
+    return "".join(
+        segment.style.render(segment.text) if segment.style else segment.text
+        for segment in line.render(_console())
+    )
+
+
+def markdown(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Write a table in Markdown, its columns aligned."""
+    cells = [[printable(cell).replace("|", "\\|") for cell in row] for row in [headers, *rows]]
+    sizes = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = [
+        "| " + " | ".join(cell.ljust(size) for cell, size in zip(row, sizes, strict=True)) + " |"
+        for row in cells
+    ]
+    lines.insert(1, "|" + "|".join("-" * (size + 2) for size in sizes) + "|")
+    return "\n".join(lines) + "\n"
+
+
+@cache
+def _console() -> Console:
+    return Console(color_system="standard", force_terminal=True)
+
+
+def _cell(cell: str | Text) -> Text:
+    """Return a cell on one line."""
+    text = cell.copy() if isinstance(cell, Text) else Text(cell)
+    text.plain = printable(text.plain)
+    return text
+
+
+def _row(cells: Sequence[Text], widths: Mapping[int, int], right: frozenset[int]) -> Iterator[Text]:
+    """Yield the lines of one row; the lines of wrapped cells start at the top."""
+    parts = {
+        i: [cells[i]]
+        if cell_len(cells[i].plain) <= size
+        else list(cells[i].wrap(_console(), size, overflow="fold"))
+        for i, size in widths.items()
+    }
+    for number in range(max(map(len, parts.values()), default=0)):
+        line = Text()
+        for i, size in widths.items():
+            cell = parts[i][number] if number < len(parts[i]) else Text()
+            padding = " " * (size - cell_len(cell.plain.rstrip(" ")))
+            cell.rstrip()
+            if line or i != next(iter(widths)):
+                line.append(_GAP)
+            line.append_text(Text(padding) + cell if i in right else cell + padding)
+        line.rstrip()
+        yield line
+
+
+def _total(widths: Mapping[int, int]) -> int:
+    return sum(widths.values()) + len(_GAP) * (len(widths) - 1)
+
+
+def _longest_word(text: str) -> int:
+    return max(map(cell_len, text.split()), default=0)

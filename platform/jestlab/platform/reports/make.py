@@ -1,0 +1,230 @@
+"""Make tables and figures from options, for the command line, the Python API, and reports.
+
+Custom figures and tables are not part of a run's identity. Those of an imported study run only after
+`jestlab trust`; those that the user names run like any command of the user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jestlab.models import extensions
+from jestlab.models.extensions import references
+from jestlab.platform import plugins
+from jestlab.platform.errors import UserError
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.spec.options import (
+    FIGURES,
+    TABLES,
+    Options,
+    TableOptions,
+    custom_code_in,
+    parse_options,
+)
+from jestlab.platform.store.store import Store
+from jestlab.platform.store.trust import refuse_untrusted
+
+if TYPE_CHECKING:
+    from jestlab.analysis.figures import Plot, Request
+    from jestlab.analysis.figures.selected import Pictures
+    from jestlab.analysis.frames import Frames
+    from jestlab.analysis.own import Kind, OwnCode
+    from jestlab.analysis.sheet import Sheet
+    from jestlab.analysis.tables import Table
+
+BUILT_IN: dict[Kind, tuple[str, ...]] = {"table": TABLES, "figure": (*FIGURES, "all")}
+"""Names of built-in figures and tables."""
+
+
+class TrustedLoader:
+    """Imports custom figures and tables, unless the experiment that names them isn't trusted."""
+
+    def __init__(self, store_url: str, named: str | None = None) -> None:
+        """Create a loader.
+
+        Args:
+            store_url: URL of the store, which records where experiments came from.
+            named: A name that the user has given, which needs no trust.
+        """
+        self._url = store_url
+        self._named = named
+        self._check_trusted = cache(self._check)
+
+    def __call__(self, experiment: str, kind: Kind, name: str) -> OwnCode:
+        """Import the code of an experiment; ValueError if it isn't trusted or can't be imported."""
+        from jestlab.analysis.own import OwnCode
+
+        if name != self._named:
+            self._check_trusted(experiment)
+        function = extensions.load(kind, name)
+        if not callable(function):
+            raise ValueError(f"{kind} {name!r} is a {type(function).__name__}: expected a function")
+        return OwnCode(name, function, plugins.digest(kind, name))
+
+    def _check(self, experiment: str) -> None:
+        try:
+            if (store := Store.open_readonly(self._url)) is not None:
+                with closing(store):
+                    refuse_untrusted(store, experiment)
+        except UserError as error:
+            raise ValueError(str(error)) from None
+
+
+def make_table(lab: Lab, experiments: Sequence[str], name: str, given: Mapping[str, Any]) -> Table:
+    """Make a table by name: a built-in one, a published one, a custom one, or one of a study's reports.
+
+    Args:
+        lab: The lab with the results.
+        experiments: Names of experiments.
+        name: Name of the table.
+        given: Option → value, as for `TableOptions`.
+
+    Raises:
+        ValueError: There is no such table, option, or experiment, or the table can't be made.
+    """
+    name, given, loader = _resolve(lab, experiments[0] if experiments else None, "table", name, given)
+    named = {"name": name} if loader is not None or name in BUILT_IN["table"] else {}
+    return table_of(lab, experiments, parse_options("table", {**given, **named}), name=name, loader=loader)
+
+
+def make_plots(lab: Lab, experiment: str | None, kind: str, given: Mapping[str, Any]) -> list[Plot]:
+    """Make figures of a kind: a built-in one, "all", a custom one, or one of a study's reports.
+
+    Args:
+        lab: The lab with the results.
+        experiment: Name of the experiment; None for published methods only.
+        kind: Kind of the figure.
+        given: Option → value, as for the kind's options.
+
+    Raises:
+        ValueError: There is no such kind, option, or experiment, or the figure can't be made.
+    """
+    from jestlab.analysis import figures
+
+    kind, given, loader = _resolve(lab, experiment, "figure", kind, given)
+    options = parse_options(kind, given)
+    request = request_of(lab, experiment or "", options, loader=loader)
+    return figures.all_possible(request) if kind == "all" else [figures.draw(kind, request)]
+
+
+def table_of(
+    lab: Lab,
+    experiments: Sequence[str],
+    options: TableOptions,
+    *,
+    name: str | None = None,
+    results: Mapping[str, Callable[[], Frames]] | None = None,
+    loader: TrustedLoader | None = None,
+) -> Table:
+    """Make a table from validated options.
+
+    Args:
+        lab: The lab with the results.
+        experiments: Names of experiments.
+        options: Options of the table.
+        name: A published table to show instead of `options.name`.
+        results: Experiment → function that returns its results, if they are shared.
+        loader: Imports custom tables; None if there is none.
+    """
+    from jestlab.analysis import tables
+
+    return tables.table(
+        lab.store_url,
+        name or options.name,
+        experiments,
+        baseline=options.baseline,
+        scope=options.scope,
+        mean=options.mean,
+        crossing=options.crossing,
+        with_published=options.published,
+        score=options.score,
+        shape=options.shape,
+        results=results,
+        options=options.options,
+        own=loader,
+    )
+
+
+def request_of(
+    lab: Lab,
+    experiment: str,
+    options: Options,
+    *,
+    results: Callable[[], Frames] | None = None,
+    loader: TrustedLoader | None = None,
+    images: Pictures | None = None,
+    sheet: Sheet | None = None,
+) -> Request:
+    """Describe a figure to `jestlab.analysis.figures`.
+
+    Args:
+        lab: The lab with the results.
+        experiment: Name of the experiment; empty for published methods only.
+        options: Validated options of the figure.
+        results: Returns the results, if they are shared.
+        loader: Imports custom figures; None if there is none.
+        images: Reads what runs selected, if that is shared.
+        sheet: How the study prints figures.
+    """
+    from jestlab.analysis import figures, frames
+    from jestlab.platform.reports.selected import selected_images
+
+    given = options.model_dump(exclude={"kind", "runs", "figure"})
+    if runs := getattr(options, "runs", ()):
+        read = results or partial(frames.read, lab.store_url, experiment)
+        results = cache(lambda: read().only(runs))
+    printed = getattr(options, "figure", None)
+    under = sheet or figures.Sheet()
+    return figures.Request(
+        lab.store_url,
+        experiment,
+        results=results,
+        sheet=printed.sheet.over(under) if printed else under,
+        own=loader,
+        pictures=images or partial(selected_images, lab),
+        **given,
+    )
+
+
+def _resolve(
+    lab: Lab, experiment: str | None, kind: Kind, name: str, given: Mapping[str, Any]
+) -> tuple[str, dict[str, Any], TrustedLoader | None]:
+    """Resolve the name of a figure or table that a user gives.
+
+    Returns:
+        The name, with its file made absolute; the options, over those in the study's spec; a loader if it is
+        custom.
+    """
+    given = dict(given)
+    if name in BUILT_IN[kind]:
+        return name, given, None
+    if experiment and (stored := _in_spec(lab.store_url, experiment, kind, name)):
+        name, options = stored
+        given["options"] = {**options, **given.get("options", {})}
+        return name, given, TrustedLoader(lab.store_url)
+    if references.is_reference(name) or name in extensions.installed(kind):
+        name = references.anchored(name, Path.cwd())
+        plugins.check(kind, name, given.get("options", {}), "options")
+        return name, given, TrustedLoader(lab.store_url, named=name)
+    return name, given, None
+
+
+def _in_spec(url: str, experiment: str, kind: Kind, name: str) -> tuple[str, Mapping[str, Any]] | None:
+    """Find a custom figure or table of a study's reports by the name of its files; with its options."""
+    from jestlab.analysis.claims import studies
+    from jestlab.analysis.connection import connect
+    from jestlab.analysis.own import stem_of
+
+    with connect(url) as connection:
+        known = studies(connection)
+    spec = known[experiment].spec if experiment in known else {}
+    found = (
+        (code, options)
+        for used, code, options in custom_code_in(spec)
+        if used == kind and stem_of(code) == name
+    )
+    return next(found, None)

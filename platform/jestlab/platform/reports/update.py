@@ -1,0 +1,476 @@
+"""Write the reports of a study as files of the lab: tables, figures, and the page."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import os
+import signal
+import sys
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from importlib.metadata import version
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import func, select
+
+from jestlab.analysis.costs import Scope
+from jestlab.analysis.files import write_whole
+from jestlab.platform import plugins
+from jestlab.platform.errors import UserError
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.reports.make import TrustedLoader, request_of, table_of
+from jestlab.platform.spec.load import load_stored
+from jestlab.platform.spec.options import Report, TableOptions, custom_code
+from jestlab.platform.spec.schema import Study
+from jestlab.platform.store.published import import_paper_tables
+from jestlab.platform.store.store import Store
+from jestlab.platform.store.tables import (
+    Acceptance,
+    Attempt,
+    Budget,
+    Cost,
+    Experiment,
+    Member,
+    Need,
+    Note,
+    Published,
+    Retraction,
+    Run,
+    Tag,
+)
+from jestlab.platform.store.trust import is_trusted
+
+if TYPE_CHECKING:
+    from jestlab.analysis.tables.core import Table
+
+_TABLE_FILES = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".html": "html", ".json": "json"}
+
+
+@dataclass
+class Made:
+    """Reports that are up to date.
+
+    Attributes:
+        files: Study → its files; none if it has no reports or they could not be made.
+        failed: Studies with a report that failed.
+    """
+
+    files: dict[str, list[Path]] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Written:
+    """Reports of a study that were written.
+
+    Attributes:
+        files: Their files.
+        notes: One line for each report that could not be made.
+        failed: Whether custom code failed.
+    """
+
+    files: list[Path] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    failed: bool = False
+
+
+def bring_up_to_date(lab: Lab, store: Store, study: Study, note: Callable[[str], None]) -> Made:
+    """Write the reports of a study, and of the parts of a union, whose inputs have changed.
+
+    Args:
+        lab: The lab to write to.
+        store: Its store.
+        study: The study.
+        note: Receives one line for each report that could not be made.
+
+    Raises:
+        UserError, OSError: The reports of a study that is no union could not be written.
+    """
+    studies = [*study.studies.values(), study]
+    if any(_shows_published(report) for each in studies for report in each.reports):
+        import_paper_tables(store)
+    keys = {each.name: build_key(store, each) for each in studies}
+    made, stale = Made(), []
+    for each in studies:
+        made.files[each.name] = []
+        folder = lab.reports / each.name
+        if not each.reports and not each.claims and not each.studies:
+            remove_stale(folder, ())
+        elif (build := read_build(folder, keys[each.name])) is None:
+            stale.append(each)
+        else:
+            made.files[each.name] = [folder / name for name in build.files]
+            for text in build.notes:
+                note(f"{each.name}: {text}" if study.studies else text)
+    for each, outcome in _write_in_processes(lab, stale, note):
+        if isinstance(outcome, Exception):
+            if not study.studies:
+                raise outcome
+            note(f"{each.name}: its reports failed: {' '.join(str(outcome).split())}")
+            made.failed.append(each.name)
+            continue
+        for text in outcome.notes:
+            note(f"{each.name}: {text}" if study.studies else text)
+        made.files[each.name] = outcome.files
+        made.failed += [each.name] if outcome.failed else []
+        folder = lab.reports / each.name
+        names = tuple(str(path.relative_to(folder)) for path in outcome.files)
+        remove_stale(folder, names)
+        if outcome.files:  # failed reports are tried again: their cause may be outside of the key
+            Build("" if outcome.failed else keys[each.name], names, tuple(outcome.notes)).write(folder)
+    return made
+
+
+def _write_in_processes(
+    lab: Lab, studies: Sequence[Study], note: Callable[[str], None]
+) -> Iterator[tuple[Study, Written | Exception]]:
+    """Write the reports of several studies in parallel; yield the outcomes in order, unions last.
+
+    The page of a union includes the figures of its parts.
+    """
+    unions = [study for study in studies if study.studies]
+    studies = [study for study in studies if not study.studies]
+    workers = min(len(os.sched_getaffinity(0)), len(studies))
+    if workers < 2:
+        yield from ((study, _try_to_write(lab, study)) for study in (*studies, *unions))
+        return
+    from concurrent.futures import ProcessPoolExecutor
+
+    note(f"writing the reports of {len(studies)} studies")
+    spawn = multiprocessing.get_context("spawn")  # a forked process would share the store's connection
+    others = multiprocessing.active_children()
+    with ProcessPoolExecutor(workers, spawn, initializer=_exit_when_terminated) as pool:
+        try:
+            with _interrupts_blocked(), without_main():
+                outcomes = [pool.submit(_try_to_write, lab, study) for study in studies]
+            for study, outcome in zip(studies, outcomes, strict=True):
+                error = outcome.exception()  # if one process is killed, all outcomes that are left are errors
+                yield study, (UserError(str(error)) if error is not None else outcome.result())
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for worker in set(multiprocessing.active_children()) - set(others):
+                worker.terminate()
+            raise
+    yield from ((study, _try_to_write(lab, study)) for study in unions)
+
+
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Block Ctrl-C in this context, and for good in processes started in it: their parent ends them."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+@contextmanager
+def without_main() -> Iterator[None]:
+    """Start processes that don't import the main module, as `multiprocessing` otherwise makes them do.
+
+    A script that launches without `if __name__ == "__main__"` would launch again in each of them.
+    """
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
+
+
+def _exit_when_terminated() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))  # an exception: partial files are removed
+
+
+def _try_to_write(lab: Lab, study: Study) -> Written | Exception:
+    try:
+        return write_reports(lab, study)
+    except (UserError, OSError) as error:
+        return error
+
+
+def write_reports(lab: Lab, study: Study) -> Written:
+    """Write a study's reports to `reports/<name>/`, each file atomically.
+
+    Tables are written as Markdown, LaTeX, CSV, HTML, and JSON; figures as PNG, SVG, and PDF. The second
+    report of a name is called `<name>-2`. A study with claims always has their table. Last comes
+    `report.html`, with its other files in `report/`. A report that can't be made is noted with the reason.
+    """
+    from jestlab.analysis import figures, frames
+    from jestlab.analysis.own import NotYet
+    from jestlab.analysis.report import build
+    from jestlab.platform.reports.selected import selected_images
+
+    results = cache(lambda: frames.read(lab.store_url, study.name))
+    images = cache(partial(selected_images, lab))
+    loader = TrustedLoader(lab.store_url)
+    folder = lab.reports / study.name
+    written = Written()
+    seen: Counter[str] = Counter()
+    reports = _reports(study)
+    for report in reports:
+        name = _name(report)
+        seen[name] += 1
+        name = name if seen[name] == 1 else f"{name}-{seen[name]}"
+        code = loader if custom_code(report) else None
+        try:
+            if isinstance(report, TableOptions):
+                table = table_of(lab, [study.name], report, results={study.name: results}, loader=code)
+                written.files += [
+                    write_whole(folder / f"{name}{suffix}", getattr(table, format)())
+                    for suffix, format in _TABLE_FILES.items()
+                ]
+            else:
+                request = request_of(
+                    lab,
+                    study.name,
+                    report,
+                    results=results,
+                    loader=code,
+                    images=images,
+                    sheet=study.figure.sheet if study.figure else None,
+                )
+                written.files += replace(figures.draw(report.kind, request), name=name).save(folder)
+        except NotYet as error:
+            written.notes.append(f"no {name} yet: {error}")
+        except ValueError as error:
+            written.notes.append(f"{name} failed: {error}")
+            written.failed = True
+    try:
+        if reports or study.studies:
+            written.files += build(lab.store_url, study.name, folder, own=loader, pictures=images)
+    except ValueError as error:
+        written.notes.append(f"no page yet: {error}")
+    return written
+
+
+def tables_of(lab: Lab, study: Study) -> Iterator[Table]:
+    """Make the tables among a study's reports, except for claims and those that lack results."""
+    from jestlab.analysis import frames
+
+    results, loader = cache(lambda: frames.read(lab.store_url, study.name)), TrustedLoader(lab.store_url)
+    for report in study.reports:
+        if isinstance(report, TableOptions) and report.name != "claims":
+            with suppress(ValueError):
+                code = loader if report.is_custom else None
+                yield table_of(lab, [study.name], report, results={study.name: results}, loader=code)
+
+
+def _shows_published(report: Report) -> bool:
+    """Return whether a report shows published rows next to the study's own."""
+    if isinstance(report, TableOptions):
+        return report.published and report.is_the_papers
+    return report.kind == "published"
+
+
+def _reports(study: Study) -> tuple[Report, ...]:
+    """Return the study's reports, with the table of claims first if the study has claims."""
+    has_table = any(isinstance(report, TableOptions) and report.name == "claims" for report in study.reports)
+    has_claims = any(each.claims for each in (study, *study.studies.values()))
+    return (
+        study.reports
+        if has_table or not has_claims
+        else (TableOptions(kind="table", name="claims"), *study.reports)
+    )
+
+
+def _name(report: Report) -> str:
+    """Return what the files of a report are called: its kind, or the name of a table."""
+    from jestlab.analysis.own import stem_of
+
+    if (code := custom_code(report)) is not None:
+        return stem_of(code[1])
+    return report.name if isinstance(report, TableOptions) and report.name != "summary" else report.kind
+
+
+# ---- the page of an experiment
+
+
+def bring_page_up_to_date(lab: Lab, experiment: str) -> list[Path]:
+    """Write the page of an experiment as a launch does, unless it is up to date.
+
+    Returns:
+        The page, then its other files.
+    """
+    from jestlab.analysis.report import FOLDER, PAGE
+
+    folder = lab.reports / experiment
+    if (store := Store.open_readonly(lab.store_url)) is None:
+        return write_page(lab, experiment, folder)
+    try:
+        with closing(store):
+            study = load_stored(experiment, store.spec(experiment))
+            key = build_key(store, study)
+    except UserError:  # the programs of the study are missing, but a page doesn't need them
+        return write_page(lab, experiment, folder)
+    for name in (BUILD_FILE, PAGE_BUILD_FILE):
+        build = read_build(folder, key, name)
+        if build is not None and PAGE in build.files:
+            return [folder / PAGE, *(folder / file for file in build.files if Path(file).parts[0] == FOLDER)]
+    paths = write_page(lab, experiment, folder)
+    if not study.studies:  # the page of a union shows its studies, which change independently
+        names = tuple(str(path.relative_to(folder)) for path in paths)
+        Build(key, names).write(folder, PAGE_BUILD_FILE)
+    return paths
+
+
+def write_page(
+    lab: Lab, experiment: str, folder: Path, baseline: str | None = None, scope: Scope | None = None
+) -> list[Path]:
+    """Write the page of an experiment to a folder, and forget what the reports there were built from."""
+    from jestlab.analysis.report import build
+    from jestlab.platform.reports.selected import selected_images
+
+    (folder / PAGE_BUILD_FILE).unlink(missing_ok=True)
+    if (before := _read(folder / BUILD_FILE)) is not None:  # still names the files that jestlab wrote
+        replace(before, made_from="").write(folder)
+    loader, images = TrustedLoader(lab.store_url), partial(selected_images, lab)
+    return build(lab.store_url, experiment, folder, baseline, scope, loader, images)
+
+
+# ---- build keys
+
+BUILD_FILE = ".made-from.json"
+"""File that holds the build key of all reports of a study: tables, figures and the page."""
+
+PAGE_BUILD_FILE = ".page-made-from.json"
+"""The same for its page alone, and for what lies beside that in `report/`."""
+
+
+@dataclass(frozen=True)
+class Build:
+    """What the reports of one study were built from.
+
+    Attributes:
+        made_from: Build key: a digest of all that the reports depend on.
+        files: The reports' files, relative to their folder.
+        notes: What was said about reports that could not be made.
+    """
+
+    made_from: str
+    files: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+    def write(self, folder: Path, name: str = BUILD_FILE) -> None:
+        """Write it beside the reports."""
+        text = json.dumps({"made_from": self.made_from, "files": self.files, "notes": self.notes}, indent=1)
+        write_whole(folder / name, text + "\n")
+
+
+def _read(path: Path) -> Build | None:
+    """Read what reports were built from; None if there is no such file, or none of ours."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return Build(found["made_from"], tuple(map(str, found["files"])), tuple(found["notes"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def remove_stale(folder: Path, kept: Collection[str]) -> None:
+    """Remove files of earlier reports that are not among those kept, relative to their folder.
+
+    Only what jestlab wrote is removed, and nobody has changed since.
+    """
+    path = folder / BUILD_FILE
+    before = _read(path)
+    if before is None:
+        return
+    written_ns = path.stat().st_mtime_ns
+    root = folder.resolve()
+    emptied = {folder}
+    for name in set(before.files) - set(kept):
+        file = folder / name
+        is_ours = file.resolve().is_relative_to(root) and not file.is_symlink() and file.is_file()
+        if is_ours and file.stat().st_mtime_ns <= written_ns:
+            file.unlink()
+            emptied.add(file.parent)
+    if not kept:
+        path.unlink()
+    for place in sorted(emptied, key=lambda place: -len(place.parts)):
+        with suppress(OSError):  # it holds something
+            place.rmdir()
+
+
+def read_build(folder: Path, made_from: str, name: str = BUILD_FILE) -> Build | None:
+    """Read what a folder's reports were built from; None unless that is this key, and all files are there."""
+    build = _read(folder / name)
+    if (
+        build is None
+        or build.made_from != made_from
+        or not all((folder / file).is_file() for file in build.files)
+    ):
+        return None
+    return build
+
+
+def build_key(store: Store, study: Study) -> str:
+    """Compute the build key of a study's reports: a digest of what they depend on.
+
+    That is the code that makes them, jestlab's and one's own; the study, its runs and their attempts as the
+    store has them, all of which change whenever there are new results; what they were planned to cost;
+    published rows, notes and tags; and how many runs there are that could share a reference with them.
+    """
+    digest = hashlib.sha256()
+    named = (custom_code(report) for part in (*study.studies.values(), study) for report in part.reports)
+    custom = [f"{name} {plugins.digest(kind, name)}" for kind, name in filter(None, named)]
+    custom += (
+        [f"trusted {is_trusted(store, part)}" for part in (*study.studies, study.name)] if custom else []
+    )
+    for part in ([version("jestlab"), study.to_dict()], _code(), custom, *_of_store(store, study)):
+        digest.update(json.dumps(part, default=str).encode())
+    return digest.hexdigest()
+
+
+@cache
+def _code() -> list[Any]:
+    """The files that make tables, figures and pages, by size and time of change when first asked."""
+    import jestlab.analysis
+
+    folder = Path(jestlab.analysis.__file__).parent
+    files = [*Path(__file__).parent.glob("*.py"), *folder.rglob("*.*")]
+    stats = ((path, path.stat()) for path in sorted(files) if "__pycache__" not in path.parts)
+    return [(path.name, stat.st_size, stat.st_mtime_ns) for path, stat in stats]
+
+
+def _of_store(store: Store, study: Study) -> Iterator[Sequence[Any]]:
+    """Rows of the store on which a study's reports depend."""
+    mine = select(Member.run_id).where(Member.experiment == study.name)
+    places = (
+        select(Member.label, Member.position, Member.needed, Run.fingerprint, Run.state, Run.reason, Run.step)
+        .add_columns(Run.total_steps)
+        .join(Run, Run.id == Member.run_id)
+        .where(Member.experiment == study.name)
+        .order_by(Member.position, Member.label)
+    )
+    attempts = (
+        select(Attempt.run_id, Attempt.number, Attempt.state, Attempt.reason)
+        .add_columns(Attempt.started_at, Attempt.heartbeat_at, Attempt.ended_at)
+        .where(Attempt.run_id.in_(mine))
+        .order_by(Attempt.run_id, Attempt.number)
+    )
+    costs = select(Cost.__table__).where(Cost.run_id.in_(mine)).order_by(Cost.run_id, Cost.component)
+    budgets = select(Budget.__table__).where(Budget.run_id.in_(mine)).order_by(Budget.run_id)
+    parts = (  # of a union: as they were launched last, maybe alone
+        select(Experiment.name, Experiment.spec)
+        .where(Experiment.name.in_(study.studies))
+        .order_by(Experiment.name)
+    )
+    counts = (
+        select(func.count(), func.max(Published.updated_at)).select_from(Published),
+        *(select(func.count(), func.max(table.id)).select_from(table) for table in (Note, Tag, Run)),
+        select(func.count()).select_from(Need),
+        *(
+            select(func.count(), func.max(table.created_at)).select_from(table)
+            for table in (Acceptance, Retraction)
+        ),
+    )
+    with store.reading() as connection:
+        for query in (places, attempts, costs, budgets, parts, *counts):
+            yield [tuple(row) for row in connection.execute(query)]

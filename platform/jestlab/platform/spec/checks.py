@@ -1,0 +1,78 @@
+"""Checks of a study that is loaded from a spec. A study from the store passes without them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from jestlab.platform.errors import Mistakes, SpecError, shown, within
+from jestlab.platform.spec.options import REPORTS, TABLES
+from jestlab.platform.spec.tree import STUDIES, flatten
+
+if TYPE_CHECKING:
+    from jestlab.platform.spec.expand import Variant
+    from jestlab.platform.spec.schema import Study
+
+_OF_COMMANDS = ("command", "cwd")
+
+
+def check_names(study: Study, registered: Collection[str]) -> None:
+    """Check that the names of a study and its parts don't mean a table or a kind of report to the CLI.
+
+    Args:
+        study: The study.
+        registered: Names of registered studies, which parts may have.
+
+    Raises:
+        SpecError: A name is reserved.
+    """
+    if what := _meaning(study.name):
+        problem = f"{study.name!r} is the name of {what}: choose another one, such as my_{study.name}"
+        raise SpecError(("name",), problem)
+    for name in study.studies:
+        if name not in registered and (what := _meaning(name)):
+            problem = f"is the name of {what}: choose another one, such as my_{name}"
+            raise SpecError((STUDIES, name), problem)
+
+
+def _meaning(name: str) -> str | None:
+    if name in TABLES:
+        return f"a table (`jestlab table {name}`)"
+    return "a kind of report" if name in REPORTS else None
+
+
+def check_texts(study: Study) -> None:
+    """Check that no text in a free-form config is the name of a run that was meant as a dependency.
+
+    `init: pretrain` reaches the program as a text, and the run doesn't wait for `pretrain`. The text is
+    accepted if the other run has it at the same key, or if `needs: {init: null}` declares it a text.
+
+    Raises:
+        SpecError: There is such a text.
+    """
+    mistakes = Mistakes()
+    for name, part in study.studies.items():
+        with mistakes, within(STUDIES, name):
+            check_texts(part)
+    mistakes.check()
+    if study.studies:
+        return
+    values: dict[str, set[tuple[str, Any]]] = defaultdict(set)
+    free: list[tuple[Variant, dict[str, str]]] = []
+    for variant in {id(member.variant): member.variant for member in study.members}.values():
+        if isinstance(variant.config, dict):
+            texts = {key: value for key, value in flatten(variant.config).items() if isinstance(value, str)}
+            values[variant.name] |= set(texts.items())
+            free.append((variant, texts))
+    for variant, texts in free:
+        run = study.runs[variant.name]
+        for key, value in texts.items():
+            is_other = value in study.runs and value != variant.name and (key, value) not in values[value]
+            if is_other and value not in run.needs.values() and key not in (*run.texts, *_OF_COMMANDS):
+                problem = (
+                    f"{key} is the text {shown(value)}, which is also the name of a run: to depend on that "
+                    f"run, write `needs: {{{key}: {value}}}`; to keep the text, add `needs: {{{key}: null}}`"
+                )
+                mistakes.add([SpecError(("runs", variant.name), problem)])
+    mistakes.check()

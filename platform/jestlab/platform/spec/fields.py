@@ -1,0 +1,341 @@
+"""The fields of configs, from the JSON schemas of their models, and validation by these models."""
+
+from __future__ import annotations
+
+import functools
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic.json_schema import GenerateJsonSchema, PydanticJsonSchemaWarning
+
+from jestlab.platform.errors import (
+    Mistakes,
+    Path,
+    SpecError,
+    choices,
+    dotted,
+    kind_of,
+    nearest,
+    no_string,
+    shown,
+)
+from jestlab.platform.spec.tree import KIND, Tree, parts_of
+
+Model = TypeVar("Model", bound=BaseModel)
+JsonSchema = Mapping[str, Any]
+
+NAMES_A_RUN = "names_a_run"
+"""Marks a field whose value is the name of another run: `Field(json_schema_extra={NAMES_A_RUN: True})`."""
+
+IS_PATH = "is_path"
+"""Marks a field whose value is a path, in the same way."""
+
+NAMES_CODE = "names_code"
+"""Marks a field whose value may be a reference to custom code, in the same way."""
+
+_INDEX = re.compile("-?[0-9]+")
+_ATTRIBUTE = re.compile(r"(\w+): *(.*)")
+
+
+# ---- JSON schemas
+
+
+class _Described(GenerateJsonSchema):
+    """Describes each property by the `Attributes:` section of its model's docstring."""
+
+    def model_schema(self, schema: Any) -> dict[str, Any]:
+        """Generate the schema of a model."""
+        generated = super().model_schema(schema)
+        meanings = attributes(schema["cls"])
+        for name, of_field in generated.get("properties", {}).items():
+            if name in meanings and "description" not in of_field:
+                of_field["description"] = meanings[name]
+        return {**generated, "description": introduction(schema["cls"])}
+
+
+def attributes(cls: type) -> dict[str, str]:
+    """Return what a class and its bases document under `Attributes:`, each attribute on one line."""
+    found: dict[str, str] = {}
+    for one in reversed(cls.__mro__):
+        _, _, section = (one.__dict__.get("__doc__") or "").partition("    Attributes:\n")
+        name = ""
+        for line in section.splitlines():
+            text, indent = line.strip(), len(line) - len(line.lstrip())
+            if text and indent < 8:
+                break
+            if indent == 8 and (entry := _ATTRIBUTE.fullmatch(text)):
+                name, found[entry[1]] = entry[1], entry[2]
+            elif text and name:
+                found[name] += f" {text}"
+    return found
+
+
+def introduction(cls: type) -> str:
+    """Return the first paragraph of a class's docstring on one line."""
+    return " ".join((cls.__doc__ or "").strip().split("\n\n")[0].split())
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field of a config, or a whole config.
+
+    Attributes:
+        schema: Its JSON schema.
+        definitions: The schemas that `$ref` refers to.
+        required: Whether it has to be given.
+    """
+
+    schema: JsonSchema
+    definitions: JsonSchema
+    required: bool = False
+
+    @cached_property
+    def alternatives(self) -> tuple[JsonSchema, ...]:
+        """The schemas of the types that a value may have, references resolved."""
+        return tuple(_alternatives(self.schema, self.definitions))
+
+    @cached_property
+    def sections(self) -> tuple[JsonSchema, ...]:
+        """The alternatives that are sections: models with fields of their own."""
+        return tuple(each for each in self.alternatives if "properties" in each)
+
+    @cached_property
+    def variants(self) -> Mapping[str, Mapping[str, Field]]:
+        """The fields of each `kind`, if the section has several kinds."""
+        if len(self.sections) < 2:
+            return {}
+        return {each["properties"][KIND]["const"]: self._fields(each) for each in self.sections}
+
+    @cached_property
+    def children(self) -> Mapping[str, Field]:
+        """The fields of the section, of all its kinds; empty for a value."""
+        return {name: field for each in self.sections for name, field in self._fields(each).items()}
+
+    @property
+    def default_kind(self) -> str | None:
+        """The `kind` of a section that doesn't state it."""
+        default = self.schema.get("default")
+        return default.get(KIND) if isinstance(default, dict) else None
+
+    @cached_property
+    def marks(self) -> frozenset[str]:
+        """Which of `NAMES_A_RUN`, `IS_PATH`, and `NAMES_CODE` the field is marked with."""
+        return frozenset(key for each in self.alternatives for key, value in each.items() if value)
+
+    @cached_property
+    def items(self) -> Field:
+        """The elements of a list, or the values of a mapping from names."""
+        keys = ("items", "additionalProperties")
+        found = (each[key] for each in self.alternatives for key in keys if isinstance(each.get(key), dict))
+        return Field(next(found, {}), self.definitions)
+
+    def parts(self, kind: object) -> Mapping[str, Field]:
+        """Return the fields of a section of a given `kind`."""
+        return self.variants.get(kind, self.children) if isinstance(kind, str) else self.children
+
+    def walk(self, path: Path = ()) -> Iterator[tuple[Path, Field]]:
+        """Yield all fields below this one, with their paths."""
+        for name, field in self.children.items():
+            yield (*path, name), field
+            yield from field.walk((*path, name))
+
+    def _fields(self, section: JsonSchema) -> dict[str, Field]:
+        required = section.get("required", ())
+        return {
+            name: Field(schema, self.definitions, name in required)
+            for name, schema in section["properties"].items()
+        }
+
+
+def _alternatives(schema: JsonSchema, definitions: JsonSchema) -> Iterator[JsonSchema]:
+    if "$ref" in schema:
+        schema = {**definitions[schema["$ref"].rpartition("/")[2]], **schema}
+        del schema["$ref"]
+    if several := schema.get("anyOf") or schema.get("oneOf"):
+        for each in several:
+            yield from _alternatives(each, definitions)
+    else:
+        yield schema
+
+
+@functools.cache
+def fields_of(model: type[BaseModel]) -> Field:
+    """Return a model as a field, with its fields as children."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PydanticJsonSchemaWarning)  # defaults that aren't JSON are left out
+        schema = model.model_json_schema(schema_generator=_Described)
+    return Field(schema, schema.get("$defs", {}))
+
+
+@functools.cache
+def marked(model: type[BaseModel], mark: str) -> tuple[Path, ...]:
+    """Return the paths of the fields with a mark: `NAMES_A_RUN`, `IS_PATH`, or `NAMES_CODE`."""
+    return tuple(path for path, field in fields_of(model).walk() if mark in field.marks)
+
+
+# ---- merging
+
+
+def merge(beneath: Tree, above: Tree, section: Field | None = None, path: Path = ()) -> Tree:
+    """Merge one tree over another into a new tree.
+
+    Two mappings at the same place are merged. A mapping with a different `kind` replaces the one beneath,
+    because the keys of one kind don't apply to another. Numbers as keys (`lst.0`) set elements of a list.
+
+    Args:
+        beneath: The tree with the lower priority.
+        above: The tree with the higher priority.
+        section: The config's fields, which determine the default `kind`.
+        path: The place of both trees, for errors.
+
+    Raises:
+        SpecError: A list beneath has no such element.
+    """
+    merged = dict(beneath)
+    for key, value in above.items():
+        under, here = merged.get(key), (*path, key)
+        field = section.children.get(key) if section else None
+        if isinstance(value, dict) and isinstance(under, dict) and not _another_kind(under, value, field):
+            merged[key] = merge(under, value, field, here)
+        elif isinstance(value, dict) and isinstance(under, list) and any(map(_INDEX.fullmatch, value)):
+            elements = parts_of(under)
+            for index in sorted(value.keys() - elements.keys()):
+                raise SpecError((*here, index), f"no such element: there are {len(under)}, counted from 0")
+            merged[key] = [*merge(elements, value, None, here).values()]
+        else:
+            merged[key] = value
+    return merged
+
+
+def _another_kind(under: Tree, value: Tree, field: Field | None) -> bool:
+    beneath = under.get(KIND, field.default_kind if field else None)
+    return KIND in value and beneath is not None and value[KIND] != beneath
+
+
+# ---- validation
+
+
+def validated(model: type[Model], given: Any) -> Model:
+    """Validate data by a model.
+
+    Raises:
+        SpecError: All mistakes that pydantic reports, with their places in the data.
+    """
+    mistakes = Mistakes()
+    try:
+        result = model.model_validate(given)
+    except ValidationError as error:
+        mistakes.add(_errors_of(error, fields_of(model)))
+        raise mistakes.together() from None
+    mistakes.add(_converted(given, result, ()))
+    mistakes.check()
+    return result
+
+
+def unknown_keys(tree: Tree, root: Field, path: Path = ()) -> Iterator[SpecError]:
+    """Yield an error for each key of a partial config that its model doesn't have."""
+
+    def unknown(tree: Tree, section: Field, path: Path) -> Iterator[SpecError]:
+        parts = section.parts(tree.get(KIND))
+        for key, value in tree.items():
+            if key not in parts:
+                yield SpecError((*path, key), _unknown(key, section, tree.get(KIND), root))
+            elif isinstance(value, dict) and parts[key].children:
+                yield from unknown(value, parts[key], (*path, key))
+
+    return unknown(tree, root, path)
+
+
+def _converted(given: Any, result: Any, path: Path) -> Iterator[SpecError]:
+    """Yield an error for each value that pydantic converted to a type with another meaning.
+
+    `chunks: true` isn't 1, and `seed: '3'` isn't 3.
+    """
+    if isinstance(given, Mapping):
+        for key, value in given.items():
+            found = result.get(key) if isinstance(result, Mapping) else getattr(result, str(key), None)
+            yield from _converted(value, found, (*path, str(key)))
+    elif isinstance(given, list | tuple) and isinstance(result, list | tuple):
+        for index, (value, found) in enumerate(zip(given, result, strict=False)):
+            yield from _converted(value, found, (*path, str(index)))
+    elif isinstance(given, bool | str) or isinstance(result, bool):
+        is_other = isinstance(result, bool | int | float) and type(given) is not type(result)
+        if is_other and isinstance(given, bool | int | float | str):
+            what = "true or false" if isinstance(result, bool) else "a number"
+            yield SpecError(path, f"must be {what}, not {shown(given)} ({kind_of(given)})")
+
+
+def _errors_of(error: ValidationError, root: Field) -> Iterator[SpecError]:
+    for details in error.errors(include_url=False):
+        path, siblings, kind = _located(details["loc"], root)
+        own = details.get("ctx", {}).get("error")
+        if isinstance(own, SpecError):
+            yield from (SpecError((*path, *each.path), each.message) for each in own.errors)
+        elif details["type"] != "too_short" or len(details["input"]) < details["ctx"]["min_length"]:
+            yield SpecError(path, _message(details, siblings, kind, root))
+
+
+def _located(loc: tuple[int | str, ...], root: Field) -> tuple[Path, Field, str | None]:
+    """Convert a location of pydantic to a place in a spec.
+
+    Returns:
+        The place, the section that its last part belongs to, and the `kind` of that section.
+    """
+    path: list[str] = []
+    section, field = root, root
+    of_section, kind = None, None
+    for part in map(str, loc):
+        if part == "[key]" or _is_tag(part, field, kind):
+            kind = part if part in field.variants else kind
+            continue
+        path.append(part)
+        section, of_section = field, kind
+        field, kind = field.parts(kind).get(part) or field.items, None
+    return tuple(path), section, of_section
+
+
+def _is_tag(part: str, field: Field, kind: str | None) -> bool:
+    """Whether a part of a location is pydantic's name for a member of a union."""
+    if field.variants:
+        return kind is None and part in field.variants
+    types = [each for each in field.alternatives if each.get("type") != "null"]
+    return len(types) > 1 and not field.sections and not part.isdecimal()
+
+
+def _message(details: Mapping[str, Any], section: Field, kind: str | None, root: Field) -> str:
+    """Write one of pydantic's errors with the given value, and with the nearest valid key or value."""
+    type_, given, context = details["type"], details["input"], details.get("ctx", {})
+    if type_ == "extra_forbidden":
+        return _unknown(str(details["loc"][-1]), section, kind, root)
+    if type_ == "missing":
+        return "is missing"
+    if type_ == "value_error":
+        return str(context["error"])
+    if type_ in ("literal_error", "enum"):
+        valid = re.findall("'([^']*)'", context["expected"])
+        return f"{shown(given)} is not valid: {choices(given, valid)}"
+    if type_ == "union_tag_invalid":
+        valid = re.findall("'([^']*)'", context["expected_tags"])
+        return f"unknown kind {context['tag']!r}: {choices(context['tag'], valid)}"
+    if type_ in ("model_type", "model_attributes_type", "dict_type"):
+        return f"must be a mapping, not {shown(given)}"
+    expected = re.sub(r", (unable to parse|got a number).*$| after validation.*$", "", details["msg"])
+    expected = re.sub(r"^\w+ should", "must", expected).replace("valid tuple", "list")
+    by_type = f" ({kind_of(given)})" if "type" in type_ or "parsing" in type_ else ""
+    return f"{expected}, not {no_string(given) if type_ == 'string_type' else shown(given) + by_type}"
+
+
+def _unknown(key: str, section: Field, kind: str | None, root: Field) -> str:
+    """Describe an unknown key, with the nearest valid one or the kind that has it."""
+    if others := [other for other, parts in section.variants.items() if key in parts]:
+        return f"not valid for {KIND} {kind} (belongs to {' and '.join(others)}): set {KIND} as well"
+    hint = nearest(key, section.parts(kind))
+    if not hint.startswith("did you mean"):
+        elsewhere = (dotted(path) for path, _ in root.walk() if path[-1] == key)
+        hint = next((f"did you mean {found!r}?" for found in elsewhere), hint)
+    return f"unknown key: {hint}"

@@ -1,0 +1,442 @@
+"""Options of figures and tables: one model per kind.
+
+The models are the only declaration of an option. The keys under `reports` in a spec, the flags of `jestlab
+table` and `jestlab plot`, the arguments of `Results.table` and `Results.figure`, and the key reference come
+from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic.fields import FieldInfo
+
+from jestlab.analysis.costs import Scope
+from jestlab.analysis.curves import Crossing
+from jestlab.analysis.efforts import Effort, Over
+from jestlab.analysis.metrics import Scale
+from jestlab.analysis.sheet import NONE, Legend, Sheet
+from jestlab.analysis.sheet import option as parse_figure_option
+from jestlab.analysis.smoothing import Smoothing
+from jestlab.analysis.tables.latex import parse_width
+from jestlab.analysis.tables.shape import Shape
+from jestlab.models import extensions
+from jestlab.models.extensions import references
+from jestlab.platform import plugins
+from jestlab.platform.errors import SpecError, nearest, shown, within
+from jestlab.platform.spec.fields import validated
+from jestlab.platform.spec.tree import STUDIES, flatten, listed
+
+if TYPE_CHECKING:
+    from jestlab.platform.spec.schema import Study
+
+PaperTable = Literal["comparison", "longer_training", "specialists", "laion", "raw_vs_filtered"]
+TABLES: tuple[str, ...] = ("summary", "speedups", "claims", *get_args(PaperTable))
+CodeKind = Literal["figure", "table"]
+MAX_DIGITS = 12
+
+
+def option(description: str, default: Any = None) -> Any:
+    """Declare an option; the command line, the Python API, and the key reference show its description."""
+    return Field(default, description=description)
+
+
+def _shared(description: str) -> Any:
+    return Field(description=description)
+
+
+def _check_table_name(name: str) -> str:
+    return extensions.check_name("table", name, TABLES)
+
+
+def _check_smoothing(given: Any) -> Any:
+    Smoothing.parse(given)
+    return given
+
+
+def _check_width(width: str) -> str:
+    parse_width(width)
+    return width
+
+
+def _parse_digits(given: Any) -> Any:
+    """Parse a number, a mapping from columns to numbers, or the text of either, as in "scores=2,delta=1"."""
+    if isinstance(given, str):
+        pairs = [part.rpartition("=") for part in given.split(",")]
+        numbers = {name.strip(): int(text) if text.strip().isdecimal() else text for name, _, text in pairs}
+        given = numbers[""] if [*numbers] == [""] else numbers
+    by_column = flatten(dict(given)) if isinstance(given, Mapping) else {"": given}
+    for number in by_column.values() if given is not None else ():
+        if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= MAX_DIGITS:
+            raise ValueError(
+                f"must be a whole number from 0 to {MAX_DIGITS}, or one for each column, not {shown(number)}"
+            )
+    return by_column if isinstance(given, Mapping) else given
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(listed)]
+"""Several names, or one by itself; none for the default."""
+
+Baseline = Annotated[
+    str | None,
+    _shared("Run or label to compare with; default: the first run that is not a reference."),
+]
+Runs = Annotated[Names, _shared("Runs or labels to show; default: all.")]
+Score = Annotated[
+    Names,
+    _shared("Evaluation to use as the score; several are averaged; default: the study's score."),
+]
+FlopsScope = Annotated[Scope, _shared("FLOPs that count; each scope includes the previous ones.")]
+Source = Annotated[str | None, _shared("Source of the published table; default: the one with most points.")]
+
+
+class Options(BaseModel):
+    """Options of a figure or table."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class FigureOptions(Options):
+    """How figures are printed. A report overrides its study, and a study overrides the defaults."""
+
+    width: str | None = option("Width with its unit: 3.25in, 8.3cm, 83mm, or 234pt.")
+    height: str | None = option("Height with its unit.")
+    title: str | None = option("Text above the figure, or none; default: the study's question.")
+    caption: str | None = option("Text below the figure, or none; default: a description of the figure.")
+    font: str | None = option("An installed font, or serif, sans-serif, or monospace.")
+    font_size: float | str | None = option("Font size in points; default: 8.")
+    legend: Legend | None = option("Where curves and points are labeled; default: direct, if they fit.")
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _valid(cls, given: Any, info: ValidationInfo) -> Any:
+        if given is not None:
+            parse_figure_option(str(info.field_name), given)
+        return NONE if given in (False, "") else given
+
+    @property
+    def sheet(self) -> Sheet:
+        """The options, parsed."""
+        return Sheet.parse(self.model_dump(exclude_none=True))
+
+
+class _Comparison(Options):
+    """Options of reports that compare runs."""
+
+    baseline: Baseline = None
+    runs: Runs = ()
+    score: Score = ()
+
+
+class _CostComparison(_Comparison):
+    """Options of reports that compare runs by their costs as well."""
+
+    scope: FlopsScope = "scoring"
+
+
+class _Printed(Options):
+    """Options of every figure."""
+
+    figure: FigureOptions | None = option("How the figure is printed; overrides the study's `figure`.")
+
+
+class TableOptions(Options):
+    """A table of the study's runs.
+
+    `summary` shows the final scores of all runs, `speedups` the cost to match the baseline, and `claims` the
+    study's claims with verdicts. The others are the paper's tables with the study's runs.
+    """
+
+    kind: Literal["table"]
+    name: Annotated[str, AfterValidator(_check_table_name)] = option(
+        "Table to show; or a custom one, such as file.py:function.", "summary"
+    )
+    baseline: Baseline = None
+    score: Score = ()
+    scope: FlopsScope = "scoring"
+    mean: Literal["all", "shared"] = option(
+        "Average over all metrics, or over those shared by all runs.", "all"
+    )
+    crossing: Crossing = option("First crossing of the baseline's score, or the last one.", "first")
+    published: bool = option("Show published rows in the paper's tables.", True)
+    columns: Names = option("Columns to show, in order: keys, headings, or scores, costs, factors.", ())
+    rows: Names = option("Rows to show, in order: runs, labels, or names of rows.", ())
+    digits: Annotated[int | dict[str, int] | None, BeforeValidator(_parse_digits)] = option(
+        "Decimal places of scores, or by column: scores=2,fewer_flops=1."
+    )
+    sort: str = option("Column to sort rows by; -COLUMN sorts in descending order.", "")
+    caption: str | None = option("Caption; default: the table's own.")
+    label: str = option("LaTeX label; default: tab:NAME.", "")
+    notes: Annotated[bool, Field(strict=True)] = option("Show the notes.", True)
+    width: Annotated[str, AfterValidator(_check_width)] = option(
+        "Maximum width in LaTeX: auto, column, text, or a length.", "auto"
+    )
+    options: dict[str, Any] = option("Arguments of a custom table.", {})
+
+    @property
+    def shape(self) -> Shape:
+        """The rows and columns to show, and their format."""
+        return Shape.of(self.model_dump())
+
+    @property
+    def rows_of_runs(self) -> tuple[str, ...]:
+        """The rows that must be runs."""
+        return () if self.is_the_papers or self.name == "claims" else self.rows
+
+    @property
+    def is_custom(self) -> bool:
+        """Whether the user's code makes the table."""
+        return self.name not in TABLES
+
+    @property
+    def is_the_papers(self) -> bool:
+        """Whether the table has the layout of one of the paper's."""
+        return self.name in get_args(PaperTable)
+
+    @model_validator(mode="after")
+    def _check(self) -> TableOptions:
+        if self.options and not self.is_custom:
+            raise ValueError(f"the table {self.name} is built in: leave out `options`")
+        if self.name == "claims" and self.score:
+            raise ValueError("each claim has its own measure: leave out `score`")
+        return self
+
+
+class CurvesOptions(_CostComparison, _Printed):
+    """Learning curves: the mean score, or other metrics, during training."""
+
+    kind: Literal["curves"]
+    over: Over | None = option("Horizontal axis; default: examples_seen, else seconds, else steps.")
+    metric: Names = option("Recorded metric to show instead of the score; one panel each.", ())
+    smooth: Annotated[int | str, BeforeValidator(_check_smoothing)] | None = option(
+        "Window of a running mean: recorded points (5) or a share (10%)."
+    )
+    scale: Scale | None = option("Scale of the metric's axis; default: as declared in `metrics`.")
+    highlight: Names = option("Runs or labels to show in color; the others are gray.", ())
+
+    @model_validator(mode="after")
+    def _check_scale(self) -> CurvesOptions:
+        if self.scale is not None and not self.metric:
+            raise ValueError("scale applies to a metric: add `metric`, or declare the scale in `metrics`")
+        return self
+
+
+class ParetoOptions(_CostComparison, _Printed):
+    """Final score against the cost of training, with the Pareto front."""
+
+    kind: Literal["pareto"]
+    over: Effort | None = option("Cost of training; default: flops, else seconds.")
+    trajectories: bool = option("Show how runs move during training.", False)
+    surfaces: bool = option("Show attainment surfaces of the best, median, and worst seed.", False)
+
+
+class SpeedupOptions(_CostComparison, _Printed):
+    """How many fewer examples and FLOPs runs need to match the baseline's final score."""
+
+    kind: Literal["speedup"]
+    source: Source = None
+
+
+class AgainstOptions(_Comparison, _Printed):
+    """Final scores against any key of the config."""
+
+    kind: Literal["against"]
+    x: str = option("Config key on the horizontal axis.", ...)
+    by: Names = option("Config keys whose values are lines.", ("selection.rule",))
+    split: str | None = option("Config key whose values are panels.")
+
+
+class PaperFigureOptions(_Comparison, _Printed):
+    """A figure of the paper that compares final scores or costs."""
+
+    kind: Literal[
+        "step_costs",
+        "filtering_ratio",
+        "approximation_share",
+        "batch_size",
+        "loss_comparison",
+        "against_reference",
+    ]
+
+
+class SpikesOptions(_Printed):
+    """A training metric over steps, with its spikes."""
+
+    kind: Literal["optimiser_spikes"]
+    metric: Annotated[Names, Field(max_length=1)] = option("Training metric to show.", ("loss",))
+    x: str = option("Config key whose values are compared.", "optimizer.beta2")
+    baseline: Baseline = None
+
+
+class PublishedOptions(_Comparison, _Printed):
+    """Published methods, and the study's runs where they have the same scores."""
+
+    kind: Literal["published"]
+    group: str | None = option("Group of rows that share a baseline; default: the first group.")
+    source: Source = None
+
+
+class LearnabilityOptions(_Printed):
+    """How learnable the batches are that each rule selects; or one panel of that figure."""
+
+    kind: Literal["learnability", "learnability_matrix", "gibbs_comparison"]
+    run: str | None = option("Run of `diagnose`; default: the first.")
+
+
+class CompositionOptions(_Printed):
+    """The share of each value of a metadata column in the batches of each run."""
+
+    kind: Literal["composition"]
+    x: str | None = option("Metadata column of `runtime.diagnostics.columns`; default: the first.")
+    runs: Runs = ()
+
+
+class SelectedOptions(_Printed):
+    """Images that each run selected at the start, after a quarter of its steps, and at the end."""
+
+    kind: Literal["selected"]
+    runs: Runs = ()
+
+
+class CustomFigureOptions(_CostComparison, _Printed):
+    """A figure made by the user's code, such as `- {"mine.py:scatter": {options: {x: width}}}`."""
+
+    kind: str
+    options: dict[str, Any] = option("Arguments of a custom figure.", {})
+
+
+class EveryFigureOptions(CurvesOptions, SpikesOptions, ParetoOptions, SpeedupOptions, LearnabilityOptions):
+    """All figures for which an experiment has the results."""
+
+    kind: Literal["all"]  # type: ignore[assignment]
+
+
+_AnyReport = (
+    TableOptions
+    | CurvesOptions
+    | ParetoOptions
+    | SpeedupOptions
+    | AgainstOptions
+    | PaperFigureOptions
+    | SpikesOptions
+    | PublishedOptions
+    | LearnabilityOptions
+    | CompositionOptions
+    | SelectedOptions
+)
+Report = Annotated[_AnyReport, Field(discriminator="kind")] | CustomFigureOptions
+
+REPORTS: dict[str, type[Options]] = {
+    kind: model for model in get_args(_AnyReport) for kind in get_args(model.model_fields["kind"].annotation)
+}
+"""Kind → its options."""
+
+FIGURES: dict[str, type[Options]] = {kind: model for kind, model in REPORTS.items() if kind != "table"}
+
+
+def flat_fields(*models: type[Options]) -> dict[str, FieldInfo]:
+    """Return the fields of several models but `kind`, with those of `FigureOptions` in place of `figure`."""
+    fields: dict[str, FieldInfo] = {}
+    for model in models:
+        for name, info in model.model_fields.items():
+            if name not in ("kind", "figure"):
+                fields.setdefault(name, info)
+    if any("figure" in model.model_fields for model in models):
+        fields |= FigureOptions.model_fields
+    return fields
+
+
+def options_of(kind: str) -> type[Options]:
+    """Return the options of a kind: one of `REPORTS`, "all", or a custom figure.
+
+    Raises:
+        ValueError: There is no such kind; the message suggests the nearest.
+    """
+    if kind == "all":
+        return EveryFigureOptions
+    if kind in REPORTS:
+        return REPORTS[kind]
+    known = (*REPORTS, *extensions.installed("figure"))
+    if kind not in known and not references.is_reference(kind):
+        raise ValueError(
+            f"no report {shown(kind)}: {nearest(kind, known)}; a custom figure is file.py:function, "
+            f"module:function, or an entry point of {extensions.GROUPS['figure']}"
+        )
+    return CustomFigureOptions
+
+
+def parse_options(kind: str, given: Mapping[str, Any]) -> Any:
+    """Validate the options of a kind.
+
+    Args:
+        kind: As for `options_of`.
+        given: Option → value; those of `FigureOptions` may be given flat or under `figure`.
+
+    Raises:
+        SpecError: There is no such kind, or options are unknown or invalid; the path names the option.
+    """
+    try:
+        model = options_of(kind)
+    except ValueError as error:
+        raise SpecError(("kind",), str(error)) from None
+    given = dict(given)
+    if "figure" in model.model_fields and (
+        flat := [key for key in FigureOptions.model_fields if key in given]
+    ):
+        given["figure"] = {key: given.pop(key) for key in flat} | (given.get("figure") or {})
+    return validated(model, {**given, "kind": kind})
+
+
+# ---- custom figures and tables
+
+
+def custom_code(report: Options) -> tuple[CodeKind, str] | None:
+    """Return the kind and the name of the custom code of a report; None for a built-in one."""
+    if isinstance(report, CustomFigureOptions):
+        return "figure", report.kind
+    if isinstance(report, TableOptions) and report.is_custom:
+        return "table", report.name
+    return None
+
+
+def custom_code_in(spec: Mapping[str, Any]) -> Iterator[tuple[CodeKind, str, Mapping[str, Any]]]:
+    """Yield the kind, name, and options of all custom code in the reports of a stored spec."""
+    for report in spec.get("reports") or ():
+        if not isinstance(report, dict):
+            continue
+        kind, name = str(report.get("kind") or ""), str(report.get("name") or "summary")
+        if kind == "table" and name not in TABLES:
+            yield "table", name, report.get("options") or {}
+        elif kind != "table" and kind not in REPORTS:
+            yield "figure", kind, report.get("options") or {}
+
+
+def check_custom_code(study: Study) -> None:
+    """Check that the custom figures and tables of a study exist and accept their options. Executes nothing.
+
+    Raises:
+        SpecError: One doesn't; the path names it.
+    """
+    for name, part in study.studies.items():
+        with within(STUDIES, name):
+            check_custom_code(part)
+    for i, report in enumerate(study.reports):
+        if (code := custom_code(report)) is None:
+            continue
+        kind, name = code
+        try:
+            plugins.check(kind, name, getattr(report, "options", {}), "options")
+        except ValueError as error:
+            field = "kind" if kind == "figure" else "name"
+            raise SpecError(("reports", str(i), field), str(error)) from None

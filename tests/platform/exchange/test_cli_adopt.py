@@ -1,0 +1,251 @@
+"""`jestlab adopt`: runs of other tools in tables and claims, next to jestlab's own runs."""
+
+import json
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import labs_support as labs
+import pytest
+import yaml
+from tests.platform.exchange.make_data import DATA
+
+from jestlab.platform import reports
+from jestlab.platform.cli.adopt import KINDS
+from jestlab.platform.exchange import tables
+from jestlab.platform.exchange.readers import READERS
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.spec.load import load
+from jestlab.platform.store.store import Store
+
+pytestmark = pytest.mark.usefixtures("in_process")
+
+SIGLIP = """model,seed,step,toy/score,examples,flops,note
+siglip,0,1,10.0,64,1e6,first
+siglip,1,1,10.5,64,1e6,
+siglip,2,1,9.5,64,1e6,
+siglip,3,1,10.25,64,1e6,
+siglip,4,1,10.75,64,1e6,
+siglip,5,1,9.75,64,1e6,
+"""
+
+SPEC = {
+    "name": "toy",
+    "question": "Is joint better than last year's?",
+    "program": "toy_programs:draw",
+    "base": {"mean": 20.0, "spread": 0.5},
+    "runs": {"joint": {}, "uniform": {"mean": 15.0, "salt": "u"}},
+    "seeds": 6,
+    "metrics": {"toy/*": {"goal": "max"}},
+    "adopted": ["siglip"],
+    "claims": [{"statement": "joint beats SigLIP", "of": "joint", "better_than": "siglip"}],
+}
+
+
+def printed(root: Path, *arguments: object, code: int = 0) -> str:
+    done = labs.here(*arguments, root=root)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def adopted(root: Path, *arguments: object, code: int = 0) -> dict[str, Any]:
+    done = labs.here("adopt", *arguments, "--json", root=root)
+    assert done.returncode == code, done.stderr
+    content: dict[str, Any] = json.loads(done.stdout)
+    return content
+
+
+@pytest.fixture
+def siglip(tmp_path: Path) -> Path:
+    (tmp_path / "siglip.csv").write_text(SIGLIP)
+    return tmp_path / "siglip.csv"
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    (tmp_path / "toy.yaml").write_text(yaml.safe_dump(SPEC))
+    return tmp_path / "toy.yaml"
+
+
+def test_the_command_lists_every_reader():
+    assert list(KINDS) == list(READERS)
+
+
+COLUMNS = ("--run", "model,seed", "--label", "{model}", "--score", "toy/*", "--examples", "examples")
+
+
+def adopt_table(root: Path, path: Path, *options: object) -> dict[str, Any]:
+    return adopted(root, "csv", path, "--into", "toy", *COLUMNS, "--flops", "flops", *options)
+
+
+def test_adopted_runs_are_in_tables_and_claims_next_to_own_runs(root, spec, siglip):
+    adoption = adopt_table(root, siglip)
+    assert [(run["label"], run["seed"], run["change"]) for run in adoption["runs"]] == [
+        ("siglip (csv)", seed, "new") for seed in range(6)
+    ]
+    assert "no longer part" not in printed(root, "launch", spec, "--no-reports")
+    table = json.loads(printed(root, "table", "toy", "--json"))
+    assert {row["label"] for row in table["rows"]} == {"joint", "uniform", "siglip (csv)"}
+    text = printed(root, "table", "toy", "--baseline", "siglip")
+    assert "not run by jestlab, but adopted from another tool: siglip (csv)" in text
+    assert "Δ siglip (csv)" in text
+    claims = printed(root, "table", "claims", "toy")
+    assert "joint beats SigLIP" in claims and "holds" in claims
+    assert len(json.loads(printed(root, "status", "toy", "--json"))) == 18
+    # Launching, canceling, and retrying don't touch adopted runs.
+    assert "nothing to run" in printed(root, "launch", spec, "--no-reports")
+    assert printed(root, "cancel", "toy") == "nothing to cancel\n"
+    assert adopt_table(root, siglip)["runs"][0]["change"] == "same"
+    assert "was adopted" in printed(root, "logs", "toy/siglip/0", code=1)
+
+
+def test_a_study_can_consist_of_adopted_runs(root, spec, siglip, tmp_path):
+    adopt_table(root, siglip, "--goal", "max")
+    assert "siglip (csv)" in printed(root, "table", "toy")
+    (tmp_path / "other.csv").write_text(SIGLIP.replace("siglip", "clip").replace(",1,1", ",1,2"))
+    with closing(Store.open(Lab.find(root).store_url)) as store:
+        before = reports.build_key(store, load(str(spec)))
+        adopt_table(root, tmp_path / "other.csv")
+        assert reports.build_key(store, load(str(spec))) != before  # reports are written again
+    alone = {key: SPEC[key] for key in ("name", "question", "metrics")} | {"adopted": ["siglip", "clip"]}
+    alone["claims"] = [{"statement": "SigLIP beats CLIP", "of": "siglip", "better_than": "clip"}]
+    spec.write_text(yaml.safe_dump(alone))
+    assert "It has no runs of its own; adopted ones: siglip, clip." in printed(root, "plan", spec)
+    launched = printed(root, "launch", spec, "--no-reports")
+    assert "nothing to run: the spec has no runs of its own" in launched
+    assert "Is joint better" in printed(root, "table", "toy")
+    assert "SigLIP beats CLIP" in printed(root, "table", "claims", "toy")
+
+
+def test_rejects_unknown_names_in_a_spec(root, spec):
+    for adopted, message in (
+        (["siglib"], "did you mean 'siglib'?"),
+        (["joint"], "'joint' is a run of this spec: rename one"),
+        ("joint", "'joint' is a run of this spec: rename one"),
+        (1000, "must be a list of names of runs, not 1000 (a whole number): put it in quotes"),
+    ):
+        spec.write_text(yaml.safe_dump(SPEC | {"adopted": adopted}))
+        assert message in printed(root, "plan", spec, code=1)
+
+
+def test_adopts_what_other_tools_recorded(root, tmp_path):
+    from tensorboardX import SummaryWriter
+
+    for name in ("run0", "run1"):
+        with SummaryWriter(str(tmp_path / name)) as writer:
+            writer.add_scalar("eval/top1", 0.5, 2)
+    options = ("--into", "old", "--score", "eval*", "--goal", "max", "--examples", "step*32")
+    for kind, path, labels in (
+        ("wandb", DATA / "wandb", {"first try (wandb)"}),
+        ("mlflow", DATA / "mlruns", {"one (mlflow)", "two (mlflow)"}),
+        ("tensorboard", tmp_path, {"run0 (tensorboard)", "run1 (tensorboard)"}),
+    ):
+        first = adopted(root, kind, path, *options)
+        assert {run["label"] for run in first["runs"]} == labels
+        assert max(run["scores"].get("eval/top1", 0) for run in first["runs"]) > 0
+        assert {run["change"] for run in adopted(root, kind, path, *options)["runs"]} == {"same"}
+
+
+def test_reports_the_same_fault_of_many_runs_once(root, siglip):
+    arguments = ("csv", siglip, "--into", "toy", "--run", "model,seed", "--examples", "seen")
+    lines = labs.here("adopt", *arguments, root=root).stderr.splitlines()
+    assert len(lines) == 1
+    assert "no metric 'seen'" in lines[0] and "5 more runs" in lines[0]
+    found = adopted(root, *arguments, code=1)
+    assert len(set(found["failed"])) == 6 and found["runs"] == []
+
+
+def test_a_dry_run_writes_nothing(root, siglip):
+    options = ("csv", siglip, "--into", "old", "--run", "model,seed", "--dry-run")
+    dry = printed(root, "adopt", *options)
+    assert "6 runs would be adopted into old; nothing was written" in dry
+    assert "none of their metrics is a score" in dry and "they have examples, flops, toy/score" in dry
+    assert not (root / "results.db").exists()
+    printed(root, "adopt", *options[:-1])
+    before = (root / "results.db").read_bytes()
+    printed(root, "adopt", *options, "--score", "toy/*")
+    assert (root / "results.db").read_bytes() == before
+
+
+def test_adopts_only_the_runs_that_match(root, siglip):
+    options = ("csv", siglip, "--into", "old", "--run", "model,seed")
+    assert len(adopted(root, *options, "--only", "*seed=[12]")["runs"]) == 2
+    assert "no runs were adopted: none is named like x*" in printed(root, "adopt", *options, "--only", "x*")
+
+
+def test_distinguishes_files_of_the_same_name(root, siglip, tmp_path):
+    (tmp_path / "more").mkdir()
+    other = tmp_path / "more" / "siglip.csv"
+    other.write_text(SIGLIP.replace("10.", "11."))
+    adopt_table(root, siglip)
+    done = labs.here("adopt", "csv", other, "--into", "toy", *COLUMNS, root=root)
+    assert done.returncode == 1 and "--source NAME" in done.stderr and str(siglip) in done.stderr
+    assert {run["change"] for run in adopt_table(root, other, "--source", "more")["runs"]} == {"new"}
+    assert "changed" in {run["change"] for run in adopt_table(root, other, "--moved")["runs"]}
+
+
+def test_errors_are_one_line(root):
+    for arguments, message in (
+        ("wandb x --into old --run a", "--run: only tables have columns, csv and parquet"),
+        ("mlflow x --into old --source a", "runs of mlflow have names of their own"),
+        ("csv x --into a/b", "--into a/b: expected letters"),
+        ("wandb x --into old", "x: no such file or folder: expected a folder wandb"),
+        ("csv x --into old --score a=b", "expected DATASET/METRIC=NAME"),
+        ("csv x", "Missing option '--into'"),
+    ):
+        done = labs.here("adopt", *arguments.split(), root=root)
+        assert done.returncode in (1, 2), arguments
+        assert message in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_an_archive_contains_adopted_runs(root, siglip, tmp_path):
+    adopt_table(root, siglip)
+    printed(root, "export", tmp_path / "toy.tar.zst", "toy")
+    other = tmp_path / "other"
+    printed(other, "import", tmp_path / "toy.tar.zst")
+    line = "- toy was imported from toy.tar.zst.\n"
+    assert printed(other, "table", "toy").replace(line, "") == printed(root, "table", "toy")
+    assert "sound" in printed(other, "db", "check")
+    assert "nothing to collect" in printed(other, "gc", "--older-than", "0m")
+    assert {run["change"] for run in adopt_table(other, siglip)["runs"]} == {"same"}
+
+
+def test_reports_what_was_left_out(root, tmp_path):
+    (tmp_path / "t.csv").write_text("run;step;v/x;v/y\na;-1;0.5;0,5\na;1;0.25;0,9\nb;-1;1;0,1\nb;1.0;2;\n")
+    text = printed(root, "adopt", "csv", tmp_path / "t.csv", "--into", "old", "--score", "v/*")
+    assert "left out: 3 cells of column 'v/y', such as '0,5': write numbers with a decimal point" in text
+    assert "left out: 2 points at negative steps" in text
+    (tmp_path / "t.csv").write_text("run,step,v/x\na,-1,0.5\n")
+    assert "it has only points at negative steps" in printed(
+        root, "adopt", "csv", tmp_path / "t.csv", "--into", "old", code=1
+    )
+
+
+def test_names_that_differ_late_are_different_runs(root, tmp_path):
+    rows = "".join(f"{'x' * 129}{end},1,0.{digit}\n" for digit, end in enumerate("abc", start=5))
+    (tmp_path / "t.csv").write_text(f"run,step,v/x\n{rows}")
+    runs = adopted(root, "csv", tmp_path / "t.csv", "--into", "old", "--score", "v/*")["runs"]
+    assert {run["seed"] for run in runs} == {0} and len({run["label"] for run in runs}) == 3
+
+
+def test_unchanged_runs_are_new_in_a_second_study(root, siglip):
+    adopt_table(root, siglip)
+    text = printed(root, "adopt", "csv", siglip, "--into", "second", *COLUMNS, "--flops", "flops")
+    assert "6 runs in second: 6 new, 0 changed, 0 as before" in text
+
+
+def test_bad_cells_of_a_table_are_one_line_and_the_other_runs_are_adopted(root, siglip):
+    siglip.write_text(SIGLIP.replace("2,1,9.5", "2,1,?").replace("4,1,", "4,x,"))
+    done = labs.here("adopt", "csv", siglip, "--into", "old", "--run", "model,seed", root=root)
+    (line,) = done.stderr.splitlines()
+    assert done.returncode == 1 and "expected a number, as in most rows, got '?'" in line
+    assert "and 1 more run: --json names them" in line and "4 runs in old: 4 new" in done.stdout
+    siglip.write_text('run,step,x\n"a\nb",1,0.5\n')
+    done = labs.here("adopt", "csv", siglip, "--into", "old", "--label", "{x}", root=root)
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_too_little_memory_is_one_line(root, siglip, monkeypatch):
+    monkeypatch.setattr(tables, "parsed", lambda cell: [0] * 2**62)
+    done = labs.here("adopt", "csv", siglip, "--into", "old", root=root)
+    assert (done.returncode, done.stderr) == (1, "jestlab: not enough memory\n")

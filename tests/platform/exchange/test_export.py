@@ -1,0 +1,158 @@
+"""Reading results from the store for export: everything, run by run, on both databases."""
+
+import math
+import weakref
+from dataclasses import replace
+from datetime import timedelta
+
+import plans_support as plans
+import pytest
+import stores_support as stores
+from tests.platform.exchange import recorded
+from tests.platform.exchange.recorded import BROKEN, JOINT, JOINT_1, LABEL, WAITING, as_text, result
+
+from jestlab.platform.errors import UserError
+from jestlab.platform.exchange import export as results
+from jestlab.platform.exchange import writers as kinds
+from jestlab.platform.exchange.adopt import Score
+from jestlab.platform.store.records import RunState
+from jestlab.platform.store.rows import now
+from jestlab.platform.store.store import Store
+
+
+def places(store, *experiments):
+    return [(one.experiment, one.label, one.seed) for one in results.read(store, experiments)]
+
+
+@pytest.mark.both_databases
+def test_reads_all_that_is_recorded_of_a_run(recorded_store):
+    found = {(one.experiment, one.label, one.seed): one for one in results.read(recorded_store, [])}
+    joint = found["toy", LABEL, 0]
+    assert (joint.run, joint.title, joint.program) == ("joint", f"{LABEL}/0", JOINT.program)
+    assert (joint.question, joint.fingerprint) == ("Does it run?", JOINT.fingerprint)
+    assert (joint.state, joint.reason, joint.step) == (RunState.COMPLETED, None, 3)
+    assert joint.config == JOINT.config == {**recorded.CONFIG, "ratio": 0.5}
+    assert joint.began is not None and joint.ended is not None
+    assert now() - timedelta(minutes=5) < joint.began <= joint.ended <= now()
+    assert (joint.tags, joint.notes) == (recorded.TAGS, recorded.NOTES)
+    assert as_text(joint.metrics) == recorded.METRICS
+    assert joint.scores[:2] == [
+        Score("toy", "score", 2, 0.25, 20, None, None),
+        Score("toy", "score", 3, 0.75, 3 * 10**9, 1.5e21, 9.5),
+    ]
+    (top,) = joint.scores[2:]
+    assert (top.name, top.step, math.isnan(top.value)) == ("toy/top 1", 2, True)
+    assert as_text(joint.curves()) == recorded.CURVES
+
+    other = found["toy", LABEL, 1]
+    assert (other.fingerprint, other.config["seed"]) == (JOINT_1.fingerprint, 1)
+    assert as_text(other.metrics) == {"loss": [(1, "-inf")]}
+    broken = found["toy", "broken", 0]
+    assert (broken.state, broken.reason, broken.metrics) == (RunState.FAILED, "ValueError: no", {})
+    waiting = found["toy", "waiting", 0]
+    assert (waiting.state, waiting.fingerprint) == (RunState.PENDING, WAITING.fingerprint)
+    assert (waiting.began, waiting.ended, waiting.commit, waiting.step) == (None, None, None, 0)
+    assert (waiting.metrics, waiting.scores, waiting.tags, waiting.notes) == ({}, [], [], [])
+
+
+def test_yields_a_run_for_each_label_and_study(recorded_store):
+    assert places(recorded_store) == [
+        ("other", "broken", 0),
+        *[("toy", label, seed) for label, seed in (("baseline", 0), (LABEL, 0), (LABEL, 1))],
+        ("toy", "broken", 0),
+        ("toy", "waiting", 0),
+    ]
+    assert results.count(recorded_store, []) == 6
+    assert places(recorded_store, "other") == [("other", "broken", 0)]
+    assert results.count(recorded_store, ["other"]) == 1
+    assert (
+        results.count(recorded_store, ["other", "toy", "toy"])
+        == len(places(recorded_store, "other", "toy", "toy"))
+        == 6
+    )
+    baseline, joint = (
+        one for one in results.read(recorded_store, ["toy"]) if one.fingerprint == JOINT.fingerprint
+    )
+    assert (baseline.run, baseline.label) == ("baseline", "baseline")
+    assert as_text(baseline.curves()) == as_text(joint.curves())
+
+
+def test_times_and_commits_are_those_of_the_attempts(recorded_sqlite):
+    def told():
+        (found,) = results.read(recorded_sqlite, ["other"])
+        return found.began, found.ended, found.commit
+
+    day = timedelta(days=1)
+    stores.attempt(recorded_sqlite, BROKEN, number=2, started=stores.START + day, git_commit="ours")
+    assert told()[2] == "ours"
+    started = stores.START + 2 * day
+    stores.attempt(recorded_sqlite, BROKEN, number=3, started=started, git_commit="ours", code_commit="mine")
+    assert told()[1:] == (started + timedelta(minutes=2), "mine")
+    began = told()[0]
+    stores.attempt(recorded_sqlite, BROKEN, RunState.RUNNING, number=4)
+    assert told() == (began, None, None)
+
+
+def test_rejects_unknown_experiments_and_stores_without_runs(recorded_sqlite, tmp_path):
+    empty = Store.open(f"sqlite:///{tmp_path / 'empty.db'}")
+    for ask in (results.count, lambda *where: list(results.read(*where))):
+        with pytest.raises(UserError, match="no experiment 'toi' in the store: did you mean 'toy'"):
+            ask(recorded_sqlite, ["toy", "toi"])
+        with pytest.raises(UserError, match="there are no runs to export: launch a study first"):
+            ask(empty, [])
+    empty.close()
+
+
+def test_a_run_is_read_when_its_turn_comes(recorded_store):
+    """Runs go on meanwhile: with metrics that nobody had before, or out of the study."""
+    reading = results.read(recorded_store, ["toy"])
+    assert next(reading).label == "baseline"
+    attempt = plans.begun(recorded_store, WAITING)
+    attempt.log(1, {"of its own": 0.5})
+    attempt.complete()
+    recorded_store.record(plans.plan(JOINT, WAITING))
+    rest = {(one.label, one.seed): one for one in reading}
+    assert list(rest) == [(LABEL, 0), ("waiting", 0)]
+    assert rest["waiting", 0].state is RunState.COMPLETED
+    assert as_text(rest["waiting", 0].metrics) == {"of its own": [(1, "0.5")]}
+
+
+def test_the_store_is_free_while_a_run_is_written(recorded_store):
+    for _ in results.read(recorded_store, []):
+        assert recorded_store.engine.pool.checkedout() == 0
+
+
+@pytest.mark.parametrize("kind", kinds.WRITERS)
+def test_memory_holds_one_run_while_the_next_is_read(kind, out):
+    made, alive = [], []
+
+    def runs():
+        for seed in range(5):
+            one = result(seed=seed, metrics={"loss": [1.0, 2.0]})
+            made.append(weakref.ref(one))
+            yield one
+            del one
+            alive.append(sum(each() is not None for each in made))
+
+    kinds.write(kind, runs(), out)
+    assert alive == [1] * 5
+
+
+def test_curves_of_formats_that_have_nothing_else():
+    scores = [
+        Score("a", "score", 20, 0.5, 200, None, 2.0),
+        Score("a", "score", 30, 0.75, None, None, 3.0),
+        # The same step again: what is unknown here is known from there.
+        Score("b", "score", 20, 0.25, None, 9.0, None),
+        Score("b", "score", 10, 0.125, 100, None, None),
+    ]
+    one = result(metrics={"loss": [1.0], "a/score": [7.0], "seconds": [5.0]}, scores=scores)
+    assert as_text(one.curves()) == {
+        "examples_seen": [(10, "100.0"), (20, "200.0")],
+        "flops_total": [(20, "9.0")],
+        "seconds": [(0, "5.0")],  # a metric stays
+        "loss": [(0, "1.0")],
+        "a/score": [(20, "0.5"), (30, "0.75")],  # it is a score now
+        "b/score": [(10, "0.125"), (20, "0.25")],
+    }
+    assert as_text(replace(one, scores=[]).curves()) == as_text(one.metrics)

@@ -1,0 +1,229 @@
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tensorboardX import SummaryWriter
+
+from jestlab.platform.errors import UserError
+from jestlab.platform.exchange import read_tensorboard as tensorboard
+from jestlab.platform.exchange.source_run import FoundRun
+
+tb_writer = pytest.importorskip("tensorboard.summary.writer.event_file_writer")
+from tensorboard.compat.proto.event_pb2 import Event  # noqa: E402
+from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata  # noqa: E402
+from tensorboard.compat.proto.tensor_pb2 import TensorProto  # noqa: E402
+from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionEndInfo  # noqa: E402
+from tensorboard.plugins.scalar.metadata import create_summary_metadata  # noqa: E402
+from tensorboard.util.tensor_util import make_tensor_proto  # noqa: E402
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    """Event files as tensorboardX writes them: simple values, and hyperparameters in a folder inside."""
+    with SummaryWriter(str(tmp_path / "logs" / "pilot" / "a")) as writer:
+        for step in range(4):
+            writer.add_scalar("loss/train", 1 / (step + 1), 10 * step)
+        writer.add_scalar("loss/train", float("nan"), 30)
+        writer.add_text("notes", "no number", 0)
+        writer.add_histogram("weights", [1.0, 2.0], 0)
+        writer.add_hparams({"lr": 0.5, "model.width": 64, "optimizer": "adam", "flip": True}, {"final": 0.75})
+    with SummaryWriter(str(tmp_path / "logs" / "b")) as writer:
+        writer.add_scalar("loss/train", 2.0, 1)
+    return tmp_path / "logs"
+
+
+def event_file(folder: Path) -> Path:
+    (file,) = (path for path in folder.iterdir() if path.is_file())
+    return file
+
+
+def by_name(path: Path) -> dict[str, FoundRun]:
+    return {run.name: run for run in tensorboard.read(path)}
+
+
+def write_values(folder: Path, *steps: list[Any]) -> None:
+    """Write values at the steps 0, 1, …"""
+    writer = tb_writer.EventFileWriter(str(folder))
+    for step, values in enumerate(steps):
+        writer.add_event(Event(step=step, wall_time=1.7e9 + step, summary=Summary(value=values)))
+    writer.close()
+
+
+def test_each_folder_is_a_run(logs):
+    runs = by_name(logs)
+    assert list(runs) == ["b", "pilot/a"]
+    run = runs["pilot/a"]
+    assert run.origin == "tensorboard:logs/pilot/a"
+    assert list(run.metrics) == ["final", "loss/train"]
+    assert run.metrics["loss/train"].steps.tolist() == [0, 10, 20, 30]
+    assert run.metrics["loss/train"].values[:2].tolist() == [1, 0.5]
+    assert str(run.metrics["loss/train"].values[3]) == "nan"
+    assert run.config == {"lr": 0.5, "model": {"width": 64.0}, "optimizer": "adam", "flip": True}
+    assert run.state == "COMPLETED"
+    assert run.host is not None and run.host in event_file(logs / "b").name
+    assert run.began is not None and run.ended is not None and run.began <= run.ended
+    assert runs["b"].config == {}
+    (run,) = tensorboard.read(logs / "pilot" / "a")
+    assert (run.name, run.origin) == ("a", "tensorboard:a")
+
+
+def test_scalars_as_tensors(tmp_path):
+    """TensorFlow 2 names the plugin only with the first value of a tag."""
+    steps = []
+    for value, metadata in ((0.5, create_summary_metadata("", "")), (0.25, None)):
+        tensor = make_tensor_proto(value, dtype="float64")
+        loss = Summary.Value(tag="loss", tensor=tensor, metadata=metadata)
+        steps.append([loss, Summary.Value(tag="other", tensor=tensor)])
+    huge = make_tensor_proto(1.0, dtype="float32")
+    huge.tensor_shape.dim.add(size=2**40)
+    write_values(tmp_path / "run", *steps, [Summary.Value(tag="loss", tensor=huge)])
+    (run,) = tensorboard.read(tmp_path)
+    assert list(run.metrics) == ["loss"]
+    assert run.metrics["loss"].steps.tolist() == [0, 1]
+    assert run.metrics["loss"].values.tolist() == [0.5, 0.25]
+
+
+def test_states_of_the_hparams_plugin(tmp_path):
+    for status, state in enumerate(("COMPLETED", "COMPLETED", "FAILED", "RUNNING")):
+        content = HParamsPluginData(session_end_info=SessionEndInfo(status=status)).SerializeToString()
+        plugin = SummaryMetadata.PluginData(plugin_name="hparams", content=content)
+        metadata = SummaryMetadata(plugin_data=plugin)
+        folder = tmp_path / str(status)
+        write_values(folder, [Summary.Value(tag="_hparams_/session_end_info", metadata=metadata)])
+        (run,) = tensorboard.read(folder)
+        assert run.state == state, status
+
+
+def test_a_restart_replaces_later_steps(tmp_path):
+    for number, steps in ((1, range(6)), (2, range(3, 8))):
+        with SummaryWriter(str(tmp_path / "run"), filename_suffix=f".{number}") as writer:
+            for step in steps:
+                writer.add_scalar("loss", number, step)
+    (run,) = tensorboard.read(tmp_path)
+    assert run.metrics["loss"].values.tolist() == [1, 1, 1, 2, 2, 2, 2, 2]
+
+
+@given(data=st.data())
+def test_a_damaged_file_gives_a_prefix_or_an_error_of_one_line(tmp_path, logs, data):
+    whole = event_file(logs / "pilot" / "a").read_bytes()
+    steps = by_name(logs)["pilot/a"].metrics["loss/train"].steps.tolist()
+    folder = tmp_path / "damaged"
+    folder.mkdir(exist_ok=True)
+    length = data.draw(st.integers(0, len(whole)))
+    changed = bytearray(whole[:length])
+    if changed and data.draw(st.booleans()):
+        changed[data.draw(st.integers(0, length - 1))] ^= data.draw(st.integers(1, 255))
+    elif length > 0:
+        changed += bytes(data.draw(st.sampled_from([0, 40])) * (data.draw(st.booleans())))
+    (folder / "events.out.tfevents.1700000000.x").write_bytes(changed)
+    try:
+        (run,) = tensorboard.read(folder)
+    except UserError as error:
+        assert "damaged at byte" in str(error) and "\n" not in str(error)
+        return
+    if run.metrics:
+        found = run.metrics["loss/train"].steps.tolist()
+        assert found == steps[: len(found)]
+
+
+def test_reads_a_cut_off_file_up_to_there(logs):
+    file = event_file(logs / "b")
+    file.write_bytes(file.read_bytes()[:-1])
+    assert by_name(logs)["b"].metrics == {}
+    file.write_bytes(file.read_bytes() + struct.pack("<Q", 2**60))
+    with pytest.raises(UserError, match="damaged at byte"):
+        by_name(logs)
+
+
+def test_links_are_not_followed(logs, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "linked").symlink_to(logs / "b")
+    (other / "events.out.tfevents.1700000000.x").symlink_to(event_file(logs / "b"))
+    with pytest.raises(UserError, match="no event files"):
+        list(tensorboard.read(other))
+    with pytest.raises(UserError, match="no such folder"):
+        list(tensorboard.read(tmp_path / "missing"))
+
+
+def test_tensors_of_every_kind_of_number(tmp_path):
+    kinds = ("float32", "float64", "int32", "int64", "float16", "bool")
+    tensors = {kind: make_tensor_proto(True if kind == "bool" else 1, dtype=kind) for kind in kinds}
+    for kind in kinds:  # NumPy's bytes, as writers of larger tensors have it
+        packed = tensors[f"{kind} packed"] = make_tensor_proto(1.0, dtype="float32")
+        packed.CopyFrom(TensorProto(dtype=tensors[kind].dtype, tensor_shape=packed.tensor_shape))
+        packed.tensor_content = np.ones((), kind).tobytes()
+    tensors["text"] = make_tensor_proto("one")
+    made = [
+        Summary.Value(tag=tag, tensor=tensor, metadata=create_summary_metadata("", ""))
+        for tag, tensor in tensors.items()
+    ]
+    write_values(tmp_path, made)
+    (run,) = tensorboard.read(tmp_path)
+    found = {tag: curve.values.tolist() for tag, curve in run.metrics.items()}
+    assert found == {tag: [1.0] for tag in tensors if tag != "text"}
+
+
+def test_reports_a_damaged_run_and_reads_the_others(logs):
+    event_file(logs / "b").write_bytes(b"x" * 100)
+    errors: list[UserError] = []
+    assert [run.origin for run in tensorboard.read(logs, errors.append, source="old")] == [
+        "tensorboard:old/pilot/a"
+    ]
+    assert "damaged at byte 0" in str(errors[0]) and len(errors) == 1
+
+
+def test_a_restarted_writer_replaces_what_tensorboard_replaces(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    folder = str(tmp_path / "run")
+    with SummaryWriter(folder) as writer:
+        for step in range(10):
+            writer.add_scalar("loss", step / 10, step)
+            writer.add_scalar("other", step, step)
+    with SummaryWriter(folder, purge_step=5, filename_suffix=".2") as writer:
+        for step in (5, 6, 7):
+            writer.add_scalar("loss", 0.55, step)
+    (run,) = tensorboard.read(tmp_path)
+    theirs = EventAccumulator(folder)
+    theirs.Reload()
+    for tag, curve in run.metrics.items():
+        points = [(event.step, event.value) for event in theirs.Scalars(tag)]
+        assert [*zip(curve.steps.tolist(), curve.values.tolist(), strict=True)] == points
+    assert run.metrics["loss"].steps.tolist() == [0, 1, 2, 3, 4, 5, 6, 7]
+    assert run.left_out == {"points that a restart replaced": 10}
+
+
+def test_a_restart_without_a_marker_replaces_later_steps_of_its_scalars(tmp_path):
+    for number, steps in ((1, range(10)), (2, range(5, 8))):
+        with SummaryWriter(str(tmp_path / "run"), filename_suffix=f".{number}") as writer:
+            for step in steps:
+                writer.add_scalar("loss", number, step)
+    (run,) = tensorboard.read(tmp_path)
+    assert run.metrics["loss"].values.tolist() == [1, 1, 1, 1, 1, 2, 2, 2]
+    assert run.left_out == {"points that a restart replaced": 2}
+
+
+def test_a_restart_keeps_the_results_of_hyperparameters(tmp_path):
+    for first in (0, 2):
+        with SummaryWriter(tmp_path / "run", purge_step=first, filename_suffix=f".{first}") as writer:
+            for step in range(first, 4):
+                writer.add_scalar("loss", 1.0 + first, step)
+            writer.add_hparams({"lr": 0.5}, {"final": 0.25})
+    [run] = tensorboard.read(tmp_path)
+    assert run.metrics["final"].values.tolist() == [0.25]
+    assert run.metrics["loss"].values.tolist() == [1.0, 1.0, 3.0, 3.0]
+    assert run.left_out == {"points that a restart replaced": 2}
+
+
+def test_results_of_hyperparameters_do_not_replace_a_curve(tmp_path):
+    with SummaryWriter(str(tmp_path / "run")) as writer:
+        for step in (1, 2, 3):
+            writer.add_scalar("loss", 1 / step, step)
+        writer.add_hparams({"lr": 0.5}, {"loss": 0.25})
+    (run,) = tensorboard.read(tmp_path)
+    assert run.metrics["loss"].steps.tolist()[-3:] == [1, 2, 3]

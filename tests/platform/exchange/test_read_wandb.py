@@ -1,0 +1,307 @@
+import json
+import math
+import shutil
+import struct
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from tests.platform.exchange.make_data import DATA, written
+
+from jestlab.platform.errors import UserError
+from jestlab.platform.exchange import read_wandb as wandb
+from jestlab.platform.exchange.source_run import FoundRun
+from jestlab.platform.exchange.wandb_log import records
+
+(LOG,) = DATA.glob("wandb/*/run-abcd1234.wandb")
+WHOLE = LOG.read_bytes()
+
+
+def varint(value: int) -> bytes:
+    parts = []
+    while value > 0x7F:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*parts, value])
+
+
+def message(field: int, content: bytes) -> bytes:
+    return varint(field << 3 | 2) + varint(len(content)) + content
+
+
+def text(field: int, content: str) -> bytes:
+    return message(field, content.encode())
+
+
+def item(field: int, path: list[str], value_json: str) -> bytes:
+    keys = text(1, path[0]) if len(path) == 1 else b"".join(text(2, part) for part in path)
+    return message(field, keys + (text(16, value_json) if value_json else b""))
+
+
+START = message(17, text(1, "x"))
+"""The record of a run whose ID is x."""
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Callable[..., FoundRun]:
+    """Return a function that writes records to a log and reads the run."""
+
+    def read(*made: bytes) -> FoundRun:
+        path = tmp_path / "run-x.wandb"
+        path.write_bytes(written(made))
+        (run,) = wandb.read(path)
+        return run
+
+    return read
+
+
+def check(run: FoundRun) -> None:
+    """Check that what make_data.py logs is what is read."""
+    assert run.origin == "wandb:lab/jest/abcd1234"
+    assert (run.name, run.group, run.tags) == ("first try", "pilot", ("small", "old"))
+    assert run.notes == "Two lines:\nthis one."
+    assert run.config == {"lr": 0.1, "model": {"width": 128}, "warmup": None, "a.b": "text", "late": True}
+    assert list(run.metrics) == ["eval.best", "eval.top1", "final", "loss"]
+    assert run.metrics["loss"].steps.tolist() == [0, 1, 2, 3, 4, 20]
+    losses = run.metrics["loss"].values.tolist()
+    assert math.isnan(losses[2])
+    assert losses[:2] + losses[3:] == [1, 1 / 2, 1 / 4, 1 / 5, 7]
+    assert run.metrics["eval.top1"].values.tolist() == [step / 8 for step in range(5)]
+    assert run.metrics["eval.best"].values.tolist() == [math.inf] * 5
+    # Of the summary alone: at the last step.
+    assert (run.metrics["final"].steps.tolist(), run.metrics["final"].values.tolist()) == ([20], [0.75])
+    assert run.state == "FAILED"
+    assert run.host == "somewhere"
+    assert run.began is not None and run.ended is not None and run.seconds is not None
+    assert timedelta(0) < run.ended - run.began < timedelta(minutes=5)
+    assert 0 < run.seconds < 300
+
+
+def test_reads_a_run_from_any_folder_around_it():
+    for place in (".", "wandb", f"wandb/{LOG.parent.name}", f"wandb/{LOG.parent.name}/{LOG.name}"):
+        (run,) = wandb.read(DATA / place)
+        check(run)
+
+
+def test_a_killed_run_is_running_and_has_what_it_logged(tmp_path):
+    log = tmp_path / LOG.name
+    log.write_bytes(WHOLE[:-1])
+    (run,) = wandb.read(log)
+    assert (run.state, run.ended) == ("RUNNING", None)
+    assert run.metrics["loss"].steps.tolist() == [0, 1, 2, 3, 4, 20]
+
+
+def test_a_resumed_run_is_one(tmp_path):
+    for date, length in (("20200101_000000", 1600), ("20200102_000000", len(WHOLE))):
+        folder = tmp_path / f"offline-run-{date}-abcd1234"
+        folder.mkdir()
+        (folder / LOG.name).write_bytes(WHOLE[:length])
+    (run,) = wandb.read(tmp_path)
+    check(run)
+
+
+def test_ignores_runs_without_data(tmp_path):
+    for name, text in (("run-20200101_000000-aaaaaaaa", WHOLE[:90]), (LOG.parent.name, WHOLE)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"run-{name[-8:]}.wandb").write_bytes(text)
+    (run,) = wandb.read(tmp_path)
+    check(run)
+    shutil.rmtree(tmp_path / LOG.parent.name)
+    with pytest.raises(UserError, match="nothing to adopt"):
+        list(wandb.read(tmp_path))
+
+
+def test_follows_only_the_link_that_is_named(tmp_path):
+    (tmp_path / LOG.parent.name).symlink_to(LOG.parent)
+    folder = tmp_path / "run-20200101_000000-aaaaaaaa"
+    folder.mkdir()
+    (folder / LOG.name).symlink_to(LOG)
+    with pytest.raises(UserError, match="no runs of W&B"):
+        list(wandb.read(tmp_path))
+    (run,) = wandb.read(tmp_path / LOG.parent.name)
+    check(run)
+
+
+def test_machine_and_commit_are_in_the_log_or_of_older_versions_in_a_file(log, tmp_path):
+    environment = text(12, "somewhere") + text(18, "Fast") + message(9, text(1, "url") + text(2, "c0ffee"))
+    run = log(START, message(26, environment))
+    assert (run.host, run.device, run.git_commit) == ("somewhere", "Fast", "c0ffee")
+    folder = tmp_path / LOG.parent.name
+    (folder / "files").mkdir(parents=True)
+    (folder / LOG.name).write_bytes(WHOLE)
+    metadata = folder / "files" / "wandb-metadata.json"
+    metadata.write_text(json.dumps({"host": "no", "gpu": "Fast", "git": {"commit": "c0ffee"}}))
+    (run,) = wandb.read(folder)
+    assert (run.host, run.device, run.git_commit) == ("somewhere", "Fast", "c0ffee")
+    metadata.write_text("[" * 100_000)
+    with pytest.raises(UserError, match=r"wandb-metadata\.json: not valid JSON"):
+        list(wandb.read(folder))
+
+
+def test_states_by_exit_code(log):
+    for code, state in ((0, "COMPLETED"), (1, "FAILED"), (255, "CANCELLED"), (2**64 - 9, "FAILED")):
+        run = log(START, message(18, varint(1 << 3) + varint(code)))
+        assert (run.origin, run.name, run.state) == ("wandb:-/-/x", "x", state)
+
+
+def test_config_and_summary_can_be_nested_and_removed(log):
+    width, depth = ["model", "width"], ["model", "depth"]
+    run = log(
+        START,
+        message(5, item(1, width, "3") + item(1, depth, "4") + item(1, ["_wandb"], "1")),
+        message(5, item(2, depth, "") + item(2, ["not", "there"], "")),
+        message(3, item(1, ["a"], "1") + item(1, ["loss", "min"], '"NaN"') + item(2, ["a"], "")),
+        message(
+            2, item(1, ["x"], '{"y": 2, "z": {"_type": "histogram", "bins": 1}}') + item(1, ["_step"], "7")
+        ),
+    )
+    assert run.config == {"model": {"width": 3}}
+    assert {name: curve.steps.tolist() for name, curve in run.metrics.items()} == {
+        "loss.min": [7],
+        "x.y": [7],
+    }
+
+
+def test_rejects_invalid_records(log, subtests):
+    for name, record in {
+        "group": b"\x0b",
+        "endless number": b"\xff" * 11,
+        "cut off": b"\x12\x7f",
+        "number for a message": b"\x10\x01",
+        "json": message(2, item(1, ["x"], "{")),
+        "deep json": message(2, item(1, ["x"], "[" * 100_000)),
+        "deep key": message(5, item(1, ["x"] * 5000, "1")),
+        "long number": message(2, item(1, ["x"], "9" * 5000)),
+    }.items():
+        with subtests.test(name):
+            with pytest.raises(UserError, match=r"run-x\.wandb: record 0 is not valid") as error:
+                log(record)
+            assert "\n" not in str(error.value)
+
+
+def test_rejects_other_files(tmp_path):
+    path = tmp_path / "a.wandb"
+    for data, match in ((b"PK\3\4 and more", "not a log of W&B"), (WHOLE[:6] + b"\1", "version 1")):
+        path.write_bytes(data)
+        with pytest.raises(UserError, match=match):
+            list(wandb.read(path))
+    with pytest.raises(UserError, match="no such file or folder"):
+        list(wandb.read(tmp_path / "b"))
+
+
+def test_rejects_a_length_beyond_the_block(tmp_path):
+    log = tmp_path / "run-x.wandb"
+    data = bytearray(written([b"a" * 10, b"b" * 70_000, b"c"]))
+    data[12] = 0xFF
+    log.write_bytes(data)
+    with pytest.raises(UserError, match="damaged at byte 7: a record's piece is longer than its block"):
+        list(records(log))
+
+
+LENGTHS = st.integers(0, len(WHOLE)) | st.just(len(WHOLE))
+
+
+@given(LENGTHS, st.just(0) | st.integers(0, 40), st.integers(0, 255), st.floats(0, 1))
+@example(0, 0, 0, 0)
+@example(len(WHOLE), 0, 0, 0)
+@example(len(WHOLE), 20, 0, 0)
+def test_a_damaged_log_gives_a_prefix_or_an_error_of_one_line(tmp_path, length, zeros, flipped, share):
+    changed = bytearray(WHOLE[:length] + bytes(zeros) * (length >= 7))
+    if changed:
+        changed[int(share * (len(changed) - 1))] ^= flipped
+    path = tmp_path / LOG.name
+    path.write_bytes(changed)
+    whole = list(records(LOG))
+    found: list[bytes] = []
+    try:
+        found.extend(records(path))
+        assert (len(found) == len(whole)) == (changed[: len(WHOLE)] == WHOLE)
+    except UserError as error:
+        assert flipped or zeros
+        assert str(path) in str(error) and "\n" not in str(error)
+    assert found == whole[: len(found)]
+    try:
+        assert len(list(wandb.read(path))) <= 1
+    except UserError as error:
+        assert str(path) in str(error) and "\n" not in str(error)
+
+
+@given(sizes=st.lists(st.sampled_from([0, 1, 30, 9000, 32_740, 32_747, 32_754, 32_761, 70_000]), max_size=8))
+def test_records_over_blocks(tmp_path, sizes):
+    log = tmp_path / "run-x.wandb"
+    log.write_bytes(written([bytes([index + 1]) * size for index, size in enumerate(sizes)]))
+    assert [len(record) for record in records(log)] == sizes
+
+
+@given(made=st.lists(st.binary(max_size=60), max_size=4))
+@example([b"\x09" + bytes(8), b"\x09"])
+def test_any_records_give_runs_or_an_error_of_one_line(tmp_path, made):
+    path = tmp_path / "run-x.wandb"
+    path.write_bytes(written([START, *made]))
+    try:
+        assert len(list(wandb.read(path))) == 1
+    except UserError as error:
+        assert "\n" not in str(error)
+
+
+def test_these_tests_write_logs_as_the_library_does():
+    assert written(records(LOG)) == WHOLE
+
+
+def attempt(folder: Path, number: int, steps: Iterable[int], loss: float, more: bytes = b"") -> None:
+    made = [message(17, text(1, "abcd1234") + more)]
+    made += [message(2, item(1, ["loss"], str(loss)) + message(2, b"\x08" + varint(step))) for step in steps]
+    made.append(message(3, item(1, [f"summary{number}"], "1")))
+    place = folder / f"run-2020010{number}_000000-abcd1234"
+    place.mkdir()
+    (place / LOG.name).write_bytes(written(made))
+
+
+def branch(step: float) -> bytes:
+    return message(23, text(1, "abcd1234") + b"\x11" + struct.pack("<d", step) + text(3, "_step"))
+
+
+def test_a_run_that_was_started_again_has_the_later_history_alone(tmp_path):
+    attempt(tmp_path, 1, range(100, 1_001, 100), 15.0)
+    attempt(tmp_path, 2, range(100, 501, 100), 0.2)
+    (run,) = wandb.read(tmp_path)
+    assert run.metrics["loss"].steps.tolist() == [100, 200, 300, 400, 500]
+    assert set(run.metrics["loss"].values) == {0.2}
+    assert "summary1" not in run.metrics and run.left_out == {"points that a restart replaced": 10}
+
+
+@pytest.mark.parametrize("logged", [(), range(6, 8)])
+def test_a_rewound_run_goes_on_from_where_it_was_rewound_to(tmp_path, logged):
+    attempt(tmp_path, 1, range(10), 15.0)
+    attempt(tmp_path, 2, logged, 0.2, branch(5.0))
+    (run,) = wandb.read(tmp_path)
+    assert run.metrics["loss"].steps.tolist() == [*range(6), *logged]
+    assert run.metrics["summary1"].steps.tolist() == [max([5, *logged])]
+
+
+def test_runs_of_two_projects_with_one_id_stay_apart(tmp_path):
+    for number, project in enumerate("aba", start=1):
+        attempt(tmp_path, number, [number], number, text(3, project))
+    runs = {run.origin: run.metrics["loss"].steps.tolist() for run in wandb.read(tmp_path)}
+    assert runs == {"wandb:-/a/abcd1234": [1, 3], "wandb:-/b/abcd1234": [2]}
+
+
+def test_large_steps_stay_distinct(log):
+    made = [message(2, item(1, ["_step"], str(2**53 + n)) + item(1, ["x"], "1")) for n in (0, 1)]
+    assert log(START, *made).metrics["x"].steps.tolist() == [2**53, 2**53 + 1]
+
+
+def test_a_step_that_is_no_whole_number_is_refused(log):
+    def steps(*texts: str) -> FoundRun:
+        run = message(17, text(1, "x"))
+        found: FoundRun = log(
+            run, *(message(2, item(1, ["_step"], text) + item(1, ["x"], "1")) for text in texts)
+        )
+        return found
+
+    assert steps("1.0", "2").metrics["x"].steps.tolist() == [1, 2]
+    with pytest.raises(UserError, match=r"expected a whole number, got 1\.9"):
+        steps("1.9")
