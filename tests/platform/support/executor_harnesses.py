@@ -22,8 +22,6 @@ from tests.cluster.ports import free_port
 from workers_support import Worker
 
 from jestlab.platform import processes, programs
-from jestlab.platform.contracts import executors as contracts
-from jestlab.platform.contracts.executors import key_of
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Vertex as VertexSettings
 from jestlab.platform.launch.executors.base import Job, LaunchedJob
@@ -33,6 +31,8 @@ from jestlab.platform.launch.executors.vertex import VertexExecutor
 from jestlab.platform.planning.plan import Plan
 from jestlab.platform.spec.resources import parse_slice
 from jestlab.platform.store.store import Store
+from jestlab.testing import executors as contracts
+from jestlab.testing.executors import key_of
 
 IMAGE = "europe-docker.pkg.dev/lab/images/jestlab@sha256:" + "0123456789abcdef" * 4
 STORE = "postgresql+psycopg://ada:correct-horse@db.example/lab"

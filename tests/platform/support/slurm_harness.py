@@ -16,12 +16,12 @@ from executor_harnesses import SAVES, STORE, Told, job
 from slurm_support import PATH, SlurmCluster, why_not
 from tests.waiting import wait_until
 
-from jestlab.platform.contracts.executors import key_of
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.executors.base import Job, LaunchedJob
 from jestlab.platform.launch.executors.slurm import SlurmExecutor
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.spec.slurm import SlurmOptions
+from jestlab.testing.executors import key_of
 
 SAID = {
     400: "Batch job submission failed: Invalid partition name specified",

@@ -29,6 +29,7 @@ from jestlab.platform.launch import controller, executors
 from jestlab.platform.launch.controller import Outcome
 from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executors.base import Executor, JobKey
+from jestlab.platform.launch.jobs import job_of
 from jestlab.platform.launch.options import Options
 from jestlab.platform.launch.wakeup import Wakeup
 from jestlab.platform.planning import deciding, registering
@@ -336,7 +337,7 @@ def render(lab: Lab, study: Study, how: How, folder: Path) -> list[Path]:
     written = []
     for run in plan.runs:
         key = JobKey(_NO_STORE, run.fingerprint, 1, _NO_TOKEN)
-        job = executors.job_of(lab, study.name, run, key, f"{run.directory}/{logs.NAME}", here=False)
+        job = job_of(lab, study.name, run, key, f"{run.directory}/{logs.NAME}", here=False)
         if (manifest := executor.render(job)) is None:
             raise UserError(f"the executor {place} has no manifests: give --on kubernetes or --on vertex")
         is_script = isinstance(manifest, str)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from jestlab.platform.errors import StoreError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.claiming import Claimed
-from jestlab.platform.launch.executors import job_of
 from jestlab.platform.launch.executors.base import (
     Executor,
     ExecutorError,
@@ -19,6 +18,7 @@ from jestlab.platform.launch.executors.base import (
     JobKey,
     LaunchedJob,
 )
+from jestlab.platform.launch.jobs import job_of
 from jestlab.platform.launch.liveness import Termination
 from jestlab.platform.launch.options import Options
 from jestlab.platform.launch.presence import Presence

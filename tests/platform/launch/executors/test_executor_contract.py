@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from executor_harnesses import HARNESSES, KEY, STORE, VertexHarness, ready
 
-from jestlab.platform.contracts.executors import CASES, Harness
 from jestlab.platform.launch.executors.base import (
     Executor,
     ExecutorError,
@@ -17,6 +16,7 @@ from jestlab.platform.launch.executors.base import (
     JobState,
     LaunchedJob,
 )
+from jestlab.testing.executors import CASES, Harness
 
 NAME = "jestlab-0a1b2c3d-1"
 

@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 from jestlab import testing
-from jestlab.platform.contracts import executors as contract
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
@@ -18,6 +17,7 @@ from jestlab.platform.launch import executors
 from jestlab.platform.launch.executors.base import ExecutorError, JobState, LaunchedJob
 from jestlab.platform.spec.load import load
 from jestlab.platform.spec.resources import Resources
+from jestlab.testing import executors as contract
 
 SOURCE = Path(own.__file__)
 SCRIPT = """

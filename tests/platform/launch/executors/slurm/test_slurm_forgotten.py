@@ -2,12 +2,12 @@
 
 import pytest
 
-from jestlab.platform.contracts.executors import key_of
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.executors.base import JobState
 from jestlab.platform.launch.executors.slurm import SlurmExecutor, _Handle
 from jestlab.platform.launch.executors.slurm_batch import Task, batch_of
 from jestlab.platform.launch.executors.slurm_tools import Account
+from jestlab.testing.executors import key_of
 
 BATCH = batch_of([key_of("job")])
 FOLDER = f"/lab/slurm/{BATCH}"

@@ -1,4 +1,4 @@
-"""A job that does as it is told: `python -m jestlab.platform.contracts.obedient FOLDER NAME`.
+"""A job that does as it is told: `python -m jestlab.testing.job FOLDER NAME`.
 
 In the folder it leaves a file `NAME.<process id>.began`, prints what `NAME.lines` holds, and ends with the
 code in `NAME.code`; 137 stands for being killed.

@@ -23,7 +23,7 @@ from jestlab.platform.launch.executors.custom import Guarded
 from jestlab.platform.spec.resources import Resources
 
 NAME = "jestlab-0a1b2c3d-1"
-_OBEDIENT = "jestlab.platform.contracts.obedient"
+_OBEDIENT = "jestlab.testing.job"
 _PATIENCE_SECONDS = 30.0
 _LATE_SECONDS = 0.5  # after which a second job of one name would have begun
 _STORE = "postgresql+psycopg://ada:correct-horse@db.example/lab"
