@@ -55,7 +55,7 @@ def _specs(folder: Path) -> tuple[list[bytes], Callable[[bytes], None]]:
         with refusing(ValueError):
             study = load(str(path))
             if len(study.members) <= 1_000:
-                plan(study, absent="note")
+                plan(study, note_absent=True)
 
     seeds = [load(name, "smoke").to_yaml().encode() for name in ("quickstart", "criteria", "comparison")]
     return [*seeds, _COMMAND.encode(), _CLAIMS.encode()], run

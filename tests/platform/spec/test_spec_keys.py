@@ -10,7 +10,7 @@ from jestlab.models.config import DiagnoseConfig, EmbedConfig, ScoreConfig, Trai
 from jestlab.platform.errors import UserError
 from jestlab.platform.spec import Study
 from jestlab.platform.spec.fields import fields_of, unknown_keys
-from jestlab.platform.spec.keys import config_keys, find, markdown, spec_keys, together
+from jestlab.platform.spec.keys import config_keys, find, spec_keys, together
 from jestlab.platform.spec.options import REPORTS
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.spec.slurm import SlurmOptions
@@ -167,21 +167,3 @@ def test_options_that_reports_share_are_listed_once():
     assert baselines[0].path == "reports.*.baseline"
     assert {"table", "curves", "pareto", "batch_size"} <= set(baselines[0].where)
     assert [key.path for key in together(find("reports.table.baseline"))] == ["reports.table.baseline"]
-
-
-@pytest.mark.parametrize(("which", "keys"), [("config", config_keys()), ("spec", spec_keys())])
-def test_markdown_has_a_row_for_each_key_and_tables_that_are_whole(which, keys):
-    text = markdown(which)
-    there, section = set(), ""
-    for line in text.splitlines():
-        if heading := re.fullmatch(r"## `?([^`]+)`?", line):
-            section = heading[1]
-        elif row := re.match(r"\| `([^`]+)` \|", line):
-            there |= {row[1], f"{section}.{row[1]}"}  # a heading says what its keys begin with
-    for key in keys:
-        assert {key.path, re.sub(r"^reports\.\w+\.", "reports.*.", key.path)} & there
-    rows = [line for line in text.splitlines() if line.startswith("|")]
-    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {7}
-    headings = [line for line in text.splitlines() if line.startswith("#")]
-    assert sorted(set(headings)) == sorted(headings)
-    assert all(line.startswith("## ") for line in headings)

@@ -14,6 +14,7 @@ from starlette.responses import RedirectResponse, Response
 from jestlab.analysis.configs import flat
 from jestlab.platform import logs
 from jestlab.platform.errors import StoreError, UserError, one_line_errors
+from jestlab.platform.launch.status import LOSS
 from jestlab.platform.serve import facts
 from jestlab.platform.serve.curves import curves_of
 from jestlab.platform.serve.experiment import row
@@ -21,7 +22,6 @@ from jestlab.platform.serve.labs import Labs, Missing, Served
 from jestlab.platform.serve.rendering import address, rendered, whole
 from jestlab.platform.store.annotations import Subject, notes, tags
 from jestlab.platform.store.records import ADOPTED
-from jestlab.platform.watching.watch import LOSS
 
 TAIL_BYTES = 64 * 1024
 """How much of the end of a log is shown at first, and of what has come since at a time."""

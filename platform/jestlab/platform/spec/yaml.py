@@ -213,6 +213,12 @@ def _check_node(node: yaml.Node) -> None:
             seen.add((key.tag, key.value))
 
 
+def dump_inline(value: Any) -> str:
+    """Write a value as YAML on one line."""
+    text: str = yaml.dump(value, Dumper=_Dumper, allow_unicode=True, default_flow_style=True, width=10**6)
+    return text.removesuffix("...\n").strip()
+
+
 def dump(value: Any) -> str:
     """Write YAML that reads well and loads again to an equal value."""
     text: str = yaml.dump(

@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 from jestlab.platform.dependencies import missing_client
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.settings import Settings
+from jestlab.platform.launch.concurrency import each
 from jestlab.platform.launch.executors.base import (
     Executor,
     ExecutorError,
@@ -27,7 +28,6 @@ from jestlab.platform.launch.executors.base import (
     launched_or_error,
 )
 from jestlab.platform.launch.executors.retry import Transient, retried, retry_after
-from jestlab.platform.launch.together import each
 from jestlab.platform.logs import one_line
 from jestlab.platform.redaction import without_secrets
 from jestlab.platform.spec.resources import Nodes, Resources, Slice, parse_slice

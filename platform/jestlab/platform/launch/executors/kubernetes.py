@@ -16,6 +16,7 @@ from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Kubernetes as KubernetesSettings
 from jestlab.platform.lab.settings import Settings
+from jestlab.platform.launch.concurrency import AT_A_TIME
 from jestlab.platform.launch.executors import jobset
 from jestlab.platform.launch.executors.base import (
     ExecutorError,
@@ -41,7 +42,6 @@ from jestlab.platform.launch.executors.jobset import (
 )
 from jestlab.platform.launch.executors.reasons import explained
 from jestlab.platform.launch.executors.retry import Transient
-from jestlab.platform.launch.together import AT_A_TIME
 from jestlab.platform.spec.resources import Nodes, Resources, Slice
 
 _IN_CLUSTER = "in-cluster"

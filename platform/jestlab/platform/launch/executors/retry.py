@@ -14,7 +14,7 @@ from typing import TypeVar
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from jestlab.platform.launch.executors.base import ExecutorError
-from jestlab.platform.launch.wakeup import Intervals
+from jestlab.platform.launch.options import Intervals
 
 Result = TypeVar("Result")
 

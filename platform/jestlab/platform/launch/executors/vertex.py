@@ -16,7 +16,8 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from jestlab.platform.errors import UserError
-from jestlab.platform.lab.lab import STORE_SECRET, Lab
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.lab.secret import STORE_SECRET
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.lab.settings import Vertex as VertexSettings
 from jestlab.platform.launch.executors.base import (
