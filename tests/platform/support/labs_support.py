@@ -27,6 +27,7 @@ from jestlab.platform.launch import executors
 from jestlab.platform.launch.concurrency import Wakeup
 from jestlab.platform.launch.controller import LaunchOutcome, launch
 from jestlab.platform.launch.display import Listener
+from jestlab.platform.launch.executors.local import LocalExecutor
 from jestlab.platform.launch.options import ControllerOptions
 from jestlab.platform.planning.plan import Plan
 from jestlab.platform.store.store import Store
