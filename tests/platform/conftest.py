@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from jestlab.platform.launch import executors
-
 SUPPORT = Path(__file__).parent / "support"
 MLFLOW = Path(__file__).parent / "exchange" / "data" / "mlflow.sql"
 sys.path.insert(0, str(SUPPORT))  # toy programs and helpers; workers get it by PYTHONPATH
@@ -27,7 +25,7 @@ from lasting_support import end_after, lasting  # noqa: E402
 from postgres_support import PostgresServer  # noqa: E402
 from tests.cluster.kubernetes import binaries  # noqa: E402
 from tests.cluster.kubernetes.shared import Namespace, SharedCluster  # noqa: E402
-from workers_support import ForkingLocal  # noqa: E402
+from workers_support import ForkingLocal, replace_local_executor  # noqa: E402
 
 
 @pytest.fixture
@@ -46,7 +44,7 @@ def forking(monkeypatch: pytest.MonkeyPatch) -> None:
 
     A test whose subject is how processes are started names the executor itself.
     """
-    monkeypatch.setattr(executors, "Local", ForkingLocal)
+    replace_local_executor(monkeypatch, ForkingLocal)
 
 
 @pytest.fixture(autouse=True)

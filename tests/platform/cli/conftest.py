@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import stores_support as stores
 from in_process import AtOnce
+from workers_support import replace_local_executor
 
 from jestlab.platform.cli import main
-from jestlab.platform.launch import executors
-from jestlab.platform.programs import command_run
+from jestlab.platform.programs import command
 from jestlab.platform.store.store import Store
 
 
@@ -69,6 +69,6 @@ def checked(in_folder: Callable[..., tuple[int, str, str]]) -> Callable[..., str
 @pytest.fixture
 def in_process(forking: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Launches compute their runs in this process."""
-    monkeypatch.setattr(executors, "Local", AtOnce)
+    replace_local_executor(monkeypatch, AtOnce)
     # It would wait for the children of this process, which aren't adopted orphans.
-    monkeypatch.setattr(command_run, "reap_orphans", lambda but: None)
+    monkeypatch.setattr(command, "reap_orphans", lambda but: None)
