@@ -90,7 +90,7 @@ def import_(files: tuple[Path, ...], *, as_json: bool, lab: Lab) -> None:
     if done.left:
         key = done.left[0]
         say(
-            f"other cells of these tables, which are kept: {len(done.left)} ({key.table}, row {key.position}, "
+            f"other cells of these tables are kept: {len(done.left)} ({key.table}, row {key.position}, "
             f"{key.quantity}, …); to delete them, run jestlab published remove {key.source!r} first"
         )
 
