@@ -100,22 +100,15 @@ _EXAMPLES = {
     "seeds": "seeds: {until: decided, at_least: 3, at_most: 24, budget: {hours: 1}}",
     "reports": "reports: [table: {baseline: uniform}, curves, pareto]",
     "claims": "claims: [{statement: Joint selection learns more, of: joint, above: uniform}]",
-    "family": "family: {error: 0.01}",
     "metrics": "metrics: {wiki/perplexity: {goal: min, name: Perplexity, digits: 2}}",
-    "score": "score: [coco/i2t_r1, coco/t2i_r1]",
     "studies": "studies: [filtering_ratio, criteria, mine.yaml]",
     "runs.<run>.program": "runs: {cache: {program: embed, reference: reference}}",
     "runs.<run>.needs": "runs: {tuned: {needs: {init: pretrained}}}",
     "runs.<run>.match": "runs: {uniform: {match: {flops: joint}}}",
-    "axes.<n>.zip": "axes: [{runs: [joint], zip: {loss: [sigmoid, softmax], initialization: [1, 2]}}]",
     "axes.<n>.cases": "axes: [{runs: [joint], cases: [{loss: sigmoid}, {loss: softmax}]}]",
     "claims.<n>.within": "claims: [{statement: As good, of: joint, near: reference, within: 0.02}]",
-    "claims.<n>.measure": "claims: [{statement: Ahead, of: joint, above: uniform, measure: score_at_flops}]",
     "claims.<n>.of": "claims: [{statement: Gains, of: {of: joint, minus: uniform}, above: independent}]",
-    "record.files": "record: {files: [data/train.csv]}",
     "resources.on": "resources: {on: kubernetes, tpu: v5e-16x16}",
-    "resources.nodes": "resources: {nodes: 2, gpus: 8}",
-    "resources.time": "resources: {time: 12h}",
     "resources.slurm.gres": "resources: {gpus: 4, slurm: {gres: gpu:a100}}",
     "resources.slurm.setup": "resources: {slurm: {setup: [module load cuda]}}",
 }
@@ -289,21 +282,14 @@ def _above(section: str) -> Iterator[str]:
 # ---- types
 
 
-_NOUNS = {
-    "integer": ("whole number", "whole numbers"),
-    "number": ("number", "numbers"),
-    "string": ("string", "strings"),
-    "boolean": ("true or false", "true or false"),
-    "null": ("null", "null"),
-    "object": ("mapping", "mappings"),
-}
+_NOUNS = {"object": "mapping", "boolean": "true or false", "null": "null"}
 _MARKS = {NAMES_A_RUN: ("name of a run", "names of runs"), IS_PATH: ("path", "paths")}
 _BOUNDS = {"exclusiveMinimum": "above", "minimum": "from", "exclusiveMaximum": "below", "maximum": "up to"}
 _CUSTOM_CODE = ("module:function", "file.py:function")
 
 
 def _type(field: Field, plural: bool = False) -> str:
-    """Name the type of a field: "whole number above 0", "list of strings or null"."""
+    """Name the type of a field: "integer above 0", "list of strings or null"."""
     return _either([name for each in field.alternatives for name in _type_names(each, field, plural)])
 
 
@@ -325,7 +311,9 @@ def _type_names(schema: Mapping[str, Any], field: Field, plural: bool) -> Sequen
     text = ", ".join(bounds.values())
     if [*bounds] == ["from", "up to"]:
         text = f"{bounds['from']} {bounds['up to'].removeprefix('up ')}"
-    return [f"{_NOUNS[type_][plural]} {text}".strip() if type_ in _NOUNS else "anything"]
+    noun = _NOUNS.get(type_, type_) if type_ else "anything"
+    is_plural = plural and type_ in ("integer", "number", "string", "object")
+    return [f"{noun}{'s' if is_plural else ''} {text}".strip()]
 
 
 def _either(names: Iterable[str]) -> str:
