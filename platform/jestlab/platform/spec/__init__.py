@@ -48,7 +48,7 @@ def study(
 
     Args:
         question: The question that the study answers.
-        name: Its name; the name of its file by default.
+        name: Name of the study; the name of the file by default.
         paper: The figure or table that it reproduces.
         program: What its runs execute.
 
@@ -76,7 +76,7 @@ def union(
         question: The question that they answer together.
         studies: Name → spec, such as the result of another study's `get_config(scale)`; or a list of
             registered names and of paths, which are loaded at the union's scale.
-        name: Its name; the name of its file by default.
+        name: Name of the study; the name of the file by default.
         paper: The part of the paper that it reproduces.
     """
     config = _mapping() if name is None else _mapping(name=name)
@@ -111,7 +111,7 @@ def _axis(kind: str, values: Any, labels: Labels | None) -> dict[str, Any]:
 def table(**options: Any) -> dict[str, Any]:
     """Report a table: final scores, mean ± std over seeds, and the difference to the run `baseline`.
 
-    With `name` another table, such as "speedups" or "comparison". `jestlab keys reports.table` lists the options.
+    `name` selects another table, such as "speedups". `jestlab keys reports.table` lists the options.
     """
     return figure("table", **options)
 

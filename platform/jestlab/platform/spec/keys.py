@@ -30,7 +30,7 @@ REQUIRED = "required"
 """The default of a key that has none."""
 
 COMMAND = "A command in any language. Every other key is a value for its placeholders."
-"""What the config of the program `command` is."""
+"""The description of the config of `command`."""
 
 _PARTS: dict[str, tuple[type, str, tuple[str, ...]]] = {
     "": (Study, "study", ("resources", "record")),
@@ -84,8 +84,8 @@ _VALUES = {
     "data.recaption": "similarity < 0.2",
     "data.repeat": "size",
     "data.train.function": "readers.py:pairs",
-    "evaluation.extra": "{colours: probes.py:colours}",
-    "evaluation.extra.<name>.function": "probes.py:colours",
+    "evaluation.extra": "{colors: probes.py:colors}",
+    "evaluation.extra.<name>.function": "probes.py:colors",
     "soft_cap.of": "negcliploss",
     "command": "[python, train.py, --lr, '{learning_rate}']",
     "cwd": "../code",
@@ -121,9 +121,9 @@ class Key:
 
     Attributes:
         path: Dotted, with `<…>` in place of a name or a number: `selection.rule`, `runs.<run>.needs`. A key
-            of configs starts at the config, as it is written below `base` and below a run.
+            of configs starts at the config, as below `base` and below a run.
         type: In the terms of a spec.
-        default: In YAML; "required" if there is none.
+        default: In YAML, or "required".
         meaning: One or several sentences.
         where: The programs whose configs have it, the kinds of reports, or its owner in a spec.
         identity: Whether it is part of the identity of runs.
@@ -270,7 +270,7 @@ def _example(key: Key) -> str:
 
 
 def group(key: Key) -> str:
-    """Return the heading of a key of configs: its section, or its first program if it is at the top."""
+    """Return the heading of a key of configs: the section, or the first program for a top-level key."""
     return key.section or key.where[0]
 
 
@@ -355,7 +355,7 @@ def find(prefix: str = "") -> tuple[Key, ...]:
             `runs.joint.selection.rule` or `axes.0.grid.loss`; empty for all keys.
 
     Raises:
-        UserError: There is no such key; suggests the nearest.
+        UserError: The key is unknown; suggests the nearest.
     """
     every = (*spec_keys(), *config_keys())
     parts = tuple(part for part in prefix.strip().split(".") if part)
