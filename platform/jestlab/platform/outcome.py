@@ -16,7 +16,7 @@ from jestlab.platform.errors import UserError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from jestlab.platform.launch.session import Launched
+    from jestlab.platform.launch.session import LaunchResult
     from jestlab.platform.planning.survey import Cost, Survey
 
 _COMPLETED = "COMPLETED"
@@ -92,7 +92,7 @@ class Outcome:
     ok: bool
 
     @classmethod
-    def of(cls, launched: Launched, notes: Sequence[str]) -> Outcome:
+    def of(cls, launched: LaunchResult, notes: Sequence[str]) -> Outcome:
         """Describe a launch that has ended."""
         names = {run.fingerprint: f"{run.label}/{run.seed}" for run in launched.runs}
         found, study = launched.outcome, launched.plan.study.name

@@ -106,7 +106,7 @@ def write_results(folder: Path, *, complete: bool = True) -> str:
     url = f"sqlite:///{folder / 'results.db'}"
     store = Store.open(url)
     try:
-        planned = plan(STUDY, where="nowhere")
+        planned = plan(STUDY, placement="none")
         store.record(planned)
         launcher = leases.enter_launcher(store, "nobody:0:0")
         for run in planned.runs:

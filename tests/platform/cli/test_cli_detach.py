@@ -20,13 +20,13 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import detached
 from jestlab.platform.launch.executors import local
 from jestlab.platform.launch.executors.environment import passed_on
-from jestlab.platform.programs import command
+from jestlab.platform.programs import command_run
 from jestlab.platform.store import tables
 from jestlab.platform.store.store import Store
 
 BEGINS = (
-    "import time; from jestlab.platform.launch.detached import tell_begun; "
-    "print('launching', flush=True); tell_begun(); time.sleep(600)"
+    "import time; from jestlab.platform.launch.detached import signal_start; "
+    "print('launching', flush=True); signal_start(); time.sleep(600)"
 )
 
 
@@ -46,7 +46,9 @@ def test_a_detached_launch_is_a_session_with_a_lock_and_a_log(root, tmp_path, mo
     with ended(root):
         begun = labs.here(*words, root=root)
         assert begun.returncode == 0, begun.stderr
-        match = re.search(r"^toy is launched by process (\d+) on .*^log: +(\S+)$", begun.stdout, re.M | re.S)
+        match = re.search(
+            r"^toy is running in the background \(process (\d+) on .*^log: +(\S+)$", begun.stdout, re.M | re.S
+        )
         assert match is not None, begun.stdout
         pid, log = int(match[1]), Path(match[2])
         assert "see:  jestlab attach toy" in begun.stdout and log.read_text() == "launching\n"
@@ -55,7 +57,7 @@ def test_a_detached_launch_is_a_session_with_a_lock_and_a_log(root, tmp_path, mo
         assert "toy.yaml" in command and "own.db" not in command  # the URL may contain a password
         again = labs.here(*words, root=root)
         assert again.returncode == 1
-        assert re.match(rf"jestlab: toy is launched already on .*, process {pid}, log {log}", again.stderr)
+        assert re.match(rf"jestlab: toy is already running on .*, process {pid}, log {log}", again.stderr)
 
 
 def test_the_terminal_shows_why_a_detached_launch_was_refused(root, tmp_path, monkeypatch):
@@ -85,7 +87,7 @@ def test_launches_of_different_names_share_neither_lock_nor_log(root, monkeypatc
             detached.start(Lab(root, "sqlite:///none.db"), names[1], ["retry"])
 
 
-@pytest.mark.parametrize("environment", [local._inherited, command._inherited, passed_on])
+@pytest.mark.parametrize("environment", [local._inherited, command_run._inherited, passed_on])
 def test_no_run_gets_the_token_of_the_server(monkeypatch, environment):
     before = environment()
     monkeypatch.setenv("JESTLAB_SERVE_TOKEN", "a-token-of-the-tests")
@@ -135,7 +137,7 @@ def test_ctrl_c_ends_attach_and_leaves_the_launch(root, attempt, monkeypatch):
     when_it_waits(monkeypatch, interrupt)
     attached = labs.here("attach", "toy", root=root)
     assert attached.returncode == 130
-    assert f"the launch goes on: jestlab attach toy --root {root}" in attached.stdout
+    assert f"the launch continues: jestlab attach toy --root {root}" in attached.stdout
 
 
 def test_attach_lists_what_has_not_completed(root, attempt):
@@ -154,7 +156,7 @@ def test_attach_ends_without_a_launcher(root, attempt):
         connection.execute(update(tables.Launcher).values(heartbeat_at=stores.START))
     attached = labs.here("attach", "other", root=root)
     assert attached.returncode == 1
-    assert "no launcher is alive: 1 run to be launched" in attached.stdout
+    assert "no launcher is alive: 1 run not launched" in attached.stdout
 
 
 @pytest.mark.full
@@ -165,7 +167,7 @@ def test_a_real_detached_launch(root, tmp_path):
     with ended(root):
         begun = labs.here("launch", spec, "--detach", root=root)
         assert begun.returncode == 0, begun.stderr
-        match = re.search(r"^toy is launched by process (\d+) on ", begun.stdout)
+        match = re.search(r"^toy is running in the background \(process (\d+) on ", begun.stdout)
         assert match is not None, begun.stdout
         labs.wait_until(lambda: labs.starts(root, "longer"))
         # Another root, because `started` kills all processes of its root.
