@@ -72,7 +72,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """Suggest a valid name for an unknown one: "did you mean 'x'?", or "known: a, b, c"."""
     names = sorted(set(known))
     if not names:
-        return "the list is empty"
+        return "none exist"
     if found := closest(name, names):
         return f"did you mean {found!r}?"
     return "known: " + ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
