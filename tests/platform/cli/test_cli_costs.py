@@ -95,7 +95,7 @@ def test_a_plan_for_a_slice_shows_chip_hours_and_the_assumptions(jestlab, store,
     plans.begun(store, planned.runs[0]).complete()
     out = jestlab("plan", "paper.yaml")[1]
     assert "To do: 7,960 chip-hours on v5e-16x16, the longest run 31 h. Done: 1,840 chip-hours." in out
-    write_settings(tmp_path, "prices: {v5e: 1.20}\nutilisation: {v5e: 0.5}\n")
+    write_settings(tmp_path, "prices: {v5e: 1.20}\nutilization: {v5e: 0.5}\n")
     out = jestlab("plan", "paper.yaml", "--all")[1]
     assert out.splitlines()[2].endswith("CHIP-HOURS       $")
     assert cells(out, "joint")[-2:] == ["6,370", "$7,650"]

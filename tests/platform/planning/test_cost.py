@@ -41,9 +41,9 @@ def test_on_a_slice_a_run_takes_the_chip_hours_of_what_it_computes():
     assert uncached.chip_hours == pytest.approx(4)
 
 
-def test_the_users_prices_and_utilisation_count_for_their_own_type():
+def test_the_users_prices_and_utilization_count_for_their_own_type():
     plan = plans.plan(plans.run("a", price=CACHED), plans.run("free", seed=1, price=None))
-    settings = Settings(prices={"v5e": 2.5, "v6e": 99}, utilisation={"v5e": 0.8, "v6e": 0.1})
+    settings = Settings(prices={"v5e": 2.5, "v6e": 99}, utilization={"v5e": 0.8, "v6e": 0.1})
     priced = cost.on_tpu(plan, V5E, settings)
     a, free = budgets_of(priced)
     assert a.chip_hours == pytest.approx(1.5)

@@ -14,8 +14,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from jestlab.platform.errors import StoreError, UserError
-from jestlab.platform.lab import identity
-from jestlab.platform.lab.lab import Lab
+from jestlab.platform.lab.lab import Lab, identify
 from jestlab.platform.launch.executor import JobState, JobStatus, LaunchedJob, StillRuns
 from jestlab.platform.launch.reconcile import Observation, Signs, Target, title
 from jestlab.platform.processes import Process, is_running
@@ -61,7 +60,7 @@ class Presence:
     def lab(self) -> str:
         """Register the lab and return its id."""
         if self._lab_id is None:
-            uid, address, host = identity.identify(self._lab)
+            uid, address, host = identify(self._lab)
             labs.enter_lab(self._store, uid, address, host)
             self._lab_id = uid
         return self._lab_id

@@ -18,9 +18,7 @@ from jestlab.models.data.files import write_whole
 from jestlab.platform import logs, reports
 from jestlab.platform.dependencies import check_client
 from jestlab.platform.errors import UserError, nearest
-from jestlab.platform.lab import identity
-from jestlab.platform.lab.lab import Lab
-from jestlab.platform.lab.network_files import network_file_system
+from jestlab.platform.lab.lab import Lab, known_id, network_file_system
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.lab.settings import path as config_path
 from jestlab.platform.launch import controller, executors
@@ -346,7 +344,7 @@ def _check_other_labs(lab: Lab, store: Store, plan: Plan) -> list[str]:
     Raises:
         UserError: A run that isn't completed needs such files here.
     """
-    here = identity.known(lab)
+    here = known_id(lab)
     completed = {run.fingerprint: run for run in plan.runs if run.state == RunState.COMPLETED}
     found = labs.completed_elsewhere(store, completed, None if here is None else here.uid)
     # A user may have copied the folder.

@@ -65,9 +65,9 @@ def budgeted(plan: Plan, store: Store | None, place: ExecutorName | None) -> Pla
 
 
 def on_tpu(plan: Plan, slice_: Slice, settings: Settings) -> Plan:
-    """Add to a plan what each run will occupy on a TPU slice, by the user's prices and utilisation."""
+    """Add to a plan what each run will occupy on a TPU slice, by the user's prices and utilization."""
     chip = slice_.type
-    share = utilisation(settings, chip.name)
+    share = utilization(settings, chip.name)
     price = settings.prices.get(chip.name)
 
     def budget(run: PlannedRun) -> RunBudget | None:
@@ -80,9 +80,9 @@ def on_tpu(plan: Plan, slice_: Slice, settings: Settings) -> Plan:
     return _with(plan, budget)
 
 
-def utilisation(settings: Settings, chip: str) -> float:
+def utilization(settings: Settings, chip: str) -> float:
     """Return the assumed share of a TPU type's peak: the user's, else `costs.ASSUMED_UTILISATION`."""
-    return settings.utilisation.get(chip, costs.ASSUMED_UTILISATION)
+    return settings.utilization.get(chip, costs.ASSUMED_UTILISATION)
 
 
 def by_earlier_runs(plan: Plan, speeds: Mapping[str, Speed], gpus: int = 0) -> Plan:

@@ -11,7 +11,7 @@ from typing import Any
 from jestlab.analysis import units
 from jestlab.analysis.costs import EXECUTED
 from jestlab.platform.lab.settings import Settings
-from jestlab.platform.planning.cost import NO_CHIP, done, to_do, total, utilisation, wall_hours
+from jestlab.platform.planning.cost import NO_CHIP, done, to_do, total, utilization, wall_hours
 from jestlab.platform.planning.explain import Explanation
 from jestlab.platform.planning.memory import lines as memory_lines
 from jestlab.platform.planning.memory import room
@@ -118,7 +118,7 @@ def _on_tpu(plan: Plan) -> Iterator[str]:
     paid = f" and {units.dollars(price)} per chip-hour" if price is not None else ""
     yield (
         "CHIP-HOURS cover learner, scoring, selection and ref. scoring, assuming "
-        f"{utilisation(settings, chip.name):.0%} of a {chip.name}'s {chip.peak_flops / 1e12:g} "
+        f"{utilization(settings, chip.name):.0%} of a {chip.name}'s {chip.peak_flops / 1e12:g} "
         f"TFLOP/s{paid}."
     )
 

@@ -118,7 +118,7 @@ def log(labs: Labs, request: Request) -> dict[str, Any]:
 def batch(labs: Labs, request: Request) -> Response:
     """Return a picture of what a run selected and rejected at a step, as PNG."""
     from jestlab.analysis.figures.selected import super_batch
-    from jestlab.platform.reports.selected import RecordedRun, few
+    from jestlab.platform.reports.selected import RecordedRun, sample
 
     served, fingerprint = _found(labs, request)
     of = facts.places(served.store, fingerprint)
@@ -131,7 +131,7 @@ def batch(labs: Labs, request: Request) -> Response:
             raise Missing(f"no step {request.path_params['step'][:40]!r}")
         step = run.nearest(asked)
         found = run.batch(step)
-        shown = [each for part in few(found, PICTURES) for each in run.shown(step, found, part)]
+        shown = [each for part in sample(found, PICTURES) for each in run.examples(step, found, part)]
         caption = (
             f"Step {step:,}: selected as they were drawn, rejected spread evenly; with captions and scores."
         )
