@@ -29,12 +29,12 @@ def test_one_plain_line_a_change_over_all_rounds():
     lines.begin(1)
     lines.state(plans.run("next"), RunState.COMPLETED)
     assert type(lines) is Lines
-    assert lines.notes == ["first | second  [31m"]
+    assert lines.notes == ["first second [31m"]
     assert stream.getvalue().splitlines() == [
         "1 to run",
         "RUNNING    'toy/joint filter=a [31m b/2'",
         "[1/1] FAILED     'toy/joint filter=a [31m b/2', 0 s: exit code 1: ValueError: no",
-        "first | second  [31m",
+        "first second [31m",
         "1 to run",
         "[2/2] COMPLETED  toy/next/0",
     ]
