@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch.executor import (
+from jestlab.platform.launch.executors.base import (
     Executor,
     ExecutorError,
     Job,
+    JobKey,
     JobState,
     JobStatus,
     LaunchedJob,
-    Marks,
 )
 from jestlab.platform.launch.executors.custom import Guarded
 from jestlab.platform.spec.resources import Resources
@@ -93,9 +93,9 @@ def check_executor(executor: Callable[..., Any], **options: Any) -> None:
                 harness.close()
 
 
-def marks_of(name: str) -> Marks:
+def key_of(name: str) -> JobKey:
     """Return marks of a job of this name, with a token of its own."""
-    return Marks("5e" * 16, "0a1b2c3d" * 8, 1, hashlib.sha256(name.encode()).hexdigest()[:32])
+    return JobKey("5e" * 16, "0a1b2c3d" * 8, 1, hashlib.sha256(name.encode()).hexdigest()[:32])
 
 
 class _Obedient:
@@ -126,7 +126,7 @@ class _Obedient:
             arguments=[str(self._folder), name],
             environment={"JESTLAB_STORE": _STORE, "TZ": "UTC"},
             log=self._lab.root / f"{name}.txt",
-            marks=marks_of(f"{self._folder}/{name}"),
+            key=key_of(f"{self._folder}/{name}"),
             labels={"experiment": "quickstart", "run": "joint", "seed": "1"},
             module=_OBEDIENT,
         )
@@ -186,7 +186,7 @@ def a_job_waits_runs_and_succeeds(harness: Harness) -> None:
     executor = harness.executor()
     started = executor.launch(harness.job(NAME))
     assert started.handle, "the handle is empty, and a store keeps it to find the job"
-    assert started.marks == harness.job(NAME).marks, "the launched job has other marks than the job"
+    assert started.key == harness.job(NAME).key, "the launched job has other marks than the job"
     _expect(executor, started, JobState.QUEUED, JobState.RUNNING)
     harness.run(started)
     # A job may have begun before whoever runs it says so.
@@ -294,7 +294,7 @@ def a_job_of_another_attempt_is_left_alone(harness: Harness) -> None:
     theirs = executor.launch(harness.job(NAME))
     harness.run(theirs)
     harness.prints(theirs, ["a secret"])
-    forged = LaunchedJob(theirs.handle, theirs.marks._replace(token="0e" * 16))
+    forged = LaunchedJob(theirs.handle, theirs.key._replace(token="0e" * 16))
     _expect(executor, forged, JobState.GONE)
     for now in (False, True):
         executor.stop(forged, now=now)

@@ -11,7 +11,7 @@ from in_process import Scripted, launch_by, rows
 
 from jestlab.platform.errors import StoreUnreachable, UserError
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch.executor import JobState, JobStatus
+from jestlab.platform.launch.executors.base import JobState, JobStatus
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.processes import EXIT_REFUSED
 from jestlab.platform.programs import failures

@@ -14,11 +14,12 @@ from typing import Any
 import labs_support as labs
 import pytest
 from in_process import HARMS, Machine, Threads, rows
+from workers_support import replace_local_executor
 
 from jestlab.platform.errors import StoreUnreachable
-from jestlab.platform.launch import controller, executors, liveness
+from jestlab.platform.launch import controller, liveness
 from jestlab.platform.launch.display import Listener
-from jestlab.platform.launch.executor import JobState, JobStatus
+from jestlab.platform.launch.executors.base import JobState, JobStatus
 from jestlab.platform.launch.record import XManagerRecord
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec.load import load
@@ -75,7 +76,7 @@ def undisturbed(tmp_path_factory) -> dict[str, list[tuple[Any, ...]]]:
     with pytest.MonkeyPatch.context() as monkeypatch:
         for name, value in labs.variables(folder / "lab").items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setattr(executors, "Local", Machine().executor)
+        replace_local_executor(monkeypatch, Machine().executor)
         assert launched(folder / "lab", labs.write_study(folder, runs=RUNS)) == 0
     return results(folder / "lab")
 

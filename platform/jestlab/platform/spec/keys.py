@@ -22,7 +22,7 @@ from jestlab.platform.spec.record import Record
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.spec.runs import RunSpec
 from jestlab.platform.spec.schema import Study
-from jestlab.platform.spec.slurm import Slurm
+from jestlab.platform.spec.slurm import SlurmOptions
 from jestlab.platform.spec.tree import KIND
 from jestlab.platform.spec.yaml import dump_inline
 
@@ -42,7 +42,7 @@ _PARTS: dict[str, tuple[type, str, tuple[str, ...]]] = {
     "figure": (FigureOptions, "study", ()),
     "record": (Record, "study", ()),
     "resources": (Resources, "study", ("slurm",)),
-    "resources.slurm": (Slurm, "study", ()),
+    "resources.slurm": (SlurmOptions, "study", ()),
     **{f"reports.{kind}": (options, kind, (KIND,)) for kind, options in REPORTS.items()},
 }
 """Section of a spec → the class that validates it, its owner, and fields that a spec doesn't write there."""
