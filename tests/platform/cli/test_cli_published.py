@@ -106,7 +106,7 @@ def test_errors_are_one_line_and_change_nothing(call, mine):
     for arguments, message in (
         (["import", mine, bad], "bad.csv, line 6, column printed: '+many' is not a number"),
         (["import", "none.csv"], "cannot read none.csv: No such file or directory"),
-        (["list", "--source", "Doe"], "no published source 'Doe' in the store: there are none"),
+        (["list", "--source", "Doe"], "no published source 'Doe' in the store: none exist"),
     ):
         error = call(*arguments, code=1)
         assert message in error and error.count("\n") == 1
