@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jestlab.platform import processes
-from jestlab.platform.launch.executor import JobState, JobStatus
+from jestlab.platform.launch.executors.base import JobState, JobStatus
 from jestlab.platform.launch.reconcile import (
     Done,
     EndAttempt,

@@ -124,7 +124,7 @@ def log(labs: Labs, request: Request) -> dict[str, Any]:
 def batch(labs: Labs, request: Request) -> Response:
     """Return a picture of selected and rejected examples of a step, as PNG."""
     from jestlab.analysis.figures.selected import super_batch
-    from jestlab.platform.reports.selected import RecordedRun, few
+    from jestlab.platform.reports.selected import RecordedRun, sample
 
     served, fingerprint = _found(labs, request)
     places = _places(served.store, fingerprint)
@@ -137,7 +137,7 @@ def batch(labs: Labs, request: Request) -> Response:
         run = RecordedRun(served.lab, served.store, recorded)
         step = run.nearest(wanted)
         examples = run.batch(step)
-        shown = [each for part in few(examples, PICTURES) for each in run.shown(step, examples, part)]
+        shown = [each for part in sample(examples, PICTURES) for each in run.examples(step, examples, part)]
         caption = (
             f"Step {step:,}: selected examples in drawing order, rejected ones evenly spread; with captions "
             "and scores."
