@@ -20,12 +20,15 @@ import plans_support as plans  # noqa: E402
 import stores_support as stores  # noqa: E402
 from bucket_support import BucketServer  # noqa: E402
 from executor_harnesses import ready  # noqa: E402
+from in_process import AtOnce  # noqa: E402
 from kubernetes_harness import KubernetesHarness  # noqa: E402
 from lasting_support import end_after, lasting  # noqa: E402
 from postgres_support import PostgresServer  # noqa: E402
 from tests.cluster.kubernetes import binaries  # noqa: E402
 from tests.cluster.kubernetes.shared import Namespace, SharedCluster  # noqa: E402
 from workers_support import ForkingLocal, replace_local_executor  # noqa: E402
+
+from jestlab.platform.programs import command_run  # noqa: E402
 
 
 @pytest.fixture
@@ -169,3 +172,11 @@ def mlflow_database(tmp_path: Path) -> Path:
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(MLFLOW.read_text())
     return path
+
+
+@pytest.fixture
+def in_process(forking: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Launches compute their runs in this process."""
+    replace_local_executor(monkeypatch, AtOnce)
+    # It would wait for the children of this process, which aren't adopted orphans.
+    monkeypatch.setattr(command_run, "reap_orphans", lambda but: None)

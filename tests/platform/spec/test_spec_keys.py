@@ -64,7 +64,7 @@ def test_types_and_places_of_keys_are_in_words():
     found = {path: (find(path)[0].type, find(path)[0].where) for path in ("studies", "selection.chunks")}
     assert found == {
         "studies": ("list of names and files of studies, or mapping from names to specs", ("union",)),
-        "selection.chunks": ("whole number above 0", ("train",)),
+        "selection.chunks": ("integer above 0", ("train",)),
     }
     assert find("runtime.damaged_share")[0].type == "number from 0 to 1"
     assert find("selection.filtering_ratio")[0].type == "number from 0, below 1"

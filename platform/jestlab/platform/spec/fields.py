@@ -66,7 +66,7 @@ def _described(schema: dict[str, Any], cls: type) -> dict[str, Any]:
 
 
 def attributes(cls: type) -> dict[str, str]:
-    """Return what a class and its bases document under `Attributes:`, each attribute on one line."""
+    """Return the texts under `Attributes:` in the docstrings of a class and its bases, each on one line."""
     found: dict[str, str] = {}
     for one in reversed(cls.__mro__):
         _, _, section = (one.__dict__.get("__doc__") or "").partition("    Attributes:\n")
@@ -108,7 +108,7 @@ class Field:
 
     @cached_property
     def sections(self) -> tuple[JsonSchema, ...]:
-        """The alternatives that are sections: models with fields of their own."""
+        """The alternatives that are sections: models with fields."""
         return tuple(each for each in self.alternatives if "properties" in each)
 
     @cached_property
@@ -125,12 +125,12 @@ class Field:
 
     @property
     def description(self) -> str:
-        """What the field means."""
+        """The description of the field."""
         return str(self.schema.get("description", ""))
 
     @property
     def introduction(self) -> str:
-        """What the section is; empty for a value, and for a section of several kinds."""
+        """The description of the section's model; empty for a value, and for a section of several kinds."""
         return str(self.sections[0].get("description", "")) if len(self.sections) == 1 else ""
 
     @property
