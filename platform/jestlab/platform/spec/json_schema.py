@@ -12,7 +12,7 @@ from jestlab.platform.spec.options import REPORTS
 from jestlab.platform.spec.program import builtin_programs
 from jestlab.platform.spec.schema import Study
 
-_DOTTED_KEYS = {r"\.": {}}  # `model.vision.width`: valid, but a schema can't describe them
+_DOTTED_KEYS: dict[str, Any] = {r"\.": {}}  # `model.vision.width`: valid, but a schema can't describe them
 
 
 def spec_schema(program: str) -> dict[str, Any]:
