@@ -49,7 +49,7 @@ def summary(folder: Path, expression: str | None = None) -> dict[str, Any]:
         return about | {"datasets": [_dataset(*each) for each in datasets]}
     parts = [path for path in sorted(folder.iterdir()) if path.is_dir() and shard_files(path, _DATA)]
     if not parts:
-        return _shards(folder, expression)  # raises the error that says what is missing
+        return _shards(folder, expression)  # raises the error about missing files
     return about | {"parts": [summary(part, expression) for part in parts]}
 
 
