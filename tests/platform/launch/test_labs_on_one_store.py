@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import labs_support as labs
+import plans_support as plans
 import pytest
 
 from jestlab.platform.errors import UserError
@@ -103,7 +104,7 @@ def test_a_run_is_skipped_when_another_lab_completes_a_run_that_it_needs(root, t
 
         def complete() -> None:
             labs.wait_until(lambda: RunState.COMPLETED in store.states([uniform.fingerprint]).values())
-            leases.end(store, reference.fingerprint, attempt_id, RunState.COMPLETED, "", 0)
+            plans.end(store, reference.fingerprint, attempt_id, RunState.COMPLETED, "", 0)
 
         with labs.meanwhile(complete):
             outcome = labs.launch_here(root, planned)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 from urllib.parse import unquote
 
 from jestlab.analysis.mixing import DECISIVE
@@ -25,6 +25,7 @@ from jestlab.platform.digests import digest_of
 from jestlab.platform.redaction import SECRET_NAME, without_secrets, without_values
 from jestlab.platform.store.address import STORE
 from jestlab.platform.store.code import Checkout, Sources
+from jestlab.platform.store.rows import to_json
 from jestlab.platform.whoami import host_name
 
 Part = Literal["changes", "environment", "sources"]
@@ -65,6 +66,13 @@ class Provenance:
     code_patch: str | None = None
     sources: dict[str, str] | None = None
     inputs: dict[str, str | None] | None = None
+
+    def columns(self) -> dict[str, Any]:
+        """Return the columns of the attempt's row."""
+        return {
+            name: value if value is None or isinstance(value, str) else to_json(value)
+            for name, value in vars(self).items()
+        }
 
 
 @dataclass(frozen=True)

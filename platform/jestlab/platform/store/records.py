@@ -65,6 +65,10 @@ class IllegalMove(Exception):
         self.current = current
 
 
+class AttemptLost(Exception):
+    """The attempt was revoked: another one may hold the run, and this one can no longer write."""
+
+
 def check_move(fingerprint: str, current: RunState, wanted: RunState) -> None:
     """Raise IllegalMove unless `wanted` may follow `current`."""
     if wanted not in MOVES[current]:
