@@ -343,7 +343,7 @@ def test_a_refused_value_in_the_spool_fails_the_run_and_the_rest_is_written(
     assert [step for name, step, _ in points(store) if name == "loss"] == [1, 2, 3, 4]
     [run] = store.runs("toy")
     assert (run.state, run.step) == (RunState.FAILED, 3)
-    assert "the store refused score 'shapes/zero_shot' at step 2" in (run.reason or "")
+    assert "score 'shapes/zero_shot' at step 2" in (run.reason or "")
     assert list(tmp_path.glob("spool-*")) == []
 
 
