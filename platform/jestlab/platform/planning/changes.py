@@ -38,7 +38,7 @@ from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rows import chunks
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import Attempt, Run
-from jestlab.platform.store.views import FIRST_STEP
+from jestlab.platform.store.view_queries import FIRST_STEP
 
 _MOST_BYTES = 1 << 30
 """Data that are larger are digested by workers alone: a plan does not wait for that."""
