@@ -25,7 +25,7 @@ from jestlab.platform.logs import one_line
 from jestlab.platform.planning.changes import changes_of
 from jestlab.platform.render import Block, has_styles, in_state, render, table, width
 from jestlab.platform.store.annotations import tags_of_experiments, tags_of_runs
-from jestlab.platform.store.labs import places
+from jestlab.platform.store.identity import lab_places
 from jestlab.platform.store.records import ExperimentRow, RunRow, RunState, Spending
 from jestlab.platform.store.spending import attempt_times, spending
 from jestlab.platform.store.store import Store
@@ -69,7 +69,7 @@ def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
     marked = tags_of_runs(store, [run.fingerprint for run in runs])
     goodputs = by_run(attempt_times(store, experiment))
     found = changes_of(store, experiment)
-    where = places(store)
+    where = lab_places(store.engine)
     details = [
         _run_details(each, costs, where)
         | {

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 from jestlab.platform.errors import StoreError
 from jestlab.platform.lab import identity
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.store import labs, leases
+from jestlab.platform.store import leases
+from jestlab.platform.store.identity import enter_lab, lab_places
 from jestlab.platform.store.records import Lease
 from jestlab.platform.store.store import Store
 
@@ -54,7 +55,7 @@ class Presence:
         """Return the lab's id, after entering it in the store."""
         if self._lab_id is None:
             uid, address, host = identity.identify(self._lab)
-            labs.enter_lab(self._store, uid, address, host)
+            enter_lab(self._store.engine, uid, address, host)
             self._lab_id = uid
         return self._lab_id
 
@@ -82,5 +83,5 @@ class Presence:
         if lease is None or lease.lab in (None, self._lab_id):
             return None
         if lease.lab not in self._labs:
-            self._labs = labs.places(self._store)
+            self._labs = lab_places(self._store.engine)
         return self._labs.get(lease.lab or "")

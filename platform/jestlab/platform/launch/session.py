@@ -43,8 +43,9 @@ from jestlab.platform.spec.load import load_stored
 from jestlab.platform.spec.resources import EXECUTORS, ExecutorName, runs_here
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.spec.yaml import dump
-from jestlab.platform.store import labs, leases, provenance
+from jestlab.platform.store import leases, provenance
 from jestlab.platform.store.address import parse_url, sqlite_file
+from jestlab.platform.store.identity import completed_elsewhere
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rerun import start_over, with_dependents
 from jestlab.platform.store.rows import now
@@ -365,7 +366,7 @@ def _of_other_labs(lab: Lab, plan: Plan) -> list[str]:
     with _looking(lab) as store:
         if store is None:
             return []
-        found = labs.completed_elsewhere(store, completed, None if here is None else here.uid)
+        found = completed_elsewhere(store.engine, completed, None if here is None else here.uid)
     # Somebody may have copied a folder.
     away = {run: place for run, place in found.items() if not (lab.root / completed[run].directory).is_dir()}
     for run in plan.runs:

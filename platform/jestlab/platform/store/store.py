@@ -150,7 +150,7 @@ class Store:
 
     # ---- runs
 
-    def _rows(self, query: Select[Any], fingerprints: Iterable[str]) -> list[Row[Any]]:
+    def _rows(self, query: Any, fingerprints: Iterable[str]) -> list[Any]:
         """Return the rows of a query of runs, for some of the runs."""
         with self.reading() as connection:
             return [

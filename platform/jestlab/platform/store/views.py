@@ -232,9 +232,9 @@ VIEWS: dict[str, View] = {
             "attempt.log": "log file, relative to the lab's root",
             "attempt.git_commit": "commit of jestlab's own checkout; NULL if jestlab is installed otherwise",
             "attempt.git_patch": "uncommitted changes of jestlab's own checkout",
-            "attempt.code_commit": "commit of the repository of the user's own code; NULL without one",
-            "attempt.code_patch": "uncommitted changes of the user's own repository",
-            "attempt.sources": "file of the user's own code → SHA-256, JSON; NULL: unknown, or no such code",
+            "attempt.code_commit": "commit of the repository of the user's code; NULL without one",
+            "attempt.code_patch": "uncommitted changes of the user's repository",
+            "attempt.sources": "file of the user's code → SHA-256, JSON; NULL: unknown, or no such code",
             "attempt.inputs": "file or folder that the spec's `record` names → SHA-256, JSON",
             "attempt.versions": "package → version, JSON",
             "attempt.environment": "environment variables that may matter, JSON",
@@ -254,7 +254,7 @@ VIEWS: dict[str, View] = {
         },
         f"{FROM_RUN} JOIN artifact ON artifact.run_id = run.id",
     ),
-    # Text of files of the user's own code, without secrets.
+    # Text of files of the user's code, without secrets.
     "v_sources": View(
         {"sha256": "SHA-256 of the file", "text": "its text; lines with secrets are left out"},
         "SELECT {columns} FROM source",
