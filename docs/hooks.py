@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator, Mapping
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,7 +18,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 from jestlab.platform.cli import VERBS, cli
-from jestlab.platform.spec.keys import markdown
+from jestlab.platform.spec.keys import REQUIRED, Key, config_keys, group, introductions, spec_keys, together
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
@@ -108,7 +109,35 @@ KEYS: dict[Literal["spec", "config"], str] = {
 
 def keys(what: Literal["config", "spec"]) -> str:
     """Write the reference of the keys of specs or of configs, from their schema."""
-    return f"# {what.capitalize()} keys\n\n{KEYS[what]}\n\n{markdown(what)}"
+    listed = config_keys() if what == "config" else together(spec_keys())
+    texts = introductions(what)
+    parts = [f"# {what.capitalize()} keys", KEYS[what]]
+    for section, members in groupby(listed, group if what == "config" else lambda key: key.section):
+        parts += [f"## `{section}`" if section else "## Study", texts.get(section, "")]
+        head = ["| key | type | default | meaning | used by | identity |", "|:--|:--|:--|:--|:--|:--|"]
+        parts.append("\n".join([*head, *(_key_row(key, section) for key in members)]))
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _key_row(key: Key, section: str) -> str:
+    """Write a row of a table, whose heading has the beginning of the key."""
+    is_value = key.default != REQUIRED and " " not in key.default.strip("[]{}").replace(", ", "")
+    cells = (
+        f"`{key.path.removeprefix(f'{section}.')}`",
+        key.type,
+        f"`{key.default}`" if is_value else key.default,
+        key.description,
+        ", ".join(key.where),
+        "yes" if key.identity else "no",
+    )
+    return "| " + " | ".join(map(_escaped, cells)) + " |"
+
+
+def _escaped(text: str) -> str:
+    """Escape Markdown and HTML outside of code."""
+    parts = text.split("`")
+    parts[::2] = [part.replace("<", "&lt;").replace("*", "\\*").replace("_", "\\_") for part in parts[::2]]
+    return "`".join(parts).replace("|", "\\|")
 
 
 # ---- pages of the repository

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -13,6 +14,7 @@ import click
 import pytest
 
 from jestlab.platform.cli import VERBS, cli
+from jestlab.platform.spec.keys import config_keys, spec_keys, together
 
 ROOT = Path(__file__).parents[1]
 LOADED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src"}
@@ -87,6 +89,14 @@ def test_every_command_and_every_option_is_in_the_reference(site):
             for one in (command, *subcommands.values()):
                 for option in (o for p in one.params for o in p.opts if o.startswith("--")):
                     assert re.search(rf"{option}\b", text), (verb, option)
+
+
+@pytest.mark.parametrize(("page", "keys"), [("spec", together(spec_keys())), ("config", config_keys())])
+def test_every_key_is_in_the_reference(site, page, keys):
+    text = (site / "reference" / f"{page}.html").read_text(encoding="utf-8")
+    assert [
+        key.path for key in keys if f"<code>{escape(key.path.rpartition('.')[2])}</code>" not in text
+    ] == []
 
 
 @pytest.mark.full

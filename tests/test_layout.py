@@ -11,7 +11,7 @@ from tests.conftest import SLOWEST, slowest_first
 
 ROOT = Path(__file__).parents[1]
 PORTIONS = ("experiments", "platform", "models", "analysis")
-FOR_USERS = {"platform": ["api.py", "testing.py"]}
+FOR_USERS = {"platform": ["api.py", "testing"]}
 """Modules that users import, beside the four packages."""
 
 

@@ -34,7 +34,7 @@ ROWS = {
 
 @functools.cache
 def runs_of(study: str) -> dict[str, PlannedRun]:
-    planned = budgeted(plan(load(study, "paper"), absent="note"), None, "kubernetes")
+    planned = budgeted(plan(load(study, "paper"), note_absent=True), None, "kubernetes")
     return {run.label: run for run in planned.runs}
 
 

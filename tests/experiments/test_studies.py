@@ -18,7 +18,7 @@ NOT_OF_THE_PAPER = {"frontier", "icons"}
 
 @functools.cache
 def planned(name: str, scale: str) -> Plan:
-    return plan(load(name, scale), absent="note")
+    return plan(load(name, scale), note_absent=True)
 
 
 def test_every_study_has_a_question_runs_and_reports_at_each_scale(subtests):

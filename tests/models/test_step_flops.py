@@ -11,7 +11,7 @@ import pytest
 from jestlab.models.config import TrainConfig, TwoTowers
 from jestlab.models.training.step import build_step, initial_state
 from jestlab.models.two_towers import TwoTowerModel, initialize
-from jestlab.platform.programs.pricing import cost
+from jestlab.platform.programs.pricing import step_of
 
 JEST = {"rule": "joint", "reference": "r", "filtering_ratio": 0.8, "chunks": 2}
 
@@ -71,5 +71,5 @@ def test_a_step_costs_what_xla_counts(sections):
     """By a reference that is larger than the learner."""
     config = TrainConfig.model_validate({"schedule": {"batch_size": 8}, **sections})
     config, reference = config.model_copy(update={"model": shallow(2)}), shallow(3)
-    price = cost(config, reference, examples=config.batch_size).total("reference_scoring")
+    price = (step_of(config, reference).cost() * config.batch_size).total("reference_scoring")
     assert xla_flops(config, reference) == pytest.approx(price, rel=0.005)

@@ -54,10 +54,10 @@ def refused(check, code, message, **options):
 
 def test_bad_criteria_are_refused():
     check = functools.partial(refused, testing.check_criterion)
-    check(lambda loss: loss, "takes neither `learner` nor `reference`")
+    check(lambda loss: loss, "learner.*reference")
     check(lambda learner: learner.sum(), "must keep the shape")
     check(lambda learner: learner.astype(int), "must keep float32")
-    check(lambda learner: learner - learner.mean(), "in its own place alone")
+    check(lambda learner: learner - learner.mean(), "its own losses")
     check(lambda learner, reference: learner / reference, "finite for losses from 0 to 100.*reference = 0")
     check(lambda learner: learner.no, "the criterion fails: AttributeError")
 
@@ -78,18 +78,18 @@ def test_bad_rules_are_refused():
         return (jnp.arange(batch_size) + next(count)) % batch.candidates.count
 
     check = functools.partial(refused, testing.check_rule)
-    check(first, "must choose 12 distinct examples: this one chose 1")
+    check(first, "must choose 12 distinct examples, not 1")
     check(short, "must return 1 whole numbers")
-    check(beyond, "must choose among 0 … 47")
+    check(beyond, "indices from 0 to 47")
     check(lambda key, batch: None, "the rule fails: TypeError")
     with jax.disable_jit():
-        check(moody, "the same by the same key")
+        check(moody, "same `key`")
 
 
 def test_bad_losses_are_refused():
     check = functools.partial(refused, testing.check_loss)
-    check(lambda z: 0.0 * z.image.sum(), "zero: nothing trains")
-    check(lambda z: -losses.sigmoid_loss(z), "lower where pairs match")
+    check(lambda z: 0.0 * z.image.sum(), "is zero")
+    check(lambda z: -losses.sigmoid_loss(z), "lower for matching pairs")
     check(lambda z: jnp.log(-jnp.ones(()) * z.image.sum() ** 2), "must be finite")
     check(lambda z: (z.image * jnp.arange(len(z.image))[:, None]).sum(), "order of the pairs")
     check(lambda z: z.image, "the loss fails: TypeError")
@@ -155,11 +155,11 @@ def test_figures_and_tables_pass():
     ("check", "made", "message"),
     [
         ("figure", lambda results: None, "returned NoneType: expected a matplotlib.figure.Figure"),
-        ("figure", noisy, "must be the same for the same results: seed what is random"),
+        ("figure", noisy, "must be the same for the same results: seed random numbers"),
         ("figure", lambda results: scatter(results, x="gone"), r"test_contracts.py:\d+: KeyError: 'gone'"),
         ("table", lambda results: results.final.to_dict(), "returned dict: expected a pandas DataFrame"),
         ("table", lambda results: results.final.head(0), "has no rows"),
-        ("table", early, "while no run has completed: the frame that own:early returned has no rows"),
+        ("table", early, "while no run has completed: .*has no rows"),
         ("table", lambda results: results.final[["label"]], "has two rows called"),
     ],
 )

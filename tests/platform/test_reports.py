@@ -111,7 +111,7 @@ def test_new_labels_are_shown_without_running_anything(lab, blank_page):
         return study(runs=runs, reports=[{"table": {"baseline": "uniform"}}])
 
     store = Store.open(lab.store_url)
-    first, again = (planned(labeled(**label), where="nowhere") for label in ({}, {"label": "JEST (ours)"}))
+    first, again = (planned(labeled(**label), placement="none") for label in ({}, {"label": "JEST (ours)"}))
     assert first.fingerprints == again.fingerprints
     store.record(first)
     complete(store)

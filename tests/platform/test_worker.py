@@ -79,7 +79,7 @@ def test_the_first_evaluation_has_to_have_the_names_that_the_study_needs(lab):
     assert finished(lab, run)[0] == processes.EXIT_REFUSED
     [row] = store.runs("toy")
     assert row.state == RunState.FAILED
-    assert "the first evaluation reports toy/score, toy/other, which toy does not declare" in str(row.reason)
+    assert "the first evaluation reports toy/score, toy/other, which toy doesn't declare" in str(row.reason)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, None])

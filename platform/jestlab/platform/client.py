@@ -1,4 +1,4 @@
-"""What a user's own script reports through, when jestlab runs it as a command (`program: command`).
+"""Report from a script that jestlab runs as a command (`program: command`).
 
     from jestlab.platform import client
 
@@ -7,31 +7,32 @@
     for step in range(steps):
         run.log(step, loss=loss)
         if run.stop_requested():
-            break                             # save first; the next attempt finds it in run.resume
+            break                             # save first; the next attempt finds the files in run.resume
     run.evaluation(step, scores={"digits/accuracy": 0.97})
 
-Run by hand, without jestlab, the same script prints what it reports. This module needs the standard library
-alone: where jestlab is not installed, a copy of this file does.
+Started by hand, without jestlab, the same script prints its reports instead. This module uses only the
+standard library: where jestlab isn't installed, copy this file.
 
-The protocol, for any other language: one message a line, JSON, in UTF-8, at most 1 MiB, written to the path
-in JESTLAB_REPORTS (`echo '{"type": "progress", …}' > "$JESTLAB_REPORTS"`). Several processes may write at
-once: lines up to 4,096 bytes stay whole. A line that is none of these fails the run:
+The protocol, for other languages: one JSON message per line, in UTF-8, at most 1 MiB, written to the path in
+JESTLAB_REPORTS (`echo '{"type": "progress", …}' > "$JESTLAB_REPORTS"`). Several processes can write at the
+same time: lines up to 4,096 bytes are written atomically. Any other line fails the run. The messages are:
 
     {"type": "log", "step": 10, "metrics": {"loss": 0.5}}         null or NaN: not a number
     {"type": "evaluation", "step": 10, "scores": {"toy/top1": 0.9}}
-        and, if known, what was spent by then: "examples_seen": 640, "flops_total": 1e9, "seconds": 12.5
-    {"type": "artifact", "name": "model", "path": "model.npz"}    from the run's folder; inside the lab
+        and, if known, the totals so far: "examples_seen": 640, "flops_total": 1e9, "seconds": 12.5
+    {"type": "artifact", "name": "model", "path": "model.npz"}    relative to the run's folder; inside the lab
     {"type": "progress", "step": 10, "total_steps": 100}
-    {"type": "phase", "name": "checkpoint", "seconds": 1.5}       what the seconds before it went to; else
-        training: "startup", "compilation", "evaluation", or "checkpoint", which is then complete
-    {"type": "flush", "id": 7}                                    when all is durable, answers "flushed"
+    {"type": "phase", "name": "checkpoint", "seconds": 1.5}       the preceding seconds weren't training but
+        "startup", "compilation", "evaluation", or "checkpoint", which is now complete
+    {"type": "flush", "id": 7}                                    answered by "flushed" when all is durable
 
-Answers are lines of JSON, too, read from the path in JESTLAB_REPLIES, by one process: {"type": "flushed",
-"id": 7}, and {"type": "stop"} when the run is asked to stop, just before SIGTERM. A writer that is faster
-than the store waits; what was written before the command ends is never lost. The same step again replaces
-a value. A further attempt replaces what earlier attempts reported after the step from which it goes on: that
-of its first progress, if values at a later step follow. Else it goes on just before its first values, or
-starts over if the next values come at twice that step or later and the run's folder was empty.
+Answers are JSON lines as well. One process reads them from the path in JESTLAB_REPLIES: {"type": "flushed",
+"id": 7}, and {"type": "stop"} just before SIGTERM, when the run must stop. A writer that is faster than the
+store blocks. Messages written before the command ends are never lost. A second report at the same step
+replaces the first. A later attempt replaces the reports of earlier attempts after its resume point. That is
+the step of its first progress message, if values at a later step follow; otherwise the step before its first
+values. The attempt starts over if its next values come at twice that step or later and the run's folder was
+empty.
 """
 
 from __future__ import annotations
@@ -57,48 +58,48 @@ _SCORE = re.compile(r".+/[^/]+", re.DOTALL)
 
 
 def as_count(name: str, value: Any) -> int:
-    """Return a step or a count as an integer: whole numbers of any kind, such as 2.0 or a scalar of NumPy.
+    """Return a step or a count as an int; any whole number is accepted, such as 2.0 or a NumPy scalar.
 
     Raises:
-        ValueError: It isn't a whole number, or the store can't hold it; the error gives its name.
+        ValueError: It isn't a whole number that fits the store; the message contains its name.
     """
     number = _number(value)
     if number is None or number % 1 != 0 or not 0 <= number < 2**63:
-        raise _refused(name, value, _COUNT)
+        raise _invalid(name, value, _COUNT)
     return int(number)
 
 
 def as_amount(name: str, value: Any) -> float:
-    """Return FLOPs or seconds as a float; ValueError unless it's finite and not negative."""
+    """Return FLOPs or seconds as a float; ValueError unless finite and nonnegative."""
     number = _number(value)
     if number is None or not 0 <= number < math.inf:
-        raise _refused(name, value, "a finite number that isn't negative")
+        raise _invalid(name, value, "a finite number that isn't negative")
     return float(number)
 
 
 def as_name(name: Any) -> str:
-    """Return a name that every database takes; ValueError for others."""
+    """Return a name that every database accepts; ValueError for others."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise _refused("name", name, "1 to 300 characters without control characters")
+        raise _invalid("name", name, "1 to 300 characters without control characters")
     return name
 
 
 def as_phase(name: Any) -> str:
     """Return the name of a phase other than training; ValueError for others."""
     if not isinstance(name, str) or name not in PHASES:
-        raise _refused("phase", name, f"one of {', '.join(PHASES)}")
+        raise _invalid("phase", name, f"one of {', '.join(PHASES)}")
     return name
 
 
 def as_metrics(values: Any) -> dict[str, float]:
     """Return metrics by name as floats, None as NaN; ValueError if one isn't a number, or for its name."""
     if not isinstance(values, Mapping):
-        raise _refused("metrics", values, "a mapping of names to numbers")
+        raise _invalid("metrics", values, "a mapping of names to numbers")
     metrics = {}
     for name, value in values.items():
         number = math.nan if value is None else _number(value)
         if number is None:
-            raise _refused(f"value of {as_name(name)!r}", value, "a number")
+            raise _invalid(f"value of {as_name(name)!r}", value, "a number")
         metrics[as_name(name)] = float(number)
     return metrics
 
@@ -108,12 +109,12 @@ def as_scores(values: Any) -> dict[str, float]:
     scores = as_metrics(values)
     for name in scores:
         if not _SCORE.fullmatch(name):
-            raise _refused("name of a score", name, "dataset/metric")
+            raise _invalid("name of a score", name, "dataset/metric")
     return scores
 
 
 def _number(value: Any) -> int | float | None:
-    """Return a number of any kind, also in an array of one, as Python's; None if it isn't a number."""
+    """Convert a number of any type, or an array of one number, to Python's; None if it isn't a number."""
     try:
         plain = value.item() if hasattr(value, "item") else value
         number = None if isinstance(plain, (bool, str, bytes)) else float(plain)
@@ -122,27 +123,27 @@ def _number(value: Any) -> int | float | None:
     return plain if isinstance(plain, int) and number is not None else number
 
 
-def _refused(name: str, value: Any, expected: str) -> ValueError:
+def _invalid(name: str, value: Any, expected: str) -> ValueError:
     try:
         shown = " ".join(repr(value).split())
-    except ValueError:  # Python writes no integer of thousands of digits
-        shown = "of thousands of digits"
+    except ValueError:  # Python refuses to print very long integers
+        shown = "with thousands of digits"
     return ValueError(
         f"invalid {name} {shown if len(shown) <= 60 else shown[:57] + '…'}: expected {expected}"
     )
 
 
 class Reporter:
-    """What a run can report: the methods of a script's `run` and of a function's `context`.
+    """Reporting methods, shared by a script's `run` and a function's `context`.
 
-    Numbers may be of any kind, also NumPy's, JAX's, and PyTorch's, or arrays of one number. What the store
-    can't hold is a ValueError of one line.
+    Numbers of NumPy, JAX, and PyTorch, and arrays of one number, are accepted. Values that the store can't
+    hold raise a ValueError.
     """
 
     def log(self, step: int, metrics: Mapping[str, float] | None = None, **named: float) -> None:
         """Report metrics at a step: `log(10, loss=0.5)`, `log(10, {"grad/norm": 2.0})`.
 
-        The same step again replaces a value.
+        A second value at the same step replaces the first.
         """
         values = as_metrics({} if metrics is None else metrics)
         self._send({"type": "log", "step": as_count("step", step), "metrics": values | as_metrics(named)})
@@ -159,12 +160,12 @@ class Reporter:
         """Report scores named `dataset/metric`: `evaluation(step, {"digits/accuracy": 0.97})`.
 
         Args:
-            step: Steps done.
-            examples_seen: Examples trained on until then; None if unknown. A mapping here is the scores.
-            flops_total: FLOPs spent until then; None if unknown.
+            step: Completed steps.
+            examples_seen: Examples trained on so far; None if unknown. A mapping here is the scores.
+            flops_total: FLOPs so far; None if unknown.
             scores: Name → score.
-            seconds: Seconds of training until then; None for those since the program began, and before that
-                of earlier attempts until their last evaluation.
+            seconds: Seconds of training so far; None for the time since the program started, plus that of
+                earlier attempts until their last evaluation.
         """
         if isinstance(examples_seen, Mapping) and scores is None:
             examples_seen, scores = None, examples_seen
@@ -178,50 +179,49 @@ class Reporter:
         self._send(message | {"scores": as_scores({} if scores is None else scores)})
 
     def artifact(self, name: str, path: str | Path) -> None:
-        """Report a file or folder inside the lab, best in `directory`; its size and digest are recorded."""
+        """Report a file or folder inside the lab, preferably in `directory`; record its size and digest."""
         self._send({"type": "artifact", "name": as_name(name), "path": str(Path(path).absolute())})
 
     def progress(self, step: int, total_steps: int) -> None:
-        """Report how far the run is."""
+        """Report the number of completed steps."""
         counts = {"step": as_count("step", step), "total_steps": as_count("total_steps", total_steps)}
         self._send({"type": "progress", **counts})
 
     def _send(self, message: dict[str, Any]) -> None:
-        """Report a message of the protocol."""
+        """Send a message of the protocol."""
         raise NotImplementedError
 
 
-class Run(Reporter):
-    """The run that a script is.
+class ScriptRun(Reporter):
+    """The run of a script.
 
     Attributes:
-        seed: Replicate.
-        directory: Where to keep what it makes; it exists.
-        resume: The same folder if an earlier attempt left anything in it, else None. It may have been killed
-            before it saved: look for what you need.
-        config: The whole config, `seed` included.
-        needs: Role → folder of each run that it needs.
+        seed: Seed of this replicate.
+        directory: Folder for the run's files; it exists.
+        resume: The same folder if an earlier attempt left files in it, else None. The attempt may have been
+            killed before it saved a checkpoint: check that the files exist.
+        config: The whole config, including `seed`.
+        needs: Role → folder of the dependency.
     """
 
     def __init__(
         self, seed: int, directory: Path, resume: Path | None, config: dict[str, Any], needs: dict[str, Path]
     ) -> None:
-        """Made by `run`."""
+        """Use `run` instead."""
         self.seed = seed
         self.directory = directory
         self.resume = resume
         self.config = config
         self.needs = needs
-        self._inner_seconds = 0.0  # of phases within the present one
+        self._inner_seconds = 0.0  # of phases nested in the current one
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Context whose time does not count as training: `with run.phase("checkpoint"): save(model)`.
+        """Context whose time doesn't count as training: `with run.phase("checkpoint"): save(model)`.
 
         Args:
-            name: "startup", "compilation", "evaluation" or "checkpoint". A checkpoint holds the step that was
-                reported last, and is complete when the context ends; what came after it is lost if the run
-                is killed.
+            name: "startup", "compilation", "evaluation", or "checkpoint". A checkpoint contains the last
+                reported step, and is complete when the context ends.
         """
         name = as_phase(name)
         began, outer, self._inner_seconds = time.perf_counter(), self._inner_seconds, 0.0
@@ -233,44 +233,45 @@ class Run(Reporter):
             self._inner_seconds = outer + time.perf_counter() - began
 
     def flush(self) -> None:
-        """Return when all that was reported is durable. Before a checkpoint, so that none is ahead of it."""
+        """Block until all reports are durable. Call it before a checkpoint, so that none is ahead of the
+        store."""
 
     def stop_requested(self) -> bool:
-        """Whether to save and end. From the first call on, SIGTERM does not end the script by itself."""
+        """Whether to save a checkpoint and exit. After the first call, SIGTERM no longer ends the script."""
         return False
 
     def _send(self, message: dict[str, Any]) -> None:
         values = {key: value for key, value in message.items() if key not in ("type", "metrics", "scores")}
         values |= message.get("metrics", {}) | message.get("scores", {})
-        said = ", ".join(f"{name} {value}" for name, value in values.items())
-        sys.stdout.write(f"{message['type']}: {said}\n")
+        text = ", ".join(f"{name} {value}" for name, value in values.items())
+        sys.stdout.write(f"{message['type']}: {text}\n")
 
 
-class _Reporting(Run):
-    """A run below jestlab."""
+class _Reporting(ScriptRun):
+    """A run that reports to jestlab's worker."""
 
     def __init__(self, reports: str, replies: str, **about: Any) -> None:
         super().__init__(**about)
         self._reports = os.open(reports, os.O_WRONLY | os.O_CLOEXEC)
         self._replies = os.open(replies, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         self._rest = b""
-        self._flushed = 0  # the last id that was answered
-        self._asked = 0
+        self._flush_id = 0
+        self._flushed = 0  # id of the last answer
         self._stop = False
         self._listens = False
         self._writing = threading.Lock()
-        self._reading = threading.RLock()  # a signal's handler may read while its thread does
+        self._reading = threading.RLock()  # reentrant for signal handlers
 
     def flush(self) -> None:
         with self._reading:
-            self._asked += 1
-            asked = self._asked
-            self._send({"type": "flush", "id": asked})
+            self._flush_id += 1
+            flush_id = self._flush_id
+            self._send({"type": "flush", "id": flush_id})
             os.set_blocking(self._replies, True)
             try:
-                while self._flushed < asked:
+                while self._flushed < flush_id:
                     if not self._read():
-                        raise ConnectionError("jestlab's worker has ended: what was reported may be lost")
+                        raise ConnectionError("jestlab's worker has ended: reports may be lost")
             finally:
                 os.set_blocking(self._replies, False)
 
@@ -288,7 +289,7 @@ class _Reporting(Run):
         self._stop = True
 
     def _read(self) -> bool:
-        """Take in answers; whether there may be more."""
+        """Read answers; return whether there may be more."""
         block = os.read(self._replies, 1 << 16)
         *lines, self._rest = (self._rest + block).split(b"\n")
         for line in lines:
@@ -305,24 +306,24 @@ class _Reporting(Run):
                 left = left[os.write(self._reports, left) :]
 
 
-def run() -> Run:
-    """The run that this process works at; without jestlab, one that prints, in the working directory.
+def run() -> ScriptRun:
+    """Return the run of this process; without jestlab, one that prints its reports.
 
     Raises:
         ConnectionError: The worker that started this has ended.
     """
-    found = os.environ
-    if "JESTLAB_REPORTS" not in found:
-        return Run(0, Path.cwd(), None, {}, {})
-    needs = json.loads(found["JESTLAB_NEEDS"])
+    environ = os.environ
+    if "JESTLAB_REPORTS" not in environ:
+        return ScriptRun(0, Path.cwd(), None, {}, {})
+    needs = json.loads(environ["JESTLAB_NEEDS"])
     try:
         return _Reporting(
-            found["JESTLAB_REPORTS"],
-            found["JESTLAB_REPLIES"],
-            seed=int(found["JESTLAB_SEED"]),
-            directory=Path(found["JESTLAB_RUN_DIR"]),
-            resume=Path(found["JESTLAB_RESUME"]) if found["JESTLAB_RESUME"] else None,
-            config=json.loads(Path(found["JESTLAB_RUN_CONFIG"]).read_text(encoding="utf-8")),
+            environ["JESTLAB_REPORTS"],
+            environ["JESTLAB_REPLIES"],
+            seed=int(environ["JESTLAB_SEED"]),
+            directory=Path(environ["JESTLAB_RUN_DIR"]),
+            resume=Path(environ["JESTLAB_RESUME"]) if environ["JESTLAB_RESUME"] else None,
+            config=json.loads(Path(environ["JESTLAB_RUN_CONFIG"]).read_text(encoding="utf-8")),
             needs={role: Path(folder) for role, folder in needs.items()},
         )
     except FileNotFoundError as error:

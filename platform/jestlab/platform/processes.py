@@ -4,7 +4,7 @@ A process is named `machine:pid:start`. Process ids are reused and machines shar
 tells boot, namespace and start time apart. A local job's handle is its process's name, `:` and its log.
 
 A process can leave its session, and outlive its parent. So a worker adopts the orphans among its descendants,
-and ends them all when it ends; and for the case that it is killed itself, all that it starts bears a mark in
+and ends them all when it ends; and for the case that it is killed itself, all that it starts bears a key in
 its environment, by which it is found.
 """
 
@@ -31,7 +31,7 @@ EXIT_REFUSED = 78
 """EX_CONFIG: the run's input is wrong, and would be wrong the next time."""
 EXIT_STOPPED = 128 + signal.SIGTERM
 
-MARK = "JESTLAB_JOB_TOKEN"
+JOB_KEY = "JESTLAB_JOB_TOKEN"
 """Environment variable of a local job's processes: whose they are. Its name says that it is a secret."""
 
 KILL_SECONDS = 5.0
@@ -178,17 +178,17 @@ def own_age() -> float:
 # ---- what belongs to a job
 
 
-def end_job(process: Process, mark: str) -> set[int]:
-    """Kill what is left of a job on this machine: its session, and what bears its mark.
+def end_job(process: Process, key: str) -> set[int]:
+    """Kill what is left of a job on this machine: its session, and what bears its key.
 
     Args:
         process: Its worker.
-        mark: The value of `MARK` in its environment.
+        key: The value of `JOB_KEY` in its environment.
 
     Returns:
         Ids of processes that still run after `KILL_SECONDS`.
     """
-    return _end(lambda: process.session() | marked(mark))
+    return _end(lambda: process.session() | marked(key))
 
 
 def end_descendants(but: Collection[int] = ()) -> set[int]:
@@ -218,12 +218,12 @@ def _end(find: Callable[[], set[int]]) -> set[int]:
         time.sleep(_PAUSE_SECONDS)
 
 
-def marked(mark: str) -> set[int]:
-    """Return the ids of this machine's processes that were started with a mark in their environment.
+def marked(key: str) -> set[int]:
+    """Return the ids of this machine's processes that were started with a key in their environment.
 
     Other users' processes cannot be read, nor what has overwritten its environment.
     """
-    wanted, found, this = f"{MARK}={mark}".encode(), set(), os.getpid()
+    wanted, found, this = f"{JOB_KEY}={key}".encode(), set(), os.getpid()
     for pid in psutil.pids():
         environment = _environment(pid)
         if wanted in environment and pid != this and wanted in environment.split(b"\0"):

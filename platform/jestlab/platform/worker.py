@@ -36,8 +36,10 @@ from jestlab.models.training.phases import PhaseClock
 from jestlab.models.training.tracker import NullTracker, Recorder
 from jestlab.platform import logs, programs
 from jestlab.platform.errors import BucketUnreachable, StoreError, StoreUnreachable, UserError
+from jestlab.platform.lab.bucket import Bucket
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.lab.sync import PUSH_SECONDS, Bucket, LocalFolder, SyncedFolder, fetched
+from jestlab.platform.lab.sync import PUSH_SECONDS, LocalFolder, SyncedFolder, fetched
+from jestlab.platform.planning.names import check_first
 from jestlab.platform.processes import (
     EXIT_BUSY,
     EXIT_COMPLETED,
@@ -51,9 +53,8 @@ from jestlab.platform.processes import (
     still_there,
 )
 from jestlab.platform.programs import failures
-from jestlab.platform.programs.command import left_behind
-from jestlab.platform.programs.context import Failed, Interrupted, Need, RunContext
-from jestlab.platform.programs.expected import check_first
+from jestlab.platform.programs.command_run import left_behind
+from jestlab.platform.programs.context import Failed, Interrupted, NeededRun, RunContext
 from jestlab.platform.programs.sources import interpreter_of, sources_of
 from jestlab.platform.spec.record import Record
 from jestlab.platform.store import provenance
@@ -329,7 +330,7 @@ def _context(
         cache=lab.data,
         seed=run.seed,
         needs={
-            role: Need(need.fingerprint, need.program, lab.root / need.directory, need.config)
+            role: NeededRun(need.fingerprint, need.program, lab.root / need.directory, need.config)
             for role, need in run.needs.items()
         },
         recorder=recorder,

@@ -9,7 +9,7 @@ from jestlab.models.methods.distillation import distilled
 from jestlab.models.methods.drrho import drrho
 from jestlab.models.methods.highest import highest
 from jestlab.models.selection import select
-from jestlab.platform.contracts.training import check_loss, check_rule
+from jestlab.testing.training import check_loss, check_rule
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from jestlab.models.devices import Devices
 from jestlab.models.training.reused import KeptPass
 from jestlab.models.training.step import build_step
 from jestlab.models.two_towers import TwoTowerModel
-from jestlab.platform.programs.pricing import cost
+from jestlab.platform.programs.pricing import step_of as priced_step
 
 TOWERS: dict[str, Any] = {
     "vision": {"image_size": 16, "patch_size": 8, "width": 16, "depth": 1, "heads": 2, "mlp_dim": 32},
@@ -102,7 +102,7 @@ def test_a_step_that_reuses_its_scoring_takes_the_same_step(sections):
 
 def test_costs_what_the_paper_counts():
     """C_JEST = F(2 + B/b) but for loss and selection; `test_step_flops` compares with XLA's count."""
-    plain, reusing = (cost(config(reuse), None, 1.0) for reuse in (False, True))
+    plain, reusing = (priced_step(config(reuse), None).cost() for reuse in (False, True))
     forward = (plain.image_tower + plain.text_tower) / 3
     assert plain.scoring - reusing.scoring == pytest.approx(forward)
     assert 3 * forward + reusing.scoring == pytest.approx(forward * (2 + 4))

@@ -71,7 +71,7 @@ def test_a_section_lists_its_keys_with_defaults(keys, monkeypatch):
         ["optimizer.learning_rate", "0.001"],
         ["optimizer.beta1", "0.9"],
     ]
-    assert "9 keys. One key with its type, choices and an example: jestlab keys KEY" in out
+    assert "9 keys." in out and "jestlab keys KEY" in out
 
 
 def test_a_key_has_choices_and_an_example(keys):

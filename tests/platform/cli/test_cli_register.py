@@ -41,17 +41,17 @@ def claims(jestlab):
 
 def test_launches_a_study_as_registered(tmp_path, jestlab, claims):
     refused = jestlab("register", write_study(tmp_path, claims=[]), code=1)
-    assert "toy claims nothing: write `claims` in its spec" in refused and refused.count("\n") == 1
+    assert "toy has no claims: write `claims` in its spec" in refused and refused.count("\n") == 1
     spec = write_study(tmp_path)
     first = jestlab("register", spec)
-    assert first.startswith("toy is registered: 2 claims, an error of 5% together; digest ")
-    assert jestlab("register", spec).startswith("toy was registered as it is: 2 claims")
+    assert first.startswith("toy is registered: 2 claims, an error rate of 5% for all together; digest ")
+    assert jestlab("register", spec).startswith("toy was registered before")
     assert "exploratory" not in jestlab("launch", spec, "--no-reports")
     assert claims() == dict.fromkeys(["Joint is better", "Other is better"], "")
     table = jestlab("table", "claims", "toy")
     assert "registered on 20" in table and "before its first run" in table
     refused = jestlab("register", write_study(tmp_path, claims=CLAIMS[:1]), code=1)
-    assert "6 of the runs of toy have begun: a study is registered before its first run" in refused
+    assert "6 of the runs of toy have begun" in refused
 
 
 def test_reports_changes_before_the_launch_and_marks_them_in_the_table(tmp_path, jestlab, claims):

@@ -65,7 +65,7 @@ def exported(lab, path):
 
 def test_runs_of_every_program_have_their_fingerprints():
     for name in ("quickstart", "learnable_batches", "filtering_ratio"):
-        for run in plan(load(name, "smoke"), absent="note").runs:
+        for run in plan(load(name, "smoke"), note_absent=True).runs:
             assert is_true(run.fingerprint, run.program, json.loads(json.dumps(run.config)), run.needs)
         assert not is_true(run.fingerprint, run.program, run.config, {**run.needs, "another": "0" * 64})
         assert not is_true(run.fingerprint, "toy_programs:loop", run.config, run.needs)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from in_process import Machine
+from workers_support import replace_local_executor
 
 from jestlab.platform import processes
-from jestlab.platform.launch import executors
-from jestlab.platform.launch.record import Record
+from jestlab.platform.launch.record import XManagerRecord
 
 
 @pytest.fixture
@@ -19,14 +19,14 @@ def unrecorded(monkeypatch: pytest.MonkeyPatch) -> None:
     async def opened(record: Any) -> None:
         record.opened = True
 
-    monkeypatch.setattr(Record, "open", opened)
+    monkeypatch.setattr(XManagerRecord, "open", opened)
 
 
 @pytest.fixture
 def recorded_machine(monkeypatch: pytest.MonkeyPatch, forking: None) -> Iterator[Machine]:
     """Launches on "this machine" start threads instead of processes."""
     made = Machine()
-    monkeypatch.setattr(executors, "Local", made.executor)
+    replace_local_executor(monkeypatch, made.executor)
     yield made
     made.close()
 

@@ -14,7 +14,7 @@ from sqlalchemy.exc import OperationalError
 
 from jestlab.platform import logs, worker
 from jestlab.platform.errors import StoreUnreachable
-from jestlab.platform.programs.command import Child
+from jestlab.platform.programs.command_run import Child
 from jestlab.platform.store import engine
 from jestlab.platform.store.address import parse_url
 
@@ -93,4 +93,4 @@ def test_a_command_goes_on_without_its_log():
         os.dup2(kept, 2)
         os.close(kept)
         os.close(full)
-    assert child.last_words == "first\nlast words\n"
+    assert child.tail == "first\nlast words\n"

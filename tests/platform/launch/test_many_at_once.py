@@ -13,7 +13,7 @@ from sqlalchemy import event
 from jestlab.platform.errors import StoreError
 from jestlab.platform.launch import claiming
 from jestlab.platform.launch.display import Listener
-from jestlab.platform.launch.executor import ExecutorError, JobState, JobStatus
+from jestlab.platform.launch.executors.base import ExecutorError, JobState, JobStatus
 from jestlab.platform.planning.plan import Plan, plan
 from jestlab.platform.spec.load import load
 from jestlab.platform.store import claims
@@ -26,7 +26,7 @@ RUNS = BATCH * BATCHES
 
 @pytest.fixture
 def study(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unrecorded: None) -> Plan:
-    monkeypatch.setattr(claiming, "TOGETHER", BATCH)
+    monkeypatch.setattr(claiming, "BATCH", BATCH)
     return plan(load(str(labs.write_study(tmp_path, runs={"uniform": {}}, seeds=RUNS))))
 
 

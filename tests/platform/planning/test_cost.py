@@ -10,7 +10,7 @@ from jestlab.analysis.costs import Cost
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.planning import cost
-from jestlab.platform.planning.plan import Budget, Plan, PlannedRun
+from jestlab.platform.planning.plan import Plan, PlannedRun, RunBudget
 from jestlab.platform.programs import Price
 from jestlab.platform.spec.resources import parse_slice
 from jestlab.platform.store.records import RunState, Speed
@@ -29,7 +29,7 @@ def budgets_of(plan: Plan) -> list[Any]:
 
 
 def of_hours(name: str, hours: float, **parts: Any) -> PlannedRun:
-    return replace(plans.run(name, **parts), budget=Budget("v5e", 4, 4 * hours))
+    return replace(plans.run(name, **parts), budget=RunBudget("v5e", 4, 4 * hours))
 
 
 def test_on_a_slice_a_run_takes_the_chip_hours_of_what_it_computes():
@@ -41,9 +41,9 @@ def test_on_a_slice_a_run_takes_the_chip_hours_of_what_it_computes():
     assert uncached.chip_hours == pytest.approx(4)
 
 
-def test_the_users_prices_and_utilisation_count_for_their_own_type():
+def test_the_users_prices_and_utilization_count_for_their_own_type():
     plan = plans.plan(plans.run("a", price=CACHED), plans.run("free", seed=1, price=None))
-    settings = Settings(prices={"v5e": 2.5, "v6e": 99}, utilisation={"v5e": 0.8, "v6e": 0.1})
+    settings = Settings(prices={"v5e": 2.5, "v6e": 99}, utilization={"v5e": 0.8, "v6e": 0.1})
     priced = cost.on_tpu(plan, V5E, settings)
     a, free = budgets_of(priced)
     assert a.chip_hours == pytest.approx(1.5)
@@ -66,7 +66,7 @@ def test_without_tpus_hours_come_from_earlier_runs_of_the_program():
     assert other is None
     assert taken_in.chip_hours == 0
     flood = {"toy_programs:flood": loop}
-    assert budgets_of(cost.by_earlier_runs(plan, flood))[2] == Budget("local", 1, 0.0, by_runs=3)
+    assert budgets_of(cost.by_earlier_runs(plan, flood))[2] == RunBudget("local", 1, 0.0, by_runs=3)
 
 
 def test_gpus_are_counted_as_chips():

@@ -10,11 +10,11 @@ from sqlalchemy import select, update
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.launch import controller
-from jestlab.platform.launch.controller import Outcome
+from jestlab.platform.launch.controller import LaunchOutcome
 from jestlab.platform.planning.cost import refuse_above
+from jestlab.platform.planning.deciding import first_seeds
+from jestlab.platform.planning.matching import Timings
 from jestlab.platform.planning.plan import plan
-from jestlab.platform.planning.replicates import some
-from jestlab.platform.planning.timings import Timings
 from jestlab.platform.spec import Study
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
@@ -84,8 +84,8 @@ def test_it_waits_for_what_nobody_has_measured(store):
 
 def test_the_first_seeds_of_those_that_wait_are_chosen_whatever_their_numbers(store):
     found = planned(store, study(seeds=[100, 7]))
-    assert [its.seed for its in some(found, lambda _: 1).waiting] == [100]
-    assert [its.seed for its in some(found, lambda _: 2).waiting] == [100, 7]
+    assert [its.seed for its in first_seeds(found, lambda _: 1).waiting] == [100]
+    assert [its.seed for its in first_seeds(found, lambda _: 2).waiting] == [100, 7]
 
 
 def test_it_trains_as_long_as_the_other_to_half_a_step(store, tmp_path):
@@ -134,7 +134,7 @@ def test_what_needs_a_run_that_waits_waits_too(store):
 def test_what_cannot_be_solved_for_is_refused():
     cache = {"program": "embed", "reference": "reference"}
     as_cache = {"uniform_in_time": {"match": {"seconds": "cache"}}, "cache": cache}
-    unknown = "nothing tells how long an example of uniform_in_time takes: add a run of the same config"
+    unknown = "the time per example of uniform_in_time is unknown: add a run with the same config"
     for changes, message in (
         ({"uniform": {"model.vision.depth": 1}}, unknown),
         (as_cache, "both must be runs of train: uniform_in_time and cache are not"),
@@ -156,7 +156,7 @@ def launch(root, tmp_path, monkeypatch):
     def launched(**seconds):
         def complete_all(lab, store, title, runs, executors, **options):
             measure(store, lab.root, runs, seconds)
-            return Outcome(store.states([run.fingerprint for run in runs]), {}, False, len(runs))
+            return LaunchOutcome(store.states([run.fingerprint for run in runs]), {}, False, len(runs))
 
         monkeypatch.setattr(controller, "launch", complete_all)
         return labs.here("launch", spec, "--no-reports", root=root)

@@ -35,7 +35,7 @@ def spec(tmp_path, monkeypatch):
 def test_a_launch_refuses_the_missing_data_that_a_plan_notes(spec):
     with pytest.raises(UserError, match=r"siglip.npz: no such file or folder"):
         plan(load(str(spec)))
-    planned = plan(load(str(spec)), absent="note")
+    planned = plan(load(str(spec)), note_absent=True)
     here = spec.parent
     assert planned.absent == {
         here / "siglip.npz": "checkpoint",
@@ -49,14 +49,14 @@ def test_a_launch_refuses_the_missing_data_that_a_plan_notes(spec):
 
 
 def test_missing_data_is_identified_by_its_path(spec):
-    first = plan(load(str(spec)), absent="note").fingerprints
-    assert plan(load(str(spec)), absent="note").fingerprints == first
+    first = plan(load(str(spec)), note_absent=True).fingerprints
+    assert plan(load(str(spec)), note_absent=True).fingerprints == first
     spec.write_text(SPEC.replace("path: webli", "path: laion"))
-    other = plan(load(str(spec)), absent="note").fingerprints
+    other = plan(load(str(spec)), note_absent=True).fingerprints
     assert [one == two for one, two in zip(first, other, strict=True)] == [True, False, False]
     spec.write_text("runs: {a: {}}")  # no data is missing
     study = load(str(spec))
-    assert plan(study, absent="note") == plan(study)
+    assert plan(study, note_absent=True) == plan(study)
     assert plan(study).absent == {}
 
 

@@ -42,15 +42,15 @@ def refusal(*arguments: Any, **data: Any) -> str:
 def test_a_super_batch_larger_than_the_training_set_is_refused(web):
     large = JOINT | {"schedule.batch_size": 64}
     assert refusal(large, web) == (
-        f"runs.joint: the super-batch of 320 examples is larger than the training set {web}, which holds "
+        f"runs.joint: the super-batch of 320 examples is larger than the training set {web}, which has "
         "100: lower schedule.batch_size or the filtering ratio, or train on more data"
     )
     assert refusal(JOINT | {"schedule.super_batch_size": 81_920}, {"examples": 27_588}) == (
-        "runs.joint: the super-batch of 81,920 examples is larger than data.train, which holds 27,588: "
+        "runs.joint: the super-batch of 81,920 examples is larger than data.train, which has 27,588: "
         "lower schedule.super_batch_size or the filtering ratio, or train on more data"
     )
     assert refusal({"schedule.batch_size": 128}, web) == (
-        f"runs.joint: the batch of 128 examples is larger than the training set {web}, which holds 100: "
+        f"runs.joint: the batch of 128 examples is larger than the training set {web}, which has 100: "
         "lower schedule.batch_size, or train on more data"
     )
     assert planned(JOINT | {"schedule.batch_size": 20}, web).runs
@@ -59,7 +59,7 @@ def test_a_super_batch_larger_than_the_training_set_is_refused(web):
     assert planned(large, known).runs
     assert "320 examples is larger than the training set" in refusal(large, known | {"examples": 200})
     written = {"name": "s", "runs": {"a": {"schedule.batch_size": 32_768}}}
-    assert plan(Study.parse(written), where="nowhere").runs  # as `jestlab costs`, which only prices
+    assert plan(Study.parse(written), placement="none").runs  # as `jestlab costs`, which only prices
 
 
 def test_a_filter_counts_where_metadata_are_in_parquets(web, tmp_path):
@@ -101,9 +101,7 @@ def test_a_diagnosis_fits_its_data_too(web):
                       "chunks": [2], "joint_chunks": 2, "matrix_size": 8},
     }  # fmt: skip
     base = {"data.train": {"kind": "folder", "path": str(web)}}
-    with pytest.raises(
-        UserError, match=r"runs.diagnosis: the super-batch of 1,280 .* holds 100: lower batch_"
-    ):
+    with pytest.raises(UserError, match=r"runs.diagnosis: the super-batch of 1,280 .* has 100: lower batch_"):
         plan(Study.parse({"name": "s", "base": base, "runs": runs}))
 
 
@@ -144,7 +142,7 @@ def test_a_missing_script_is_refused_by_plan_and_launch(root, tmp_path):
         done = labs.here(verb, spec, root=root)
         assert done.returncode == 1
         assert done.stderr == (
-            f"jestlab: runs.a: command: no such file {tmp_path / 'nofile.py'}: relative paths count from "
+            f"jestlab: runs.a: command: no such file {tmp_path / 'nofile.py'}: paths are relative to "
             "`cwd`, the spec's folder\n"
         )
     assert not root.exists()
@@ -157,6 +155,6 @@ def test_scripts_of_pods_are_in_their_image(tmp_path, monkeypatch):
     spec = study(tmp_path, ["python", "/app/train.py"])
     with pytest.raises(UserError, match=r"no such file /app/train\.py"):
         plan(load(str(spec)))
-    assert plan(load(str(spec)), where="elsewhere").runs
+    assert plan(load(str(spec)), placement="remote").runs
     pods = study(tmp_path, ["python", "/app/train.py"], resources={"tpu": "v5e-1x1", "on": "kubernetes"})
     assert labs.here("plan", pods, root=tmp_path / "lab").returncode == 0

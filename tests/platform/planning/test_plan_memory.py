@@ -18,7 +18,7 @@ from jestlab.models.weights.layout import parameter_shapes
 from jestlab.platform.planning import memory as planning
 from jestlab.platform.planning.memory import Room, lines, room
 from jestlab.platform.planning.plan import plan
-from jestlab.platform.programs import Memory, memory
+from jestlab.platform.programs import MemoryEstimate, memory
 from jestlab.platform.spec import Study
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.spec.tree import plain
@@ -62,7 +62,7 @@ def allocated(its):
     return found.argument_size_in_bytes + found.temp_size_in_bytes
 
 
-def estimated(*given: Any) -> Memory:
+def estimated(*given: Any) -> MemoryEstimate:
     found = memory.of_training(*given)
     assert found is not None
     return found
@@ -148,12 +148,12 @@ def test_every_own_program_says_and_others_do_not():
     assert found.pop("other") is None
     for its in found.values():
         assert its is not None
-        assert 0 < its.device < its.here < 2e9
+        assert 0 < its.device < its.total < 2e9
 
 
 def said(amounts, room):
     """Lines of a plan whose runs take these gigabytes: of state, work, batches and process."""
-    memories = [Memory(*(amount * GB for amount in its)) for its in amounts]
+    memories = [MemoryEstimate(*(amount * GB for amount in its)) for its in amounts]
     parts = [replace(its, work=0.0) for its in memories]
     fewer = [replace(its, work=0.0, batches=0.0) for its in memories]
     changes = [("set a higher runtime.microbatches", parts), ("lower schedule.batch_size", fewer)]
@@ -263,7 +263,7 @@ def test_runs_that_are_not_trained_are_advised_what_they_have():
     embed = EmbedConfig.model_validate({"reference": "r", "runtime": {"batch_size": 100_000}})
     found = memory.of_embedding(embed, {"reference": config(B16)}, 1)
     assert said_of([found], V5E)[1].endswith("lower runtime.batch_size")
-    score = Memory(0.0, 99 * GB, 0.0, GB)
+    score = MemoryEstimate(0.0, 99 * GB, 0.0, GB)
     assert said_of([score], Room(16 * GB, "here"))[1].endswith("use a machine with more memory")
 
 
@@ -301,5 +301,5 @@ def test_the_verb_says_it_and_json_has_the_bytes(root, tmp_path, monkeypatch):
     assert "small needs" not in text
     data = json.loads(labs.here("plan", tmp_path / "s.yaml", "--json", root=root).stdout)
     small, large = (run["memory"] for run in data["runs"])
-    assert small["here"] == sum(small[part] for part in ("state", "work", "batches", "process"))
+    assert small["total"] == sum(small[part] for part in ("state", "work", "batches", "process"))
     assert large["device"] > 100 * small["device"]

@@ -7,9 +7,8 @@ import labs_support as labs
 import pytest
 
 from jestlab.platform.errors import UserError
-from jestlab.platform.planning.names import check
+from jestlab.platform.planning.names import check, check_first
 from jestlab.platform.planning.plan import plan
-from jestlab.platform.programs.expected import check_first
 from jestlab.platform.spec.schema import Study
 
 METRICS = {"wiki/perplexity": {"goal": "min"}, "wiki/accuracy": {"goal": "max", "unit": "percent"}}
@@ -21,8 +20,8 @@ OWN: dict[str, Any] = {
     "metrics": METRICS,
     "score": ["wiki/perplexity"],
 }
-NOBODY = "nothing declares or has recorded"
-DECLARE = "declare what the program measures, metrics: {tree/height: {goal: max}} or {goal: min}"
+NOWHERE = "is neither declared nor recorded"
+DECLARE = "declare the metric, metrics: {tree/height: {goal: max}} or {goal: min}"
 NO_MEAN = (
     "wiki/perplexity (min, raw), wiki/accuracy (max, percent) have no mean, since their goals or units differ"
 )
@@ -47,24 +46,24 @@ def refused(written, recorded=()):
 @pytest.mark.parametrize(
     ("changes", "place", "message"),
     [
-        ({"score": ["wiki/acuracy"]}, "score.0", f"{NOBODY} 'wiki/acuracy': did you mean 'wiki/accuracy'?"),
-        ({"score": ["tree/height"]}, "score.0", f"{NOBODY} 'tree/height': {DECLARE}"),
+        ({"score": ["wiki/acuracy"]}, "score.0", f"'wiki/acuracy' {NOWHERE}: did you mean 'wiki/accuracy'?"),
+        ({"score": ["tree/height"]}, "score.0", f"'tree/height' {NOWHERE}: {DECLARE}"),
         ({"score": ["wiki/perplexity", "wiki/accuracy"]}, "score", NO_MEAN),
         ({"score": ["wiki/accuracy"] * 2}, "score", "wiki/accuracy would count more than once: name each"),
         (reporting(pareto={"score": ["wiki/accuracy"] * 2}), "reports.0.score", "wiki/accuracy would count"),
         ({"score": None, "reports": ["pareto"]}, "score", NO_MEAN),
         ({"score": None} | claiming(), "score", NO_MEAN),
-        (claiming(measure="wiki/perlex"), "claims.0.measure", f"{NOBODY} 'wiki/perlex': did you mean"),
-        (claiming(of={"of": "fast", "measure": "los"}), "claims.0.measure", f"{NOBODY} 'los'"),
-        (claiming(measure="loss_spikes"), "claims.0.measure", f"{NOBODY} 'loss'"),
-        (reporting(pareto={"score": "wiki/acc"}), "reports.0.score.0", f"{NOBODY} 'wiki/acc': did you mean"),
+        (claiming(measure="wiki/perlex"), "claims.0.measure", f"'wiki/perlex' {NOWHERE}: did you mean"),
+        (claiming(of={"of": "fast", "measure": "los"}), "claims.0.measure", f"'los' {NOWHERE}"),
+        (claiming(measure="loss_spikes"), "claims.0.measure", f"'loss' {NOWHERE}"),
+        (reporting(pareto={"score": "wiki/acc"}), "reports.0.score.0", f"'wiki/acc' {NOWHERE}: did you mean"),
         (reporting(pareto={"score": ["wiki/perplexity", "wiki/accuracy"]}), "reports.0.score", NO_MEAN),
-        (reporting(optimiser_spikes={"metric": "wiki/loss"}), "reports.0.metric.0", f"{NOBODY} 'wiki/loss'"),
+        (reporting(optimiser_spikes={"metric": "wiki/loss"}), "reports.0.metric.0", f"'wiki/loss' {NOWHERE}"),
         (reporting(against={"x": "nested.depht"}), "reports.0.x",
          "no run has 'nested.depht' in its config: did you mean 'nested.depth'?"),
         (reporting(against={"x": "lr", "by": ["rl"]}), "reports.0.by.0", "no run has 'rl' in its config"),
         (reporting(against={"x": "lr", "split": "rl"}), "reports.0.split", "no run has 'rl' in its config"),
-        (reporting(composition={"x": "knd"}), "reports.0.x", "no run counts what it selects by 'knd': "),
+        (reporting(composition={"x": "knd"}), "reports.0.x", "no run counts selected examples by 'knd': "),
     ],
 )  # fmt: skip
 def test_a_name_that_is_nobodys_is_refused_with_the_nearest(changes, place, message):
@@ -99,7 +98,7 @@ def test_the_store_is_asked_only_for_names_that_nobody_declares():
 def test_what_training_evaluates_follows_from_its_benchmark():
     good = TRAINED | {"score": ["shapes/5_shot", "shapes_retrieval/i2t_r5"]}
     check(plan(Study.parse(good)))
-    assert refused(TRAINED | {"score": ["shapes/10_shot"]}).startswith(f"score.0: {NOBODY}")
+    assert refused(TRAINED | {"score": ["shapes/10_shot"]}).startswith("score.0: 'shapes/10_shot'")
     assert refused(TRAINED | {"score": ["shpaes/zero_shot"]}).endswith("did you mean 'shapes/zero_shot'?")
     assert "claims.0.measure" in refused(COMPARED | claiming(measure="lost"))
     check(plan(Study.parse(COMPARED | claiming(measure="loss"))))
@@ -118,12 +117,12 @@ def test_better_needs_a_goal():
         check(plan(Study.parse(copy.deepcopy(OWN | changes))))
     check(plan(Study.parse(COMPARED | {"claims": [better]})))
     assert refused(COMPARED | {"claims": [better | {"measure": "temperature"}]}) == (
-        "claims.0.better_than: nothing says which temperature is better: metrics: {temperature: {goal: max}} "
-        "or {goal: min}; or claim that it is `above` or `below`"
+        "claims.0.better_than: temperature has no goal: declare it, metrics: {temperature: {goal: max}} "
+        "or {goal: min}; or use `above` or `below` in the claim"
     )
     unknown = OWN | {"metrics": None, "score": ["wiki/height"], "claims": [better]}
     said = refused(unknown, {"wiki/height"})
-    assert said.startswith("claims.0.better_than: nothing says which score is better")
+    assert said.startswith("claims.0.better_than: score has no goal")
 
 
 def test_a_union_is_checked_study_by_study():
@@ -131,7 +130,7 @@ def test_a_union_is_checked_study_by_study():
         "name": "both",
         "studies": {"good": OWN | {"name": "good"}, "bad": OWN | {"name": "bad", "score": ["a/b"]}},
     }
-    assert refused(union).startswith("studies.bad.score.0: nothing declares")
+    assert refused(union).startswith("studies.bad.score.0: 'a/b'")
 
 
 def test_plan_and_launch_refuse_before_anything_runs(tmp_path):
@@ -141,7 +140,7 @@ def test_plan_and_launch_refuse_before_anything_runs(tmp_path):
         ended = labs.here(verb, spec, root=root)
         assert ended.returncode == 1
         assert ended.stderr.strip() == (
-            "jestlab: score.0: nothing declares or has recorded 'toy/scroe': did you mean 'toy/score'?"
+            "jestlab: score.0: 'toy/scroe' is neither declared nor recorded: did you mean 'toy/score'?"
         )
     assert not root.exists()
 
@@ -153,6 +152,6 @@ def test_the_first_evaluation_has_the_names_that_the_study_needs():
     with pytest.raises(UserError) as error:
         check_first("own", spec, "command", ["wiki/acuracy", "tree/height"])
     assert str(error.value).startswith(
-        "the first evaluation reports wiki/acuracy, tree/height, which own does not declare, and not "
-        "wiki/accuracy, which its score.0 needs (did you mean 'wiki/acuracy'?): "
+        "the first evaluation reports wiki/acuracy, tree/height, which own doesn't declare, but not "
+        "wiki/accuracy, which its score.0 requires (did you mean 'wiki/acuracy'?): "
     )

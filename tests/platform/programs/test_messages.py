@@ -119,7 +119,7 @@ def test_what_is_no_message_is_refused_in_one_line(line):
         assert len(str(error).splitlines()) == 1
         assert " is not a valid message: " in str(error)
     else:  # what is taken, the store can hold
-        for value in message.model_dump().values():
+        for value in message.values():
             assert not isinstance(value, bool)
             assert not isinstance(value, int) or 0 <= value < 2**63
 
@@ -127,7 +127,7 @@ def test_what_is_no_message_is_refused_in_one_line(line):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (b"loss 0.5", "'loss 0.5' is not a valid message: not valid JSON: expected value at line 1 column 1"),
+        (b"loss 0.5", "'loss 0.5' is not a valid message: not valid JSON: "),
         (b"[" * 100_000, "is not a valid message: not valid JSON: "),
         (b'{"type": "lgo"}', "type 'lgo' is unknown: did you mean 'log'?"),
         (b'{"step": 3}', "it has no type: expected log, evaluation, artifact, progress, phase, flush"),
@@ -136,8 +136,8 @@ def test_what_is_no_message_is_refused_in_one_line(line):
             "invalid step 1.5: expected a whole number from 0 to 9223372",
         ),
         (log(step=-1, metrics={}), "invalid step -1: expected a whole number from 0 to 9223372"),
-        (log(loss=1), "metrics: Field required"),
-        (log(metrics={"a": 1}) + b" x", "not valid JSON: trailing characters"),
+        (log(loss=1), "metrics is missing"),
+        (log(metrics={"a": 1}) + b" x", "not valid JSON: Extra data"),
         (log(metrics={"a": True}), "invalid value of 'a' True: expected a number"),
         (
             log(metrics={"a\0": 1}),
@@ -169,8 +169,8 @@ def test_a_path_that_no_disk_has_is_refused_in_a_short_line(tmp_path):
 
 
 def test_numbers_without_a_value():
-    parsed: Any = protocol.parse(log(metrics={"a": None, "b": math.nan, "c": math.inf, "d": 3}))
-    assert repr(parsed.metrics) == "{'a': nan, 'b': nan, 'c': inf, 'd': 3.0}"
+    parsed = protocol.parse(log(metrics={"a": None, "b": math.nan, "c": math.inf, "d": 3}))
+    assert repr(parsed["metrics"]) == "{'a': nan, 'b': nan, 'c': inf, 'd': 3.0}"
 
 
 def test_a_line_without_end_is_refused_before_it_fills_the_memory():

@@ -87,7 +87,7 @@ def test_errors_name_the_place(place, siglip, message):
         planned(place, **siglip)
     assert "\n" not in str(error.value)
     (place / "spiece.model").unlink()
-    with pytest.raises(UserError, match=r"no spiece.model or tokenizer.model beside .*give its path"):
+    with pytest.raises(UserError, match=r"tokenizer: no spiece.model or tokenizer.model .*give its path"):
         planned(place)
 
 

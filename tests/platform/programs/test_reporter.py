@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from jestlab.models.training.tracker import NullTracker
-from jestlab.platform.client import Reporter, Run, _Reporting
+from jestlab.platform.client import Reporter, ScriptRun, _Reporting
 from jestlab.platform.programs import protocol
 from jestlab.platform.programs.context import RunContext
 from jestlab.platform.programs.protocol import Channel
@@ -76,7 +76,7 @@ def along(kept: Kept) -> Iterator[Reporter]:
 @contextmanager
 def by_hand(kept: Kept) -> Iterator[Reporter]:
     """A script that was started without jestlab."""
-    yield Run(0, Path(), None, {}, {})
+    yield ScriptRun(0, Path(), None, {}, {})
 
 
 EVERYWHERE = pytest.mark.parametrize("start", [script, function, along, by_hand])
@@ -204,7 +204,7 @@ def test_phases_are_named_and_attributes_are_the_same(start):
 @pytest.mark.parametrize("method", METHODS)
 def test_there_is_one_signature(method):
     """Neither a script's run nor a function's context declares one of its own."""
-    for kind in (Run, _Reporting, RunContext):
+    for kind in (ScriptRun, _Reporting, RunContext):
         assert inspect.signature(getattr(kind, method)) == inspect.signature(getattr(Reporter, method))
         assert method not in vars(kind)
 

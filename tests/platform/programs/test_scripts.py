@@ -5,7 +5,7 @@ import shlex
 import pytest
 
 from jestlab.platform.errors import UserError
-from jestlab.platform.programs.scripts import check_scripts, scripts_of
+from jestlab.platform.programs.command import check_scripts, scripts_of
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import pytest
 
 from jestlab.analysis import costs
 from jestlab.models.config import EmbedConfig, TrainConfig
-from jestlab.platform.programs.pricing import cost
 from jestlab.platform.programs.pricing import price_train as price
+from jestlab.platform.programs.pricing import step_of
 
 FLEXI = {"score": True, "share": 0.5}
 JOINT = {"rule": "joint", "reference": "r", "filtering_ratio": 0.8}
@@ -13,6 +13,10 @@ JOINT = {"rule": "joint", "reference": "r", "filtering_ratio": 0.8}
 
 def config(**sections):
     return TrainConfig.model_validate(sections)
+
+
+def cost(cfg, reference, examples):
+    return step_of(cfg, reference).cost() * examples
 
 
 def flops(*, patch_size=4, keep=1.0):

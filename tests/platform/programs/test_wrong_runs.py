@@ -44,22 +44,22 @@ def filtering(scores: str | None, **data: str) -> dict[str, Any]:
     return {"data": {"scores": scores, **data}}
 
 
-NO_TOWERS = "its run makes no towers: name a run of train"
+NO_TOWERS = "its run produces no towers: expected the name of a run of train"
 MISTAKES = [
     # Another run that cannot serve.
-    (selecting(reference="scores"), f"selection.reference: {NO_TOWERS}, weights or embed"),
+    (selecting(reference="scores"), f"selection.reference: {NO_TOWERS}, weights, or embed"),
     (selecting(reference="cache") | FLIP, "augmentation: the reference's cached embeddings are of"),
     ({"program": "embed", "reference": "cache"}, f"reference: {NO_TOWERS} or weights"),
-    (scoring(embeddings="reference"), "embeddings: is no run of embed: name one"),
-    (scoring(target="mine"), "target: is no run of embed: name one"),
-    (filtering("cache", filter="semdedup < 0.9"), "data.scores: is no run of score: name one"),
+    (scoring(embeddings="reference"), "embeddings: expected the name of a run of embed"),
+    (scoring(target="mine"), "target: expected the name of a run of embed"),
+    (filtering("cache", filter="semdedup < 0.9"), "data.scores: expected the name of a run of score"),
     (diagnosing(learner="mine"), f"learner: {NO_TOWERS} or weights"),
-    (diagnosing(reference="scores"), f"reference: {NO_TOWERS}, weights or embed"),
+    (diagnosing(reference="scores"), f"reference: {NO_TOWERS}, weights, or embed"),
     (diagnosing(learner="referense"), "learner: no run 'referense'"),
     # Selection and losses.
-    ({"loss": "distilled"}, "loss: distilled looks at the reference: set selection.reference"),
+    ({"loss": "distilled"}, "loss: distilled uses the reference"),
     (selecting("highest"), "rule 'highest' by 'learnability' needs a reference"),
-    (selecting("concept_diversity"), "looks at concepts: set selection.concepts to the columns of metadata"),
+    (selecting("concept_diversity"), "set selection.concepts to"),
     (selecting("concept_diversity", concepts=["lable"]),
      "the synthetic web has no metadata column 'lable': did you mean 'label'"),
     (selecting(reference="reference", until=0.01), "selection.until 0.01 of 10 steps is none: raise it"),

@@ -10,10 +10,10 @@ from jestlab.models.config import DiagnoseConfig, EmbedConfig, ScoreConfig, Trai
 from jestlab.platform.errors import UserError
 from jestlab.platform.spec import Study
 from jestlab.platform.spec.fields import fields_of, unknown_keys
-from jestlab.platform.spec.keys import config_keys, find, markdown, spec_keys, together
+from jestlab.platform.spec.keys import config_keys, find, spec_keys, together
 from jestlab.platform.spec.options import REPORTS
 from jestlab.platform.spec.resources import Resources
-from jestlab.platform.spec.slurm import Slurm
+from jestlab.platform.spec.slurm import SlurmOptions
 from jestlab.platform.spec.tree import plain
 from jestlab.platform.spec.yaml import Document
 
@@ -41,7 +41,7 @@ def test_every_key_of_the_rest_of_a_spec_is_there():
     told = {key.path for key in spec_keys()}
     assert {path for path in told if "." not in path} == Study.model_fields.keys() - {"resources", "record"}
     assert {f"resources.{name}" for name in Resources.model_fields if name != "slurm"} <= told
-    assert {f"resources.slurm.{name}" for name in Slurm.model_fields} <= told
+    assert {f"resources.slurm.{name}" for name in SlurmOptions.model_fields} <= told
     for kind, report in REPORTS.items():
         assert {f"reports.{kind}.{name}" for name in report.model_fields if name != "kind"} <= told
     claim = {"statement": "s", "of": "a", "within": 1.0, "measure": "m/x", "source": "f", "unless": "u"}
@@ -64,7 +64,7 @@ def test_types_and_places_of_keys_are_in_words():
     found = {path: (find(path)[0].type, find(path)[0].where) for path in ("studies", "selection.chunks")}
     assert found == {
         "studies": ("list of names and files of studies, or mapping from names to specs", ("union",)),
-        "selection.chunks": ("whole number above 0", ("train",)),
+        "selection.chunks": ("integer above 0", ("train",)),
     }
     assert find("runtime.damaged_share")[0].type == "number from 0 to 1"
     assert find("selection.filtering_ratio")[0].type == "number from 0, below 1"
@@ -167,21 +167,3 @@ def test_options_that_reports_share_are_listed_once():
     assert baselines[0].path == "reports.*.baseline"
     assert {"table", "curves", "pareto", "batch_size"} <= set(baselines[0].where)
     assert [key.path for key in together(find("reports.table.baseline"))] == ["reports.table.baseline"]
-
-
-@pytest.mark.parametrize(("which", "keys"), [("config", config_keys()), ("spec", spec_keys())])
-def test_markdown_has_a_row_for_each_key_and_tables_that_are_whole(which, keys):
-    text = markdown(which)
-    there, section = set(), ""
-    for line in text.splitlines():
-        if heading := re.fullmatch(r"## `?([^`]+)`?", line):
-            section = heading[1]
-        elif row := re.match(r"\| `([^`]+)` \|", line):
-            there |= {row[1], f"{section}.{row[1]}"}  # a heading says what its keys begin with
-    for key in keys:
-        assert {key.path, re.sub(r"^reports\.\w+\.", "reports.*.", key.path)} & there
-    rows = [line for line in text.splitlines() if line.startswith("|")]
-    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {7}
-    headings = [line for line in text.splitlines() if line.startswith("#")]
-    assert sorted(set(headings)) == sorted(headings)
-    assert all(line.startswith("## ") for line in headings)

@@ -43,7 +43,7 @@ def test_display_names_combine_the_label_and_the_texts_of_values(label, labels, 
 
 
 def test_labels_do_not_change_fingerprints():
-    plain, renamed = (plan(each, where="nowhere") for each in (study(), study(LABELLED, {F: {"name": "f"}})))
+    plain, renamed = (plan(each, placement="none") for each in (study(), study(LABELLED, {F: {"name": "f"}})))
     assert [run.fingerprint for run in plain.runs] == [run.fingerprint for run in renamed.runs]
     assert [run.label for run in plain.runs] == [run.label for run in renamed.runs]
 

@@ -7,7 +7,7 @@ import plans_support as plans
 import pytest
 from sqlalchemy import update
 
-from jestlab.platform.planning.plan import Budget
+from jestlab.platform.planning.plan import RunBudget
 from jestlab.platform.store import claims, leases
 from jestlab.platform.store.claims import Limits, Terms
 from jestlab.platform.store.records import RunState
@@ -17,7 +17,7 @@ from jestlab.platform.store.tables import Attempt
 
 HOURS = {"a": 2.5, "b": 2.5, "c": 8.0, "d": 1.0}
 RUNS = {
-    name: replace(plans.run(name, config={"name": name}), budget=Budget("v5e", 4, hours))
+    name: replace(plans.run(name, config={"name": name}), budget=RunBudget("v5e", 4, hours))
     for name, hours in HOURS.items()
 }
 LOGS = {run.fingerprint: f"{name}.txt" for name, run in RUNS.items()}

@@ -11,13 +11,13 @@ import stores_support as stores
 from sqlalchemy import text
 
 from jestlab.analysis.costs import Cost
-from jestlab.platform.planning.plan import Budget
+from jestlab.platform.planning.plan import RunBudget
 from jestlab.platform.store import provenance
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.spending import _speed, speeds, spending
 from jestlab.platform.store.store import Store
 
-PODS = Budget("v5e", 16, 8.0, 9.6)
+PODS = RunBudget("v5e", 16, 8.0, 9.6)
 
 
 def costs(store: Store) -> dict[str, dict[str, Any]]:
@@ -32,7 +32,7 @@ def planned(store: Store, run: str = "a") -> tuple[Any, ...]:
 
 
 def test_a_later_launch_replaces_the_budget_until_the_run_completes(store):
-    run, later = plans.run("a"), Budget("v6e", 4, 1.5)
+    run, later = plans.run("a"), RunBudget("v6e", 4, 1.5)
     store.record(plans.plan(replace(run, budget=PODS)))
     store.record(plans.plan(plans.run("b", seed=1), name="other"))
     assert planned(store) == ("v5e", 16, 8.0, 9.6)

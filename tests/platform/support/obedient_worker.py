@@ -16,7 +16,7 @@ from pathlib import Path
 from numpy import random as numpy_random
 
 from jestlab.platform import worker
-from jestlab.platform.contracts.obedient import obey
+from jestlab.testing.job import obey
 
 logging.basicConfig(format="set by an import: %(message)s")  # as some packages do
 

@@ -61,7 +61,9 @@ def list_command(as_json: bool, lab: Lab) -> None:
     for name in study_names():
         at_scale = {scale: load(name, scale) for scale in scales_of(study_module(name), name)}
         study = next(iter(at_scale.values()))
-        runs = {scale: len(plan(its, absent="note", where="nowhere").runs) for scale, its in at_scale.items()}
+        runs = {
+            scale: len(plan(its, note_absent=True, placement="none").runs) for scale, its in at_scale.items()
+        }
         parts = list(study.studies)
         about = {"name": study.name, "question": study.question, "paper": study.paper}
         tags = marked.get(name, [])
@@ -116,7 +118,7 @@ def _about(study: Study) -> Iterator[Block]:
         yield from _parts(study)
     else:
         yield from _details(study)
-    planned = plan(study, absent="note", where="nowhere")
+    planned = plan(study, note_absent=True, placement="none")
     yield f"\n{counted(len(planned.runs), 'run')}{_where(study.resources)}"
     yield from absent_data(planned)
 
@@ -250,7 +252,7 @@ def costs_command(
             raise click.UsageError("--plot and --goodput: expected only one of them")
         _show_goodput(study.name, lab, as_json)
         return
-    planned = plan(study, absent="note", where="nowhere")
+    planned = plan(study, note_absent=True, placement="none")
     found = cost_breakdown(planned, baseline, scope)
     paths = [] if folder is None else _draw(study, found, folder)
     text = [*_breakdown(found), *absent_data(planned), *paths]

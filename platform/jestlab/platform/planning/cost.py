@@ -15,7 +15,7 @@ from jestlab.analysis import costs, units
 from jestlab.analysis.costs import CONVENTIONS, Convention, Cost, Scope, Step
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.lab.settings import Settings
-from jestlab.platform.planning.plan import Action, Alias, Budget, Plan, PlannedRun
+from jestlab.platform.planning.plan import Action, Alias, Plan, PlannedRun, RunBudget
 from jestlab.platform.programs import Price
 from jestlab.platform.spec.resources import CLUSTERS, ExecutorName, Slice
 from jestlab.platform.store.records import Speed
@@ -65,24 +65,24 @@ def budgeted(plan: Plan, store: Store | None, place: ExecutorName | None) -> Pla
 
 
 def on_tpu(plan: Plan, slice_: Slice, settings: Settings) -> Plan:
-    """Add to a plan what each run will occupy on a TPU slice, by the user's prices and utilisation."""
+    """Add to a plan what each run will occupy on a TPU slice, by the user's prices and utilization."""
     chip = slice_.type
-    share = utilisation(settings, chip.name)
+    share = utilization(settings, chip.name)
     price = settings.prices.get(chip.name)
 
-    def budget(run: PlannedRun) -> Budget | None:
+    def budget(run: PlannedRun) -> RunBudget | None:
         if run.price is None:
             return None
         chip_hours = costs.chip_hours(run.price.executed, chip.peak_flops, share)
         dollars = None if price is None else chip_hours * price
-        return Budget(chip.name, slice_.chips, chip_hours, dollars)
+        return RunBudget(chip.name, slice_.chips, chip_hours, dollars)
 
     return _with(plan, budget)
 
 
-def utilisation(settings: Settings, chip: str) -> float:
+def utilization(settings: Settings, chip: str) -> float:
     """Return the assumed share of a TPU type's peak: the user's, else `costs.ASSUMED_UTILISATION`."""
-    return settings.utilisation.get(chip, costs.ASSUMED_UTILISATION)
+    return settings.utilization.get(chip, costs.ASSUMED_UTILISATION)
 
 
 def by_earlier_runs(plan: Plan, speeds: Mapping[str, Speed], gpus: int = 0) -> Plan:
@@ -95,19 +95,19 @@ def by_earlier_runs(plan: Plan, speeds: Mapping[str, Speed], gpus: int = 0) -> P
     """
     chip, chips = (GPU, gpus) if gpus else (NO_CHIP, 1)
 
-    def budget(run: PlannedRun) -> Budget | None:
+    def budget(run: PlannedRun) -> RunBudget | None:
         speed = speeds.get(run.program)
         if run.price is None or (speed is None and run.price.executed):
             return None
         if speed is None:  # it computes nothing: it imports a checkpoint
-            return Budget(chip, chips, 0.0)
+            return RunBudget(chip, chips, 0.0)
         hours = speed.hours(run.price.executed) if run.price.executed else 0.0
-        return Budget(chip, chips, hours * chips, by_runs=speed.runs)
+        return RunBudget(chip, chips, hours * chips, by_runs=speed.runs)
 
     return _with(plan, budget)
 
 
-def _with(plan: Plan, budget: Callable[[PlannedRun], Budget | None]) -> Plan:
+def _with(plan: Plan, budget: Callable[[PlannedRun], RunBudget | None]) -> Plan:
     runs = tuple(replace(run, budget=budget(run)) for run in plan.runs)
     return replace(plan, runs=runs, parts=tuple(_with(part, budget) for part in plan.parts))
 

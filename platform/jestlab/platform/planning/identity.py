@@ -1,4 +1,4 @@
-"""Identities of runs: how a fingerprint is computed, and whether a stored run has the one that it claims."""
+"""Fingerprints: the identities of runs, and the check that a stored fingerprint is authentic."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from jestlab.platform.store.records import ADOPTED, ADOPTED_FROM
 
 
 def canonical_json(value: Any) -> str:
-    """Write JSON with sorted keys and no spaces, floats as Python prints them (the shortest exact form).
+    """Write JSON with sorted keys and no spaces; floats in Python's shortest exact form.
 
     Raises:
-        ValueError: A number is not finite.
+        ValueError: A number isn't finite.
     """
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def fingerprint(program: str, version: int, identity: Mapping[str, Any], needs: Mapping[str, str]) -> str:
-    """Compute a run's identity: two runs with equal fingerprints are one run.
+    """Compute a run's fingerprint. Runs with equal fingerprints are the same run.
 
     Args:
-        program: What the run executes.
-        version: Of the program: raised when the same config comes to mean something else.
-        identity: What in the config decides the result, without fields at their default.
-        needs: Role → fingerprint of each run that it needs. What those runs are called does not matter.
+        program: Name of the program.
+        version: Version of the program.
+        identity: Part of the config that determines the result, without fields at their default.
+        needs: Role → fingerprint of the dependency. The names of dependencies don't matter.
     """
-    whole = {"program": program, "version": version, "identity": identity, "needs": needs}
-    return hashlib.sha256(canonical_json(whole).encode()).hexdigest()
+    content = {"program": program, "version": version, "identity": identity, "needs": needs}
+    return hashlib.sha256(canonical_json(content).encode()).hexdigest()
 
 
 def identity_of(program: Program, config: Config) -> dict[str, Any]:
-    """Return what of a run's config is part of its identity; the fingerprints of needed runs stand in for
-    their names."""
+    """Return the identity of a run's config, without the names of dependencies: `fingerprint` gets their
+    fingerprints instead."""
     identity = program.identity(config)
     for path in marked(program.schema, NAMES_A_RUN) if program.schema is not None else ():
         identity = without(identity, path)
@@ -46,38 +46,38 @@ def identity_of(program: Program, config: Config) -> dict[str, Any]:
 
 
 def folder_end(fingerprint: str) -> str:
-    """Return the end of the name of a run's folder: enough digits that no two runs share a folder."""
+    """Return the suffix of the name of a run's folder, which makes the name unique."""
     return f"-{fingerprint[:16]}"
 
 
 def of_origin(origin: str) -> str:
-    """Compute the identity of a run that another tool has recorded: where it came from."""
+    """Compute the fingerprint of a run imported from another tool, by its origin."""
     return fingerprint(ADOPTED, 1, {ADOPTED_FROM: origin}, {})
 
 
 def is_true(claimed: str, program: str, config: Mapping[str, Any], needs: Mapping[str, str]) -> bool:
-    """Whether a fingerprint is that of a run. Nothing that the run names is looked for, imported or executed.
+    """Whether a fingerprint is authentic, without looking up, importing, or executing anything that the run
+    names.
 
-    A user's callable needs no look at it: its name, without the folder of its file, and the whole config are
-    the identity, and the code is not. jestlab's own programs may have had the run under an older version,
-    with the same identity.
+    The identity of a custom program is its name, without the folder of its file, and its whole config.
+    Built-in programs may have created the run under an earlier version.
 
     Args:
         claimed: The fingerprint.
         program: Name of the program.
-        config: As stored: whole and resolved.
-        needs: Role → fingerprint of each run that it needs.
+        config: The whole, resolved config, as stored.
+        needs: Role → fingerprint of the dependency.
     """
     if program == ADOPTED:
         return claimed == of_origin(str(config.get(ADOPTED_FROM)))
-    own = BUILTIN.get(program)
-    if own is None and not references.is_reference(program):
+    builtin = BUILTIN.get(program)
+    if builtin is None and not references.is_reference(program):
         return False
     try:
-        if own is None:
+        if builtin is None:
             return claimed == fingerprint(references.without_folder(program), 1, config, needs)
-        identity = identity_of(own, own.read(config))
-        versions = range(own.version, 0, -1)
-        return any(claimed == fingerprint(own.name, version, identity, needs) for version in versions)
-    except (ValueError, TypeError, AttributeError, KeyError, RecursionError):  # no config of that program
+        identity = identity_of(builtin, builtin.read(config))
+        versions = range(builtin.version, 0, -1)
+        return any(claimed == fingerprint(builtin.name, version, identity, needs) for version in versions)
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError):  # not a config of the program
         return False

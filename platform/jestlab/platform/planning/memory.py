@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 
 from jestlab.platform.planning.plan import PlannedRun
-from jestlab.platform.programs import Memory
+from jestlab.platform.programs import MemoryEstimate
 from jestlab.platform.spec.resources import LOCAL_PARALLEL, Resources
 
 _CGROUP = Path("/sys/fs/cgroup/memory.max")
@@ -39,9 +39,9 @@ class Room:
         """Whether it is the memory of a TPU's chip, and not of this machine."""
         return self.where != "here"
 
-    def needed(self, memory: Memory) -> float:
+    def needed(self, memory: MemoryEstimate) -> float:
         """Return what a run needs of it."""
-        return memory.device if self.on_chip else memory.here
+        return memory.device if self.on_chip else memory.total
 
 
 def room(resources: Resources, *, local: bool) -> Room | None:
@@ -95,9 +95,9 @@ def lines(runs: Sequence[PlannedRun], room: Room) -> Iterator[str]:
         )
 
 
-def _by_label(runs: Iterable[PlannedRun], room: Room) -> dict[str, tuple[float, Memory]]:
+def _by_label(runs: Iterable[PlannedRun], room: Room) -> dict[str, tuple[float, MemoryEstimate]]:
     """Return label → what its largest run needs, as far as it is known."""
-    found: dict[str, tuple[float, Memory]] = {}
+    found: dict[str, tuple[float, MemoryEstimate]] = {}
     for run in runs:
         if run.memory is not None:
             needed = room.needed(run.memory)
@@ -118,7 +118,7 @@ def _limit(needed: float, room: Room) -> str:
     return f"of the {_gigabytes(room.bytes)} {room.where}"
 
 
-def _remedy(memory: Memory, needed: float, room: Room) -> str:
+def _remedy(memory: MemoryEstimate, needed: float, room: Room) -> str:
     """Return what makes a run fit."""
     limit = min(room.bytes, room.each or room.bytes)
     if room.each is not None and memory.process > limit:

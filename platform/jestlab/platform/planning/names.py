@@ -1,4 +1,5 @@
-"""Check that what a study mentions is there: metrics that somebody measures, keys and columns of runs."""
+"""Check that names in a study exist: the metrics, the config keys, and the metadata columns that it
+mentions."""
 
 from __future__ import annotations
 
@@ -11,39 +12,38 @@ from jestlab.analysis.claims import parse_claims
 from jestlab.analysis.claims.measures import SPIKES, is_score
 from jestlab.analysis.configs import BATCH_SIZE, flat, lookup
 from jestlab.analysis.metrics import Goal, Metric, Metrics
-from jestlab.analysis.units import near
+from jestlab.analysis.units import near, some
 from jestlab.platform import programs
-from jestlab.platform.errors import Path, SpecError, nearest, within
+from jestlab.platform.errors import Path, SpecError, UserError, nearest, within
 from jestlab.platform.planning.plan import Plan, PlannedRun
 from jestlab.platform.spec import mentions
 from jestlab.platform.spec.tree import STUDIES
 
-_BY_SCORE = ("curves", "pareto", "speedup", "against", "step_costs")
-"""Reports that show the score, and no metric beside it."""
+_SCORE_REPORTS = ("curves", "pareto", "speedup", "against", "step_costs")
+"""Reports that show only the score."""
 
 _COLUMNS = "runtime.diagnostics.columns"
 
 
 def check(plan: Plan, recorded: Callable[[], Collection[str]] = tuple) -> None:
-    """Check the names in a study, in a union those of each part and then its own.
+    """Check the names in a study; in a union, those in each part.
 
     Args:
         plan: The study's plan.
-        recorded: Returns the names of all metrics and evaluations in the store; it is asked at most once, and
-            only if a name is declared by nobody.
+        recorded: Returns the names of all metrics and evaluations in the store. It is called at most once,
+            and only if a name isn't declared.
 
     Raises:
-        SpecError: Nobody declares or has recorded a metric that score, claims or reports mention; metrics of
-            different goals or units make the score; a claim is of something "better", and nobody says what
-            is better; no run has a config key that a report compares by, or counts by its column. The place
-            and the remedy are named.
+        SpecError: A metric of the score, a claim, or a report is neither declared nor recorded; the score's
+            metrics differ in goal or unit; a claim uses `better_than` for a metric without a goal; or no run
+            has a config key or column that a report uses.
     """
-    asked = cache(recorded)
+    recorded = cache(recorded)
     for part in plan.parts:
         with within(STUDIES, part.study.name):
-            _check_study(part, asked)
+            _check_study(part, recorded)
     if not plan.parts:
-        _check_study(plan, asked)
+        _check_study(plan, recorded)
 
 
 def _check_study(plan: Plan, recorded: Callable[[], Collection[str]]) -> None:
@@ -56,20 +56,17 @@ def _check_study(plan: Plan, recorded: Callable[[], Collection[str]]) -> None:
     for mention in mentions.keys(spec):
         if mention.name != BATCH_SIZE and all(lookup(config, mention.name) is None for config in configs):
             known = dict.fromkeys(key for config in configs for key in flat(config))
-            raise SpecError(
-                mention.path, f"no run has {mention.name!r} in its config: {nearest(mention.name, known)}"
-            )
-    counted = {column for config in configs for column in lookup(config, _COLUMNS) or ()}
+            hint = nearest(mention.name, known)
+            raise SpecError(mention.path, f"no run has {mention.name!r} in its config: {hint}")
+    columns = {column for config in configs for column in lookup(config, _COLUMNS) or ()}
     for mention in mentions.columns(spec):
-        if mention.name not in counted:
-            raise SpecError(
-                mention.path,
-                f"no run counts what it selects by {mention.name!r}: name that column in {_COLUMNS}",
-            )
+        if mention.name not in columns:
+            message = f"no run counts selected examples by {mention.name!r}: add that column to {_COLUMNS}"
+            raise SpecError(mention.path, message)
 
 
 class _Names:
-    """What the runs of a study measure, and what that means."""
+    """The metrics of a study's runs, and their goals and units."""
 
     def __init__(
         self, runs: Iterable[PlannedRun], declared: Metrics, recorded: Callable[[], Collection[str]]
@@ -78,10 +75,11 @@ class _Names:
         self._recorded = recorded
         self._patterns: dict[str, None] = dict.fromkeys(declared.declared)
         for run in runs:
-            self._patterns |= dict.fromkeys(_recorded_by(run))
+            program = programs.get(run.program)
+            self._patterns |= dict.fromkeys(program.records(program.read(run.config)))
 
     def check(self, mention: mentions.Mention) -> None:
-        """Check that somebody measures a metric."""
+        """Check that a metric is declared or recorded."""
         name = mention.name
         if any(name == pattern or fnmatchcase(name, pattern) for pattern in self._patterns):
             return
@@ -89,51 +87,73 @@ class _Names:
             return
         known = [pattern for pattern in self._patterns if "*" not in pattern]
         hint = near(name, [*known, *recorded])
-        declare = f"declare what the program measures, metrics: {{{name}: {{goal: max}}}} or {{goal: min}}"
-        raise SpecError(mention.path, f"nothing declares or has recorded {name!r}: {hint or declare}")
+        declare = f"declare the metric, metrics: {{{name}: {{goal: max}}}} or {{goal: min}}"
+        raise SpecError(mention.path, f"{name!r} is neither declared nor recorded: {hint or declare}")
 
     def check_scores(self, spec: Mapping[str, Any]) -> None:
-        """Check that the score means something wherever it is shown or compared."""
+        """Check that the score is well defined wherever it is shown or compared."""
         own = list(spec.get("score") or ())
-        named = [name for name in self.declared.names if "/" in name]
+        evaluations = [name for name in self.declared.names if "/" in name]
         score = self._mean(own, ("score",)) if own else None
         for i, report in enumerate(spec.get("reports") or ()):
             if report.get("score"):
                 self._mean(report["score"], ("reports", str(i), "score"))
-            elif not own and named and report["kind"] in _BY_SCORE:
-                self._mean(named, ("score",))
+            elif not own and evaluations and report["kind"] in _SCORE_REPORTS:
+                self._mean(evaluations, ("score",))
         for i, claim in enumerate(parse_claims(list(spec.get("claims") or ()))):
             for measure in claim.measures:
                 of_score = is_score(measure)
-                if of_score and not own and named:
-                    score = self._mean(named, ("score",))
-                goal = self._goal(score) if of_score else self.declared.of(measure).goal
+                if of_score and not own and evaluations:
+                    score = self._mean(evaluations, ("score",))
+                goal = self._score_goal(score) if of_score else self.declared.of(measure).goal
                 if claim.comparison == "better_than" and goal is None and measure != SPIKES:
-                    name = (own or named or ["*"])[0] if of_score else measure
+                    name = (own or evaluations or ["*"])[0] if of_score else measure
                     raise SpecError(
                         ("claims", str(i), "better_than"),
-                        f"nothing says which {measure} is better: metrics: {{{name}: {{goal: max}}}} or "
-                        "{goal: min}; or claim that it is `above` or `below`",
+                        f"{measure} has no goal: declare it, metrics: {{{name}: {{goal: max}}}} or "
+                        "{goal: min}; or use `above` or `below` in the claim",
                     )
 
-    def _goal(self, score: Metric | None) -> Goal | None:
-        """The goal of the score; where the study names no evaluation, that of all that programs declare."""
+    def _score_goal(self, score: Metric | None) -> Goal | None:
+        """Return the goal of the score; by default, the goal that all evaluations of the programs share."""
         if score is not None:
             return score.goal
         goals = {self.declared.of(pattern).goal for pattern in self._patterns if "/" in pattern} - {None}
         return goals.pop() if len(goals) == 1 else None
 
     def _mean(self, names: list[str], path: Path) -> Metric:
-        """What the mean of metrics means."""
         try:
             return self.declared.mean(names)
         except ValueError as error:
             raise SpecError(path, str(error)) from None
 
 
-def _recorded_by(run: PlannedRun) -> Collection[str]:
-    """Return patterns of what a run records; none of a program that does not say."""
-    program = programs.get(run.program)
-    if program.records is None:
-        return ()
-    return program.records(program.read(run.config))
+def check_first(experiment: str, spec: Mapping[str, Any], program: str, scores: Collection[str]) -> None:
+    """Check the names in a run's first evaluation, before the run spends its budget.
+
+    A missing name can still come later, for example from a final test. But next to an undeclared name, it is
+    most likely the same metric under another name.
+
+    Args:
+        experiment: Name of the study.
+        spec: The study, as written.
+        program: Name of the run's program.
+        scores: Names (dataset/metric) that the run has reported.
+
+    Raises:
+        UserError: A required name is missing, and another name isn't declared.
+    """
+    declared = Metrics.of_spec(spec, [program])
+    missing = [
+        mention for mention in mentions.metrics(spec) if mention.is_evaluation and mention.name not in scores
+    ]
+    unknown = [name for name in scores if declared.find(name) is None]
+    if not missing or not unknown:
+        return
+    name, place = missing[0].name, ".".join(missing[0].path)
+    hint = near(name, scores)
+    raise UserError(
+        f"the first evaluation reports {some(unknown)}, which {experiment} doesn't declare, but not {name}, "
+        f"which its {place} requires{f' ({hint})' if hint else ''}: fix the name in the spec or the program; "
+        f"if the run reports {name} later, declare {unknown[0]} under `metrics` as well"
+    )

@@ -1,12 +1,13 @@
-"""From a study to the runs that a launch makes: ordered, fingerprinted, priced, compared with the store."""
+"""Plan a study: resolve, fingerprint, and price its runs, in dependency order."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -14,9 +15,15 @@ from jestlab.analysis.costs import EXECUTED, Cost
 from jestlab.platform import programs
 from jestlab.platform.errors import UserError, sentence
 from jestlab.platform.planning.identity import fingerprint, folder_end, identity_of
-from jestlab.platform.planning.matching import Timed, examples_in_time, examples_within
-from jestlab.platform.planning.timings import Timings, config_key, plain
-from jestlab.platform.programs import Config, Contents, Memory, Price, Program, Where
+from jestlab.platform.planning.matching import (
+    TimedRun,
+    Timings,
+    config_key,
+    examples_in_time,
+    examples_within,
+    plain,
+)
+from jestlab.platform.programs import Config, DataLookup, MemoryEstimate, Placement, Price, Program
 from jestlab.platform.spec.expand import Replicate, written_at
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.store.recording import Place, RunToRecord, StudyToRecord
@@ -29,9 +36,9 @@ Section = TypeVar("Section", bound=BaseModel)
 class Action(StrEnum):
     """What a launch does with a run."""
 
-    DONE = "done"  # completed: nothing
-    RESUME = "resume"  # started before: continue from its last checkpoint
-    RUN = "run"  # from the start
+    DONE = "done"  # completed: skip it
+    RESUME = "resume"  # started before: continue from its latest checkpoint
+    RUN = "run"  # start it
 
 
 _STARTED = frozenset({RunState.RUNNING, RunState.FAILED, RunState.CANCELLED, RunState.PREEMPTED})
@@ -47,17 +54,17 @@ class Alias:
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
-    """What a run is expected to occupy, from its start to its end.
+class RunBudget:
+    """Expected use of chips by a run.
 
     Attributes:
-        chip: A TPU type such as `v5e`; `gpu`; `local` where chips are not counted, and a run counts as one.
-        chips: Number of chips used at a time.
-        chip_hours: Chips × hours of what the run itself computes: learner, scoring, selection, and
-            reference scoring where that is not cached; without compiling, loading and evaluating.
-        dollars: At the user's price; None where there is no price.
-        by_runs: Number of earlier runs that the estimate is from; 0 where a share of the chip's peak is
-            assumed.
+        chip: A TPU type such as `v5e`; `gpu`; or `local` if chips aren't counted, and a run counts as one.
+        chips: Number of chips in use at a time.
+        chip_hours: Chips × hours of learner, scoring, selection, and uncached reference scoring; without
+            compilation, loading, and evaluation.
+        dollars: Cost at the user's price; None if there is no price.
+        by_runs: Number of earlier runs that the estimate is based on; 0 if it assumes a share of the chip's
+            peak.
     """
 
     chip: str
@@ -68,7 +75,7 @@ class Budget:
 
     @property
     def hours(self) -> float:
-        """The expected hours of wall-clock time."""
+        """Expected wall-clock hours."""
         return self.chip_hours / self.chips
 
 
@@ -79,15 +86,14 @@ class PlannedRun:
     Attributes:
         label: Name and values on the axes.
         point: Values on the axes, by dotted key.
-        config: The whole resolved config, plain.
-        needs: Role → fingerprint of each run that it needs; they precede it in the plan.
-        price: Cost of the whole run; None where its program has no price.
-        memory: What it occupies at its peak; None where its program does not say.
-        state: In the store; None where the store does not know it.
+        config: The whole resolved config as plain data.
+        needs: Role → fingerprint of the dependency, which precedes the run in the plan.
+        price: Cost of the whole run; None if its program has no price.
+        memory: Estimated peak memory; None if unknown.
+        state: State in the store; None if the run isn't in the store.
         aliases: Other places in the study where it appears: equal fingerprints make one run.
-        budget: What it is expected to occupy; None where that is unknown.
-        match: Whose FLOPs or seconds it spends, as "flops: joint"; None where its config says how long it
-            trains.
+        budget: Expected use of chips; None if unknown.
+        match: The run whose FLOPs or seconds it gets, as "flops: joint"; None if its config sets its length.
     """
 
     fingerprint: str
@@ -99,15 +105,15 @@ class PlannedRun:
     config: dict[str, Any] = field(repr=False)
     needs: Mapping[str, str]
     price: Price | None
-    memory: Memory | None = None
+    memory: MemoryEstimate | None = None
     state: RunState | None = None
     aliases: tuple[Alias, ...] = ()
-    budget: Budget | None = None
+    budget: RunBudget | None = None
     match: str | None = None
 
     @property
     def directory(self) -> str:
-        """Its folder, relative to the lab's root; its name there is without the part of a union."""
+        """Its folder, relative to the lab's root."""
         return f"runs/{self.name.rpartition('/')[2]}{folder_end(self.fingerprint)}"
 
     def to_record(self) -> RunToRecord:
@@ -137,13 +143,15 @@ class PlannedRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """A member of a study that cannot be planned yet: nobody has measured how long it shall train.
+class WaitingMember:
+    """A member of a study that can't be planned yet, because its training length requires a measurement.
 
     Attributes:
-        label: Its label, and `seed` its seed.
-        match: Whose seconds it spends, as "seconds: joint"; of a run that needs such a run, that run's.
-        awaits: Labels of runs of the study, some of which must complete before.
+        label: Its label.
+        seed: Its seed.
+        match: The run whose seconds it gets, as "seconds: joint"; for a run that depends on such a run, that
+            of the dependency.
+        awaits: Labels of runs of the study that must complete first.
     """
 
     label: str
@@ -158,16 +166,16 @@ class Plan:
 
     Attributes:
         study: The study.
-        runs: Each run once, dependencies first, otherwise in the order of the spec.
-        needed: Names of the runs that others refer to, except to diagnose them. A run with two names counts
-            only under the name referred to.
-        absent: Folders and files that configs name and that are missing → what they would be. The
-            fingerprints of runs that read them rest on these paths, and are not those of a launch.
-        left_out: Folders of shards that were read → what of them is in no example; empty if nothing.
-        parts: For a union, the plan of each of its studies by itself, in order; otherwise empty.
-        waiting: Members that can be planned only when others have completed.
-        later: Fingerprints of runs of the study that are left to later rounds; another launcher may have
-            begun them already.
+        runs: Each run once, after its dependencies, otherwise in the order of the spec.
+        needed: Names of the runs that others depend on, except to diagnose them. A run with two names counts
+            only under the name that is referred to.
+        absent: Missing folders and files in configs → their expected type. The fingerprints of runs that read
+            them depend on their paths, and differ from those of a launch.
+        left_out: Folders of shards that were read → a summary of the files that are in no example.
+        parts: For a union, the plan of each of its studies by itself.
+        waiting: Members that can be planned only after others have completed.
+        later: Fingerprints of the study's runs that are left to later rounds. Another launcher may have
+            started them already.
     """
 
     study: Study
@@ -176,7 +184,7 @@ class Plan:
     absent: Mapping[Path, str] = field(default_factory=dict)
     left_out: Mapping[Path, str] = field(default_factory=dict)
     parts: tuple[Plan, ...] = ()
-    waiting: tuple[Waiting, ...] = ()
+    waiting: tuple[WaitingMember, ...] = ()
     later: frozenset[str] = frozenset()
 
     @property
@@ -186,7 +194,7 @@ class Plan:
 
     @property
     def by_study(self) -> dict[str, list[str]]:
-        """Fingerprints of the runs of the study and of each of its parts, by name; its own come first."""
+        """Fingerprints of the runs of the study and of each of its parts, by name, the study first."""
         return {each.study.name: each.fingerprints for each in (self, *self.parts)}
 
     def to_record(self) -> StudyToRecord:
@@ -204,214 +212,210 @@ class Plan:
         )
 
     def with_states(self, states: Mapping[str, RunState]) -> Plan:
-        """Compare the plan with a store, by the states of the fingerprints that it knows."""
+        """Add the states of runs in a store, by fingerprint."""
         runs = tuple(replace(run, state=states.get(run.fingerprint)) for run in self.runs)
         return replace(self, runs=runs, parts=tuple(part.with_states(states) for part in self.parts))
 
 
 def plan(
     study: Study,
-    absent: Literal["refuse", "note"] = "refuse",
-    where: Where = "here",
+    *,
+    note_absent: bool = False,
+    placement: Placement = "local",
     timings: Timings | None = None,
 ) -> Plan:
-    """Plan a study. Takes time linear in its runs.
+    """Plan a study, in time linear in its runs.
 
     Args:
         study: The study.
-        absent: Whether missing data and weights are an error, or noted in a plan that is only to look at.
-        where: Where its runs are executed.
-        timings: What is known of how long runs train; None for nothing.
+        note_absent: List missing data and weights in the plan instead of raising an error, for a plan that
+            isn't launched.
+        placement: Where the runs execute.
+        timings: Measured training times; None for none.
 
     Raises:
-        UserError: The spec is wrong, what it names is missing, or a config does not fit its data; the place
-            is named.
+        UserError: The spec is invalid, a path in it is missing, or a config doesn't fit its data.
     """
-    contents = Contents(note_absent=absent == "note", where=where)
+    data = DataLookup(note_absent=note_absent, placement=placement)
     chips = 0 if (slice_ := study.resources.slice) is None else slice_.chips
-    resolved: list[_Resolved | Waiting] = []
-    while len(resolved) < len(study.members):
-        resolved.append(_resolve(study.members, resolved, contents, timings or Timings(), chips))
+    resolved = _Planner(study.members, data, timings or Timings(), chips).resolve_all()
     parts, end = [], 0
     for part in study.studies.values():
-        begin, end = end, end + len(part.members)
-        parts.append(_gathered(part, resolved[begin:end]))
-    gathered = _gathered(study, resolved)
-    return replace(gathered, absent=contents.absent, left_out=contents.left_out, parts=tuple(parts))
+        start, end = end, end + len(part.members)
+        parts.append(_merged(part, resolved[start:end]))
+    merged = _merged(study, resolved)
+    return replace(merged, absent=data.absent, left_out=data.left_out, parts=tuple(parts))
 
 
 @dataclass(frozen=True, slots=True)
 class _Resolved:
-    """What planning finds out about a member; `configs` are of what it needs, as prices ask for them."""
+    """A member with its complete config; `configs` are those of its dependencies, for prices."""
 
     config: Config
     fingerprint: str
     needs: Mapping[str, str]
     configs: Mapping[str, Config]
     price: Price | None
-    memory: Memory | None
+    memory: MemoryEstimate | None
 
 
-def _resolve(
-    members: Sequence[Replicate],
-    before: Sequence[_Resolved | Waiting],
-    contents: Contents,
-    timings: Timings,
-    chips: int,
-) -> _Resolved | Waiting:
-    """Complete the next member's config from its data, solve for its budget, and price and fingerprint it.
+class _Planner:
+    """Resolves the members of a study one by one."""
 
-    In the identity, the fingerprints of other runs stand in for their names.
-    """
-    member = members[len(before)]
-    variant, program = member.variant, _program(member)
-    needed: dict[str, _Resolved] = {}
-    for role, place in member.needs.items():
-        need = before[place]
-        if isinstance(need, Waiting):
-            return replace(need, label=variant.label, seed=member.seed)
-        needed[role] = need
-    config = _complete(member, contents)
-    configs = {role: need.config for role, need in needed.items()}
-    for role, need in needed.items():
-        configs |= {f"{role}.{theirs}": its for theirs, its in need.configs.items()}
-    if program.fits_needs is not None:
+    def __init__(self, members: Sequence[Replicate], data: DataLookup, timings: Timings, chips: int) -> None:
+        self._members = members
+        self._data = data
+        self._timings = timings
+        self._chips = chips
+        self._resolved: list[_Resolved | WaitingMember] = []
+
+    def resolve_all(self) -> list[_Resolved | WaitingMember]:
+        """Resolve all members, in order."""
+        for member in self._members:
+            self._resolved.append(self._resolve(member))
+        return self._resolved
+
+    def _resolve(self, member: Replicate) -> _Resolved | WaitingMember:
+        """Complete a member's config from its data, solve for its training length, and price and fingerprint
+        it."""
+        variant, program = member.variant, _program(member)
+        needed: dict[str, _Resolved] = {}
+        for role, index in member.needs.items():
+            need = self._resolved[index]
+            if isinstance(need, WaitingMember):
+                return replace(need, label=variant.label, seed=member.seed)
+            needed[role] = need
         try:
-            program.fits_needs(config, configs)
+            config = program.complete(member.config, self._data)
+        except (UserError, OSError, ValueError) as error:
+            raise UserError(f"{written_at(variant.name)}: {sentence(error)}") from None
+        configs = {role: need.config for role, need in needed.items()}
+        for role, need in needed.items():
+            configs |= {f"{role}.{inner}": inner_config for inner, inner_config in need.configs.items()}
+        try:
+            program.check_needs(config, configs)
         except UserError as error:
             raise UserError(f"{written_at(variant.name)}.{error}") from None
-    price = program.price(config, configs)
-    if variant.match is not None and member.match is not None and program.extent is not None:
-        # The rival itself does not match, so only a dependency of its may wait.
-        rival = before[member.match]
-        if isinstance(rival, Waiting):
-            return replace(rival, label=variant.label, seed=member.seed)
-        try:
-            if variant.match.kind == "seconds":
-                its, other = members[member.match].variant, _program(members[member.match])
-                seen = examples_in_time(
-                    Timed(program, variant.label, config, price),
-                    Timed(other, its.label, rival.config, rival.price),
-                    timings,
-                )
-                if seen is None:
-                    return _waiting(members, len(before), config, timings)
-            else:
-                seen = examples_within(price, rival.price, variant.match.scope)
-        except UserError as error:
-            raise UserError(f"{written_at(variant.name)}.match: {error}") from None
-        config = _with_value(cast(BaseModel, config), program.extent, seen)
         price = program.price(config, configs)
-    needs = {role: need.fingerprint for role, need in needed.items()}
-    memory = program.memory(config, configs, chips)
-    name = program.identifier or program.name
-    identity = fingerprint(name, program.version, identity_of(program, config), needs)
-    return _Resolved(config, identity, needs, configs, price, memory)
+        if variant.match is not None and member.match is not None and program.extent is not None:
+            # The rival itself doesn't match another run, but one of its dependencies may be waiting.
+            rival = self._resolved[member.match]
+            if isinstance(rival, WaitingMember):
+                return replace(rival, label=variant.label, seed=member.seed)
+            try:
+                if variant.match.kind == "seconds":
+                    rival_member = self._members[member.match]
+                    rival_label = rival_member.variant.label
+                    length = examples_in_time(
+                        TimedRun(program, variant.label, config, price),
+                        TimedRun(_program(rival_member), rival_label, rival.config, rival.price),
+                        self._timings,
+                    )
+                    if length is None:
+                        return self._waiting(member, config, rival_label)
+                else:
+                    length = examples_within(price, rival.price, variant.match.scope)
+            except UserError as error:
+                raise UserError(f"{written_at(variant.name)}.match: {error}") from None
+            config = _with_value(cast(BaseModel, config), program.extent, length)
+            price = program.price(config, configs)
+        needs = {role: need.fingerprint for role, need in needed.items()}
+        memory = program.memory(config, configs, self._chips)
+        name = program.identifier or program.name
+        identity = fingerprint(name, program.version, identity_of(program, config), needs)
+        return _Resolved(config, identity, needs, configs, price, memory)
 
+    def _waiting(self, member: Replicate, config: Config, rival: str) -> WaitingMember:
+        """Return a member whose speed hasn't been measured, with the runs that it awaits.
 
-def _waiting(members: Sequence[Replicate], index: int, config: Config, timings: Timings) -> Waiting:
-    """Say what a member waits for whose time nobody has measured: its rival, and a run of its own config.
+        Raises:
+            UserError: Neither the study nor the store has a run with its config.
+        """
+        program, label = _program(member), member.variant.label
+        measured_by = self._labels_by_key.get(config_key(program, plain(member.config)))
+        if measured_by is None and config_key(program, plain(config)) not in self._timings.paces:
+            raise UserError(
+                f"the time per example of {label} is unknown: add a run with the same config and any "
+                "examples_seen, without match"
+            )
+        awaits = (rival,) if measured_by in (None, rival) else (rival, measured_by)
+        return WaitingMember(label, member.seed, str(member.variant.match), awaits)
 
-    Raises:
-        UserError: Nothing in the study or the store has its config.
-    """
-    member, label = members[index], members[index].variant.label
-    assert member.match is not None  # the caller's condition
-    rival = members[member.match].variant.label
-    key = config_key(_program(member), plain(member.config))
-    like = [
-        other.variant.label
-        for other in members
-        if other.match is None and config_key(_program(other), plain(other.config)) == key
-    ]
-    if not like and config_key(_program(member), plain(config)) not in timings.paces:
-        raise UserError(
-            f"nothing tells how long an example of {label} takes: add a run of the same config without "
-            "match, whatever its examples_seen"
-        )
-    awaits = tuple(dict.fromkeys([rival, *like[:1]]))
-    return Waiting(label, member.seed, str(member.variant.match), awaits)
-
-
-def _with_value(section: Section, path: Sequence[str], value: int) -> Section:
-    """Copy a config with another value at a path."""
-    head, *rest = path
-    new = _with_value(getattr(section, head), rest, value) if rest else value
-    return section.model_copy(update={head: new})
-
-
-def _gathered(study: Study, resolved: Sequence[_Resolved | Waiting]) -> Plan:
-    """Make the plan of a study's members: those with equal fingerprints are one run, under its first name."""
-    runs: dict[str, PlannedRun] = {}
-    labels: dict[str, dict[str, Alias]] = {}
-    for member, its in zip(study.members, resolved, strict=True):
-        if isinstance(its, Waiting):
-            continue
-        if its.fingerprint not in runs:
-            runs[its.fingerprint] = _planned(member, its)
-        variant = member.variant
-        alias = Alias(variant.name, variant.label, variant.point)
-        labels.setdefault(its.fingerprint, {})[variant.label] = alias
-    return Plan(
-        study,
-        tuple(replace(run, aliases=tuple(labels[identity].values())[1:]) for identity, run in runs.items()),
-        frozenset(
-            reference.name
-            for member in study.members
-            for reference in member.variant.references
-            if reference.role not in _program(member).subjects
-        ),
-        waiting=tuple(its for its in resolved if isinstance(its, Waiting)),
-    )
+    @cached_property
+    def _labels_by_key(self) -> dict[str, str]:
+        """`config_key` → label of the first member with it that has no `match`."""
+        labels: dict[str, str] = {}
+        for member in self._members:
+            if member.match is None:
+                key = config_key(_program(member), plain(member.config))
+                labels.setdefault(key, member.variant.label)
+        return labels
 
 
 def _program(member: Replicate) -> Program:
     return programs.get(member.variant.program.name)
 
 
-def _complete(member: Replicate, contents: Contents) -> Config:
-    program = _program(member)
-    if program.complete is None:
-        return member.config
-    try:
-        return program.complete(member.config, contents)
-    except (UserError, OSError, ValueError) as error:
-        raise UserError(f"{written_at(member.variant.name)}: {sentence(error)}") from None
+def _with_value(section: Section, path: Sequence[str], value: int) -> Section:
+    """Copy a config with another value at a path."""
+    head, *rest = path
+    changed = _with_value(getattr(section, head), rest, value) if rest else value
+    return section.model_copy(update={head: changed})
 
 
-def _planned(member: Replicate, its: _Resolved) -> PlannedRun:
-    variant = member.variant
-    return PlannedRun(
-        fingerprint=its.fingerprint,
-        name=variant.name,
-        label=variant.label,
-        point=variant.point,
-        seed=member.seed,
-        program=variant.program.name,
-        config=plain(its.config),
-        needs=its.needs,
-        price=its.price,
-        memory=its.memory,
-        match=None if variant.match is None else str(variant.match),
+def _merged(study: Study, resolved: Sequence[_Resolved | WaitingMember]) -> Plan:
+    """Make the plan of a study. Members with equal fingerprints are one run, under its first name."""
+    runs: dict[str, PlannedRun] = {}
+    aliases: dict[str, dict[str, Alias]] = {}
+    for member, entry in zip(study.members, resolved, strict=True):
+        if isinstance(entry, WaitingMember):
+            continue
+        variant = member.variant
+        if entry.fingerprint not in runs:
+            runs[entry.fingerprint] = PlannedRun(
+                fingerprint=entry.fingerprint,
+                name=variant.name,
+                label=variant.label,
+                point=variant.point,
+                seed=member.seed,
+                program=variant.program.name,
+                config=plain(entry.config),
+                needs=entry.needs,
+                price=entry.price,
+                memory=entry.memory,
+                match=None if variant.match is None else str(variant.match),
+            )
+        alias = Alias(variant.name, variant.label, variant.point)
+        aliases.setdefault(entry.fingerprint, {})[variant.label] = alias
+    return Plan(
+        study,
+        tuple(replace(run, aliases=tuple(aliases[identity].values())[1:]) for identity, run in runs.items()),
+        frozenset(
+            reference.name
+            for member in study.members
+            for reference in member.variant.references
+            if reference.role not in _program(member).subjects
+        ),
+        waiting=tuple(entry for entry in resolved if isinstance(entry, WaitingMember)),
     )
 
 
 def totals(runs: Sequence[PlannedRun]) -> Price:
-    """Sum what runs cost, as far as it is known."""
+    """Sum the known prices of runs."""
     prices = [run.price for run in runs if run.price is not None]
-    whole = sum((price.cost for price in prices), Cost())
-    return Price(whole, examples=sum(price.examples for price in prices))
+    cost = sum((price.cost for price in prices), Cost())
+    return Price(cost, examples=sum(price.examples for price in prices))
 
 
 def waiting_lines(plan: Plan) -> Iterator[str]:
-    """Name the members that can be planned only when others have completed."""
-    seeds: dict[tuple[str, str, tuple[str, ...]], list[int]] = {}
-    for its in plan.waiting:
-        seeds.setdefault((its.label, its.match, its.awaits), []).append(its.seed)
-    for (label, match, awaits), its_seeds in seeds.items():
+    """Describe the members that can be planned only after others have completed."""
+    seeds: dict[tuple[str, str, tuple[str, ...]], int] = {}
+    for member in plan.waiting:
+        key = (member.label, member.match, member.awaits)
+        seeds[key] = seeds.get(key, 0) + 1
+    for (label, match, awaits), count in seeds.items():
         have = "has" if len(awaits) == 1 else "have"
-        what = f"{label} ({match}), {counted(len(its_seeds), 'seed')}"
         yield (
-            f"NOT PLANNED YET: {what}: the launch solves for its examples when {' and '.join(awaits)} {have} "
-            "completed, and runs it then."
+            f"NOT PLANNED YET: {label} ({match}), {counted(count, 'seed')}: the launch solves for its "
+            f"examples and runs it once {' and '.join(awaits)} {have} completed."
         )

@@ -11,14 +11,14 @@ from typing import Any
 from jestlab.analysis import units
 from jestlab.analysis.costs import EXECUTED
 from jestlab.platform.lab.settings import Settings
-from jestlab.platform.planning.cost import NO_CHIP, done, to_do, total, utilisation, wall_hours
+from jestlab.platform.planning.cost import NO_CHIP, done, to_do, total, utilization, wall_hours
 from jestlab.platform.planning.explain import Explanation
 from jestlab.platform.planning.memory import lines as memory_lines
 from jestlab.platform.planning.memory import room
 from jestlab.platform.planning.plan import Action, Plan, PlannedRun, totals, waiting_lines
 from jestlab.platform.planning.power import lines as power_lines
 from jestlab.platform.planning.survey import Survey
-from jestlab.platform.programs import Memory, Price
+from jestlab.platform.programs import MemoryEstimate, Price
 from jestlab.platform.render import Block, render, styled, table
 from jestlab.platform.spec.resources import CLUSTERS, ExecutorName, parse_slice
 from jestlab.platform.words import counted, few
@@ -118,7 +118,7 @@ def _on_tpu(plan: Plan) -> Iterator[str]:
     paid = f" and {units.dollars(price)} per chip-hour" if price is not None else ""
     yield (
         "CHIP-HOURS cover learner, scoring, selection and ref. scoring, assuming "
-        f"{utilisation(settings, chip.name):.0%} of a {chip.name}'s {chip.peak_flops / 1e12:g} "
+        f"{utilization(settings, chip.name):.0%} of a {chip.name}'s {chip.peak_flops / 1e12:g} "
         f"TFLOP/s{paid}."
     )
 
@@ -393,9 +393,9 @@ def _price(price: Price) -> dict[str, float]:
     }
 
 
-def _memory(memory: Memory | None) -> dict[str, float] | None:
+def _memory(memory: MemoryEstimate | None) -> dict[str, float] | None:
     """Describe what a run occupies, in bytes."""
-    names = ("state", "work", "batches", "process", "device", "here")
+    names = ("state", "work", "batches", "process", "device", "total")
     return None if memory is None else {name: getattr(memory, name) for name in names}
 
 

@@ -15,11 +15,11 @@ from jestlab.platform.lab.settings import Settings
 from jestlab.platform.planning import deciding, registering
 from jestlab.platform.planning.cost import NO_CHIP, budgeted, to_do, total, wall_hours
 from jestlab.platform.planning.explain import Explanation, explain
+from jestlab.platform.planning.matching import Timings
 from jestlab.platform.planning.names import check as check_names
 from jestlab.platform.planning.plan import Plan, totals
 from jestlab.platform.planning.plan import plan as make_plan
-from jestlab.platform.planning.timings import Timings
-from jestlab.platform.programs import Where
+from jestlab.platform.programs import Placement
 from jestlab.platform.spec.resources import LOCAL_PARALLEL, ExecutorName, Resources, runs_here
 from jestlab.platform.spec.schema import Study
 
@@ -66,7 +66,7 @@ class Survey:
     place: ExecutorName | None
     reasons: Mapping[str, Explanation] = field(default_factory=dict)
     remarks: Sequence[str] = ()
-    standing: deciding.Standing | None = None
+    standing: deciding.ClaimsStatus | None = None
 
     @property
     def parallel(self) -> int | None:
@@ -138,14 +138,14 @@ def survey(lab: Lab, study: Study, *, why: bool = False) -> Survey:
     try:
         timings = Timings.read(store, study)
         is_here = runs_here(place)
-        where: Where = "here" if is_here else "elsewhere"
-        plan = make_plan(study, absent="note", where=where, timings=timings)
+        placement: Placement = "local" if is_here else "remote"
+        plan = make_plan(study, note_absent=True, placement=placement, timings=timings)
         check_names(plan, store.measured if store is not None else tuple)
         standing = None
-        if deciding.goes_on(study):
-            plan = deciding.begun(plan, store)
+        if deciding.has_open_seeds(study):
+            plan = deciding.first_round(plan, store)
             if store is not None and store.members(study.name):
-                standing = deciding.standing(lab.store_url, study.name)
+                standing = deciding.claims_status(lab.store_url, study.name)
         if store is not None:
             plan = plan.with_states(store.states(plan.fingerprints))
         plan = budgeted(plan, store, place)

@@ -1,6 +1,6 @@
-"""jestlab's own programs: train, embed, score, weights and diagnose, as plans know them.
+"""jestlab's own programs as planning sees them: train, embed, score, weights, and diagnose.
 
-What a worker executes for them is in `execution`, which imports JAX.
+Workers execute them through `execution`, which imports JAX.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ from jestlab.models.config import (
 )
 from jestlab.platform import plugins
 from jestlab.platform.errors import UserError
-from jestlab.platform.programs import memory, pricing, roles
-from jestlab.platform.programs.fits import check_fits
-from jestlab.platform.programs.program import Contents, Price, Program
+from jestlab.platform.programs import checks, memory, pricing
+from jestlab.platform.programs.program import DataLookup, Price, Program
 
 if TYPE_CHECKING:
     from jestlab.models.weights import Weights
@@ -41,82 +40,78 @@ _IMPORTS = (
     "scipy.linalg",
     "sqlalchemy.dialects.sqlite",
 )
-"""Slow imports of all that trains, embeds or diagnoses: JAX imports SciPy's when it loads a kept program. Not
-PyArrow, which starts a thread."""
+"""Slow imports of programs that use JAX, which imports SciPy's when it loads a compiled program. PyArrow
+isn't included because it starts a thread."""
 
 
-# ---- completing configs with what only the data can tell
+# ---- facts about the data
 
 
 Config = TypeVar("Config", TrainConfig, EmbedConfig, DiagnoseConfig)
 
 
-def _complete_data(config: Config, contents: Contents) -> Config:
-    """Add the content digests of the data folders and of code; only training runs use the benchmark.
+def _complete_data(config: Config, data: DataLookup) -> Config:
+    """Add the digests of data folders and custom code, and check that the config fits the data.
 
     Raises:
-        UserError: A folder is missing or holds no shards, or the config does not fit its data.
-        ValueError: The filter leaves nothing.
+        UserError: A folder is missing or contains no shards, or the config doesn't fit its data.
+        ValueError: No example passes the filter.
     """
     parts = ("train", "benchmark") if isinstance(config, TrainConfig) else ("train",)
-    data = _with_digests(config.data, contents, parts)
-    found: dict[str, Any] = {} if data is config.data else {"data": data}
-    if code := plugins.identify(config, lambda file: contents.passes_over(file, "file of code")):
-        found["code"] = code
-    if contents.where != "nowhere":
-        check_fits(config, contents)
-    return config.model_copy(update=found) if found else config
+    completed = _with_digests(config.data, data, parts)
+    changes: dict[str, Any] = {} if completed is config.data else {"data": completed}
+    if code := plugins.identify(config, lambda file: data.is_absent(file, "file of code")):
+        changes["code"] = code
+    if data.placement != "none":
+        checks.check_data(config, data)
+    return config.model_copy(update=changes) if changes else config
 
 
-def _complete_weights(config: WeightsConfig, contents: Contents) -> WeightsConfig:
-    """Add the towers, and the digests of what its paths hold, unless it is missing and only noted.
+def _with_digests(config: Data, data: DataLookup, parts: Sequence[str]) -> Data:
+    changes: dict[str, Any] = {}
+    for part in parts:
+        folder = getattr(config, part)
+        if isinstance(folder, ShardFolder | BenchmarkFolder) and folder.digest is None:
+            path = Path(folder.path)
+            if data.is_absent(path, "folder"):
+                continue
+            if not path.is_dir():
+                content = "image–text tar shards" if part == "train" else "a benchmark's datasets"
+                raise UserError(
+                    f"data.{part}.path: no folder {path}: expected {content}; download them with "
+                    "`jestlab data fetch`, or pack your own files with `jestlab data pack`"
+                )
+            changes[part] = folder.model_copy(update={"digest": data.digest(path)})
+    train = config.train
+    if isinstance(train, OwnReader) and train.path is not None and train.path_digest is None:
+        path = Path(train.path)
+        if not data.is_absent(path, "input of a reader"):
+            changes["train"] = train.model_copy(update={"path_digest": data.path_digest(path)})
+    return config.model_copy(update=changes) if changes else config
+
+
+def _complete_weights(config: WeightsConfig, data: DataLookup) -> WeightsConfig:
+    """Add the towers, and the digests of weights and tokenizer.
 
     Raises:
         UserError: There is no tokenizer, or the content differs from the recorded digest.
-        ValueError: There are no such weights; the message says what is wrong with them.
+        ValueError: The weights are missing or invalid.
     """
+
+    def computing(model: TwoTowers) -> TwoTowers:
+        return model.model_copy(update={"compute_dtype": config.compute_dtype})
+
     if config.model and config.digest and config.tokenizer_digest:
-        return config.model_copy(update={"model": _computing(config.model, config)})
-    places = {"checkpoint": config.path, "tokenizer": config.tokenizer}
-    if [what for what, path in places.items() if path and contents.passes_over(Path(path), what)]:
+        return config.model_copy(update={"model": computing(config.model)})
+    paths = {"checkpoint": config.path, "tokenizer": config.tokenizer}
+    if [kind for kind, path in paths.items() if path and data.is_absent(Path(path), kind)]:
         return config
-    found = open_source(config)
-    check_digest("path", config.path, config.digest, content := found.digest())
-    _, tokenizer = read_source_tokenizer(config, found)
-    model = _computing(found.model, config)
-    return config.model_copy(update={"digest": content, "tokenizer_digest": tokenizer, "model": model})
-
-
-def _computing(model: TwoTowers, config: WeightsConfig) -> TwoTowers:
-    """Towers that compute as the config says."""
-    return model.model_copy(update={"compute_dtype": config.compute_dtype})
-
-
-def _with_digests(data: Data, contents: Contents, parts: Sequence[str]) -> Data:
-    """Return the same data with the content digest of each folder among the parts, unless it is only noted.
-
-    Raises:
-        UserError: A folder is missing or holds no shards.
-    """
-    found: dict[str, Any] = {}
-    for part in parts:
-        folder = getattr(data, part)
-        if isinstance(folder, ShardFolder | BenchmarkFolder) and folder.digest is None:
-            path = Path(folder.path)
-            if contents.passes_over(path, "folder"):
-                continue
-            if not path.is_dir():
-                what = "image–text tar shards" if part == "train" else "a benchmark's datasets"
-                raise UserError(
-                    f"data.{part}.path: no folder {path}: expected {what}, which `jestlab data fetch` "
-                    "downloads, and `jestlab data pack` makes of your own files"
-                )
-            found[part] = folder.model_copy(update={"digest": contents.digest(path)})
-    if isinstance(data.train, OwnReader) and data.train.path is not None and data.train.path_digest is None:
-        path = Path(data.train.path)
-        if not contents.passes_over(path, "what a reader reads"):
-            found["train"] = data.train.model_copy(update={"path_digest": contents.path_digest(path)})
-    return data.model_copy(update=found) if found else data
+    weights = open_source(config)
+    digest = weights.digest()
+    check_digest("path", config.path, config.digest, digest)
+    _, tokenizer_digest = read_source_tokenizer(config, weights)
+    changes = {"digest": digest, "tokenizer_digest": tokenizer_digest, "model": computing(weights.model)}
+    return config.model_copy(update=changes)
 
 
 def open_source(config: WeightsConfig) -> Weights:
@@ -126,70 +121,70 @@ def open_source(config: WeightsConfig) -> Weights:
     return open_weights(Path(config.path), config.model)
 
 
-def read_source_tokenizer(config: WeightsConfig, found: Weights) -> tuple[bytes, str]:
-    """Return the serialised tokenizer of weights, and its digest."""
+def read_source_tokenizer(config: WeightsConfig, weights: Weights) -> tuple[bytes, str]:
+    """Return the serialized tokenizer of weights, and its digest."""
     from jestlab.models.weights import read_tokenizer
 
-    path = Path(config.tokenizer) if config.tokenizer is not None else found.tokenizer
+    path = Path(config.tokenizer) if config.tokenizer is not None else weights.tokenizer
     if path is None:
         raise UserError(
-            f"tokenizer: no spiece.model or tokenizer.model beside {config.path}: "
-            "put it there, or give its path as `tokenizer`"
+            f"tokenizer: no spiece.model or tokenizer.model next to {config.path}: "
+            "add the file, or give its path as `tokenizer`"
         )
-    content = read_tokenizer(path, found.model)
+    content = read_tokenizer(path, weights.model)
     digest = sha256(content).hexdigest()
     check_digest("tokenizer", str(path), config.tokenizer_digest, digest)
     return content, digest
 
 
-def check_digest(field: str, path: str, recorded: str | None, found: str) -> None:
-    """Raise UserError if a file's digest is not the recorded one."""
-    if recorded is not None and recorded != found:
+def check_digest(field: str, path: str, recorded: str | None, digest: str) -> None:
+    """Raise UserError if a file's digest isn't the recorded one."""
+    if recorded is not None and recorded != digest:
         raise UserError(
-            f"{field}: {path} has changed (digest {found[:12]}, recorded {recorded[:12]}): "
-            "restore it, or drop the digest to use what it holds now"
+            f"{field}: {path} has changed (digest {digest[:12]}, recorded {recorded[:12]}): "
+            "restore it, or remove the digest to use the new content"
         )
 
 
-# ---- what runs record
+# ---- recorded metrics
 
 
-def _of_training(config: TrainConfig) -> list[str]:
-    """Return patterns of what a training run logs, and of the evaluations of its benchmark's datasets."""
+def _recorded_by_training(config: TrainConfig) -> list[str]:
+    """Return patterns of the metrics that a training run logs, and of its evaluations."""
     logged = [name for name in OF_PROGRAM["train"] if not name.startswith("*/")]
     return [
         *logged,
-        *(f"{name}/{metric}" for name, metrics in _datasets(config).items() for metric in metrics),
+        *(f"{name}/{metric}" for name, metrics in _evaluated_datasets(config).items() for metric in metrics),
         *(f"{name}/*" for name in config.evaluation.extra),
     ]
 
 
-def _datasets(config: TrainConfig) -> dict[str, list[str]]:
-    """Return patterns of the metrics of each dataset that a training run is evaluated on."""
+def _evaluated_datasets(config: TrainConfig) -> dict[str, list[str]]:
+    """Return each dataset that a training run is evaluated on, with patterns of its metrics."""
     accuracies = ["zero_shot", f"{config.evaluation.shots}_shot"]
     recalls = ["i2t_r*", "t2i_r*"]
     if not isinstance(config.data.benchmark, BenchmarkFolder):
         return {"shapes": accuracies, "shapes_retrieval": recalls}
     folder = Path(config.data.benchmark.path)
-    if not folder.is_dir():  # in a plan that is only to look at
+    if not folder.is_dir():  # the plan notes it as absent
         return {"*": [*accuracies, *recalls]}
     from jestlab.models.data.benchmarks import datasets_in  # imports NumPy, which few plans need
 
-    found: dict[str, list[str]] = {}
+    datasets: dict[str, list[str]] = {}
     for _, name, for_retrieval in datasets_in(folder):
-        found.setdefault(name, []).extend(recalls if for_retrieval else accuracies)
-    return found
+        datasets.setdefault(name, []).extend(recalls if for_retrieval else accuracies)
+    return datasets
 
 
-def _logged(name: str, _: Any) -> Collection[str]:
-    """Say that every run of a program records the metrics that are declared for it."""
+def _recorded_by_program(name: str, _: Any) -> Collection[str]:
+    """Return the metrics declared for all runs of a program."""
     return OF_PROGRAM[name]
 
 
 # ---- the programs
 
 
-def _own(
+def _program(
     name: str, schema: type[Any], price: Callable[[Any, Mapping[str, Any]], Price | None], **options: Any
 ) -> Program:
     return Program(
@@ -198,68 +193,68 @@ def _own(
         version=schema.version,
         schema=schema,
         identity_of=schema.identity,
-        price_of=price,
-        **({"records": functools.partial(_logged, name)} | options),
+        price=price,
+        **({"records": functools.partial(_recorded_by_program, name)} | options),
     )
 
 
-TRAIN = _own(
+TRAIN = _program(
     "train",
     TrainConfig,
     pricing.price_train,
-    memory_of=memory.of_training,
-    fits_needs=roles.check_train,
+    memory=memory.of_training,
+    check_needs=checks.check_train,
     extent=("schedule", "examples_seen"),
     complete=_complete_data,
     imports=_IMPORTS,
-    records=_of_training,
+    records=_recorded_by_training,
 )
-"""Contrastive training of two towers: a reference model or a learner."""
+"""Trains two towers by contrastive learning: a reference model or a learner."""
 
-EMBED = _own(
+EMBED = _program(
     "embed",
     EmbedConfig,
     pricing.price_embed,
-    memory_of=memory.of_embedding,
-    fits_needs=roles.check_embed,
+    memory=memory.of_embedding,
+    check_needs=checks.check_embed,
     complete=_complete_data,
     inherits=("data",),
     imports=_IMPORTS,
 )
-"""A reference's embeddings of a whole training set, for runs to select with."""
+"""Caches a reference's embeddings of a whole training set, for other runs to select with."""
 
-WEIGHTS = _own(
+WEIGHTS = _program(
     "weights",
     WeightsConfig,
     pricing.price_weights,
-    memory_of=memory.of_weights,
+    memory=memory.of_weights,
     complete=_complete_weights,
     collective=False,
     imports=("jestlab.models.training.loop",),
 )
-"""Imports public weights, so that they serve as the reference like a trained run."""
+"""Imports public weights, to be used as a reference like a trained run."""
 
-SCORE = _own(
+SCORE = _program(
     "score",
     ScoreConfig,
     pricing.price_score,
-    memory_of=memory.of_scoring,
-    fits_needs=roles.check_score,
+    memory=memory.of_scoring,
+    check_needs=checks.check_score,
     collective=False,
     imports=_IMPORTS,
 )
 """Scores a data set by its cached embeddings, for filters to read."""
 
-DIAGNOSE = _own(
+DIAGNOSE = _program(
     "diagnose",
     DiagnoseConfig,
     pricing.price_diagnose,
-    memory_of=memory.of_diagnosis,
-    fits_needs=roles.check_diagnose,
+    memory=memory.of_diagnosis,
+    check_needs=checks.check_diagnose,
     complete=_complete_data,
     collective=False,
     inherits=("data", "loss"),
     subjects=(pricing.DIAGNOSE_LEARNER,),
     imports=_IMPORTS,
 )
-"""Measures how learnable the batches are that the rules select (paper, Figure 2)."""
+"""Measures the learnability of the batches that each rule selects (paper, Figure 2)."""

@@ -1,4 +1,5 @@
-"""What a program gets from the platform: where to work, what to read, and where to report."""
+"""The interface that a running program gets from jestlab: its folder, its inputs, and its reporting
+methods."""
 
 from __future__ import annotations
 
@@ -15,14 +16,14 @@ from jestlab.platform.client import Reporter, as_count, as_phase
 
 
 class Interrupted(Exception):
-    """Raised by a program that was asked to stop, after it has saved what it needs to resume."""
+    """Raised by a program that was asked to stop, after saving its checkpoint."""
 
 
 class Failed(Exception):
-    """Raised by a program that failed: its message is the run's reason, and no traceback is printed.
+    """Raised by a program that failed. The message is the run's reason; no traceback is printed.
 
     Attributes:
-        recurs: Whether it would fail again, so that it is not tried again.
+        recurs: Whether the error would recur, so that the run is not retried.
     """
 
     def __init__(self, reason: str, recurs: bool = False) -> None:
@@ -31,11 +32,11 @@ class Failed(Exception):
 
 
 @dataclass(frozen=True)
-class Need:
-    """A finished run that this one reads.
+class NeededRun:
+    """A completed run that this run depends on.
 
     Attributes:
-        fingerprint: Its identity.
+        fingerprint: Its fingerprint.
         program: Name of its program.
         directory: Its folder.
         config: Its resolved config.
@@ -48,18 +49,18 @@ class Need:
 
 
 class RunContext(Reporter):
-    """What a program is called with: `program(config, context)`. It implements `Tracker`.
+    """Second argument of a program: `program(config, context)`. It implements `Tracker`.
 
-    A program that can take minutes asks `stop_requested()` now and then; if so, it saves and raises
-    `Interrupted`. What it finds in `directory` at its start was left by an earlier attempt at the same run.
+    A program that can run for minutes polls `stop_requested()`. When that is true, it saves a checkpoint and
+    raises `Interrupted`. Files in `directory` at the start come from an earlier attempt of the same run.
 
     Attributes:
-        directory: The run's own folder; it exists.
+        directory: The run's folder; it exists.
         cache: Folder for data shared by all runs of the lab.
-        seed: Replicate.
-        config: The whole config, `seed` included.
-        resume: The same as `directory` if an earlier attempt left anything in it, else None.
-        needs: Path in the config → the finished run it names.
+        seed: Seed of this replicate.
+        config: The whole config, including `seed`.
+        resume: The same as `directory` if an earlier attempt left files in it, else None.
+        needs: Role → the completed run with that role.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class RunContext(Reporter):
         directory: Path,
         cache: Path,
         seed: int,
-        needs: Mapping[str, Need],
+        needs: Mapping[str, NeededRun],
         recorder: Recorder,
         record_artifact: Callable[[str, Path], None],
         stop_requested: Callable[[], bool],
@@ -79,18 +80,17 @@ class RunContext(Reporter):
         config: Mapping[str, Any] | None = None,
         resume: Path | None = None,
     ) -> None:
-        """Create a context; the worker does.
+        """Create a context; only the worker does this.
 
-        Args, besides the attributes:
-            recorder: Keeps what it reports.
+        Args, in addition to the attributes:
+            recorder: Stores reports.
             record_artifact: Records a file or folder under a name.
-            stop_requested: Tells whether to stop.
-            saved: Makes the folder's content durable.
-            check_evaluation: Raises UserError if the names of the first evaluation are not those that its
-                study expects.
-            earlier_seconds: Step → seconds that earlier attempts took until their evaluation there, NaN if
-                unknown; None for no earlier attempts.
-            clock: Divides the attempt's time among phases; None for one that nobody reads.
+            stop_requested: Whether the run must stop.
+            saved: Makes the content of the run's folder durable.
+            check_evaluation: Checks the names of the first evaluation; raises UserError for unexpected ones.
+            earlier_seconds: Step → seconds of earlier attempts until their evaluation at that step, NaN if
+                unknown; None if there are no earlier attempts.
+            clock: Measures the phases of the attempt.
         """
         self.directory = directory
         self.config = dict(config or {})
@@ -98,22 +98,23 @@ class RunContext(Reporter):
         self.cache = cache
         self.seed = seed
         self.needs = needs
+        self.clock = clock or PhaseClock()
         self._recorder = recorder
         self._record_artifact = record_artifact
         self._stop_requested = stop_requested
         self._saved = saved
-        self._earlier_seconds = earlier_seconds or {}
-        self._early: list[tuple[float, tuple[Any, ...]]] = []  # evaluations to correct
-        self.clock = clock or PhaseClock()
-        self._began = time.perf_counter()
         self._check_evaluation: Callable[[Collection[str]], None] | None = check_evaluation
+        self._earlier_seconds = earlier_seconds or {}
+        # Evaluations recorded before the resume point was known; their seconds are corrected later.
+        self._provisional: list[tuple[float, tuple[Any, ...]]] = []
+        self._start = time.perf_counter()
 
     def _send(self, message: dict[str, Any]) -> None:
         getattr(self, f"_{message.pop('type')}")(**message)
 
     def _log(self, step: int, metrics: dict[str, float]) -> None:
-        if step > 0:  # 0 is what holds for the whole run
-            self._reports(step, is_value=True)
+        if step > 0:  # values at step 0 describe the whole run
+            self._note_step(step, is_value=True)
         self._recorder.log(step, metrics)
 
     def _evaluation(
@@ -124,31 +125,30 @@ class RunContext(Reporter):
         flops_total: float | None = None,
         seconds: float | None = None,
     ) -> None:
-        """Record scores; UserError if the first names aren't those that the study expects."""
         if self._check_evaluation is not None:
             check, self._check_evaluation = self._check_evaluation, None
             check(tuple(scores))
-        self._reports(step, is_value=True, trained=step > 0)
+        self._note_step(step, is_value=True, trained=step > 0)
         if seconds is None:
-            seconds = time.perf_counter() - self._began
+            seconds = time.perf_counter() - self._start
             if step > 0 and self._earlier_seconds:
                 if not self.clock.resumed.is_final:
-                    self._early.append((seconds, (step, examples_seen, flops_total, scores)))
-                seconds += self._earlier
+                    self._provisional.append((seconds, (step, examples_seen, flops_total, scores)))
+                seconds += self._seconds_before
         self._recorder.evaluation(step, examples_seen, flops_total, scores, seconds=seconds)
 
-    def _reports(self, step: int, is_value: bool = False, trained: bool = False) -> None:
-        """Take note of a report. Seconds are corrected once it's known from where the attempt goes on."""
+    def _note_step(self, step: int, is_value: bool = False, trained: bool = False) -> None:
+        """Update the clock; once the resume point is final, correct the seconds of earlier evaluations."""
         self.clock.reports(step, is_value, trained)
-        if self._early and self.clock.resumed.is_final:
-            early, self._early = self._early, []
-            for seconds, evaluation in early:
-                self._recorder.evaluation(*evaluation, seconds=seconds + self._earlier)
+        if self._provisional and self.clock.resumed.is_final:
+            provisional, self._provisional = self._provisional, []
+            for seconds, evaluation in provisional:
+                self._recorder.evaluation(*evaluation, seconds=seconds + self._seconds_before)
 
     @property
-    def _earlier(self) -> float:
-        """Seconds of earlier attempts until their last evaluation before where this one went on."""
-        resumed = self.clock.resumed.step or -1  # at 0 it starts over
+    def _seconds_before(self) -> float:
+        """Seconds of earlier attempts until their last evaluation before this attempt's resume point."""
+        resumed = self.clock.resumed.step or -1  # an attempt that resumes at step 0 starts over
         before = [step for step in self._earlier_seconds if step <= resumed]
         return self._earlier_seconds[max(before)] if before else 0.0
 
@@ -156,43 +156,44 @@ class RunContext(Reporter):
         self._record_artifact(name, Path(path))
 
     def _progress(self, step: int, total_steps: int) -> None:
-        self._reports(step)
+        self._note_step(step)
         self._recorder.progress(step, total_steps)
 
     def flush(self) -> None:
-        """Make all that was recorded durable. Call it before a checkpoint: none may be ahead of the store."""
+        """Make all reports durable. Call it before a checkpoint, so that no checkpoint is ahead of the
+        store."""
         self._recorder.flush()
 
     def saved(self, step: int | None = None) -> None:
-        """Report that `directory` holds what a later attempt can resume from: a complete checkpoint.
+        """Report that `directory` contains a complete checkpoint.
 
-        If the lab is in a bucket, the first process uploads it before this returns. What the folder holds
-        when the program ends is kept in any case.
+        If the lab is in a bucket, the first process uploads the folder before this returns. The final content
+        of the folder is always kept.
 
         Args:
-            step: Steps that it holds; None for those that were done when `phase("checkpoint")` last began, or
-                else at the last report.
+            step: Steps in the checkpoint; None for those completed when `phase("checkpoint")` was last
+                entered, or else at the last report.
         """
         step = step if step is None else as_count("step", step)
         self._saved()
         self.clock.saved(step)
 
     def phase(self, name: Phase, step: int | None = None) -> AbstractContextManager[None]:
-        """Context whose time counts as start-up, compilation, evaluation or checkpoint, not as training:
+        """Context whose time counts as start-up, compilation, evaluation, or checkpoint instead of training:
 
             with context.phase("evaluation"):
                 score = evaluate(model)
 
-        Without it, time is start-up until the first report of a step, and training from then on. What JAX
-        compiles is counted apart in any case, if the program's module imports JAX.
+        By default, time until the first reported step is start-up, and later time is training. Compilation by
+        JAX is measured automatically if the program's module imports JAX.
 
         Args:
-            name: What the time goes to.
-            step: Steps done when it begins; None if they were reported a moment ago.
+            name: The phase.
+            step: Steps completed when the phase starts; None if they were just reported.
         """
         as_phase(name)
         return self.clock.phase(name, step if step is None else as_count("step", step))
 
     def stop_requested(self) -> bool:
-        """Whether to save and raise `Interrupted`."""
+        """Whether to save a checkpoint and raise `Interrupted`."""
         return self._stop_requested()

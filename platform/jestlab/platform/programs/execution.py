@@ -1,4 +1,4 @@
-"""What workers execute for jestlab's own programs. Importing this module imports JAX."""
+"""jestlab's own programs as workers execute them. Importing this module imports JAX."""
 
 from __future__ import annotations
 
@@ -29,16 +29,15 @@ from jestlab.platform.errors import UserError
 from jestlab.platform.plugins import check_criteria, check_unchanged
 from jestlab.platform.programs import pricing
 from jestlab.platform.programs.builtin import EMBED, check_digest, open_source, read_source_tokenizer
-from jestlab.platform.programs.context import Interrupted, Need, RunContext
+from jestlab.platform.programs.context import Interrupted, NeededRun, RunContext
 
 
 def run_train(config: TrainConfig, context: RunContext) -> None:
-    """Train one run to its end, from its newest checkpoint if there is one.
+    """Train a run to its end, from its latest checkpoint if there is one.
 
     Raises:
         Interrupted: It was asked to stop; a checkpoint is saved.
-        UserError: Code of one's own has changed since the run was planned, or a criterion is none; its place
-            is named.
+        UserError: Custom code has changed since the run was planned, or a criterion isn't valid.
     """
     check_unchanged(config)
     check_criteria(config)
@@ -63,11 +62,11 @@ def run_train(config: TrainConfig, context: RunContext) -> None:
 
 
 def run_embed(config: EmbedConfig, context: RunContext) -> None:
-    """Embed one training set to its end, from what an earlier attempt has made durable.
+    """Embed a training set, continuing from the durable embeddings of earlier attempts.
 
     Raises:
-        Interrupted: It was asked to stop; what is embedded is saved.
-        UserError: Code of one's own has changed since the run was planned; its place is named.
+        Interrupted: It was asked to stop; the embeddings so far are saved.
+        UserError: Custom code has changed since the run was planned.
     """
     check_unchanged(config)
     need = context.needs[pricing.EMBED_REFERENCE]
@@ -85,16 +84,16 @@ def run_embed(config: EmbedConfig, context: RunContext) -> None:
 
 
 def run_weights(config: WeightsConfig, context: RunContext) -> None:
-    """Write `checkpoints/` and `tokenizer.model` into the run's folder, as a trained run has them.
+    """Write `checkpoints/` and `tokenizer.model` into the run's folder, like a training run.
 
     Raises:
         UserError: The weights have changed since the run was planned.
     """
     context.progress(0, 1)
-    found = open_source(config)
-    content, _ = read_source_tokenizer(config, found)
-    tensors = found.tensors()
-    check_digest("path", config.path, config.digest, content_hash(tensors.items(), found.model))
+    weights = open_source(config)
+    content, _ = read_source_tokenizer(config, weights)
+    tensors = weights.tensors()
+    check_digest("path", config.path, config.digest, content_hash(tensors.items(), weights.model))
     write_whole(context.directory / "tokenizer.model", content)
     save_parameters(context.directory / "checkpoints", unflatten(tensors))
     context.artifact("checkpoints", context.directory / "checkpoints")
@@ -102,12 +101,11 @@ def run_weights(config: WeightsConfig, context: RunContext) -> None:
 
 
 def run_diagnose(config: DiagnoseConfig, context: RunContext) -> None:
-    """Diagnose selection; an interrupted run starts over.
+    """Diagnose selection. An interrupted run starts over.
 
     Raises:
         Interrupted: It was asked to stop.
-        UserError: Code of one's own has changed since the run was planned, or a criterion is none; its place
-            is named.
+        UserError: Custom code has changed since the run was planned, or a criterion isn't valid.
     """
     check_unchanged(config)
     check_criteria(config)
@@ -125,33 +123,33 @@ def run_diagnose(config: DiagnoseConfig, context: RunContext) -> None:
 
 
 def run_score(config: ScoreConfig, context: RunContext) -> None:
-    """Score a data set by its cached embeddings; an interrupted run starts over.
+    """Score a data set by its cached embeddings. An interrupted run starts over.
 
     Raises:
-        UserError: What it names holds no embeddings.
+        UserError: A dependency contains no embeddings.
     """
     target = None if config.target is None else context.needs[pricing.SCORE_TARGET].directory
     data = context.needs[pricing.SCORE_EMBEDDINGS].directory
     try:
-        found = score(config, data, target, context.progress)
+        scores = score(config, data, target, context.progress)
     except FileNotFoundError as error:
         raise UserError(str(error)) from None
-    columns.write(context.directory, found, EmbeddingCache(data).about.digest)
+    columns.write(context.directory, scores, EmbeddingCache(data).about.digest)
     context.artifact("scores", context.directory / columns.FOLDER)
 
 
 def _scores(data: Data, context: RunContext) -> Path | None:
-    """Return the folder of the finished run whose scores are read as columns of the data."""
+    """Return the folder of the run whose scores are columns of the data."""
     return context.needs[pricing.DATA_SCORES].directory if data.reads_scores else None
 
 
-def _reference(need: Need) -> Reference:
-    """Return the reference that a finished run is: a model, or cached embeddings."""
+def _reference(need: NeededRun) -> Reference:
+    """Return a completed run as a reference: a model, or cached embeddings."""
     return Reference(need.directory, None if need.program == EMBED.name else _towers_of(need))
 
 
-def _towers_of(need: Need) -> TwoTowers:
-    """Return the architecture of a finished run, of which the plan has made sure that it makes towers."""
+def _towers_of(need: NeededRun) -> TwoTowers:
+    """Return the architecture of a completed run; the plan has checked that it produces towers."""
     if need.config.get("code"):
         check_unchanged(programs.get(need.program).read(need.config))
     return TwoTowers.model_validate(need.config["model"])

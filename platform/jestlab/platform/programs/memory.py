@@ -1,22 +1,25 @@
-"""How much memory jestlab's own programs occupy by their configs: an estimate, before anything is compiled.
+"""Memory of jestlab's own programs, estimated from their configs before anything is compiled.
 
-It adds up what is there at the peak of a training step, in float32 or the towers' own type: parameters,
-Adam's two moments and the gradient; what the forward pass keeps for the backward pass, in as many parts as
-`runtime.microbatches` says; what scoring a super-batch takes; the batches themselves. Data parallel, as runs
-are: every device holds all parameters, and its share of the rows.
+The estimate sums the arrays at the peak of a training step, in float32 or the towers' dtype: parameters,
+Adam's two moments, and the gradient; the activations kept for the backward pass, divided by
+`runtime.microbatches`; the scoring of a super-batch; and the batches. Runs are data parallel: every device
+holds all parameters and its share of the rows.
 
-How close it is, against XLA's own account of the compiled step (JAX 0.10.2, arguments and temporaries):
+Accuracy against XLA's report for the compiled step (JAX 0.10.2, arguments and temporaries):
 
-- On CPU (2026-11-24): from 8% below to 17% above for nine of ten configs of 17 MB to 7.3 GB, and 46 MB
-  estimated for 31 MB. XLA's CPU compiler undoes rematerialisation where layers are not scanned, and computes
-  bfloat16 in float32; so does the estimate.
+- CPU (2026-11-24): from 8% below to 17% above for nine of ten configs of 17 MB to 7.3 GB, and 46 MB estimated
+for 31
+  MB. XLA's CPU compiler undoes rematerialization if layers aren't scanned, and computes bfloat16 in float32.
+  The estimate does the same.
 - Peak resident memory of the processes of such runs, one at a time (same day): 1.0 GB estimated for 1.1
-  (quickstart), 1.6 for 1.6, 3.0 for 3.1, and 1.8 for 2.1 (joint selection with the reference online). Of that
-  0.4 GB are pages that processes on one machine share; they are counted for each.
-- On TPU, compiled for v5e 16×16 (BENCHMARKS.md, B/16 at b = 32,768): 36.1 GB estimated for 36.6; with four
-  microbatches 12.3 for 12.9; with `remat: all` 8.1 for 7.3. Nothing has been measured on a chip.
+(quickstart),
+  1.6 for 1.6, 3.0 for 3.1, and 1.8 for 2.1 (joint selection with an online reference). Processes on one
+  machine share 0.4 GB of pages, which are counted for each.
+- TPU, compiled for v5e 16×16 (BENCHMARKS.md, B/16 at b = 32,768): 36.1 GB estimated for 36.6; with four
+microbatches
+  12.3 for 12.9; with `remat: all` 8.1 for 7.3. Not yet measured on a chip.
 
-Not counted: what decoding an image takes, up to 4 bytes per pixel (progressive JPEG: 8, WebP: 18).
+Not counted: decoding an image, up to 4 bytes per pixel (progressive JPEG: 8, WebP: 18).
 
 Letters: n rows at a time, L tokens, D width, M hidden width, H heads, B super-batch, b sub-batch, P devices.
 """
@@ -42,77 +45,102 @@ from jestlab.platform.programs.pricing import (
     SCORE_EMBEDDINGS,
     TRAIN_REFERENCE,
     embedded_by,
+    towers_of,
 )
-from jestlab.platform.programs.program import Memory
+from jestlab.platform.programs.program import MemoryEstimate
 from jestlab.platform.spec.program import Config
 
-_FLOAT = 4
+_FLOAT = 4  # bytes
 _Arrays = tuple[int, int, int]
-"""Numbers of arrays of n L D, of n L M and of n H L²."""
+"""Numbers of arrays of the sizes n L D, n L M, and n H L²."""
+
+_DIAGNOSED_ROWS = 256  # examples that a diagnosis embeds at a time: see `training.diagnose`
+_PREFETCHED = 5  # batches that are read ahead, including the current one
+_PROCESS = 1e9  # of a process that imports, compiles, and evaluates
+_FRAGMENTATION = 0.15  # overhead of the allocator
 
 
 @dataclass(frozen=True)
 class _Compiler:
-    """What a block takes as XLA compiles it: kept for its backward pass, and in passing if there is none."""
+    """Arrays of one block as XLA compiles it: kept for the backward pass, or in a forward pass alone."""
 
     kept: _Arrays
-    passing: _Arrays
+    forward: _Arrays
     rematerializes: bool
 
 
 _ON_CPU = _Compiler((10, 3, 3), (4, 2, 1), rematerializes=False)
 _ON_TPU = _Compiler((12, 4, 4), (2, 1, 1), rematerializes=True)
 
-_DIAGNOSED_ROWS = 256
-"""Examples that a diagnosis embeds at a time: see `training.diagnose`."""
-
-_AHEAD = 5
-"""Batches that are read ahead, and the one that is handed over."""
-
-_PROCESS = 1e9
-"""What a process takes that only imports, compiles and evaluates."""
-
-_FRAGMENTS = 0.15
-"""What the allocator takes beside what is allocated, as a share of it."""
-
 
 @dataclass(frozen=True)
 class _Tower:
-    """A tower as far as memory goes; `pools` if attention makes one embedding of its tokens."""
+    """Sizes of a tower; `pools` if attention pools its tokens."""
 
     tokens: int
     width: int
     hidden: int
     heads: int
     depth: int
-    bytes: int  # of a number
-    pools: bool
+    itemsize: int  # bytes per number
+    pools: bool = False
 
     def block(self, rows: float, arrays: _Arrays) -> float:
-        """Return the bytes of one block's arrays for a number of rows."""
-        of_width, of_hidden, of_attention = arrays
-        of_tokens = self.tokens * (of_width * self.width + of_hidden * self.hidden)
-        return rows * self.bytes * (of_tokens + of_attention * self.heads * self.tokens**2)
+        """Return the bytes of one block's arrays."""
+        width, hidden, attention = arrays
+        per_token = width * self.width + hidden * self.hidden + attention * self.heads * self.tokens
+        return rows * self.itemsize * self.tokens * per_token
 
     def trained(self, rows: float, remat: str, compiler: _Compiler) -> float:
-        """Return the bytes that a forward and backward pass holds."""
-        one = self.block(rows, compiler.kept)
-        pooling = 4 * rows * self.tokens * self.width * self.bytes if self.pools else 0.0
+        """Return the bytes of a forward and backward pass."""
+        block = self.block(rows, compiler.kept)
+        pooling = 4 * rows * self.tokens * self.width * self.itemsize if self.pools else 0.0
         if remat == "none":
-            return self.depth * one + pooling
-        kept = self.block(rows, (5, 1, 0)) if remat == "dots" else self.block(rows, (1, 0, 0))
-        return self.depth * kept + one + pooling
+            return self.depth * block + pooling
+        kept = self.block(rows, (5, 1, 0) if remat == "dots" else (1, 0, 0))
+        return self.depth * kept + block + pooling
+
+
+class _Model:
+    """Two towers on TPU chips, or on this machine's CPU if there are none."""
+
+    def __init__(self, model: TwoTowers, chips: int) -> None:
+        vision, text = model.vision, model.text
+        # XLA computes in float32 on CPU.
+        itemsize = 2 if model.compute_dtype == "bfloat16" and chips else _FLOAT
+        tokens, hidden = (vision.image_size // vision.patch_size) ** 2, vision.mlp_dim or 4 * vision.width
+        self.image = _Tower(
+            tokens, vision.width, hidden, vision.heads, vision.depth, itemsize, vision.pooling == "map"
+        )
+        self.text = _Tower(
+            text.length, text.width, text.mlp_dim or 4 * text.width, text.heads, text.depth, itemsize
+        )
+        self.compiler = _ON_TPU if chips else _ON_CPU
+        self.pixels = 3 * vision.image_size**2
+        self.example_bytes = self.pixels + 4 * text.length  # as it is read
+
+    def approximate_image(self, config: TrainConfig) -> _Tower:
+        """Return the image tower of the approximate pass, which sees fewer patches."""
+        tokens = math.ceil(config.approximation.keep * self.image.tokens)
+        if config.approximation.method == "flexi":
+            tokens = (config.model.vision.image_size // config.approximate_patch_size) ** 2
+        return replace(self.image, tokens=tokens)
+
+    def forward(self, rows: float, image: _Tower | None = None) -> float:
+        """Return the bytes of a forward pass."""
+        towers = (image or self.image, self.text)
+        return sum(tower.block(rows, self.compiler.forward) for tower in towers) + rows * self.pixels * _FLOAT
 
 
 def parameters(model: TwoTowers) -> int | None:
-    """Count the parameters of two towers; None if one of them is of one's own."""
+    """Count the parameters of two towers; None for custom towers."""
     vision, text = model.vision, model.text
     if vision.is_own or text.is_own:
         return None
     hidden = vision.mlp_dim or 4 * vision.width
-    embeds = 0 if vision.width == model.embedding_dim else _dense(vision.width, model.embedding_dim)
+    head = 0 if vision.width == model.embedding_dim else _dense(vision.width, model.embedding_dim)
     patches = (vision.image_size // vision.patch_size) ** 2
-    count = _dense(3 * vision.patch_size**2, vision.width) + patches * vision.width + embeds
+    count = _dense(3 * vision.patch_size**2, vision.width) + patches * vision.width + head
     count += _encoder(vision.width, hidden, vision.depth)
     if vision.pooling == "map":
         count += 3 * vision.width + 4 * _dense(vision.width, vision.width) + _mlp(vision.width, hidden)
@@ -132,11 +160,26 @@ def _encoder(width: int, hidden: int, depth: int) -> int:
     return 2 * width + depth * (4 * width + 4 * _dense(width, width) + _mlp(width, hidden))
 
 
+def _estimate(state: float, work: float, batches: float, host: float) -> MemoryEstimate:
+    """Add the fixed costs of a process to the arrays on devices and, as `host`, in the process."""
+    process = _PROCESS + host + _FRAGMENTATION * (state + work + batches)
+    return MemoryEstimate(state, work, batches, process)
+
+
+def _decoded(config: TrainConfig | EmbedConfig, pixels: int) -> float:
+    """Return the bytes of the file of decoded images, which all runs share."""
+    limit = config.runtime.decoded_megabytes * 10**6
+    examples = config.data.train.examples
+    if examples is None:
+        return limit
+    return examples * pixels if examples * pixels <= limit else 0.0
+
+
 # ---- the programs
 
 
-def of_training(config: TrainConfig, needs: Mapping[str, Config], chips: int = 0) -> Memory | None:
-    """Estimate the memory of a training run; None if a tower is of one's own.
+def of_training(config: TrainConfig, needs: Mapping[str, Config], chips: int = 0) -> MemoryEstimate | None:
+    """Estimate the memory of a training run; None for custom towers.
 
     A reference of unknown architecture is assumed to have the learner's.
     """
@@ -145,15 +188,16 @@ def of_training(config: TrainConfig, needs: Mapping[str, Config], chips: int = 0
     devices = chips or 1
     size = "batch_size" if config.schedule.super_batch_size is None else "super_batch_size"
     one_row = _changed(config, "schedule", batch_size=devices, super_batch_size=None)
-    parts = {"microbatches": max(1, config.batch_size // devices), "reuse_scoring": False}
-    without = "unset runtime.reuse_scoring and " if config.reuses_scoring else ""
+    microbatches = max(1, config.batch_size // devices)
+    split = _changed(config, "runtime", microbatches=microbatches, reuse_scoring=False)
+    unset = "unset runtime.reuse_scoring and " if config.reuses_scoring else ""
     changes = [
-        (f"{without}set a higher runtime.microbatches", _changed(config, "runtime", **parts)),
+        (f"{unset}set a higher runtime.microbatches", split),
         ("set runtime.remat: all", _changed(config, "runtime", remat="all")),
         (f"lower schedule.{size}", one_row),
         *([("take more chips", one_row)] if chips else []),
     ]
-    reduced = tuple((change, _training(its, needs, chips, count)) for change, its in changes)
+    reduced = tuple((change, _training(changed, needs, chips, count)) for change, changed in changes)
     return replace(_training(config, needs, chips, count), reduced=reduced)
 
 
@@ -161,150 +205,93 @@ def _changed(config: TrainConfig, section: str, **settings: object) -> TrainConf
     return config.model_copy(update={section: getattr(config, section).model_copy(update=settings)})
 
 
-def _training(config: TrainConfig, needs: Mapping[str, Config], chips: int, count: int) -> Memory:
-    """Estimate the memory of a training run of so many parameters, without what would reduce it."""
-    towers = _towers(config.model, chips)
-    devices, compiler = chips or 1, _ON_TPU if chips else _ON_CPU
+def _training(config: TrainConfig, needs: Mapping[str, Config], chips: int, count: int) -> MemoryEstimate:
+    """Estimate the memory of a training run, given the number of parameters."""
+    model = _Model(config.model, chips)
+    devices, compiler = chips or 1, model.compiler
     b, super_batch = config.batch_size / devices, config.super_batch_size / devices
     state, gradient = 3 * count * _FLOAT, 2 * count * _FLOAT
     rows = b / config.runtime.microbatches
-    kept = super_batch if config.reuses_scoring else rows
-    undone = not (compiler.rematerializes or config.runtime.scan_layers)
-    remat = "none" if undone else config.runtime.remat
+    kept_rows = super_batch if config.reuses_scoring else rows
+    remat = config.runtime.remat
+    if not compiler.rematerializes and not config.runtime.scan_layers:
+        remat = "none"
     share = config.approximate_size / config.batch_size
-    seen = [_approximated(towers, config), towers] if share else [towers]
-    shares = (share, 1 - share) if share else (1.0,)
-    training = sum(
-        tower.trained(part * kept, remat, compiler)
-        for part, pair in zip(shares, seen, strict=True)
-        for tower in pair
-    )
-    training += 3 * b**2 * _FLOAT + 2 * rows * _pixels(config.model) * _FLOAT
+    training = 3 * b**2 * _FLOAT + 2 * rows * model.pixels * _FLOAT
+    passes = [(1 - share, model.image), *([(share, model.approximate_image(config))] if share else [])]
+    for part, image in passes:
+        for tower in (image, model.text):
+            training += tower.trained(part * kept_rows, remat, compiler)
     at_once = super_batch if config.runtime.microbatches == 1 else min(rows, super_batch)
     scoring, cached = 0.0, 0
     if config.scores_learner:
-        pair = _approximated(towers, config) if config.approximation.score else towers
-        scoring += _scored(pair, config.model, at_once, compiler)
+        image = model.approximate_image(config) if config.approximation.score else model.image
+        scoring += model.forward(at_once, image)
     if config.needs_reference:
-        need = needs.get(TRAIN_REFERENCE)
-        if isinstance(need, EmbedConfig):
+        if isinstance(needs.get(TRAIN_REFERENCE), EmbedConfig):
             cached = 2 * config.model.embedding_dim * _FLOAT
         else:
-            model = getattr(need, "model", None) or config.model
-            state += (parameters(model) or count) * _FLOAT
-            scoring += _scored(_towers(model, chips), model, at_once, compiler)
-    row = _row(config.model) + cached
+            reference = getattr(needs.get(TRAIN_REFERENCE), "model", None) or config.model
+            state += (parameters(reference) or count) * _FLOAT
+            scoring += _Model(reference, chips).forward(at_once)
+    example_bytes = model.example_bytes + cached
     steps = config.runtime.steps_per_dispatch
-    return _memory(
+    host = (_PREFETCHED + steps) * super_batch * example_bytes + _decoded(config, model.pixels)
+    return _estimate(
         state=state,
         work=gradient + max(training, scoring),
-        batches=2 * steps * super_batch * row,
-        host=(_AHEAD + steps) * super_batch * row + _decoded(config, config.model) + 3 * count * _FLOAT,
+        batches=2 * steps * super_batch * example_bytes,
+        host=host + 3 * count * _FLOAT,
     )
 
 
-def of_embedding(config: EmbedConfig, needs: Mapping[str, Config], chips: int = 0) -> Memory | None:
-    """Estimate the memory of a run that embeds; None if the architecture of its reference is not known."""
-    model = getattr(needs.get(EMBED_REFERENCE), "model", None)
-    if not isinstance(model, TwoTowers) or (count := parameters(model)) is None:
+def of_embedding(config: EmbedConfig, needs: Mapping[str, Config], chips: int = 0) -> MemoryEstimate | None:
+    """Estimate the memory of a run of `embed`; None if the reference's architecture is unknown."""
+    towers = towers_of(needs, EMBED_REFERENCE)
+    if towers is None or (count := parameters(towers)) is None:
         return None
+    model = _Model(towers, chips)
 
-    def of_rows(rows: float) -> Memory:
-        return _memory(
+    def with_rows(rows: float) -> MemoryEstimate:
+        return _estimate(
             state=count * _FLOAT,
-            work=_scored(_towers(model, chips), model, rows, _ON_TPU if chips else _ON_CPU),
-            batches=2 * rows * _row(model),
-            host=(_AHEAD + 1) * rows * _row(model) + _decoded(config, model),
+            work=model.forward(rows),
+            batches=2 * rows * model.example_bytes,
+            host=(_PREFETCHED + 1) * rows * model.example_bytes + _decoded(config, model.pixels),
         )
 
-    reduced = (("lower runtime.batch_size", of_rows(1)),)
-    return replace(of_rows(config.runtime.batch_size / (chips or 1)), reduced=reduced)
+    reduced = (("lower runtime.batch_size", with_rows(1)),)
+    return replace(with_rows(config.runtime.batch_size / (chips or 1)), reduced=reduced)
 
 
-def of_scoring(config: ScoreConfig, needs: Mapping[str, Config], chips: int = 0) -> Memory | None:
-    """Estimate the memory of a run that scores a data set; None if its size or width is not known."""
+def of_scoring(config: ScoreConfig, needs: Mapping[str, Config], chips: int = 0) -> MemoryEstimate | None:
+    """Estimate the memory of a run of `score`; None if the number or width of embeddings is unknown."""
     if (embeddings := embedded_by(needs, SCORE_EMBEDDINGS)) is None:
         return None
     count, width = embeddings
-    clusters = config.semdedup.clusters_of(count)
-    together = config.negcliploss.batch_size * width + _DIAGNOSED_ROWS * clusters
-    return _memory(state=0.0, work=4.0 * together * _FLOAT, batches=0.0, host=4.0 * count * width * _FLOAT)
+    products = config.negcliploss.batch_size * width + _DIAGNOSED_ROWS * config.semdedup.clusters_of(count)
+    return _estimate(state=0.0, work=4.0 * products * _FLOAT, batches=0.0, host=4.0 * count * width * _FLOAT)
 
 
-def of_diagnosis(config: DiagnoseConfig, needs: Mapping[str, Config], chips: int = 0) -> Memory | None:
-    """Estimate the memory of a diagnosis, which computes on one device; None if its learner is not known."""
-    learner = getattr(needs.get(DIAGNOSE_LEARNER), "model", None)
-    if not isinstance(learner, TwoTowers) or (count := parameters(learner)) is None:
+def of_diagnosis(
+    config: DiagnoseConfig, needs: Mapping[str, Config], chips: int = 0
+) -> MemoryEstimate | None:
+    """Estimate the memory of a diagnosis, which uses one device; None if the learner is unknown."""
+    learner, reference = towers_of(needs, DIAGNOSE_LEARNER), towers_of(needs, DIAGNOSE_REFERENCE)
+    if learner is None or (count := parameters(learner)) is None:
         return None
-    reference = getattr(needs.get(DIAGNOSE_REFERENCE), "model", None)
-    models = [learner, *([reference] if isinstance(reference, TwoTowers) else [])]
+    towers = [learner, *([reference] if reference is not None else [])]
     rows, candidates = _DIAGNOSED_ROWS, config.super_batch_size()
-    return _memory(
-        state=sum(parameters(model) or count for model in models) * _FLOAT,
-        work=sum(
-            _scored(_towers(model, chips), model, rows, _ON_TPU if chips else _ON_CPU) for model in models
-        ),
-        batches=2 * rows * _row(learner) + 2 * candidates * 2 * learner.embedding_dim * _FLOAT,
-        host=(_AHEAD + 1) * rows * _row(learner),
+    example_bytes = _Model(learner, chips).example_bytes
+    return _estimate(
+        state=sum(parameters(model) or count for model in towers) * _FLOAT,
+        work=sum(_Model(model, chips).forward(rows) for model in towers),
+        batches=2 * rows * example_bytes + 2 * candidates * 2 * learner.embedding_dim * _FLOAT,
+        host=(_PREFETCHED + 1) * rows * example_bytes,
     )
 
 
-def of_weights(config: WeightsConfig, needs: Mapping[str, Config], chips: int = 0) -> Memory | None:
-    """Estimate the memory of an import of weights: they are there twice, as read and as written."""
+def of_weights(config: WeightsConfig, needs: Mapping[str, Config], chips: int = 0) -> MemoryEstimate | None:
+    """Estimate the memory of importing weights, which are in memory twice: as read and as written."""
     count = None if config.model is None else parameters(config.model)
-    return None if count is None else _memory(count * _FLOAT, count * _FLOAT, 0.0, 0.0)
-
-
-def _memory(state: float, work: float, batches: float, host: float) -> Memory:
-    """Add what every process takes to what a run holds on devices and, as `host`, in its process."""
-    return Memory(state, work, batches, _PROCESS + host + _FRAGMENTS * (state + work + batches))
-
-
-def _towers(model: TwoTowers, chips: int) -> tuple[_Tower, _Tower]:
-    # XLA computes in float32 on CPU.
-    size = 2 if model.compute_dtype == "bfloat16" and chips else _FLOAT
-    vision, text = model.vision, model.text
-    image = _Tower(
-        tokens=(vision.image_size // vision.patch_size) ** 2,
-        width=vision.width,
-        hidden=vision.mlp_dim or 4 * vision.width,
-        heads=vision.heads,
-        depth=vision.depth,
-        bytes=size,
-        pools=vision.pooling == "map",
-    )
-    hidden = text.mlp_dim or 4 * text.width
-    return image, _Tower(text.length, text.width, hidden, text.heads, text.depth, size, pools=False)
-
-
-def _approximated(towers: tuple[_Tower, _Tower], config: TrainConfig) -> tuple[_Tower, _Tower]:
-    """Return the towers as they see the approximation: with fewer patches."""
-    image, text = towers
-    tokens = math.ceil(config.approximation.keep * image.tokens)
-    if config.approximation.method == "flexi":
-        tokens = (config.model.vision.image_size // config.approximate_patch_size) ** 2
-    return replace(image, tokens=tokens), text
-
-
-def _scored(towers: tuple[_Tower, _Tower], model: TwoTowers, rows: float, compiler: _Compiler) -> float:
-    """Return the bytes of a forward pass alone."""
-    return sum(tower.block(rows, compiler.passing) for tower in towers) + rows * _pixels(model) * _FLOAT
-
-
-def _pixels(model: TwoTowers) -> int:
-    return 3 * model.vision.image_size**2
-
-
-def _row(model: TwoTowers) -> int:
-    """Return the bytes of one example as it is read."""
-    return _pixels(model) + 4 * model.text.length
-
-
-def _decoded(config: TrainConfig | EmbedConfig, model: TwoTowers) -> float:
-    """Return the bytes of the images that are decoded once for all runs, in a file that they share."""
-    most = config.runtime.decoded_megabytes * 10**6
-    examples = config.data.train.examples
-    if examples is None:
-        return most
-    whole = examples * _pixels(model)
-    return whole if whole <= most else 0.0
+    return None if count is None else _estimate(count * _FLOAT, count * _FLOAT, 0.0, 0.0)

@@ -1,4 +1,5 @@
-"""What jestlab's own programs cost by their configs, in the formulas of `jestlab.analysis.costs`."""
+"""Prices of jestlab's own programs, computed from their configs by the formulas of
+`jestlab.analysis.costs`."""
 
 from __future__ import annotations
 
@@ -24,24 +25,88 @@ from jestlab.models.config import (
     WeightsConfig,
 )
 from jestlab.models.config.train import LOSSES
+from jestlab.models.extensions import Kind
 from jestlab.platform.errors import UserError
 from jestlab.platform.programs.program import Price
 from jestlab.platform.spec.program import Config
 
+# Roles of dependencies: the config fields that name them.
 TRAIN_REFERENCE = "selection.reference"
-"""Role of the reference among the runs that a training run depends on: the config field that names it."""
-
 EMBED_REFERENCE = "reference"
-"""The same for a run of `embed`."""
-
 SCORE_EMBEDDINGS, SCORE_TARGET = "embeddings", "target"
-"""The same for a run of `score`."""
-
 DATA_SCORES = "data.scores"
-"""The same for any run whose data are filtered by scores."""
-
 DIAGNOSE_LEARNER, DIAGNOSE_REFERENCE = "learner", "reference"
-"""The same for a run of `diagnose`."""
+
+
+# ---- custom code
+
+
+def _custom_flops(
+    place: str, kind: Kind, name: str, options: Mapping[str, Any], *args: Any, required: bool = False
+) -> float | None:
+    """Call the function `flops` of custom code; None if it has none.
+
+    Args:
+        place: Field of the config that names the code, for errors.
+        kind: Kind of the code: "tower", "rule", or "loss".
+        name: Name of the code.
+        options: Keyword arguments of `flops`.
+        args: Positional arguments of `flops`.
+        required: Whether a missing `flops` is an error.
+
+    Raises:
+        UserError: The code can't be loaded, or `flops` fails.
+    """
+    try:
+        count: Callable[..., Any] | None = getattr(extensions.load(kind, name), "flops", None)
+    except ValueError as error:
+        raise UserError(f"{place}: {error}") from None
+    if not callable(count):
+        if required:
+            raise UserError(
+                f"{place}: {name} declares no FLOPs, so its cost is unknown: add a function `flops(config, "
+                "**options)` that returns the FLOPs of one example's forward pass"
+            )
+        return None
+    try:
+        flops = float(count(*args, **options))
+    except Exception as error:  # any exception of custom code
+        raise UserError(f"{place}: flops of {name} failed: {type(error).__name__}: {error}") from error
+    if not (math.isfinite(flops) and flops >= 0):
+        raise UserError(f"{place}: flops of {name} are {flops}: expected a finite, nonnegative number")
+    return flops
+
+
+def _custom_tower(field: str, tower: VisionTower | TextTower, embedding_dim: int | None) -> int:
+    """Compute the FLOPs of one example's forward pass through a custom tower and the dense head after it."""
+    place = f"model.{field}.architecture"
+    flops = _custom_flops(place, "tower", tower.architecture, tower.options, tower, required=True)
+    return round(flops or 0.0) + costs.head_flops(tower.width, embedding_dim)
+
+
+def _custom_rule(config: TrainConfig, dims: Sequence[int]) -> float:
+    """Compute the FLOPs of selecting one sub-batch by a custom rule; 0 if it declares none."""
+    selection = config.selection
+    if selection.rule in costs.FREE_RULES:
+        return 0.0
+    sizes = {"batch_size": config.batch_size, "super_batch_size": config.super_batch_size}
+    options = {**sizes, "embedding_dims": tuple(dims), **selection.rule_options}
+    return _custom_flops("selection.rule", "rule", selection.rule, options) or 0.0
+
+
+def _custom_loss(config: TrainConfig, reference_dim: int) -> float | None:
+    """Compute the FLOPs of a loss that isn't built in; None if it declares none."""
+    if config.loss in LOSSES:
+        return None
+    sizes = {"batch_size": config.batch_size, "embedding_dim": config.model.embedding_dim}
+    if config.compares_with_reference:
+        sizes["reference_dim"] = reference_dim
+    if config.loss in costs.LOSSES:
+        return costs.LOSSES[config.loss](**sizes)
+    return _custom_flops("loss", "loss", config.loss, sizes | config.loss_options)
+
+
+# ---- training steps
 
 
 def forward(model: TwoTowers, patch_size: int | None = None, keep: float = 1.0) -> Forward:
@@ -49,13 +114,13 @@ def forward(model: TwoTowers, patch_size: int | None = None, keep: float = 1.0) 
 
     Args:
         model: Architecture.
-        patch_size: Patch size in pixels, if other than the tower's own.
-        keep: Share of the patches that are processed.
+        patch_size: Patch size in pixels; None for the tower's.
+        keep: Fraction of the patches that is processed.
     """
     vision, text = model.vision, model.text
     head = None if vision.width == model.embedding_dim else model.embedding_dim
-    return costs.Forward(
-        image=_own_tower("vision", vision, head)
+    return Forward(
+        image=_custom_tower("vision", vision, head)
         if vision.is_own
         else costs.vision_forward(
             image_size=vision.image_size,
@@ -67,7 +132,7 @@ def forward(model: TwoTowers, patch_size: int | None = None, keep: float = 1.0) 
             embedding_dim=head,
             keep=keep,
         ),
-        text=_own_tower("text", text, model.embedding_dim)
+        text=_custom_tower("text", text, model.embedding_dim)
         if text.is_own
         else costs.text_forward(
             length=text.length,
@@ -79,102 +144,44 @@ def forward(model: TwoTowers, patch_size: int | None = None, keep: float = 1.0) 
     )
 
 
-def _own_tower(name: str, tower: VisionTower | TextTower, head: int | None) -> int:
-    """Compute the FLOPs of one example's forward pass through a tower of one's own and the head after it."""
-    place = f"model.{name}.architecture"
-    try:
-        architecture = extensions.load("tower", tower.architecture)
-        if not callable(count := getattr(architecture, "flops", None)):
-            raise ValueError(
-                f"{tower.architecture} says no FLOPs, so that its cost is unknown: give it a `flops(config, "
-                "**options)` that returns those of one example's forward pass"
-            )
-    except ValueError as error:
-        raise UserError(f"{place}: {error}") from None
-    flops = _counted(place, tower.architecture, count, tower, **tower.options)
-    return round(flops) + costs.head_flops(tower.width, head)
-
-
-def _own_rule(config: TrainConfig, dims: Sequence[int]) -> float:
-    """Compute the FLOPs of choosing one sub-batch by a rule of one's own, as far as it tells them."""
-    selection = config.selection
-    if selection.rule in costs.FREE_RULES:
-        return 0.0
-    try:
-        count = getattr(extensions.load("rule", selection.rule), "flops", None)
-    except ValueError as error:
-        raise UserError(f"selection.rule: {error}") from None
-    if not callable(count):
-        return 0.0
-    sizes = {"batch_size": config.batch_size, "super_batch_size": config.super_batch_size}
-    options = {**sizes, "embedding_dims": tuple(dims), **selection.rule_options}
-    return _counted("selection.rule", selection.rule, count, **options)
-
-
-def _own_loss(config: TrainConfig, reference_dim: int) -> float | None:
-    """Compute the FLOPs of a loss that is not built in; None if it tells none."""
-    if config.loss in LOSSES:
-        return None
-    try:
-        count = costs.LOSSES.get(config.loss) or getattr(extensions.load("loss", config.loss), "flops", None)
-    except ValueError as error:
-        raise UserError(f"loss: {error}") from None
-    if not callable(count):
-        return None
-    sizes = {"batch_size": config.batch_size, "embedding_dim": config.model.embedding_dim}
-    if config.compares_with_reference:
-        sizes["reference_dim"] = reference_dim
-    options = {} if config.loss in costs.LOSSES else config.loss_options
-    return _counted("loss", config.loss, count, **sizes, **options)
-
-
-def _counted(place: str, name: str, count: Callable[..., Any], *args: Any, **kwargs: Any) -> float:
-    """Call the `flops` of code of one's own; UserError, which names the place, if it fails."""
-    try:
-        flops = float(count(*args, **kwargs))
-    except Exception as error:  # whatever the user's function raises
-        raise UserError(f"{place}: flops of {name} fail: {type(error).__name__}: {error}") from error
-    if not (math.isfinite(flops) and flops >= 0):
-        raise UserError(f"{place}: flops of {name} are {flops}: expected a number from 0 on")
-    return flops
-
-
 def step_of(config: TrainConfig, reference: TwoTowers | None, reference_dim: int | None = None) -> Step:
-    """Describe what a training step of a run does.
+    """Describe the work of a training step.
 
     Args:
         config: The run.
-        reference: Architecture of the reference that scores online; None if there is none, or if its
-            embeddings are cached.
-        reference_dim: Width of the reference's embeddings; None for that of its architecture, or where that
-            is not known, of the learner's.
+        reference: Architecture of a reference that scores online; None if there is none, or its embeddings
+            are cached.
+        reference_dim: Width of the reference's embeddings; None for that of its architecture, or of the
+            learner's if that is unknown.
     """
     reference_dim = reference_dim or (reference or config.model).embedding_dim
     scoring: Literal["full", "approximate"] | None = None
     if config.scores_learner:
         scoring = "approximate" if config.approximation.score else "full"
-    # An approximation that the run does not use need not even fit the images.
-    used = scoring == "approximate" or config.approximate_size > 0
-    dims = []
-    if config.scores_learner:
-        dims.append(config.model.embedding_dim)
-    if config.scores_reference:
-        dims.append(reference_dim)
-    is_own = config.selects and config.selection.rule not in RULES
-    return costs.Step(
+    approximate = None
+    if scoring == "approximate" or config.approximate_size > 0:  # an unused approximation need not be valid
+        approximate = (
+            forward(config.model, patch_size=config.approximate_patch_size)
+            if config.approximation.method == "flexi"
+            else forward(config.model, keep=config.approximation.keep)
+        )
+    dims = [config.model.embedding_dim] if config.scores_learner else []
+    dims += [reference_dim] if config.scores_reference else []
+    has_custom_rule = config.selects and config.selection.rule not in RULES
+    return Step(
         full=forward(config.model),
         batch_size=config.batch_size,
         super_batch_size=config.super_batch_size,
         embedding_dim=config.model.embedding_dim,
-        approximate=_approximate(config) if used else None,
+        approximate=approximate,
         approximate_share=config.approximate_size / config.batch_size,
         scoring=scoring,
         reference=forward(reference) if reference and config.needs_reference else None,
         reference_scores=config.scores_reference,
         compares=config.compares_with_reference,
-        own_loss=_own_loss(config, reference_dim),
-        rule="independent" if is_own else config.selection.rule,
-        own_rule=_own_rule(config, dims) if is_own else 0.0,
+        own_loss=_custom_loss(config, reference_dim),
+        rule="independent" if has_custom_rule else config.selection.rule,
+        own_rule=_custom_rule(config, dims) if has_custom_rule else 0.0,
         chunks=config.selection.chunks,
         sweeps=config.selection.sweeps,
         scored_dims=tuple(dims),
@@ -183,75 +190,24 @@ def step_of(config: TrainConfig, reference: TwoTowers | None, reference_dim: int
     )
 
 
-def cost(config: TrainConfig, reference: TwoTowers | None, examples: float) -> Cost:
-    """Compute the FLOPs of training on a number of examples, by what they are spent on, as counted.
-
-    The sub-batch's forward pass counts again after its scoring, unless that is reused. `reference` is as for
-    `step_of`.
-    """
-    return step_of(config, reference).cost() * examples
-
-
-def _approximate(config: TrainConfig) -> Forward:
-    """Compute the FLOPs of one example's approximate forward pass."""
-    if config.approximation.method == "flexi":
-        return forward(config.model, patch_size=config.approximate_patch_size)
-    return forward(config.model, keep=config.approximation.keep)
-
-
 # ---- whole runs
 
 
-def price_train(config: TrainConfig, needs: Mapping[str, Config]) -> Price:
-    """Price a training run.
-
-    Cached embeddings cost the run nothing: the run that made them has paid. A reference of unknown
-    architecture is assumed to have the learner's.
-    """
-    examples = config.total_steps * config.batch_size
-    cached = cached_by(needs, TRAIN_REFERENCE)
-    step = step_of(
-        config, _scoring_model(config, needs.get(TRAIN_REFERENCE)), cached.embedding_dim if cached else None
-    )
-    return Price(step.cost() * examples, examples, step)
-
-
-def cached_by(needs: Mapping[str, Config], role: str) -> TwoTowers | None:
-    """Return the architecture whose embeddings a run of `embed` in a role has cached; None if unknown."""
-    model = getattr(needs.get(f"{role}.{EMBED_REFERENCE}"), "model", None)
+def towers_of(needs: Mapping[str, Config], role: str) -> TwoTowers | None:
+    """Return the architecture of the run with a role; None if it isn't known."""
+    model = getattr(needs.get(role), "model", None)
     return model if isinstance(model, TwoTowers) else None
 
 
 def embedded_by(needs: Mapping[str, Config], role: str) -> tuple[int, int] | None:
-    """Return how many examples a run of `embed` in a role embeds, and how wide; None if either is unknown."""
-    run, model = needs.get(role), cached_by(needs, role)
+    """Return the number and width of the embeddings of a run of `embed`; None if either is unknown."""
+    run, model = needs.get(role), towers_of(needs, f"{role}.{EMBED_REFERENCE}")
     count = _count(run.data.train) if isinstance(run, EmbedConfig) else None
     return None if count is None or model is None else (count, model.embedding_dim)
 
 
-def _scoring_model(config: TrainConfig, reference: Config | None) -> TwoTowers | None:
-    """Return the architecture that scores beside the learner; None if its scores are cached."""
-    if isinstance(reference, EmbedConfig):
-        return None
-    model = getattr(reference, "model", None)
-    return model if isinstance(model, TwoTowers) else config.model
-
-
-def price_embed(config: EmbedConfig, needs: Mapping[str, Config]) -> Price | None:
-    """Price the reference's forward pass over every example: an upper bound, since filters are not evaluated.
-
-    No learner sees anything, so all of it is scoring by the reference. None if the reference's architecture
-    or the number of examples is not known.
-    """
-    model = getattr(needs.get(EMBED_REFERENCE), "model", None)
-    examples = _count(config.data.train)
-    if examples is None or not isinstance(model, TwoTowers):
-        return None
-    return Price(Cost(reference_scoring=forward(model).total * examples), examples=0)
-
-
 def _count(train: ShapesWeb | ShardFolder | OwnReader) -> int | None:
-    """Count the examples of the data; the config's own number if the folder is not on this machine."""
+    """Count the examples of the data; the number in the config if the folder isn't on this machine."""
     if isinstance(train, ShapesWeb | OwnReader) or not Path(train.path).is_dir():
         return train.examples
     from jestlab.models.data.shards import ShardIndex  # imports NumPy, which few plans need
@@ -259,20 +215,46 @@ def _count(train: ShapesWeb | ShardFolder | OwnReader) -> int | None:
     return len(ShardIndex.load(Path(train.path)))
 
 
+def price_train(config: TrainConfig, needs: Mapping[str, Config]) -> Price:
+    """Price a training run.
+
+    Cached embeddings are free: the run that created them paid. A reference of unknown architecture is assumed
+    to have the learner's.
+    """
+    examples = config.total_steps * config.batch_size
+    reference = None
+    if not isinstance(needs.get(TRAIN_REFERENCE), EmbedConfig):
+        reference = towers_of(needs, TRAIN_REFERENCE) or config.model
+    cached = towers_of(needs, f"{TRAIN_REFERENCE}.{EMBED_REFERENCE}")
+    step = step_of(config, reference, cached.embedding_dim if cached else None)
+    return Price(step.cost() * examples, examples, step)
+
+
+def price_embed(config: EmbedConfig, needs: Mapping[str, Config]) -> Price | None:
+    """Price the reference's forward pass on every example, as scoring by the reference.
+
+    This is an upper bound, since filters aren't evaluated. None if the architecture or the number of examples
+    is unknown.
+    """
+    model, examples = towers_of(needs, EMBED_REFERENCE), _count(config.data.train)
+    if examples is None or model is None:
+        return None
+    return Price(Cost(reference_scoring=forward(model).total * examples), examples=0)
+
+
 def price_weights(config: WeightsConfig, needs: Mapping[str, Config]) -> Price:
-    """Price imported weights: nothing, since what their training took is not known here."""
+    """Price imported weights at 0: the cost of their training is unknown."""
     return Price(Cost(), examples=0)
 
 
 def price_score(config: ScoreConfig, needs: Mapping[str, Config]) -> Price | None:
-    """Price the products of embeddings that columns are made of; looking at data is scoring by the reference.
+    """Price the products of embeddings that columns are computed from, as scoring by the reference.
 
-    None if the reference's architecture or the number of examples is not known; filters are not evaluated.
+    None if the architecture or the number of examples is unknown. Filters aren't evaluated.
     """
     if (embeddings := embedded_by(needs, SCORE_EMBEDDINGS)) is None:
         return None
     n, width = embeddings
-    clusters = config.semdedup.clusters_of(n)
     flops = costs.clip_loss_scores_flops(
         examples=n,
         embedding_dim=width,
@@ -280,7 +262,10 @@ def price_score(config: ScoreConfig, needs: Mapping[str, Config]) -> Price | Non
         repeats=config.negcliploss.repeats,
     )
     flops += costs.deduplication_flops(
-        examples=n, embedding_dim=width, clusters=clusters, iterations=config.semdedup.iterations
+        examples=n,
+        embedding_dim=width,
+        clusters=config.semdedup.clusters_of(n),
+        iterations=config.semdedup.iterations,
     )
     target = needs.get(SCORE_TARGET)
     if isinstance(target, EmbedConfig):
@@ -291,13 +276,12 @@ def price_score(config: ScoreConfig, needs: Mapping[str, Config]) -> Price | Non
 
 
 def price_diagnose(config: DiagnoseConfig, needs: Mapping[str, Config]) -> Price | None:
-    """Price the forward passes of learner and reference over all candidates, and all selections from them.
+    """Price the forward passes of learner and reference over all candidates, and all selections.
 
-    Cached embeddings have been paid for; they are assumed to be as wide as the learner's. None if an
-    architecture that scores is not known.
+    Cached embeddings are free, and are assumed to be as wide as the learner's. None if an architecture is
+    unknown.
     """
-    learner = getattr(needs.get(DIAGNOSE_LEARNER), "model", None)
-    if not isinstance(learner, TwoTowers):
+    if (learner := towers_of(needs, DIAGNOSE_LEARNER)) is None:
         return None
     candidates = config.draws * config.super_batch_size()
     scoring = reference_scoring = 0.0
@@ -306,35 +290,31 @@ def price_diagnose(config: DiagnoseConfig, needs: Mapping[str, Config]) -> Price
         scoring = forward(learner).total * candidates
         dims.append(learner.embedding_dim)
     if config.needs_reference:
-        need = needs.get(DIAGNOSE_REFERENCE)
-        reference = learner if isinstance(need, EmbedConfig) else getattr(need, "model", None)
-        if not isinstance(reference, TwoTowers):
+        is_cached = isinstance(needs.get(DIAGNOSE_REFERENCE), EmbedConfig)
+        reference = learner if is_cached else towers_of(needs, DIAGNOSE_REFERENCE)
+        if reference is None:
             return None
-        if not isinstance(need, EmbedConfig):
+        if not is_cached:
             reference_scoring = forward(reference).total * candidates
         dims.append(reference.embedding_dim)
-    selection = config.draws * _selection(config, dims)
-    cost = Cost(scoring=scoring, selection=selection, reference_scoring=reference_scoring)
-    return Price(cost, examples=0)
-
-
-def _selection(config: DiagnoseConfig, dims: Sequence[int]) -> int:
-    """Compute the FLOPs of all selections from one super-batch: see `jestlab.models.training.diagnose`."""
+    # The same selections as in `jestlab.models.training.diagnose`.
     selections = [
-        (f, rule, chunks)
-        for f in config.filtering_ratios
+        (ratio, rule, chunks)
+        for ratio in config.filtering_ratios
         for rule, chunks in (("independent", 1), *(("joint", chunks) for chunks in config.chunks))
     ]
     selections += [(config.filtering_ratio, rule, config.joint_chunks) for rule in RULES]
-    return sum(
+    selection = config.draws * sum(
         selection_flops(
             rule,
             batch_size=config.batch_size,
-            super_batch_size=config.super_batch_size(f),
+            super_batch_size=config.super_batch_size(ratio),
             embedding_dims=dims,
             chunks=chunks,
             sweeps=config.sweeps,
             traced=True,
         )
-        for f, rule, chunks in selections
+        for ratio, rule, chunks in selections
     )
+    cost = Cost(scoring=scoring, selection=selection, reference_scoring=reference_scoring)
+    return Price(cost, examples=0)

@@ -1,8 +1,8 @@
-"""The protocol between a command and its worker: JSON messages through two pipes, one in each direction.
+"""The protocol between a command and its worker: lines of JSON through two pipes, one in each direction.
 
-`client` documents the protocol for scripts. A command opens the pipes by their paths below /proc, as often as
-it likes and in any of its processes, whatever they inherited. The pipes belong to the worker's process, so
-nothing of them is left when it ends.
+`client` documents the messages. A command opens the pipes by their paths below /proc, in any of its processes
+and as often as it likes, whatever it inherited. The pipes belong to the worker's process and disappear with
+it.
 """
 
 from __future__ import annotations
@@ -10,123 +10,99 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
-
-from jestlab.models.training.phases import Phase as PhaseName
 from jestlab.platform.client import as_amount, as_count, as_metrics, as_name, as_phase, as_scores
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.logs import one_line
 from jestlab.platform.programs.context import RunContext
 
 MAX_MESSAGE_BYTES = 1 << 20
-"""A longer line is not a message."""
+"""A longer line isn't a message."""
 
 _BLOCK = 1 << 16
-_LEFT_BLOCKS = 64  # a pipe holds 1 MiB at most, were its size ever raised
-_SHOWN = 120
-_SAID = 1_000
+_LEFT_BLOCKS = 64  # a pipe holds at most 1 MiB
+_MAX_QUOTED = 120
+_MAX_ERROR = 1_000
 
-Count = Annotated[int, BeforeValidator(lambda value, info: as_count(info.field_name, value))]
-Amount = Annotated[float, BeforeValidator(lambda value, info: as_amount(info.field_name, value))]
-
-
-class _Message(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+_Fields = Mapping[str, Callable[[str, Any], Any]]
 
 
-class Log(_Message):
-    """Reports metrics at a step."""
-
-    type: Literal["log"]
-    step: Count
-    metrics: Annotated[dict[str, float], BeforeValidator(as_metrics)]
+def _count_or_none(name: str, value: Any) -> int | None:
+    return None if value is None else as_count(name, value)
 
 
-class Evaluation(_Message):
-    """Reports scores at a step, named `dataset/metric`."""
-
-    type: Literal["evaluation"]
-    step: Count
-    examples_seen: Count | None = None
-    flops_total: Amount | None = None
-    seconds: Amount | None = None
-    scores: Annotated[dict[str, float], BeforeValidator(as_scores)]
+def _amount_or_none(name: str, value: Any) -> float | None:
+    return None if value is None else as_amount(name, value)
 
 
-class Artifact(_Message):
-    """Reports a file or folder that the run made."""
-
-    type: Literal["artifact"]
-    name: Annotated[str, BeforeValidator(as_name)]
-    path: Annotated[str, Field(min_length=1)]
+def _path(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"invalid {name}: expected the path of a file or folder")
+    return value
 
 
-class Progress(_Message):
-    """Reports how far the run is."""
+_REQUIRED: Mapping[str, _Fields] = {
+    "log": {"step": as_count, "metrics": lambda _, value: as_metrics(value)},
+    "evaluation": {"step": as_count, "scores": lambda _, value: as_scores(value)},
+    "artifact": {"name": lambda _, value: as_name(value), "path": _path},
+    "progress": {"step": as_count, "total_steps": as_count},
+    "phase": {"name": lambda _, value: as_phase(value), "seconds": as_amount},
+    "flush": {},
+}
+"""Type of a message → its fields, each with a function that checks and converts the value."""
 
-    type: Literal["progress"]
-    step: Count
-    total_steps: Count
-
-
-class Phase(_Message):
-    """Reports that the seconds before it went to something else than training."""
-
-    type: Literal["phase"]
-    name: Annotated[PhaseName, BeforeValidator(as_phase)]
-    seconds: Amount
-
-
-class Flush(_Message):
-    """A request to make everything durable and to be told when it is."""
-
-    type: Literal["flush"]
-    id: Count = 0
+_OPTIONAL: Mapping[str, _Fields] = {
+    "evaluation": {
+        "examples_seen": _count_or_none,
+        "flops_total": _amount_or_none,
+        "seconds": _amount_or_none,
+    },
+    "flush": {"id": as_count},
+}
 
 
-Message = Log | Evaluation | Artifact | Progress | Phase | Flush
-
-_TYPES = ("log", "evaluation", "artifact", "progress", "phase", "flush")
-_ANY: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="type")])
-
-
-def parse(line: bytes) -> Message:
-    """Parse a message.
+def parse(line: bytes) -> dict[str, Any]:
+    """Parse and check a message.
 
     Raises:
-        ValueError: It is not valid; the error quotes the line and says what is wrong.
+        ValueError: It isn't valid; the message quotes the line.
     """
     try:
-        return _ANY.validate_json(line)
-    except ValidationError as error:
-        # It may quote names that the command made up.
-        problem = one_line(_problem(error), 2 * _SHOWN)
-        raise ValueError(f"{_quoted(line)} is not a valid message: {problem}") from None
+        return _checked(json.loads(line.decode()))
+    except json.JSONDecodeError as error:
+        problem = f"not valid JSON: {error}"
+    except RecursionError:
+        problem = "not valid JSON: nested too deeply"
+    except ValueError as error:
+        problem = str(error)
+    # The error may quote names that the command chose.
+    raise ValueError(
+        f"{_quoted(line)} is not a valid message: {one_line(problem, 2 * _MAX_QUOTED)}"
+    ) from None
+
+
+def _checked(message: Any) -> dict[str, Any]:
+    kind = message.get("type") if isinstance(message, dict) else None
+    if kind is None:
+        raise ValueError(f"it has no type: expected {', '.join(_REQUIRED)}")
+    if not isinstance(kind, str) or kind not in _REQUIRED:
+        raise ValueError(f"type {kind!r} is unknown: {nearest(str(kind), _REQUIRED)}")
+    required, fields = _REQUIRED[kind], {**_REQUIRED[kind], **_OPTIONAL.get(kind, {})}
+    if missing := [name for name in required if name not in message]:
+        raise ValueError(f"{missing[0]} is missing")
+    if unknown := [name for name in message if name != "type" and name not in fields]:
+        raise ValueError(f"key {unknown[0]!r} is unknown: {nearest(unknown[0], fields)}")
+    return {"type": kind} | {
+        name: check(name, message[name]) for name, check in fields.items() if name in message
+    }
 
 
 def _quoted(line: bytes) -> str:
-    """Quote a line in an error message."""
     text = line.decode(errors="replace").strip()
-    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")
-
-
-def _problem(error: ValidationError) -> str:
-    details: Any = error.errors(include_url=False)[0]
-    context = details.get("ctx", {})
-    if details["type"] == "json_invalid":
-        return f"not valid JSON: {context['error']}"
-    if details["type"] == "union_tag_invalid":
-        return f"type {context['tag']!r} is unknown: {nearest(context['tag'], _TYPES)}"
-    if details["type"] == "union_tag_not_found":
-        return f"it has no type: expected {', '.join(_TYPES)}"
-    if details["type"] == "value_error":  # of `client`, which names the place
-        return str(context["error"])
-    place = ".".join(str(part) for part in details["loc"][1:])
-    return f"{place}: {details['msg']}" if place else str(details["msg"])
+    return repr(text if len(text) <= _MAX_QUOTED else text[:_MAX_QUOTED] + "…")
 
 
 class Channel:
@@ -137,7 +113,7 @@ class Channel:
         self._context = context
         self._rest = b""
         self._lines = 0
-        # This process keeps both ends of both: a path below /proc leads to an end that is open here.
+        # This process keeps both ends of both pipes open, so that the paths below /proc work.
         self.reports, self._reports_end = os.pipe()
         self._replies_end, self._replies = os.pipe()
         os.set_blocking(self.reports, False)
@@ -154,18 +130,18 @@ class Channel:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Return the variables by which the command finds the pipes."""
-        own = f"/proc/{os.getpid()}/fd"
+        """The environment variables with the paths of the pipes."""
+        folder = f"/proc/{os.getpid()}/fd"
         return {
-            "JESTLAB_REPORTS": f"{own}/{self._reports_end}",
-            "JESTLAB_REPLIES": f"{own}/{self._replies_end}",
+            "JESTLAB_REPORTS": f"{folder}/{self._reports_end}",
+            "JESTLAB_REPLIES": f"{folder}/{self._replies_end}",
         }
 
     def read(self) -> bool:
-        """Process what is there, up to a block; return whether there was anything.
+        """Process pending messages, up to a block; return whether there were any.
 
         Raises:
-            UserError: A line is not a valid message, or a path in it does not exist.
+            UserError: A line isn't a valid message, or a path in it doesn't exist.
         """
         try:
             block = os.read(self.reports, _BLOCK)
@@ -173,7 +149,7 @@ class Channel:
             return False
         *lines, self._rest = (self._rest + block).split(b"\n")
         for line in lines:
-            self._take(line)
+            self._process(line)
         if len(self._rest) > MAX_MESSAGE_BYTES:
             raise UserError(
                 f"message {self._lines + 1}: {_quoted(self._rest[:_BLOCK])} is longer than "
@@ -182,51 +158,48 @@ class Channel:
         return True
 
     def drain(self, whole: bool) -> None:
-        """Process what an ended command has left in the pipe.
+        """Process the messages that a command left in the pipe.
 
         Args:
-            whole: Whether it ended by itself, so that a last line without a line break counts.
+            whole: Whether the command ended by itself, so that a last line without a line break counts.
         """
         for _ in range(_LEFT_BLOCKS):
             if not self.read():
                 break
         if whole:
-            self._take(self._rest)
+            self._process(self._rest)
         self._rest = b""
 
     def tell_stop(self) -> None:
-        """Tell the command that it is asked to stop."""
-        with contextlib.suppress(BlockingIOError):  # it reads no answers, so it would not read this one
+        """Ask the command to stop."""
+        with contextlib.suppress(BlockingIOError):  # the pipe is full: the command reads no replies
             self._reply({"type": "stop"})
 
-    def _take(self, line: bytes) -> None:
+    def _process(self, line: bytes) -> None:
         self._lines += 1
         if not line.strip():
             return
         try:
-            self._act(parse(line))
-        except (ValueError, OSError) as error:  # not a message, or a path in it does not exist
-            raise UserError(f"message {self._lines}: {one_line(str(error), _SAID)}") from None
+            self._report(parse(line))
+        except (ValueError, OSError) as error:  # OSError: a path in the message doesn't exist
+            raise UserError(f"message {self._lines}: {one_line(str(error), _MAX_ERROR)}") from None
 
-    def _act(self, message: Message) -> None:
-        context = self._context
-        if isinstance(message, Log | Evaluation | Progress):
-            getattr(context, message.type)(**message.model_dump(exclude={"type"}))
-        elif isinstance(message, Artifact):
-            context.artifact(message.name, context.directory / Path(message.path))
-        elif isinstance(message, Phase):
-            context.clock.move(message.name, message.seconds)
-            if message.name == "checkpoint":
+    def _report(self, message: dict[str, Any]) -> None:
+        context, kind = self._context, message.pop("type")
+        if kind == "phase":
+            context.clock.move(message["name"], message["seconds"])
+            if message["name"] == "checkpoint":
                 context.clock.saved()
-        else:
+        elif kind == "flush":
             context.flush()
-            self._answer(message)
-
-    def _answer(self, flush: Flush) -> None:
-        try:
-            self._reply({"type": "flushed", "id": flush.id})
-        except BlockingIOError:
-            raise UserError("the command requests flush again and again and reads no answers") from None
+            try:
+                self._reply({"type": "flushed", "id": message.get("id", 0)})
+            except BlockingIOError:
+                raise UserError("the command requests flush again and again and reads no answers") from None
+        else:
+            if kind == "artifact":
+                message["path"] = context.directory / message["path"]
+            getattr(context, kind)(**message)
 
     def _reply(self, message: dict[str, Any]) -> None:
-        os.write(self._replies, json.dumps(message).encode() + b"\n")  # short, so whole or not at all
+        os.write(self._replies, json.dumps(message).encode() + b"\n")  # short, so written atomically

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.json_schema import GenerateJsonSchema, PydanticJsonSchemaWarning
 
 from jestlab.platform.errors import (
@@ -46,20 +46,27 @@ _ATTRIBUTE = re.compile(r"(\w+): *(.*)")
 
 
 class _Described(GenerateJsonSchema):
-    """Describes each property by the `Attributes:` section of its model's docstring."""
+    """Describes each property by the `Attributes:` section of its class's docstring."""
 
     def model_schema(self, schema: Any) -> dict[str, Any]:
         """Generate the schema of a model."""
-        generated = super().model_schema(schema)
-        meanings = attributes(schema["cls"])
-        for name, of_field in generated.get("properties", {}).items():
-            if name in meanings and "description" not in of_field:
-                of_field["description"] = meanings[name]
-        return {**generated, "description": introduction(schema["cls"])}
+        return _described(super().model_schema(schema), schema["cls"])
+
+    def dataclass_schema(self, schema: Any) -> dict[str, Any]:
+        """Generate the schema of a dataclass."""
+        return _described(super().dataclass_schema(schema), schema["cls"])
+
+
+def _described(schema: dict[str, Any], cls: type) -> dict[str, Any]:
+    meanings = attributes(cls)
+    for name, of_field in schema.get("properties", {}).items():
+        if name in meanings and "description" not in of_field:
+            of_field["description"] = meanings[name]
+    return {**schema, "description": introduction(cls)}
 
 
 def attributes(cls: type) -> dict[str, str]:
-    """Return what a class and its bases document under `Attributes:`, each attribute on one line."""
+    """Return the texts under `Attributes:` in the docstrings of a class and its bases, each on one line."""
     found: dict[str, str] = {}
     for one in reversed(cls.__mro__):
         _, _, section = (one.__dict__.get("__doc__") or "").partition("    Attributes:\n")
@@ -101,7 +108,7 @@ class Field:
 
     @cached_property
     def sections(self) -> tuple[JsonSchema, ...]:
-        """The alternatives that are sections: models with fields of their own."""
+        """The alternatives that are sections: models with fields."""
         return tuple(each for each in self.alternatives if "properties" in each)
 
     @cached_property
@@ -115,6 +122,21 @@ class Field:
     def children(self) -> Mapping[str, Field]:
         """The fields of the section, of all its kinds; empty for a value."""
         return {name: field for each in self.sections for name, field in self._fields(each).items()}
+
+    @property
+    def description(self) -> str:
+        """The description of the field."""
+        return str(self.schema.get("description", ""))
+
+    @property
+    def introduction(self) -> str:
+        """The description of the section's model; empty for a value, and for a section of several kinds."""
+        return str(self.sections[0].get("description", "")) if len(self.sections) == 1 else ""
+
+    @property
+    def is_optional(self) -> bool:
+        """Whether a value may be null."""
+        return any(each.get("type") == "null" for each in self.alternatives)
 
     @property
     def default_kind(self) -> str | None:
@@ -164,11 +186,11 @@ def _alternatives(schema: JsonSchema, definitions: JsonSchema) -> Iterator[JsonS
 
 
 @functools.cache
-def fields_of(model: type[BaseModel]) -> Field:
-    """Return a model as a field, with its fields as children."""
+def fields_of(model: type) -> Field:
+    """Return a model or a dataclass as a field, with its fields as children."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PydanticJsonSchemaWarning)  # defaults that aren't JSON are left out
-        schema = model.model_json_schema(schema_generator=_Described)
+        schema = TypeAdapter(model).json_schema(schema_generator=_Described)
     return Field(schema, schema.get("$defs", {}))
 
 

@@ -30,7 +30,7 @@ from pydantic import (
 from jestlab.models import extensions
 from jestlab.platform.errors import UserError, closest
 from jestlab.platform.spec.duration import parse_duration, written_duration
-from jestlab.platform.spec.slurm import Slurm
+from jestlab.platform.spec.slurm import SlurmOptions
 from jestlab.platform.spec.tree import listed
 
 CLUSTERS = ("vertex", "kubernetes", "slurm")
@@ -293,7 +293,7 @@ class Resources(BaseModel):
     tpu: Annotated[str, AfterValidator(lambda text: str(parse_slice(text)))] | None = None
     image: Annotated[str, AfterValidator(pinned_image)] | None = None
     spot: bool = False
-    slurm: Slurm = Slurm()
+    slurm: SlurmOptions = SlurmOptions()
 
     @property
     def slice(self) -> Slice | None:

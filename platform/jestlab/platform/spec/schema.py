@@ -177,16 +177,16 @@ class Study(BaseModel):
         question: The question that the study answers.
         paper: The figure or table of the paper that it reproduces.
         scale: The scale of this spec.
-        program: What the runs execute by default: train, embed, diagnose, weights, command,
+        program: The default program of the runs: train, embed, diagnose, weights, command,
             module:function or file.py:function.
         base: Config keys that all runs of that program share, and in part those of other programs: see
             `runs.<run>.program`.
         runs: The runs by name, each with its differences from the base.
         axes: Config keys with several values, each of which makes a run.
-        seeds: Replicates of every run: 3 stands for the seeds 0, 1, and 2; or `{until: decided}`, optionally
+        seeds: Replicates of every run: 3 means the seeds 0, 1, and 2; or `{until: decided}`, optionally
             with `at_least`, `at_most`, and `budget`: seeds are added until the claims are decided.
-        resources: What a launch may use.
-        record: What attempts record in addition to code and machine.
+        resources: Resources of a launch.
+        record: Data that attempts record in addition to code and machine.
         reports: The tables and figures that the study produces.
         figure: How its figures are printed, unless a report overrides it; in a union, those of its studies.
         claims: Statements that its runs confirm or refute.
@@ -196,8 +196,8 @@ class Study(BaseModel):
             better, the unit, and the format. The metrics of jestlab's own programs are built in.
         score: Names of evaluations (dataset/metric) whose mean is the score: of one goal and unit; empty for
             all headline ones.
-        adopted: Names of imported runs: a spec with some needs no runs of its own. Other imported runs of the
-            study are included, too.
+        adopted: Names of imported runs; a spec with imported runs doesn't have to have other ones. Imported
+            runs that aren't named here are included, too.
         studies: The parts of a union, by name, each a whole study; empty for an ordinary study.
     """
 
@@ -284,7 +284,7 @@ class Study(BaseModel):
             raise SpecError((), f"a spec is a mapping of {', '.join(cls.model_fields)}, not {shown(written)}")
         given = {key: _unwrapped(value) for key, value in written.items() if value is not None}
         if isinstance(parts := given.get(STUDIES), dict) and parts:
-            given.pop("program", None)  # each study has its own
+            given.pop("program", None)  # only the studies have programs
             shared = {key: given[key] for key in ("scale", "figure") if key in given}
             given[STUDIES] = {
                 name: {"name": name, **shared, **part} if isinstance(part, dict) else part
@@ -297,7 +297,7 @@ class Study(BaseModel):
         mistakes = Mistakes()
         if self.studies:
             mistakes.add(
-                SpecError((key,), f"not valid in a spec with {STUDIES}: each of them has its own")
+                SpecError((key,), f"not valid in a spec with {STUDIES}: move it to the studies")
                 for key in _OF_PARTS
                 if key in self.model_fields_set and getattr(self, key)
             )
@@ -359,6 +359,6 @@ def _common_resources(parts: Mapping[str, Study]) -> Resources:
             raise SpecError(
                 ("resources",),
                 f"is missing: {first} has {one} and {name} has {other}, and a union is one launch: "
-                f"give it its own, such as resources: {one}",
+                f"choose one for the union, such as resources: {one}",
             )
     return given[0][1] if given else Resources()

@@ -54,7 +54,7 @@ def _mount(text: str) -> str:
 _Word = Annotated[str, AfterValidator(_word)]
 
 
-class Slurm(BaseModel):
+class SlurmOptions(BaseModel):
     """How jobs are submitted to Slurm. What a study says is laid over the user's settings.
 
     Attributes:
@@ -88,12 +88,12 @@ class Slurm(BaseModel):
     python: _Word | None = None
     options: tuple[Annotated[str, AfterValidator(_option)], ...] = ()
 
-    def laid_over(self, settings: Slurm) -> Slurm:
+    def laid_over(self, settings: SlurmOptions) -> SlurmOptions:
         """Return these with what they do not set taken from the user's settings."""
         return settings.model_copy(update={name: getattr(self, name) for name in self.model_fields_set})
 
     @model_validator(mode="after")
-    def _mounts_need_a_container(self) -> Slurm:
+    def _mounts_need_a_container(self) -> SlurmOptions:
         if self.gres is not None and self.gres.rpartition(":")[2].isdecimal():
             raise ValueError("`gres` is the kind alone, as in gpu:a100: `resources.gpus` says how many")
         return self

@@ -78,6 +78,6 @@ def refuse_remnants(path: Path) -> None:
     left = [file.name for file in files if file.exists()]
     if left and not os.path.lexists(path):  # otherwise another process has just created it
         raise StoreMissing(
-            f"the store {path} was moved away from {' and '.join(left)}, which may contain results: move "
-            f"{whole.name} back, or move {'it' if len(left) == 1 else 'them'} away, too, to create a new store"
+            f"the store {path} was moved away from {' and '.join(left)}, which may contain results: "
+            f"move {whole.name} back, or move {'it' if len(left) == 1 else 'them'} away, too"
         )

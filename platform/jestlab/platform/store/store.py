@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from functools import lru_cache
 from typing import Any, Protocol
 
-from sqlalchemy import Connection, DateTime, Engine, Row, Select, bindparam, exists, func, select, text
+from sqlalchemy import Connection, DateTime, Engine, Select, bindparam, exists, func, select, text
 from sqlalchemy.orm import aliased
 
 from jestlab.platform.errors import UserError, nearest

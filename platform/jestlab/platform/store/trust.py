@@ -105,6 +105,7 @@ def named_code(store: Store, experiment: str) -> Sequence[tuple[str, str]]:
 
     This is code in configs (rules, losses, …), custom figures and tables of reports, and a custom executor.
     """
+    from jestlab.platform.spec.options import custom_code_in
     from jestlab.platform.spec.resources import EXECUTORS
 
     found: dict[tuple[str, str], None] = {}
@@ -112,7 +113,7 @@ def named_code(store: Store, experiment: str) -> Sequence[tuple[str, str]]:
         code = run.config.get("code")
         found |= dict.fromkeys(("config", str(name)) for name in (code if isinstance(code, dict) else ()))
     spec = store.spec(experiment)
-    found |= dict.fromkeys((kind, name) for kind, name, _ in named_in(spec))
+    found |= dict.fromkeys((kind, name) for kind, name, _ in custom_code_in(spec))
     resources = spec.get("resources")
     place = resources.get("on") if isinstance(resources, dict) else None
     if place is not None and place not in EXECUTORS:

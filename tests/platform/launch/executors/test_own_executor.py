@@ -10,14 +10,14 @@ import pytest
 import yaml
 
 from jestlab import testing
-from jestlab.platform.contracts import executors as contract
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.launch import executors
-from jestlab.platform.launch.executor import ExecutorError, JobState, LaunchedJob
+from jestlab.platform.launch.executors.base import ExecutorError, JobState, LaunchedJob
 from jestlab.platform.spec.load import load
 from jestlab.platform.spec.resources import Resources
+from jestlab.testing import executors as contract
 
 SOURCE = Path(own.__file__)
 SCRIPT = """
@@ -109,7 +109,7 @@ def test_what_an_executor_raises_is_one_line(lab):
         ExecutorError, match=r"launch of the executor .*Failing fails: KeyError: 'no such queue'"
     ):
         executor.launch(None)  # type: ignore[arg-type]
-    job = LaunchedJob("not a handle", contract.marks_of("x"))
+    job = LaunchedJob("not a handle", contract.key_of("x"))
     assert executor.statuses([job])[job].state is JobState.UNKNOWN
     assert executor.has_room() and executor.render(None) is None  # type: ignore[arg-type]
     executor.close()

@@ -9,7 +9,7 @@ from typing import Any
 from jestlab.models import extensions
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch.executor import (
+from jestlab.platform.launch.executors.base import (
     Executor,
     ExecutorError,
     Job,
@@ -50,7 +50,7 @@ def create(
         raise UserError(f"the executor {name} cannot be created: {_in_words(error)}") from error
     for method in _METHODS:
         if not callable(getattr(executor, method, None)):
-            raise UserError(f"the executor {name} has no method {method!r}: see launch/executor.py")
+            raise UserError(f"the executor {name} has no method {method!r}: see launch/executors/base.py")
     return Guarded(name, executor)
 
 
@@ -98,8 +98,8 @@ class Guarded(Executor):
     @staticmethod
     def _named(launched: Any, job: Job) -> LaunchedJob:
         if isinstance(launched, str):
-            return LaunchedJob(launched, job.marks)
-        return LaunchedJob(str(launched.handle), launched.marks)
+            return LaunchedJob(launched, job.key)
+        return LaunchedJob(str(launched.handle), launched.key)
 
     def statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
         """Return the states of jobs; UNKNOWN where it fails."""
@@ -132,10 +132,10 @@ class Guarded(Executor):
             found = self._call("room")
             return None if found is None else int(found)
 
-    def render(self, job: Job) -> dict[str, Any] | None:
+    def render(self, job: Job) -> dict[str, Any] | str | None:
         """Return the manifest of a job; None if there is none."""
         with self._guard("render"):
-            rendered: dict[str, Any] | None = self._call("render", job)
+            rendered: dict[str, Any] | str | None = self._call("render", job)
             return rendered
 
     def halt(self) -> None:

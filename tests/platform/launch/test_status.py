@@ -1,0 +1,103 @@
+"""Why a run has not started."""
+
+from datetime import datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jestlab.platform.launch.executors.base import JobState, JobStatus
+from jestlab.platform.launch.reconcile import RetryRules
+from jestlab.platform.launch.status import RunStatus, WaitStatus, start_times, wait_lines, wait_status
+from jestlab.platform.store.records import Lease, RunRow, RunState, Standing
+
+NOW = datetime(2026, 11, 23, 12)
+RULES = RetryRules(retries=2, backoff_seconds=2.0, max_backoff_seconds=300.0)
+NEEDS = [("reference/0", RunState.COMPLETED)]
+OPEN = [("reference/0", RunState.RUNNING)]
+MORE = [*OPEN, ("cache/0", RunState.BLOCKED)]
+BLOCKED, FAILED, PENDING = RunState.BLOCKED, RunState.FAILED, RunState.PENDING
+
+
+def run(state: RunState, reason: str | None = None, lease: Lease | None = None, **changes) -> Standing:
+    values = {"failures": 0, "stop_reason": None, "fruitless": 0} | changes
+    return Standing(
+        "f" * 64, state, reason, **values, step=0, total_steps=None, directory="runs/a", lease=lease
+    )
+
+
+def attempt(state: RunState, seconds_ago: float = 0.0) -> Lease:
+    ended = None if state == RunState.PENDING else NOW - timedelta(seconds=seconds_ago)
+    return Lease(
+        7, "f" * 64, 1, state, None, "host:1:0", "local", None, None, 90.0, NOW, ended, None, "log.txt"
+    )
+
+
+RETRIED = "failed: killed by SIGKILL; retry 2 of 2"
+
+
+def failed(seconds_ago: float) -> Standing:
+    """A run that failed twice, and is to be tried again."""
+    return run(PENDING, RETRIED, attempt(FAILED, seconds_ago), failures=2)
+
+
+@pytest.mark.parametrize(
+    ("standing", "needs", "state", "reason"),
+    [
+        (run(BLOCKED), OPEN, BLOCKED, "waits for reference/0, which is RUNNING"),
+        (run(BLOCKED), MORE, BLOCKED, "waits for reference/0, which is RUNNING, and 1 more"),
+        (run(BLOCKED), [*OPEN, *NEEDS], BLOCKED, "waits for reference/0, which is RUNNING"),  # of one title
+        (run(BLOCKED), NEEDS, PENDING, "waits for a slot"),
+        (run(PENDING), [], PENDING, "waits for a slot"),
+        (failed(seconds_ago=0.0), [], PENDING, f"{RETRIED}; in 8 s"),
+        (failed(seconds_ago=9.0), [], PENDING, f"{RETRIED}; waits for a slot"),
+        (run(PENDING, None, attempt(PENDING)), [], PENDING, "starting"),
+        (run(PENDING, "ImagePullBackOff", attempt(PENDING)), [], PENDING, "ImagePullBackOff"),
+        (run(FAILED, "because"), OPEN, FAILED, "because"),
+        (run(PENDING, "because", stop_reason="me"), [], PENDING, "because"),
+    ],
+)
+def test_each_case(standing, needs, state, reason):
+    assert wait_status(standing, needs, RULES, NOW, is_launched=True)[:2] == (state, reason)
+
+
+def test_without_a_launcher_it_waits_for_one():
+    found = wait_status(run(BLOCKED), NEEDS, RULES, NOW, is_launched=False)
+    assert found[:2] == (PENDING, "not launched: no launcher is alive")
+    assert "jestlab launch" in found.unblock
+    assert wait_status(run(BLOCKED), OPEN, RULES, NOW, is_launched=False)[0] == BLOCKED
+
+
+def test_the_reason_and_the_place_of_a_queued_job_are_told_apart():
+    text = JobStatus(JobState.QUEUED, "wait,  or\nask", place="2nd of 3").waits
+    found = wait_status(run(PENDING, text, attempt(PENDING)), [], RULES, NOW, is_launched=True)
+    assert found[1:] == ("wait, or ask", "2nd of 3", "")
+
+
+def test_runs_in_line_begin_as_slots_become_free():
+    assert start_times([60.0, 10.0], [100.0, 100.0, 5.0, 5.0]) == [10.0, 60.0, 110.0, 115.0]
+    assert start_times([10.0], [None, 5.0]) == [10.0, None]
+    assert start_times([10.0, None], [5.0]) == [None]
+    assert start_times([], [5.0, 5.0]) == [None, None]
+
+
+@given(st.lists(st.floats(0, 1e4), min_size=1, max_size=6), st.lists(st.floats(0, 1e4), max_size=12))
+def test_nobody_in_line_begins_before_those_ahead(running, planned):
+    found = [seconds for seconds in start_times(running, planned) if seconds is not None]
+    assert len(found) == len(planned)
+    assert found == sorted(found)
+    assert all(seconds >= min(running) for seconds in found)
+
+
+def test_counts_waiting_runs_whose_shown_names_agree():
+    labels = [300 * "a" + different + 300 * "z" for different in "bcdef"]
+    wait = WaitStatus(PENDING, "waits for a slot", unblock="a free slot")
+    waiting = [
+        RunStatus(
+            RunRow(64 * letter, "a", label, 0, PENDING, None, 0, None, 0, "runs/a", None, None, "train"),
+            wait=wait,
+        )
+        for letter, label in [*zip("12345", labels, strict=True), ("5", "another label of the last")]
+    ]
+    line, _ = wait_lines(waiting)
+    assert "… 5 in all: waits for a slot" in line
