@@ -83,7 +83,7 @@ def test_no_store_is_created_next_to_files_of_another_or_in_a_file(tmp_path):
         with pytest.raises(StoreError, match=r"Is a directory$"):
             read(f"sqlite:///{tmp_path}")
     (tmp_path / "file").touch()
-    with pytest.raises(StoreError, match="cannot be made: "):
+    with pytest.raises(StoreError, match="can't create the store"):
         Store.open(f"sqlite:///{tmp_path / 'file' / 'results.db'}")
 
 

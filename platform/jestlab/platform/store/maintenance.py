@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, and_, exists, func, select
+from sqlalchemy.exc import DBAPIError
 
 from jestlab.analysis.connection import SCHEMA
 from jestlab.platform.errors import StoreError, UserError
@@ -66,10 +67,14 @@ def check(url: str, root: Path) -> list[Finding]:
             what, _, remedy = str(error).rpartition(": ")
             return [Finding("schema", what, remedy)]
         with reading(engine) as connection:
-            if changed := _changed_tables(connection):
-                return changed
-            found = [*_orphans(connection), *_lost_runs(connection), *_missing_folders(connection, root)]
-        return found + _changed_views(engine)
+            found = _changed_tables(connection)
+            try:
+                found += [*_orphans(connection), *_lost_runs(connection)]
+                found += [*_missing_folders(connection, root), *_changed_views(engine)]
+            except DBAPIError:  # of a missing table or column
+                if not found:
+                    raise
+        return found
 
 
 def upgrade(url: str) -> list[str]:
@@ -113,7 +118,9 @@ def _changed_tables(connection: Connection) -> list[Finding]:
     for item in compare_metadata(context, Base.metadata):
         while isinstance(item, list):
             item = item[0]
-        parts = [getattr(part, "name", part) for part in item if part and not isinstance(part, dict)]
+        parts = [
+            getattr(part, "name", part) for part in item if part is not None and not isinstance(part, dict)
+        ]
         what = f"the tables differ from schema {SCHEMA}: {' '.join(map(str, parts))}"
         findings.append(Finding("schema", what, "restore a backup, or undo the change"))
     return findings
