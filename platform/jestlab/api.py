@@ -190,16 +190,17 @@ class Study:
                 stopped at a checkpoint, from which the next launch goes on. A second one ends them at once.
         """
         from jestlab.platform.launch import session
-        from jestlab.platform.launch.display import Listener, Noting, display_here
+        from jestlab.platform.launch.display import Listener, display_here
+        from jestlab.platform.launch.options import LaunchOptions
 
         with one_line_errors():
-            listener = Noting(display_here(self.name) if progress else Listener())
+            listener = display_here(self.name) if progress else Listener()
             study = self._spec.decided() if decide else self._spec
-            launched = session.launch(
-                self._lab, study, session.How(on, parallel, retries, fail_fast, keep_going), listener,
-                session.Rerun(rerun_changed, rerun_retracted, tuple(runs)),
-                max_chip_hours=max_chip_hours, replacing=replace, reported=reports,
+            options = LaunchOptions(
+                on, parallel, retries, fail_fast, keep_going, max_chip_hours,
+                rerun_changed, rerun_retracted, tuple(runs), replace, reports,
             )  # fmt: skip
+            launched = session.launch(self._lab, study, options, listener)
         if launched.outcome.interrupted:
             raise KeyboardInterrupt(f"the launch of {self.name} was stopped: the next one resumes its runs")
         return Outcome.of(launched, listener.notes)

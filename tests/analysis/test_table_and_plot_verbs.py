@@ -119,7 +119,7 @@ def test_plot(jestlab, tmp_path, study, stored_run):
     [
         (["table", "study", "--digits", "many"], "--digits: must be a whole number"),
         (["plot", "study", "--kind", "against"], "--x: is missing"),
-        (["plot", "study", "--kind", "speedup", "--surfaces"], "--surfaces: speedup has no such option"),
+        (["plot", "study", "--kind", "speedup", "--surfaces"], "--surfaces: not an option of this kind"),
         (["plot", "study", "--width", "3"], "--width: must be a length with its unit"),
     ],
 )

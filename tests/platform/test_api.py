@@ -320,7 +320,7 @@ def test_a_page_is_a_path_that_a_notebook_links_to(finished, monkeypatch):
         (lambda results: results.table(baseline="unifrom"), "did you mean 'uniform'?"),
         (lambda results: results.figure("pareot"), "no report 'pareot'"),
         (lambda results: results.figure("curves", width=3.25), "must be a length with its unit"),
-        (lambda results: results.figure("curves", options={"x": 1}), "options: curves has no such option"),
+        (lambda results: results.figure("curves", options={"x": 1}), "options: unknown key"),
         (lambda results: results.table(mean="some"), "mean: 'some' is not valid"),
         (lambda results: results.figure("curves", over="time"), "over: 'time' is not valid"),
         (lambda results: results.frame(where="sede < 3"), "sede"),

@@ -106,7 +106,7 @@ def test_what_fails_is_reported_by_file_and_line_and_tried_again(lab, spec):
     [
         ("mine.py:scater", "reports.0.kind: no 'scater' in .*mine.py: did you mean 'scatter'"),
         ("dots", "reports.0.kind: no report 'dots': known: .*; a custom figure is file.py:function"),
-        ({"mine.py:scatter": {"size": 2}}, "mine.py:scatter has no such option: .*options"),
+        ({"mine.py:scatter": {"size": 2}}, "reports.0.size: unknown key: .*options"),
         ({"mine.py:scatter": {"options": {"sise": 2}}}, "has no option 'sise', given in options: .*'size'"),
         ({"table": {"name": "mine.py:count"}}, "reports.0.name: no 'count' in .*: did you mean 'counts'"),
         ({"table": {"options": {"x": 1}}}, "the table summary is built in: leave out `options`"),

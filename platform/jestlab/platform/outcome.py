@@ -16,8 +16,8 @@ from jestlab.platform.errors import UserError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from jestlab.platform.launch.session import Launched
-    from jestlab.platform.planning.survey import Cost, Survey
+    from jestlab.platform.launch.session import LaunchResult
+    from jestlab.platform.planning.survey import PlanCost, Survey
 
 _COMPLETED = "COMPLETED"
 _MOST = 10  # runs whose failures are shown
@@ -31,7 +31,7 @@ class Plan:
         self._survey = survey
 
     @property
-    def cost(self) -> Cost:
+    def cost(self) -> PlanCost:
         """What the runs that are still to do take: `plan.cost.flops`, `.hours`, `.chip_hours`, `.dollars`."""
         return self._survey.cost
 
@@ -92,7 +92,7 @@ class Outcome:
     ok: bool
 
     @classmethod
-    def of(cls, launched: Launched, notes: Sequence[str]) -> Outcome:
+    def of(cls, launched: LaunchResult, notes: Sequence[str]) -> Outcome:
         """Describe a launch that has ended."""
         names = {run.fingerprint: f"{run.label}/{run.seed}" for run in launched.runs}
         found, study = launched.outcome, launched.plan.study.name

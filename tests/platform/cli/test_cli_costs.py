@@ -95,7 +95,7 @@ def test_a_plan_for_a_slice_shows_chip_hours_and_the_assumptions(jestlab, store,
     plans.begun(store, planned.runs[0]).complete()
     out = jestlab("plan", "paper.yaml")[1]
     assert "To do: 7,960 chip-hours on v5e-16x16, the longest run 31 h. Done: 1,840 chip-hours." in out
-    write_settings(tmp_path, "prices: {v5e: 1.20}\nutilisation: {v5e: 0.5}\n")
+    write_settings(tmp_path, "prices: {v5e: 1.20}\nutilization: {v5e: 0.5}\n")
     out = jestlab("plan", "paper.yaml", "--all")[1]
     assert out.splitlines()[2].endswith("CHIP-HOURS       $")
     assert cells(out, "joint")[-2:] == ["6,370", "$7,650"]
@@ -159,7 +159,7 @@ def test_status_shows_the_drift(jestlab, recorded):
     headers, done, runs, *_ = [" ".join(line.split()) for line in out.splitlines()]
     assert headers.endswith("FLOPs planned drift chip-hours planned drift $ planned drift reason")
     assert done == "done 0 COMPLETED 2 1.00 GFLOP 4.00 MFLOP × 250.00 12.0 8.00 × 1.50 $24.00 $16.00 × 1.50"
-    assert runs.startswith("runs 1 RUNNING 1 4.00 MFLOP 4.00 8.00 $8.00 $16.00 no sign of life")
+    assert runs.startswith("runs 1 RUNNING 1 4.00 MFLOP 4.00 8.00 $8.00 $16.00 no heartbeat")
     assert (
         "1 run completed, actual of planned cost: 1.00 GFLOP of 4.00 MFLOP (× 250.00), "
         "12.0 of 8.00 chip-hours (× 1.50), $24.00 of $16.00 (× 1.50)" in out.splitlines()
@@ -174,8 +174,8 @@ def test_watch_shows_the_spent_part_of_the_plan(jestlab, recorded):
         "1.00 GFLOP of 12.0 MFLOP, 8333%; 16.0 of 24.0 chip-hours, 67%; $32.00 of $48.00, 67%"
     )
     lines = json.loads(jestlab("watch", "toy", "--json", "--every", "0.2")[1])
-    assert [line["planned_flops"] for line in lines] == [4e6] * 3
-    assert [line["flops"] for line in lines] == [1e9, None, None]
+    assert [line["cost"]["total_flops"] for line in lines] == [4e6] * 3
+    assert [line["cost"]["actual_flops"] for line in lines] == [1e9, None, None]
 
 
 def ledger(jestlab: Call, *options: str) -> dict[str, Any]:

@@ -25,8 +25,8 @@ from jestlab.platform.store import tables
 from jestlab.platform.store.store import Store
 
 BEGINS = (
-    "import time; from jestlab.platform.launch.detached import tell_begun; "
-    "print('launching', flush=True); tell_begun(); time.sleep(600)"
+    "import time; from jestlab.platform.launch.detached import signal_start; "
+    "print('launching', flush=True); signal_start(); time.sleep(600)"
 )
 
 
@@ -46,7 +46,9 @@ def test_a_detached_launch_is_a_session_with_a_lock_and_a_log(root, tmp_path, mo
     with ended(root):
         begun = labs.here(*words, root=root)
         assert begun.returncode == 0, begun.stderr
-        match = re.search(r"^toy is launched by process (\d+) on .*^log: +(\S+)$", begun.stdout, re.M | re.S)
+        match = re.search(
+            r"^toy is running in the background \(process (\d+) on .*^log: +(\S+)$", begun.stdout, re.M | re.S
+        )
         assert match is not None, begun.stdout
         pid, log = int(match[1]), Path(match[2])
         assert "see:  jestlab attach toy" in begun.stdout and log.read_text() == "launching\n"
@@ -55,7 +57,7 @@ def test_a_detached_launch_is_a_session_with_a_lock_and_a_log(root, tmp_path, mo
         assert "toy.yaml" in command and "own.db" not in command  # the URL may contain a password
         again = labs.here(*words, root=root)
         assert again.returncode == 1
-        assert re.match(rf"jestlab: toy is launched already on .*, process {pid}, log {log}", again.stderr)
+        assert re.match(rf"jestlab: toy is already running on .*, process {pid}, log {log}", again.stderr)
 
 
 def test_the_terminal_shows_why_a_detached_launch_was_refused(root, tmp_path, monkeypatch):
@@ -135,7 +137,7 @@ def test_ctrl_c_ends_attach_and_leaves_the_launch(root, attempt, monkeypatch):
     when_it_waits(monkeypatch, interrupt)
     attached = labs.here("attach", "toy", root=root)
     assert attached.returncode == 130
-    assert f"the launch goes on: jestlab attach toy --root {root}" in attached.stdout
+    assert f"the launch continues: jestlab attach toy --root {root}" in attached.stdout
 
 
 def test_attach_lists_what_has_not_completed(root, attempt):
@@ -154,7 +156,7 @@ def test_attach_ends_without_a_launcher(root, attempt):
         connection.execute(update(tables.Launcher).values(heartbeat_at=stores.START))
     attached = labs.here("attach", "other", root=root)
     assert attached.returncode == 1
-    assert "no launcher is alive: 1 run to be launched" in attached.stdout
+    assert "no launcher is alive: 1 run not launched" in attached.stdout
 
 
 @pytest.mark.full
@@ -165,7 +167,7 @@ def test_a_real_detached_launch(root, tmp_path):
     with ended(root):
         begun = labs.here("launch", spec, "--detach", root=root)
         assert begun.returncode == 0, begun.stderr
-        match = re.search(r"^toy is launched by process (\d+) on ", begun.stdout)
+        match = re.search(r"^toy is running in the background \(process (\d+) on ", begun.stdout)
         assert match is not None, begun.stdout
         labs.wait_until(lambda: labs.starts(root, "longer"))
         # Another root, because `started` kills all processes of its root.

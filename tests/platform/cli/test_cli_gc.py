@@ -18,6 +18,7 @@ from sqlalchemy import insert, text, update
 from jestlab.models.config import ShapesBenchmark, ShapesWeb
 from jestlab.models.data import datasets
 from jestlab.platform.cli import cli
+from jestlab.platform.cli.gc import generated_datasets
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab import gc
 from jestlab.platform.lab.lab import Lab
@@ -72,7 +73,7 @@ def change(store, run, **values):
 
 def found(lab, age=DAY):
     with closing(Store.open(lab.store_url)) as store:
-        listed = gc.find(lab, store, age)
+        listed = gc.find(lab, store, age, generated_datasets)
     return sorted(
         (item.kind.value, item.path.relative_to(lab.root).as_posix().rpartition("-")[0]) for item in listed
     )
@@ -80,7 +81,7 @@ def found(lab, age=DAY):
 
 def collect(lab, age=DAY):
     with closing(Store.open(lab.store_url)) as store:
-        return gc.collect(lab, store, age)
+        return gc.collect(lab, store, age, generated_datasets)
 
 
 def count(store, table):
@@ -148,10 +149,10 @@ def test_a_crash_after_deleting_the_rows_leaves_folders_for_the_next_collection(
     lab, store, runs, monkeypatch
 ):
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(gc, "_remove", Mock(side_effect=KeyboardInterrupt))
+        patch.setattr(gc, "_removed", Mock(side_effect=KeyboardInterrupt))
         collect(lab)
     assert count(store, "run") == 1 and kept_folders(lab) == ["joint", "reference", "uniform"]
-    with pytest.raises(UserError, match="the store knows none of the 3 runs"):
+    with pytest.raises(UserError, match="contains none of the 3 runs"):
         collect(lab)  # as if the store were another lab's
     stores.folder(lab, plans.run("other"))
     assert found(lab) == [(kind.replace("run", "folder"), path) for kind, path in ALL]
@@ -207,7 +208,9 @@ def test_does_not_follow_links(lab, runs, tmp_path):
 
 
 def leftovers(lab, store):
-    return {item.path.name for item in gc.find(lab, store, DAY) if item.kind == "leftover"}
+    return {
+        item.path.name for item in gc.find(lab, store, DAY, generated_datasets) if item.kind == "leftover"
+    }
 
 
 def test_deletes_partial_files_and_free_locks(lab, store, runs):
@@ -262,7 +265,7 @@ def test_deletes_generated_data_that_no_run_reads(lab, store):
     }
     folders["users"].mkdir()
     make_old(lab.data)
-    assert [item.path for item in gc.find(lab, store, DAY)] == [folders["another seed"]]
+    assert [item.path for item in gc.find(lab, store, DAY, generated_datasets)] == [folders["another seed"]]
     collect(lab)
     assert [name for name, path in folders.items() if path.exists()] == ["web", "benchmark", "users"]
 
@@ -326,8 +329,8 @@ def test_workers_of_other_runs_can_write_meanwhile(tmp_path, postgresql_url, mon
         connection.execute(update(tables.Run).values(updated_at=now() - 3 * DAY))
     delete_rows = gc._delete_rows
 
-    def last(connection, fingerprints):
-        delete_rows(connection, fingerprints)
+    def last(connection, ids):
+        delete_rows(connection, ids)
         running = "FROM run WHERE state = 'RUNNING'"
         with store.writing() as worker:
             for sql in (
@@ -342,7 +345,7 @@ def test_workers_of_other_runs_can_write_meanwhile(tmp_path, postgresql_url, mon
 
 
 def test_keeps_a_run_that_is_tagged_before_the_rows_are_locked(lab, runs, monkeypatch):
-    locked = gc._State.locked
+    locked = gc._Runs.locked
 
     def later(state, connection, older_than):
         run_id = next(run.id for run in state.unreferenced if run.fingerprint == runs["uniform"].fingerprint)
@@ -350,7 +353,7 @@ def test_keeps_a_run_that_is_tagged_before_the_rows_are_locked(lab, runs, monkey
         connection.execute(insert(tables.Tag).values(**tag))
         return locked(state, connection, older_than)
 
-    monkeypatch.setattr(gc._State, "locked", later)
+    monkeypatch.setattr(gc._Runs, "locked", later)
     collect(lab)
     assert kept_folders(lab) == ["uniform"]
 
@@ -360,10 +363,10 @@ def test_refuses_a_folder_that_two_stores_use(lab, runs):
     store = Store.open(own.store_url)
     collect(lab, 9 * DAY)  # a store without runs is no obstacle
     store.record(plans.plan(plans.run("own")))
-    with pytest.raises(UserError, match=r"results.db knows runs in this folder too"):
+    with pytest.raises(UserError, match=r"results.db has runs in this folder"):
         collect(lab)
     assert found(lab) == ALL
     assert kept_folders(lab) == ["joint", "reference", "uniform"]
     for call in (found, collect):
-        with pytest.raises(UserError, match="knows none of the 3 runs"):
+        with pytest.raises(UserError, match="contains none of the 3 runs"):
             call(Lab(lab.root, f"sqlite:///{lab.root}/../lab/results.db"), 9 * DAY)

@@ -21,16 +21,18 @@ from jestlab.platform.cli import logs, status
 from jestlab.platform.cli.outcome import claims_table
 from jestlab.platform.errors import StoreUnreachable, UserError
 from jestlab.platform.lab.lab import Lab
+from jestlab.platform.launch.concurrency import Wakeup
 from jestlab.platform.launch.liveness import Silence
-from jestlab.platform.launch.wakeup import Intervals, Wakeup
+from jestlab.platform.launch.options import Intervals
+from jestlab.platform.launch.status import RunStatus
+from jestlab.platform.launch.watch import Watch
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.render import render
 from jestlab.platform.spec import load
 from jestlab.platform.store import claims, leases, tables
-from jestlab.platform.store.records import RunState, Spending
+from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
-from jestlab.platform.watching.watch import Line, Watch
 from jestlab.platform.whoami import user_name
 
 PODS = {"on": "kubernetes", "tpu": "v5e-16x16"}
@@ -123,7 +125,7 @@ def test_following_a_log_ends_when_the_worker_has_vanished(root, store):
     stores.folder(Lab.find(root), run)
     followed = labs.here("logs", "toy/long", "-f", root=root)
     assert "--- attempt 1" in followed.stdout
-    assert "its process has vanished: launch again to go on" in followed.stderr
+    assert "its process has vanished" in followed.stderr
 
 
 def test_following_a_log_continues_through_a_retry(root, store, monkeypatch):
@@ -174,14 +176,14 @@ def test_watch_on_a_terminal_continues_until_all_runs_are_over(store, jestlab, m
     attempt = plans.begun(store, run)
     attempt.progress(5, 60)
     attempt.flush()
-    look, looks, update = Watch.look, itertools.count(), Live.update
+    read, reads, update = Watch.update, itertools.count(), Live.update
 
-    def look_or_fail(watch):
-        if next(looks) == 1:
+    def read_or_fail(watch):
+        if next(reads) == 1:
             raise StoreUnreachable("the store is away")
-        return look(watch)
+        return read(watch)
 
-    monkeypatch.setattr(Watch, "look", look_or_fail)
+    monkeypatch.setattr(Watch, "update", read_or_fail)
     monkeypatch.setattr(Live, "update", lambda live, content: update(live, content, refresh=True))
     at_each_sleep(monkeypatch, status, lambda: None, lambda: None, attempt.complete)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
@@ -197,9 +199,9 @@ def test_watch_shows_active_runs_if_not_all_fit(store):
     runs = [plans.run(f"run{i}", config={"steps": i + 1}) for i in range(30)]
     store.record(plans.plan(*runs))
     plans.begun(store, runs[17]).flush()
-    lines = [Line(row, None, None, None, Spending()) for row in store.runs("toy")]
-    assert len(render(status.text(lines), None).splitlines()) == 33
-    few = render(status._shown(lines, height=20), None).splitlines()
+    rows = [RunStatus(row) for row in store.runs("toy")]
+    assert len(render(status.watch_lines(rows), None).splitlines()) == 33
+    few = render(status.watch_lines(rows, height=20), None).splitlines()
     assert [line.split()[0] for line in few[1:-2]] == ["run17"]
     assert few[-1] == "29 PENDING, 1 RUNNING"
 
@@ -221,7 +223,7 @@ def test_cancel_lists_the_runs_that_it_stopped(root, store):
     assert "uniform" in wrong.stderr
     shown = labs.here("cancel", "toy", root=root)
     assert shown.stdout.splitlines()[-1] == (
-        "2 of them also belong to other and stay CANCELLED there until other is launched again"
+        "2 runs shared with other: CANCELLED until other is launched again"
     )
     assert "to run" not in shown.stdout
     assert "2 runs cancelled" in shown.stdout.splitlines()  # one of the three was so before

@@ -41,11 +41,11 @@ def claims(jestlab):
 
 def test_launches_a_study_as_registered(tmp_path, jestlab, claims):
     refused = jestlab("register", write_study(tmp_path, claims=[]), code=1)
-    assert "toy claims nothing: write `claims` in its spec" in refused and refused.count("\n") == 1
+    assert "toy has no claims: write `claims` in its spec" in refused and refused.count("\n") == 1
     spec = write_study(tmp_path)
     first = jestlab("register", spec)
-    assert first.startswith("toy is registered: 2 claims, an error of 5% together; digest ")
-    assert jestlab("register", spec).startswith("toy was registered as it is: 2 claims")
+    assert first.startswith("toy is registered: 2 claims, an error rate of 5% for all together; digest ")
+    assert jestlab("register", spec).startswith("toy was registered before")
     assert "exploratory" not in jestlab("launch", spec, "--no-reports")
     assert claims() == dict.fromkeys(["Joint is better", "Other is better"], "")
     table = jestlab("table", "claims", "toy")

@@ -19,7 +19,7 @@ from jestlab.models.training import batches
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.plan import plan
-from jestlab.platform.reports.selected import RecordedRun, few, selected_images
+from jestlab.platform.reports.selected import RecordedRun, sample, selected_images
 from jestlab.platform.spec import Study
 from jestlab.platform.store.records import RunRow
 from jestlab.platform.store.store import Store
@@ -146,7 +146,7 @@ def test_a_damaged_record_is_an_error(lab: Lab) -> None:
 
 def test_few_are_evenly_spaced(lab: Lab) -> None:
     batch, _ = recorded(lab, 1)
-    selected, rejected = few(batch, 4)
+    selected, rejected = sample(batch, 4)
     assert selected.tolist() == batch.selected[[0, 5, 10, 15]].tolist()
     assert len(set(rejected) & set(batch.selected.tolist())) == 0
-    assert [len(part) for part in few(batch, 1_000)] == [16, 64]
+    assert [len(part) for part in sample(batch, 1_000)] == [16, 64]

@@ -102,17 +102,17 @@ def test_watch_shows_the_speed_and_why_runs_wait(active, store, jestlab):
     assert lines["blocked"]["reason"] == "waits for trains/0, which is RUNNING"
     with store.writing() as connection:
         connection.execute(update(tables.Launcher).values(name="elsewhere:1:0", heartbeat_at=stores.START))
-    assert "waits to be launched: no launcher is alive" in jestlab("status", "toy")
+    assert "not launched: no launcher is alive" in jestlab("status", "toy")
 
 
 def test_status_shows_the_place_in_line_and_a_remedy(active, jestlab):
     printed = jestlab("status", "toy")
-    assert "waits/0: waits for a slot\n  1st of 1 in line, to begin in about 1.7 min\n" in printed
-    assert "  would let it begin: the end of another run, or more at a time: `jestlab launch" in printed
-    assert printed.count("would let") == 1
+    assert "waits/0: waits for a slot\n  1st of 1 in line, estimated start in 1.7 min\n" in printed
+    assert "  to start: the end of another run" in printed
+    assert printed.count("to start: ") == 1
     runs = {run["run"]: run for run in json.loads(jestlab("status", "toy", "--json"))}
     assert runs["waits"]["waits"]["place"].startswith("1st of 1")
-    assert runs["blocked"]["waits"]["unblock"] == "its completion"
+    assert runs["blocked"]["waits"]["unblock"] == "the completion of its dependencies"
     assert runs["trains"]["waits"] is None
 
 

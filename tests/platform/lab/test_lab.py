@@ -1,10 +1,13 @@
 """Where a lab is, and which paths are inside of it."""
 
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 
 from jestlab.platform.cli import doctor
 from jestlab.platform.errors import UserError
-from jestlab.platform.lab.lab import Lab
+from jestlab.platform.lab.lab import Lab, network_file_system
 
 
 def test_options_precede_the_environment_and_the_environment_precedes_the_default(monkeypatch, tmp_path):
@@ -17,7 +20,7 @@ def test_options_precede_the_environment_and_the_environment_precedes_the_defaul
     monkeypatch.setenv("JESTLAB_STORE", "sqlite:////elsewhere.db")
     assert Lab.find("here") == Lab(tmp_path / "here", "sqlite:////elsewhere.db")
     for name in ("a%20b", "what?"):
-        with pytest.raises(UserError, match="rename it"):
+        with pytest.raises(UserError, match="rename the lab"):
             Lab.find(name)
 
 
@@ -40,3 +43,20 @@ def test_doctor_shows_devices(monkeypatch):
     assert list(doctor._jax(Lab.find("lab"))) == [
         doctor.CheckResult("jax", doctor.Level.OK, "0.7, 2 × H200 (gpu)")
     ]
+
+
+def test_the_innermost_mount_determines_the_file_system(monkeypatch):
+    mounts = {
+        "/": "ext4", "/home": "nfs4", "/home/ada/local disk": "xfs", "/scratch": "lustre",
+        "/mnt/bucket": "fuse.s3fs",
+    }  # fmt: skip
+    found = [SimpleNamespace(mountpoint=place, fstype=kind) for place, kind in mounts.items()]
+    monkeypatch.setattr("psutil.disk_partitions", lambda all: found)
+    expected = {
+        "/home/ada/lab/results.db": "nfs4",
+        "/home/ada/local disk/lab/results.db": None,
+        "/homework/results.db": None,
+        "/scratch/lab": "lustre",
+        "/mnt/bucket/lab": "s3fs",
+    }
+    assert {path: network_file_system(Path(path)) for path in expected} == expected

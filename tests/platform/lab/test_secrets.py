@@ -5,8 +5,9 @@ from fake_google import FakeGoogle
 from google.auth.credentials import AnonymousCredentials
 
 from jestlab.platform.errors import StoreUnreachable, UserError
-from jestlab.platform.lab import lab
-from jestlab.platform.lab.lab import Lab, fetch_secret, store_url_of
+from jestlab.platform.lab import secret
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.lab.secret import fetch_secret, store_url_of
 
 REFERENCE = "projects/our-lab/secrets/jestlab-store/versions/latest"
 URL = "postgresql+psycopg://ada:correct-horse@db.example/lab"
@@ -15,7 +16,7 @@ URL = "postgresql+psycopg://ada:correct-horse@db.example/lab"
 @pytest.fixture
 def google(monkeypatch):
     monkeypatch.setattr("google.auth.default", lambda scopes: (AnonymousCredentials(), None))
-    monkeypatch.setattr(lab, "_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(secret, "_BACKOFF_SECONDS", 0.0)
     server = FakeGoogle()
     server.secrets[REFERENCE] = URL + "\n"
     yield server
@@ -27,7 +28,7 @@ def test_only_valid_references_are_requested_and_a_url_takes_precedence(google):
     assert store_url_of(environment, google.url) == "sqlite:///x.db"
     assert store_url_of({}, google.url) is None
     for reference in ("jestlab-store", REFERENCE + "/../../x", "projects/a/secrets/b/versions/1?x=1"):
-        with pytest.raises(UserError, match="write projects/PROJECT"):
+        with pytest.raises(UserError, match="expected projects/PROJECT"):
             fetch_secret(reference, google.url)
     assert google.requests == []
 
@@ -35,7 +36,7 @@ def test_only_valid_references_are_requested_and_a_url_takes_precedence(google):
 def test_a_lab_resolves_its_reference(google, monkeypatch, tmp_path):
     monkeypatch.delenv("JESTLAB_STORE", raising=False)
     monkeypatch.setenv("JESTLAB_STORE_SECRET", REFERENCE)
-    monkeypatch.setattr(lab, "ENDPOINT", google.url)
+    monkeypatch.setattr(secret, "ENDPOINT", google.url)
     assert Lab.find(tmp_path).store_url == URL
 
 
@@ -47,7 +48,7 @@ def test_failed_requests_are_repeated_and_their_errors_have_one_line(google):
         fetch_secret(REFERENCE, google.url)
     for fault, message in (
         (403, "give the service account the role"),
-        (404, "there is no such version"),
+        (404, "no such version"),
         (401, "Google Cloud"),
     ):
         google.faults = [fault] * 8
@@ -55,12 +56,12 @@ def test_failed_requests_are_repeated_and_their_errors_have_one_line(google):
             fetch_secret(REFERENCE, google.url)
         assert "\n" not in str(raised.value)
     google.stop()
-    with pytest.raises(StoreUnreachable, match="cannot be reached: ConnectionError"):
+    with pytest.raises(StoreUnreachable, match="Secret Manager: ConnectionError"):
         fetch_secret(REFERENCE, google.url)
 
 
 def test_errors_do_not_show_the_answer(google, monkeypatch):
     monkeypatch.setattr(google, "answer", lambda *_: {"payload": {"data": "Y29ycmVjdC1ob3JzZQ==%%%"}})
-    with pytest.raises(UserError, match="holds no text") as raised:
+    with pytest.raises(UserError, match="contains no text") as raised:
         fetch_secret(REFERENCE, google.url)
     assert "Y29" not in str(raised.value)

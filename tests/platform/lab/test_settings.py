@@ -36,9 +36,9 @@ def test_reads_all_sections(settings):
         "kubernetes: {context: lab, namespace: research, queue: tpus, store_secret: jestlab-store/url}\n"
         "vertex:\n  project: our-lab\n  region: us-west4\n"
         "  store_secret: projects/our-lab/secrets/jestlab-store/versions/latest\n"
-        "prices: {v5e: 1.2}\nutilisation: {v5e: 0.4}\n"
+        "prices: {v5e: 1.2}\nutilization: {v5e: 0.4}\n"
     )
-    assert (found.on, found.image, found.prices, found.utilisation) == (
+    assert (found.on, found.image, found.prices, found.utilization) == (
         "kubernetes", IMAGE, {"v5e": 1.2}, {"v5e": 0.4},
     )  # fmt: skip
     assert (found.kubernetes.queue, found.vertex.region) == ("tpus", "us-west4")
@@ -59,7 +59,7 @@ MISTAKES = {
     "image: jestlab:latest": ":1: image: the image 'jestlab:latest' is not pinned",
     "prices: {v5: 1}": ":1: prices.v5: no TPU type 'v5': did you mean 'v5",
     "prices: {v5e: -1}": ":1: prices.v5e: must be greater than 0",
-    "utilisation: {v5e: 40}": ":1: utilisation.v5e: must be less than or equal to 1",
+    "utilization: {v5e: 40}": ":1: utilization.v5e: must be less than or equal to 1",
     "record: [everything]": ":1: record",
     "- on": "must be a mapping of on, image, kubernetes",
     "on: [": "not valid YAML",

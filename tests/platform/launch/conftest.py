@@ -9,7 +9,7 @@ from in_process import Machine
 
 from jestlab.platform import processes
 from jestlab.platform.launch import executors
-from jestlab.platform.launch.record import Record
+from jestlab.platform.launch.record import XManagerRecord
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def unrecorded(monkeypatch: pytest.MonkeyPatch) -> None:
     async def opened(record: Any) -> None:
         record.opened = True
 
-    monkeypatch.setattr(Record, "open", opened)
+    monkeypatch.setattr(XManagerRecord, "open", opened)
 
 
 @pytest.fixture

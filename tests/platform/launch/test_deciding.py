@@ -13,6 +13,7 @@ from in_process import rows
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import session
 from jestlab.platform.launch.display import Listener
+from jestlab.platform.launch.options import LaunchOptions
 from jestlab.platform.planning.plan import Plan, RunBudget
 from jestlab.platform.spec.load import load
 
@@ -84,7 +85,7 @@ def test_seeds_are_added_until_each_claim_is_decided_or_hopeless(root, machine):
     assert (other["verdict"], other["seeds"]) == ("undecided", 12)
     assert other["stopped"].startswith("hopeless (a chance under 5% of a decision by 24 seeds)")
     assert seeds(root) == {"uniform": 12, "joint": 6, "other": 12, "lone": 3}  # at least 3 of every run
-    assert "1 of 2 claims decided, 1 hopeless" in said
+    assert "1 of 2 claims decided, 1 out of reach" in said
     assert "nothing to run" in launched(root, spec)
     assert len(machine.jobs) == 33
 
@@ -110,8 +111,7 @@ def test_two_launchers_at_once_run_each_run_once(root, machine, own_names):
     study = load(str(write_study(root.parent, **JOINT)))
 
     def launch(_: int) -> int:
-        how, rerun = session.How(), session.Rerun()
-        return session.launch(Lab.find(root), study, how, Listener(), rerun, reported=False).exit_code
+        return session.launch(Lab.find(root), study, LaunchOptions(reports=False), Listener()).exit_code
 
     with ThreadPoolExecutor(2) as pool:
         assert list(pool.map(launch, range(2))) == [0, 0]
@@ -136,7 +136,7 @@ def test_the_budget_ends_a_study(root, machine):
         root.parent, runs=runs, claims=CLAIMS[1:], base={"spread": 0.05, "pause": 0.01},
         seeds={"until": "decided", "budget": {"hours": 1e-6}},
     )  # fmt: skip
-    assert "1 beyond the budget" in launched(root, spec)
+    assert "1 over budget" in launched(root, spec)
     (other,) = claims(root)
     assert (other["verdict"], other["stopped"]) == ("undecided", "budget spent")
     assert seeds(root)["other"] == 3

@@ -138,5 +138,5 @@ def test_no_attempt_starts_while_something_of_the_one_before_cannot_be_ended(
     labs.launch_here(root, plan(load(str(spec))), listener=listener)
     assert asked[:5] == [1] * 5
     [note] = [note for note in listener.notes if "attempt 1" in note]
-    assert note.startswith("attempt 1 has not ended: process 4711 was killed, and is still there")
+    assert note.startswith("attempt 1 is still running: process 4711 was killed, and is still there")
     assert len(machine.jobs) == 2

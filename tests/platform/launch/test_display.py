@@ -6,7 +6,7 @@ import plans_support as plans
 import pytest
 
 from jestlab.platform import logs
-from jestlab.platform.launch.display import Lines, Moving, display
+from jestlab.platform.launch.display import Bar, Lines, display
 from jestlab.platform.store.records import Progress, RunState
 
 
@@ -17,7 +17,7 @@ class Terminal(io.StringIO):
 
 def test_the_stream_decides():
     assert type(display("toy", io.StringIO())) is Lines
-    assert type(display("toy", Terminal())) is Moving
+    assert type(display("toy", Terminal())) is Bar
 
 
 def test_one_plain_line_a_change():
@@ -51,7 +51,7 @@ def test_bars_on_a_terminal(monkeypatch, columns):
     """On a narrow one loss and rate give way to label, bar and time."""
     monkeypatch.setenv("COLUMNS", str(columns))
     stream = Terminal()
-    moving = Moving("toy", stream)
+    moving = Bar("toy", stream)
     runs = [plans.run("joint"), plans.run("uniform", seed=1)]
     moving.begin(2)
     for run in runs:

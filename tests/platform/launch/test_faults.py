@@ -19,7 +19,7 @@ from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.launch import controller, executors, liveness
 from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executor import JobState, JobStatus
-from jestlab.platform.launch.record import Record
+from jestlab.platform.launch.record import XManagerRecord
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec.load import load
 from jestlab.platform.store import leases
@@ -99,8 +99,8 @@ def assert_goes_on(root: Path, spec: Path, undisturbed: dict[str, list[tuple[Any
         ("interrupt", "PREEMPTED", "stopped by SIGTERM"),
         ("preempt", "PREEMPTED", "node drained"),
         ("vanish", "PREEMPTED", "its process vanished"),
-        ("requeue", "PREEMPTED", "its job was put back into the queue"),
-        ("freeze", "PREEMPTED", "no sign of life for "),
+        ("requeue", "PREEMPTED", "its job was requeued"),
+        ("freeze", "PREEMPTED", "no heartbeat for "),
     ],
 )
 def test_a_run_resumes_from_its_checkpoint(
@@ -145,7 +145,7 @@ class Signaled(Listener):
             self._number = None
 
     def note(self, message: str) -> None:
-        if self._twice and "once more to end them at once" in message:
+        if self._twice and "again to kill them" in message:
             os.kill(os.getpid(), signal.SIGINT)
 
 
@@ -206,7 +206,7 @@ def test_ctrl_c_before_any_run_has_begun(root, tmp_path, machine, monkeypatch):
         record.opened = True
         os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(Record, "open", interrupted)
+    monkeypatch.setattr(XManagerRecord, "open", interrupted)
     assert launched(root, labs.write_study(tmp_path, runs=RUNS)) == 130
     assert set(states(root).values()) == {"CANCELLED"}
     assert machine.jobs == []
@@ -282,7 +282,7 @@ def test_a_second_ctrl_c_ends_processes_that_do_not_stop(root, tmp_path):
     with labs.started("launch", spec, "--parallel", 1, root=root) as launcher:
         labs.wait_until(lambda: list(root.glob("runs/deaf-*/deaf")))
         os.killpg(launcher.pid, signal.SIGINT)
-        assert any("once more to end them at once" in line for line in launcher.stdout)
+        assert any("again to kill them" in line for line in launcher.stdout)
         assert len(labs.processes_of(root)) == 3  # launcher, worker, the worker's child
         os.killpg(launcher.pid, signal.SIGINT)
         assert launcher.wait() == 130

@@ -10,8 +10,7 @@ import labs_support as labs
 import pytest
 
 from jestlab.platform.errors import UserError
-from jestlab.platform.lab import identity
-from jestlab.platform.lab.lab import Lab
+from jestlab.platform.lab.lab import Lab, identify, known_id
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec.load import load
 from jestlab.platform.store import claims, leases
@@ -31,24 +30,24 @@ def jestlab(store_url: str, root: Path, *words: object):
 def test_a_lab_has_one_id_whoever_makes_it_and_wherever_it_moves(root):
     root.mkdir()
     with ThreadPoolExecutor(8) as pool:
-        made = set(pool.map(lambda _: identity.identify(Lab.find(root)), range(16)))
+        made = set(pool.map(lambda _: identify(Lab.find(root)), range(16)))
     assert len(made) == 1
     assert [path.name for path in root.iterdir()] == ["lab.id"]
     moved = root.rename(root.with_name("moved"))
-    [before], after = made, identity.identify(Lab.find(moved))
+    [before], after = made, identify(Lab.find(moved))
     assert after.uid == before.uid
     assert (before.place, after.place) == (f"{host_name()}:{root}", f"{host_name()}:{moved}")
     (moved / "lab.id").write_text("me")
-    with pytest.raises(UserError, match=r"lab\.id holds no id of a lab: delete it"):
-        identity.identify(Lab.find(moved))
+    with pytest.raises(UserError, match=r"lab\.id contains no lab id: delete it"):
+        identify(Lab.find(moved))
 
 
 def test_a_lab_in_a_bucket_is_known_by_its_address():
     one, two = (Lab.find(f"gs://bucket/{name}", "postgresql://host/db") for name in ("one", "two"))
-    made = identity.identify(one)
-    assert made == identity.known(one)
+    made = identify(one)
+    assert made == known_id(one)
     assert made.place == "gs://bucket/one"
-    assert identity.identify(two).uid != made.uid
+    assert identify(two).uid != made.uid
 
 
 def test_what_another_lab_completed_is_refused_where_its_files_are_needed(
@@ -109,7 +108,7 @@ def test_a_run_is_skipped_when_another_lab_completes_a_run_that_it_needs(root, t
             outcome = labs.launch_here(root, planned)
     assert outcome.states[joint.fingerprint] == RunState.SKIPPED
     reason = outcome.reasons[joint.fingerprint]
-    assert reason == "needs reference/0, which was completed in the lab at atlas:/data/lab"
+    assert reason == "depends on reference/0, completed in the lab at atlas:/data/lab"
 
 
 def test_a_run_that_another_lab_holds_is_neither_adopted_nor_ended(sqlite_url, root, tmp_path, machine):
@@ -121,7 +120,7 @@ def test_a_run_that_another_lab_holds_is_neither_adopted_nor_ended(sqlite_url, r
     _, lab_id = claimed_elsewhere(store, fingerprint, 0.1)
     said = jestlab(sqlite_url, root, "launch", spec, "--no-reports")
     assert said.returncode == 1
-    assert "in the lab at atlas:/data/lab, no sign of life for" in said.stdout
+    assert "in the lab at atlas:/data/lab, no heartbeat for" in said.stdout
     lease = leases.standings(store, [fingerprint])[fingerprint].lease
     assert lease is not None
     assert (lease.is_live, lease.launcher, lease.lab) == (True, None, lab_id)

@@ -13,7 +13,7 @@ from in_process import Scripted, launch_by, rows
 
 from jestlab.analysis import frames, tables
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch.controller import Outcome
+from jestlab.platform.launch.controller import LaunchOutcome
 from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executor import JobState, JobStatus
 from jestlab.platform.launch.executors.local import Local
@@ -22,7 +22,7 @@ from jestlab.platform.spec.load import load
 from jestlab.platform.store.records import RunState
 
 
-def launched(root, spec, **options) -> tuple[Outcome, dict[str, RunState]]:
+def launched(root, spec, **options) -> tuple[LaunchOutcome, dict[str, RunState]]:
     """Launch in this process; return the outcome, and the states by name."""
     planned = plan(load(str(spec)))
     outcome = labs.launch_here(root, planned, **options)
@@ -59,7 +59,7 @@ def test_a_failure_skips_what_needs_it_and_nothing_else(root, tmp_path, machine)
     }
     reasons = dict(rows(root, "SELECT run, reason FROM v_runs"))
     assert reasons["reference"] == "ValueError: diverged at step 3"
-    assert reasons["joint"] == "needs reference/0, which is FAILED"
+    assert reasons["joint"] == "depends on reference/0, which is FAILED"
     assert machine.count("uniform") == 1
     assert launched(root, spec)[0].exit_code == 1  # the next launch tries it again
     assert (machine.count("reference"), machine.count("uniform")) == (2, 1)

@@ -14,9 +14,9 @@ from in_process import Scripted
 from sqlalchemy import text
 
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch.controller import Outcome, launch
+from jestlab.platform.launch.controller import LaunchOutcome, launch
 from jestlab.platform.launch.executor import JobState, JobStatus
-from jestlab.platform.launch.options import Options
+from jestlab.platform.launch.options import ControllerOptions
 from jestlab.platform.planning.plan import RunBudget
 from jestlab.platform.store import claims, leases
 from jestlab.platform.store.store import Store
@@ -29,7 +29,7 @@ class Launchers:
 
     def __init__(self, store_url: str, root: Path) -> None:
         self.executor = Scripted(JobStatus(JobState.RUNNING))
-        self.outcomes: list[Future[Outcome]] = []
+        self.outcomes: list[Future[LaunchOutcome]] = []
         self._lab = Lab.find(root, store_url)
         self._store = Store.open(store_url)
         self._pool = ThreadPoolExecutor(LAUNCHERS)
@@ -45,7 +45,7 @@ class Launchers:
         self._store.record(plans.plan(*planned, name=study))
         return planned
 
-    def release(self) -> list[Outcome]:
+    def release(self) -> list[LaunchOutcome]:
         """Let all jobs end; return how the launches ended."""
         self.executor.status = JobStatus(JobState.SUCCEEDED)
         return [outcome.result(60) for outcome in self.outcomes]
@@ -71,8 +71,8 @@ class Launchers:
         self._pool.shutdown()
         self._store.close()
 
-    def _launch(self, study: str, count: int, options: dict[str, Any]) -> Outcome:
-        how = Options(executor="kubernetes", retries=0, keep_going=True, **options)
+    def _launch(self, study: str, count: int, options: dict[str, Any]) -> LaunchOutcome:
+        how = ControllerOptions(executor="kubernetes", retries=0, keep_going=True, **options)
         with closing(Store.open(self._lab.store_url)) as store:
             runs = self.record(study, count)
             return launch(self._lab, store, study, runs, lambda _: self.executor, options=how)
@@ -106,7 +106,7 @@ def test_launchers_stay_below_one_limit_of_chip_hours(launchers):
     assert {outcome.exit_code for outcome in outcomes} == {1}
     stopped = [outcome.stopped for outcome in outcomes if outcome.stopped is not None]
     assert len(stopped) >= LAUNCHERS - 2
-    assert all(reason.startswith("the limit of 5 chip-hours is reached, ") for reason in stopped)
+    assert all(reason.startswith("the limit of 5 chip-hours is reached") for reason in stopped)
 
 
 def test_the_slot_of_a_launcher_that_died_before_it_launched_its_job_is_free(launchers):

@@ -26,7 +26,7 @@ RUNS = BATCH * BATCHES
 
 @pytest.fixture
 def study(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unrecorded: None) -> Plan:
-    monkeypatch.setattr(claiming, "TOGETHER", BATCH)
+    monkeypatch.setattr(claiming, "BATCH", BATCH)
     return plan(load(str(labs.write_study(tmp_path, runs={"uniform": {}}, seeds=RUNS))))
 
 

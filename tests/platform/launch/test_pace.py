@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from jestlab.platform.launch.pace import Pace, Speeds
+from jestlab.platform.launch.display import Pace, Speeds
 from jestlab.platform.store.records import Progress
 
 BEGAN = datetime(2026, 11, 23, 12)

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from jestlab.platform import processes
 from jestlab.platform.launch.executor import JobState, JobStatus
 from jestlab.platform.launch.reconcile import (
-    Adopt,
-    Claim,
     Done,
-    End,
-    Enter,
+    EndAttempt,
+    Observation,
     RetryRules,
-    Seen,
-    Stop,
+    SetState,
+    StartAttempt,
+    StopJob,
+    TakeOver,
     Wait,
     decide,
 )
@@ -42,9 +42,11 @@ def run(state: RunState, held: Lease | None = None, **changes) -> Standing:
     return replace(Standing("f" * 64, state, "because", 0, None, 0, 3, 9, "runs/a", held), **changes)
 
 
-def seen(job: JobState | JobStatus | None = None, **changes) -> Seen:
+def seen(job: JobState | JobStatus | None = None, **changes) -> Observation:
     status = JobStatus(job) if isinstance(job, JobState) else job
-    made = Seen(status, ours=True, orphaned=False, silent_seconds=0.0, needs=(), stopping=None, now=NOW)
+    made = Observation(
+        status, ours=True, orphaned=False, silent_seconds=0.0, needs=(), stopping=None, now=NOW
+    )
     return replace(made, **changes)
 
 
@@ -53,7 +55,7 @@ STARTING = run(RunState.PENDING, lease(RunState.PENDING))
 BLOCKED, CANCELLED, COMPLETED = RunState.BLOCKED, RunState.CANCELLED, RunState.COMPLETED
 FAILED, PENDING, PREEMPTED, SKIPPED = RunState.FAILED, RunState.PENDING, RunState.PREEMPTED, RunState.SKIPPED
 KILLED = JobStatus(JobState.FAILED, "killed by SIGKILL", -9)
-SILENT = "no sign of life for 91 s"
+SILENT = "no heartbeat for 91 s"
 LOST = f"in the lab at lab, {SILENT}: launch it there, or cancel it"
 
 
@@ -66,8 +68,8 @@ def preempted(fruitless: int = 0, **changes) -> Standing:
     return run(RunState.PREEMPTED, lease(RunState.PREEMPTED, **changes), fruitless=fruitless)
 
 
-def end(state: RunState, reason: str, exit_code: int | None = None, **changes) -> End:
-    return End(lease(), state, reason, exit_code, **changes)
+def end(state: RunState, reason: str, exit_code: int | None = None, **changes) -> EndAttempt:
+    return EndAttempt(lease(), state, reason, exit_code, **changes)
 
 
 def requeued(reason: str = "") -> JobStatus:
@@ -75,53 +77,53 @@ def requeued(reason: str = "") -> JobStatus:
 
 
 FREE = [
-    (run(PENDING), seen(), Claim()),
-    (run(BLOCKED), seen(needs=[("reference", COMPLETED)]), Claim()),
+    (run(PENDING), seen(), StartAttempt()),
+    (run(BLOCKED), seen(needs=[("reference", COMPLETED)]), StartAttempt()),
     (run(BLOCKED), seen(needs=[("reference", None)]), Wait()),
     (run(BLOCKED), seen(needs=[("reference", None), ("reference", COMPLETED)]), Wait()),
     (
         run(BLOCKED),
         seen(needs=[("a", None), ("reference", FAILED)]),
-        Enter(SKIPPED, "needs reference, which is FAILED"),
+        SetState(SKIPPED, "depends on reference, which is FAILED"),
     ),
     (
         run(BLOCKED),
         seen(needs=[("reference", CANCELLED)]),
-        Enter(SKIPPED, "needs reference, which is CANCELLED"),
+        SetState(SKIPPED, "depends on reference, which is CANCELLED"),
     ),
-    (run(PENDING), seen(missing="needs files"), Enter(SKIPPED, "needs files")),
+    (run(PENDING), seen(missing="needs files"), SetState(SKIPPED, "needs files")),
     (run(COMPLETED), seen(), Done(COMPLETED)),
-    (preempted(), seen(), Claim()),
-    (run(CANCELLED, lease(CANCELLED)), seen(), Claim()),  # by another launch's Ctrl-C
+    (preempted(), seen(), StartAttempt()),
+    (run(CANCELLED, lease(CANCELLED)), seen(), StartAttempt()),  # by another launch's Ctrl-C
     (run(CANCELLED, stop_reason="me"), seen(), Done(CANCELLED, "because")),
-    (run(PENDING, stop_reason="me"), seen(), Enter(CANCELLED, "me")),
+    (run(PENDING, stop_reason="me"), seen(), SetState(CANCELLED, "me")),
     (run(FAILED, stop_reason="me"), seen(), Done(FAILED, "because")),
-    (run(PENDING), seen(stopping="stop"), Enter(CANCELLED, "stop")),
+    (run(PENDING), seen(stopping="stop"), SetState(CANCELLED, "stop")),
     (run(CANCELLED), seen(stopping="stop"), Done(CANCELLED, "because")),
     # it failed
-    (failed(2), seen(), Enter(PENDING, "failed: because; tried again (2 of 2)")),
+    (failed(2), seen(), SetState(PENDING, "failed: because; retry 2 of 2")),
     (failed(3), seen(), Done(FAILED, "because")),
     (failed(1, exit_code=processes.EXIT_REFUSED), seen(), Done(FAILED, "not tried again: because")),
     (run(PENDING, lease(FAILED, ended_at=NOW), failures=1), seen(), Wait()),
-    (run(PENDING, lease(FAILED), failures=1), seen(), Claim()),
+    (run(PENDING, lease(FAILED), failures=1), seen(), StartAttempt()),
     # it is preempted again and again
-    (preempted(1, ended_at=NOW), seen(), Claim()),
+    (preempted(1, ended_at=NOW), seen(), StartAttempt()),
     (preempted(2, ended_at=NOW), seen(), Wait()),
-    (preempted(9), seen(), Claim()),
-    (preempted(10), seen(), Enter(FAILED, "because, 10 times without a step: given up")),
+    (preempted(9), seen(), StartAttempt()),
+    (preempted(10), seen(), SetState(FAILED, "because: 10 attempts without progress")),
     (run(FAILED, lease(PREEMPTED)), seen(), Done(FAILED, "because")),
 ]
 """Runs that no attempt holds: the run, the observation, and the action."""
 
 HELD = [
     (RUNNING, seen(JobState.RUNNING), Wait()),
-    (RUNNING, seen(JobState.RUNNING, stopping="stop"), Stop(lease())),
-    (run(RunState.RUNNING, lease(), stop_reason="me"), seen(JobState.RUNNING, ours=False), Stop(lease())),
-    (RUNNING, seen(JobState.RUNNING, ours=False, orphaned=True), Adopt(lease())),
+    (RUNNING, seen(JobState.RUNNING, stopping="stop"), StopJob(lease())),
+    (run(RunState.RUNNING, lease(), stop_reason="me"), seen(JobState.RUNNING, ours=False), StopJob(lease())),
+    (RUNNING, seen(JobState.RUNNING, ours=False, orphaned=True), TakeOver(lease())),
     (
         RUNNING,
         seen(JobState.RUNNING, ours=False, stopping="stop"),
-        Done(RunState.RUNNING, "by another launch"),
+        Done(RunState.RUNNING, "in another launch"),
     ),
     (STARTING, seen(JobStatus(JobState.QUEUED, "ImagePullBackOff")), Wait("ImagePullBackOff")),
     (STARTING, seen(JobState.QUEUED, silent_seconds=9_000), Wait()),
@@ -136,25 +138,25 @@ HELD = [
     (
         RUNNING,
         seen(JobStatus(JobState.FAILED, "", processes.EXIT_BUSY)),
-        end(PREEMPTED, "its worker could not tell the store how it ended", processes.EXIT_BUSY),
+        end(PREEMPTED, "its worker could not store its end", processes.EXIT_BUSY),
     ),
     (
         STARTING,
         seen(JobStatus(JobState.FAILED, "killed by SIGTERM", -signal.SIGTERM)),  # before it had a handler
-        End(lease(PENDING), PREEMPTED, "killed by SIGTERM", -signal.SIGTERM),
+        EndAttempt(lease(PENDING), PREEMPTED, "killed by SIGTERM", -signal.SIGTERM),
     ),
     # it has to stop, and its executor cannot find out whether it has
     (
         RUNNING,
         seen(JobState.UNKNOWN, stopping="stop", silent_seconds=91),
-        end(CANCELLED, "stop; whether it still runs could not be found out", kill=True),
+        end(CANCELLED, "stop; it is unknown whether it still runs", kill=True),
     ),
-    (RUNNING, seen(JobState.UNKNOWN, stopping="stop", silent_seconds=60), Stop(lease())),
+    (RUNNING, seen(JobState.UNKNOWN, stopping="stop", silent_seconds=60), StopJob(lease())),
     # an API may be slower than the worker; an evicted job would begin a second time
     (RUNNING, seen(JobState.QUEUED), Wait()),
     (RUNNING, seen(JobState.QUEUED, silent_seconds=91), end(PREEMPTED, SILENT, kill=True)),
     # its queue has taken it back
-    (RUNNING, seen(requeued()), end(PREEMPTED, "its job was put back into the queue", kill=True)),
+    (RUNNING, seen(requeued()), end(PREEMPTED, "its job was requeued", kill=True)),
     (RUNNING, seen(requeued(), ours=False), Wait()),
     (STARTING, seen(requeued("waits")), Wait("waits")),
     # it is silent
@@ -163,12 +165,12 @@ HELD = [
     (run(RunState.RUNNING, lease(lease_seconds=600)), seen(JobState.RUNNING, silent_seconds=599), Wait()),
     (RUNNING, seen(JobState.UNKNOWN, silent_seconds=91, ours=False), end(PREEMPTED, SILENT, kill=True)),
     # it is in another lab
-    (RUNNING, seen(JobState.UNKNOWN, elsewhere="lab", silent_seconds=90), Wait()),
-    (RUNNING, seen(JobState.RUNNING, elsewhere="lab", silent_seconds=91), Wait()),
-    (RUNNING, seen(JobState.UNKNOWN, elsewhere="lab", silent_seconds=91), Done(RunState.RUNNING, LOST)),
+    (RUNNING, seen(JobState.UNKNOWN, other_lab="lab", silent_seconds=90), Wait()),
+    (RUNNING, seen(JobState.RUNNING, other_lab="lab", silent_seconds=91), Wait()),
+    (RUNNING, seen(JobState.UNKNOWN, other_lab="lab", silent_seconds=91), Done(RunState.RUNNING, LOST)),
     (
         RUNNING,
-        seen(JobState.RUNNING, elsewhere="lab", stopping="stop"),
+        seen(JobState.RUNNING, other_lab="lab", stopping="stop"),
         Done(RunState.RUNNING, "in the lab at lab"),
     ),
 ]
@@ -208,17 +210,17 @@ def _cases(draw):
 def test_what_holds_always(case):
     standing, sees = case
     action = decide(standing, sees, RULES)
-    if isinstance(action, Claim):
+    if isinstance(action, StartAttempt):
         assert not standing.is_live
         assert standing.state != RunState.COMPLETED
         assert standing.stop_reason is None and sees.stopping is None
         assert all(state == RunState.COMPLETED for _, state in sees.needs)
-    if isinstance(action, Stop | End | Adopt):
+    if isinstance(action, StopJob | EndAttempt | TakeOver):
         assert standing.is_live
-    if isinstance(action, Enter):
+    if isinstance(action, SetState):
         assert not standing.is_live
         assert standing.state != action.state
-    if isinstance(action, End) and sees.job is not None and not sees.job.state.is_over:
+    if isinstance(action, EndAttempt) and sees.job is not None and not sees.job.state.is_over:
         assert sees.silent_seconds > LEASE_SECONDS
         assert action.kill
     if standing.state == RunState.COMPLETED:

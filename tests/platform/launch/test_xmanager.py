@@ -136,7 +136,7 @@ def test_a_launch_goes_on_when_its_records_cannot(root, tmp_path, recorded_machi
     listener = labs.Notes()
     assert labs.launch_here(root, planned, listener=listener).exit_code == 0
     [note] = listener.notes
-    assert note.startswith("XManager keeps no record of this launch, or no whole one: OperationalError")
+    assert note.startswith("XManager's record of this launch is incomplete: OperationalError")
 
 
 def test_its_database_lies_in_the_lab_whichever_lab_was_before(root, tmp_path, capfd):

@@ -10,11 +10,11 @@ from sqlalchemy import select, update
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.launch import controller
-from jestlab.platform.launch.controller import Outcome
-from jestlab.platform.planning.cost import refuse_above
+from jestlab.platform.launch.controller import LaunchOutcome
+from jestlab.platform.planning.cost import check_chip_hours
+from jestlab.platform.planning.deciding import first_seeds
 from jestlab.platform.planning.matching import Timings
 from jestlab.platform.planning.plan import plan
-from jestlab.platform.planning.replicates import some
 from jestlab.platform.spec import Study
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
@@ -79,13 +79,13 @@ def test_it_waits_for_what_nobody_has_measured(store):
     assert {run.name for run in found.runs} == {"reference", "uniform", "joint", "longer"}
     assert plan(spec).waiting == found.waiting  # without a store, too
     with pytest.raises(UserError, match="max-chip-hours cannot be checked: how long uniform_in_time trains"):
-        refuse_above(found, 1e9, "local")
+        check_chip_hours(found, 1e9, "local")
 
 
 def test_the_first_seeds_of_those_that_wait_are_chosen_whatever_their_numbers(store):
     found = planned(store, study(seeds=[100, 7]))
-    assert [its.seed for its in some(found, lambda _: 1).waiting] == [100]
-    assert [its.seed for its in some(found, lambda _: 2).waiting] == [100, 7]
+    assert [its.seed for its in first_seeds(found, lambda _: 1).waiting] == [100]
+    assert [its.seed for its in first_seeds(found, lambda _: 2).waiting] == [100, 7]
 
 
 def test_it_trains_as_long_as_the_other_to_half_a_step(store, tmp_path):
@@ -156,7 +156,7 @@ def launch(root, tmp_path, monkeypatch):
     def launched(**seconds):
         def complete_all(lab, store, title, runs, executors, **options):
             measure(store, lab.root, runs, seconds)
-            return Outcome(store.states([run.fingerprint for run in runs]), {}, False, len(runs))
+            return LaunchOutcome(store.states([run.fingerprint for run in runs]), {}, False, len(runs))
 
         monkeypatch.setattr(controller, "launch", complete_all)
         return labs.here("launch", spec, "--no-reports", root=root)

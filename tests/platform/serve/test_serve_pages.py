@@ -117,7 +117,7 @@ def test_cancel_and_retry_start_the_commands(lab, client, tmp_path, monkeypatch)
     def start(lab, study, words):
         """Run the command in this process."""
         done = labs.here(*words, "--store", lab.store_url)
-        return detached.Begun(1, log, done.returncode or None)
+        return detached.DetachedLaunch(1, log, done.returncode or None)
 
     monkeypatch.setattr(detached, "start", start)
     sends = client(lab, writes=True)
@@ -134,7 +134,7 @@ def test_cancel_and_retry_start_the_commands(lab, client, tmp_path, monkeypatch)
 
     def refuse(*given):
         started.append(given)
-        return detached.Begun(1, log, 1)
+        return detached.DetachedLaunch(1, log, 1)
 
     monkeypatch.setattr(detached, "start", refuse)
     refused = sends.post("/experiment/toy/retry", {"by": "Ada"})

@@ -4,12 +4,12 @@ import plans_support as plans
 import pytest
 
 from jestlab.platform.errors import StoreUnreachable
+from jestlab.platform.launch import watch
 from jestlab.platform.serve import tail as tails
 from jestlab.platform.serve.tail import Tail
 from jestlab.platform.store import leases
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
-from jestlab.platform.watching import watch
 
 RUNS = [plans.run(name, config={"steps": 10, "name": name}) for name in ("uniform", "independent", "joint")]
 
@@ -109,7 +109,7 @@ def test_sends_points_again_after_a_run_resumes(store, tmp_path):
     again.complete()
 
 
-@pytest.mark.parametrize("place", [(watch, "standing"), (tails, "_points")], ids=["rows", "points"])
+@pytest.mark.parametrize("place", [(watch, "read_status"), (tails, "_points")], ids=["rows", "points"])
 def test_an_unreachable_store_loses_no_changes(store, tmp_path, monkeypatch, place):
     tail = Tail(store, "toy")
     attempt = plans.begun(store, RUNS[0], tmp_path)

@@ -59,7 +59,7 @@ def test_unquoted_passwords_are_errors_in_one_line(root, monkeypatch):
     monkeypatch.setenv("JESTLAB_STORE", url)
     with pytest.raises(ValueError, match=r"has to be written %40"):
         query.frame()
-    with pytest.raises(UserError, match=r"^--root postgresql://\*\*\* is no folder: .* is for --store$"):
+    with pytest.raises(UserError, match=r"^--root postgresql://\*\*\* is not a folder: .*--store"):
         Lab.find(url)
 
 

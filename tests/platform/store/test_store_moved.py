@@ -137,7 +137,7 @@ def test_restores_nothing_next_to_the_log_of_another(sqlite_url, file, moved):
 
 def test_a_launch_leaves_everything_in_one_file(sqlite_url, file, tmp_path_factory, monkeypatch):
     other = Store.open(sqlite_url)
-    with session._writing(Lab.find(file.parent)) as store:
+    with session._open(Lab.find(file.parent)) as store:
         store.record(plans.reference_and_two())
         assert len(other.runs("toy")) == 3  # and stays open
     copy = tmp_path_factory.mktemp("copy") / "results.db"

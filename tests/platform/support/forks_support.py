@@ -17,7 +17,8 @@ from jestlab.platform.launch.executors.local import Forked, ForkServer
 SUPPORT = Path(__file__).parent
 
 COMMAND = (
-    "jestlab.platform.cli.launching",
+    "jestlab.platform.cli.launch",
+    "jestlab.platform.launch.session",
     "jestlab.platform.launch.controller",
     "jestlab.platform.launch.xmanager",
 )

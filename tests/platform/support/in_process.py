@@ -18,10 +18,10 @@ import plans_support as plans
 
 from jestlab.platform import logs, processes, programs, worker
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch.controller import Outcome, launch
+from jestlab.platform.launch.controller import LaunchOutcome, launch
 from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executor import Executor, ExecutorError, Job, JobState, JobStatus, LaunchedJob
-from jestlab.platform.launch.options import Options
+from jestlab.platform.launch.options import ControllerOptions
 from jestlab.platform.planning.plan import Plan
 from jestlab.platform.programs import failures
 from jestlab.platform.programs.context import Interrupted, RunContext
@@ -45,10 +45,10 @@ HARMS = {
 
 def launch_by(
     executor: Executor, root: Path, planned: Plan, listener: Listener | None = None, **options: Any
-) -> Outcome:
+) -> LaunchOutcome:
     """Record a plan in a lab and launch it, without retries, by an executor that is called kubernetes."""
     lab = Lab.find(root)
-    how = Options(**{"executor": "kubernetes", "retries": 0, **options})
+    how = ControllerOptions(**{"executor": "kubernetes", "retries": 0, **options})
     with closing(Store.open(lab.store_url)) as store:
         store.record(planned)
         title = planned.study.name

@@ -24,11 +24,11 @@ from jestlab.platform.cli import main
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.launch import executors
-from jestlab.platform.launch.controller import Outcome, launch
+from jestlab.platform.launch.concurrency import Wakeup
+from jestlab.platform.launch.controller import LaunchOutcome, launch
 from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executors.local import Local
-from jestlab.platform.launch.options import Options
-from jestlab.platform.launch.wakeup import Wakeup
+from jestlab.platform.launch.options import ControllerOptions
 from jestlab.platform.planning.plan import Plan
 from jestlab.platform.store.store import Store
 
@@ -77,14 +77,14 @@ def launch_here(
     executor: type[Local] | None = None,
     listener: Listener | None = None,
     **options: Any,
-) -> Outcome:
+) -> LaunchOutcome:
     """Record a plan and launch it in this process, by an executor or the one that `jestlab` finds."""
     lab, wakeup, resources = Lab.find(root), Wakeup(), planned.study.resources
     if executor is None:
         local = executors.get("local", resources, Settings(), lab, wakeup.set)
     else:
         local = executor(lab, resources, wakeup.set)
-    how = Options(retries=resources.retries, lease_seconds=resources.lease_seconds, **options)
+    how = ControllerOptions(retries=resources.retries, lease_seconds=resources.lease_seconds, **options)
     given: dict[str, Any] = {"options": how, "listener": listener, "wakeup": wakeup}
     with closing(Store.open(lab.store_url)) as store:
         store.record(planned)

@@ -63,10 +63,11 @@ class Registration:
             connection: To the store, from `connect`.
             experiment: Its name.
         """
-        rows = frame(connection, _NEWEST, experiment=experiment)
-        if rows.empty:
+        from sqlalchemy import text
+
+        row = connection.execute(text(_NEWEST), {"experiment": experiment}).mappings().first()
+        if row is None:
             return None
-        row = rows.iloc[0]
         made = row["created_at"]
         return cls(
             content=json.loads(row["content"]),

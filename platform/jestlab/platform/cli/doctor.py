@@ -28,10 +28,10 @@ from jestlab.platform.cli.output import print_json, say
 from jestlab.platform.dependencies import LAUNCHING, missing_client
 from jestlab.platform.errors import BucketUnreachable, UserError
 from jestlab.platform.lab import gc
+from jestlab.platform.lab.bucket import Bucket
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.lab.settings import path as settings_path
-from jestlab.platform.lab.sync import Bucket
 from jestlab.platform.render import styled, table
 from jestlab.platform.store import schema
 from jestlab.platform.store.address import parse_url, shown_url

@@ -44,7 +44,8 @@ def model_flags(*models: type[Options], leave: Sequence[str] = ()) -> Callable[[
             except SpecError as error:
                 if error.path and error.path[0] in ("figure", *fields):
                     name = error.path[-1 if error.path[0] == "figure" else 0]
-                    raise click.UsageError(f"{_flag(name)}: {error.message}") from None
+                    message = error.message.replace("unknown key", "not an option of this kind")
+                    raise click.UsageError(f"{_flag(name)}: {message}") from None
                 raise
 
         wrapped.__doc__, wrapped.__name__ = function.__doc__, function.__name__

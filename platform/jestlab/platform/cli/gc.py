@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ import click
 
 from jestlab.platform.cli.options import json_option, lab_options
 from jestlab.platform.cli.output import print_json, say
+from jestlab.platform.errors import UserError
 from jestlab.platform.render import table
 
 if TYPE_CHECKING:
@@ -51,7 +53,8 @@ def gc_command(delete: bool, older_than: timedelta, as_json: bool, lab: Lab) -> 
 
     lab.on_this_machine("gc")
     store = existing_store(lab, writes=delete)
-    found = gc.collect(lab, store, older_than) if delete else gc.find(lab, store, older_than)
+    search = gc.collect if delete else gc.find
+    found = search(lab, store, older_than, generated_datasets)
     if as_json:
         garbage = [
             {"kind": item.kind, "path": item.path.relative_to(lab.root).as_posix(), "size": item.size,
@@ -69,6 +72,38 @@ def gc_command(delete: bool, older_than: timedelta, as_json: bool, lab: Lab) -> 
         total = _bytes(sum(item.size for item in found))
         end = "deleted" if delete else "in total; to delete: jestlab gc --delete"
         say([table(["what", "where", "size", "why"], rows, right=(2,)), f"{total} {end}"])
+
+
+def generated_datasets(program: str, config: str) -> set[str] | None:
+    """Name the generated datasets that a run reads; None if that is unknown.
+
+    Args:
+        program: The run's program.
+        config: The run's config, as JSON.
+    """
+    from pydantic import ValidationError
+
+    from jestlab.models.config import OwnReader, ShapesBenchmark, ShapesWeb
+    from jestlab.models.data.datasets import benchmark_name, web_name
+    from jestlab.platform import programs
+    from jestlab.platform.store.records import ADOPTED
+
+    if program == ADOPTED:
+        return set()
+    try:
+        found = programs.get(program)
+        read = found.read(json.loads(config)) if found.schema is not None else None
+    except (UserError, ValidationError):
+        return None
+    if read is None:
+        return None
+    names = set()
+    if (data := getattr(read, "data", None)) is not None:
+        if isinstance(data.train, ShapesWeb | OwnReader):
+            names.add(web_name(data.train, read.web_seed, read.code))
+        if isinstance(data.benchmark, ShapesBenchmark):
+            names.add(benchmark_name(data.benchmark))
+    return names
 
 
 def _bytes(size: float) -> str:

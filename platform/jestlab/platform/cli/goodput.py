@@ -1,4 +1,4 @@
-"""Where the machines' time went, as verbs print it: one line on an experiment, and a table by run."""
+"""Where the time of an experiment's machines went: table and JSON of `jestlab costs --goodput`."""
 
 from __future__ import annotations
 
@@ -25,51 +25,51 @@ _IMPORTANCE = {
     "HELD": 90,
     "START-UP": 70,
     "COMPILATION": 68,
-    "CHECKPOINTS": 60,
     "PREEMPTED WORK": 66,
     "FAILED WORK": 65,
     "CANCELLED WORK": 64,
+    "CHECKPOINTS": 60,
+    "QUEUE": 55,
     "TRAINING": 50,
     "EVALUATION": 45,
-    "QUEUE": 55,
     "ATTEMPTS": 40,
     "WIND-DOWN": 30,
 }
 
 
 def lines(runs: Sequence[RunRow], goodputs: Mapping[str, Goodput]) -> Iterator[Block]:
-    """Write the table of where the time of each run went, one row for all, and what its columns mean.
+    """Yield the table of the time of each run and of all runs, and an explanation of its columns.
 
     Args:
-        runs: The runs of an experiment, in its order.
-        goodputs: Fingerprint → where its time went.
+        runs: Runs of an experiment, in its order.
+        goodputs: Fingerprint → goodput.
     """
     whole = total(goodputs.values())
-    shown: list[Cause] = [cause for cause in CAUSES if whole.share(cause) >= 0.0005]
-    headers = ["RUN", "SEED", "HELD", "GOODPUT", *(CAUSES[cause].upper() for cause in shown)]
+    causes: list[Cause] = [cause for cause in CAUSES if whole.share(cause) >= 0.0005]
+    headers = ["RUN", "SEED", "HELD", "GOODPUT", *(CAUSES[cause].upper() for cause in causes)]
     headers += ["ATTEMPTS", "QUEUE"]
     rows = [
-        [run.label, str(run.seed), *_cells(goodputs[run.fingerprint], shown)]
+        [run.label, str(run.seed), *_cells(goodputs[run.fingerprint], causes)]
         for run in runs
         if run.fingerprint in goodputs and goodputs[run.fingerprint].attempts
     ]
-    rows.append(["all", "", *_cells(whole, shown)])
+    rows.append(["all", "", *_cells(whole, causes)])
     yield table(headers, rows, range(1, len(headers)), _IMPORTANCE)
     yield ""
     yield summary(whole)
-    yield "HELD: time × chips; of a machine without chips, its time. Shares are of HELD; QUEUE is not in it."
+    yield "HELD: chip-time, or wall time on machines without chips. Shares are of HELD, which excludes QUEUE."
 
 
-def _cells(found: Goodput, shown: Sequence[Cause]) -> list[str]:
+def _cells(found: Goodput, causes: Sequence[Cause]) -> list[str]:
     known = found.ratio is not None
-    shares = [percent(found.share(cause)) if known and found.parts[cause] else "–" for cause in shown]
+    shares = [percent(found.share(cause)) if known and found.parts[cause] else "–" for cause in causes]
     goodput = "unknown" if found.ratio is None else percent(found.ratio)
-    waited = units.duration(found.waited / _HOUR) if found.waited >= 500_000 else "–"
-    return [units.duration(found.held / _HOUR), goodput, *shares, str(found.attempts), waited]
+    queue = units.duration(found.waited / _HOUR) if found.waited >= 500_000 else "–"
+    return [units.duration(found.held / _HOUR), goodput, *shares, str(found.attempts), queue]
 
 
 def as_data(study: str, runs: Sequence[RunRow], attempts: Sequence[AttemptTime]) -> dict[str, Any]:
-    """Describe where the time of each run and of all went, for a program."""
+    """Return the time of each run and of all runs as JSON data."""
     goodputs = by_run(attempts)
     return {
         "experiment": study,

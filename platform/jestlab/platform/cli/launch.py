@@ -1,7 +1,15 @@
-"""`jestlab launch`, `retry` and `cancel`: their options; `launching` does the work."""
+"""`jestlab launch`, `retry`, and `cancel`.
+
+Functions import the launcher themselves: it takes a second, which `--help` doesn't need.
+"""
 
 from __future__ import annotations
 
+import functools
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,17 +21,21 @@ from jestlab.platform.cli.options import (
     how_options,
     json_option,
     lab_options,
+    same_lab_options,
     spec_options,
     wide_option,
 )
+from jestlab.platform.cli.output import counted, print_json, say, show
 from jestlab.platform.lab.lab import Lab
 
 if TYPE_CHECKING:
+    from jestlab.platform.launch.display import Listener
+    from jestlab.platform.launch.session import LaunchResult
     from jestlab.platform.spec.schema import Study
 
 _SUBJECT = """\
 SUBJECT is an experiment; one run of it, EXPERIMENT/RUN/SEED; or all seeds of a run, EXPERIMENT/RUN.
-EXPERIMENT is left out where no other has such a run."""
+EXPERIMENT can be omitted if only one experiment has such a run."""
 
 _no_reports = click.option("--no-reports", is_flag=True, help="Write no tables and figures.")
 _json = json_option("Print one JSON object at the end, and progress to standard error.")
@@ -43,41 +55,61 @@ _json = json_option("Print one JSON object at the end, and progress to standard 
 @spec_options
 @how_options
 @click.option("--max-chip-hours", type=click.FloatRange(min=0), metavar="H",
-              help="Launch nothing if the estimate exceeds H or is unknown, and start no run that would "
-                   "exceed it with all that runs meanwhile; on this machine, H is in hours.")  # fmt: skip
+              help="Launch nothing if the estimate exceeds H chip-hours or is unknown; start no run that "
+                   "would exceed H. On this machine, H is in hours.")  # fmt: skip
 @click.option("--render", type=FOLDER, metavar="DIR",
               help="Write the manifests to DIR, without credentials, and launch nothing.")  # fmt: skip
 @click.argument("runs", metavar="[RUN]...", nargs=-1)
 @click.option("--rerun-changed", is_flag=True,
-              help="Run again what was made by other code or data than is there now, or other versions than "
-                   "newer seeds; or the RUNs named of it; and what needs them.")  # fmt: skip
+              help="Rerun completed runs, or the given RUNs, that were made with different code, data, or "
+                   "package versions, and all runs that depend on them.")  # fmt: skip
 @click.option("--rerun-retracted", is_flag=True,
-              help="Run again what is retracted, or the RUNs named, and what needs them.")  # fmt: skip
+              help="Rerun retracted runs, or the given RUNs, and all runs that depend on them.")  # fmt: skip
 @click.option("--replace", is_flag=True,
-              help="Replace the experiment of this name: another study, or another user's.")  # fmt: skip
+              help="Replace an experiment of this name that belongs to another study or user.")  # fmt: skip
 @decide_option
-@click.option("--detach", is_flag=True,
-              help="Return once it has begun; it goes on without this terminal.")  # fmt: skip
+@click.option("--detach", is_flag=True, help="Run in the background and return once started.")
 @_no_reports
 @wide_option
 @_json
 @lab_options
 @click.pass_context
-def launch_command(context: click.Context, /, *, study: Study, lab: Lab, **options: Any) -> None:
+def launch_command(
+    context: click.Context,
+    /,
+    *,
+    study: Study,
+    lab: Lab,
+    how: dict[str, Any],
+    render: Path | None,
+    detach: bool,
+    no_reports: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
     """Run SPEC (a name from `jestlab list`, or a .py or .yaml file) and write its tables and plots.
 
-    Completed runs are skipped, interrupted runs resume from their last checkpoint, and runs that are still
-    running are found again. Ctrl-C stops all runs, each at a checkpoint. Exit code: 0 all runs are completed,
-    1 not all are, 130 interrupted.
+    Completed runs are skipped, interrupted runs resume from their last checkpoint, and running ones are
+    followed. Ctrl-C stops all runs, each at a checkpoint. Exit code: 0 all runs are completed, 1 not all are,
+    130 interrupted.
     """
+    from jestlab.platform.launch import session
+    from jestlab.platform.launch.options import LaunchOptions
+
     if options["runs"] and not (options["rerun_changed"] or options["rerun_retracted"]):
-        raise click.UsageError("RUN: a launch takes the whole study; name runs with --rerun-changed alone")
-    if options.pop("detach"):
-        if options["as_json"] or options["render"] is not None:
-            raise click.UsageError("--detach: leave out --json and --render")
+        raise click.UsageError("RUN: a launch runs the whole study; name runs only with --rerun-changed")
+    if detach:
+        if as_json or render is not None:
+            raise click.UsageError("--detach can't be combined with --json or --render")
         words = [word for word in context.find_root().obj if word != "--detach"]
-        context.exit(_launching().detach(lab, study, words))
-    context.exit(_launching().launch(lab, study, **options))
+        context.exit(_launch_detached(lab, study, words))
+    given = LaunchOptions(**how, **options, reports=not no_reports)
+    if render is not None:
+        written = session.render(lab, study, given, render)
+        show(as_json, [str(path) for path in written], f"{counted(len(written), 'manifest')} in {render}")
+        return
+    result = session.launch(lab, study, given, _listener(as_json, study.name))
+    context.exit(_show_result(lab, result, as_json))
 
 
 @click.command(epilog=f"{_SUBJECT}\n\n{examples('retry quickstart', 'retry quickstart/joint/1 --retries 5')}")
@@ -88,13 +120,33 @@ def launch_command(context: click.Context, /, *, study: Study, lab: Lab, **optio
 @_json
 @lab_options
 @click.pass_context
-def retry_command(context: click.Context, /, name: str, *, lab: Lab, **options: Any) -> None:
+def retry_command(
+    context: click.Context,
+    /,
+    name: str,
+    *,
+    lab: Lab,
+    how: dict[str, Any],
+    no_reports: bool,
+    as_json: bool,
+) -> None:
     """Retry the FAILED runs of SUBJECT, then the runs that were SKIPPED because of them.
 
-    The study is taken as it was last launched. Nothing else is started: cancelled runs stay cancelled. Exit
-    code: as for `launch`.
+    The study is used as it was last launched. No other run starts: cancelled runs stay cancelled. Exit code:
+    the same as for `launch`.
     """
-    context.exit(_launching().retry(lab, name, **options))
+    from jestlab.platform.cli import naming
+    from jestlab.platform.launch import session
+    from jestlab.platform.launch.options import LaunchOptions
+    from jestlab.platform.store.store import Store
+
+    with closing(Store.open(lab.store_url, create=False)) as store:
+        named = naming.several(store, name)
+    given = LaunchOptions(**how, reports=not no_reports)
+    fingerprints = {row.fingerprint for row in named.runs}
+    listener = _listener(as_json, named.experiment)
+    result = session.retry(lab, named.experiment, fingerprints, given, listener)
+    context.exit(_show_result(lab, result, as_json))
 
 
 @click.command(epilog=f"{_SUBJECT}\n\n{examples('cancel quickstart', 'cancel quickstart/joint/1 --now')}")
@@ -103,16 +155,96 @@ def retry_command(context: click.Context, /, name: str, *, lab: Lab, **options: 
 @json_option("Print the cancelled runs as JSON.")
 @lab_options
 @click.pass_context
-def cancel_command(context: click.Context, /, name: str, *, lab: Lab, **options: Any) -> None:
-    """Stop the runs of SUBJECT, and make sure that none of their processes is left.
+def cancel_command(context: click.Context, /, name: str, *, lab: Lab, now: bool, as_json: bool) -> None:
+    """Stop the runs of SUBJECT and end all of their processes.
 
-    Runs stop at a checkpoint and stay CANCELLED until they are launched again; a launch in progress does not
+    Runs stop at a checkpoint and stay CANCELLED until they are launched again; a running launch doesn't
     restart them. Exit code: 0 all runs have stopped, 1 something is still running.
     """
-    context.exit(_launching().cancel(lab, name, **options))
+    from jestlab.platform.cli import naming
+    from jestlab.platform.lab.settings import Settings
+    from jestlab.platform.launch import controller, executors
+    from jestlab.platform.launch.options import ControllerOptions
+    from jestlab.platform.store import leases
+    from jestlab.platform.store.records import ADOPTED, RunState
+    from jestlab.platform.store.store import Store
+    from jestlab.platform.whoami import host_name, user_name
+
+    store = Store.open(lab.store_url, create=False)
+    named = naming.several(store, name)
+    rows = {
+        row.fingerprint: row
+        for row in named.runs
+        if row.program != ADOPTED and row.state != RunState.COMPLETED  # imported runs can't be stopped here
+    }
+    leases.request_stop(store, list(rows), f"cancelled by {user_name()} on {host_name()}")
+    settings = Settings.find()
+    outcome = controller.launch(
+        lab,
+        store,
+        named.experiment,
+        [naming.ListedRun.of(row) for row in rows.values()],
+        functools.cache(lambda name: executors.find(name, settings, lab)),
+        options=ControllerOptions(at_once=now, launches=False),
+        listener=_listener(as_json, named.experiment, "to cancel"),
+    )
+    stopped = [
+        row
+        for fingerprint, row in rows.items()
+        if outcome.states[fingerprint] == RunState.CANCELLED != row.state
+    ]
+    if as_json:
+        print_json([{"run": row.name, "label": row.label, "seed": row.seed} for row in stopped])
+    else:
+        say(f"{counted(len(stopped), 'run')} cancelled" if stopped else "nothing to cancel")
+        shared = store.shared(named.experiment, [row.fingerprint for row in stopped])
+        for other, count in sorted(shared.items()):
+            say(f"{counted(count, 'run')} shared with {other}: CANCELLED until {other} is launched again")
+    context.exit(0 if all(state.is_terminal for state in outcome.states.values()) else 1)
 
 
-def _launching() -> Any:
-    from jestlab.platform.cli import launching  # a second of imports, for which `--help` does not wait
+def _launch_detached(lab: Lab, study: Study, words: Sequence[str]) -> int:
+    """Launch in the background; return 0 once it has started, or its exit code."""
+    from jestlab.platform.cli import naming
+    from jestlab.platform.launch import detached
+    from jestlab.platform.whoami import host_name
 
-    return launching
+    launched = detached.start(lab, study.name, words)
+    if launched.code is not None:  # refused, or nothing to run
+        output = launched.log.read_text(encoding="utf-8", errors="replace")
+        say(output.rstrip("\n"), err=launched.code != 0)
+        return launched.code
+    name = f"{naming.pasted(study.name)}{same_lab_options()}"
+    say(f"{study.name} is running in the background (process {launched.pid} on {host_name()})")
+    say(f"see:  jestlab attach {name}", fit=False)
+    say(f"stop: jestlab cancel {name}", fit=False)
+    say(f"log:  {launched.log}", fit=False)
+    return 0
+
+
+def _show_result(lab: Lab, result: LaunchResult, as_json: bool) -> int:
+    """Print the result of a launch, and return its exit code."""
+    from jestlab.platform.cli import outcome
+
+    if as_json:
+        print_json(outcome.as_data(result))
+    else:
+        outcome.show_result(lab, result)
+    return result.exit_code
+
+
+def _listener(as_json: bool, experiment: str, task: str = "to run") -> Listener:
+    """Return a display of a launch: on standard error if standard output is for a program."""
+    from jestlab.platform.launch import detached
+    from jestlab.platform.launch.display import Lines, display
+
+    class Detached(Lines):
+        """Signals the start of a background launch to the command that waits for it."""
+
+        def begin(self, count: int) -> None:
+            detached.signal_start()
+            super().begin(count)
+
+    if detached.is_detached():
+        return Detached(experiment, sys.stdout, task)
+    return display(experiment, sys.stderr if as_json else sys.stdout, task)

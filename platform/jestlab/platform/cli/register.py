@@ -1,12 +1,12 @@
-"""`jestlab register`: write down what a study claims, and how it is judged, before its first run."""
+"""`jestlab register`: record what a study claims, and how it is judged, before its first run."""
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import click
 
-from jestlab.analysis.claims.registration import digest_of
 from jestlab.platform.cli.options import decide_option, examples, json_option, lab_options, spec_options
 from jestlab.platform.cli.output import counted, show
 from jestlab.platform.errors import UserError
@@ -18,41 +18,41 @@ from jestlab.platform.whoami import person
 @click.command(epilog=examples("register my_study.yaml --decide", "register paper --decide"))
 @spec_options
 @decide_option
-@click.option("--author", metavar="NAME", help="Who registers it  [default: git's user.name, else you]")
-@json_option("Print what is registered as JSON.")
+@click.option(
+    "--author", metavar="NAME", help="Author of the registration  [default: git's user.name, or you]"
+)
+@json_option("Print the registration as JSON.")
 @lab_options
 def register_command(study: Study, author: str | None, *, as_json: bool, lab: Lab) -> None:
-    """Register SPEC before its first run: its claims, the error of their family, seeds, metrics, score, runs.
+    """Register SPEC before its first run: its claims, error rate, seeds, metrics, score, and runs.
 
-    Tables and pages say when it was registered, and mark as exploratory what is not as it was then. Launch it
-    as it was registered, with the same `--decide`, `--scale` and `--set`. Until its first run begins, a study
-    can be registered anew.
+    Tables and pages show the time of the registration, and mark later changes as exploratory. Launch the
+    study with the same `--decide`, `--scale`, and `--set`. A study can be registered again until its first
+    run starts.
     """
-    from contextlib import closing
-
-    from jestlab.platform.launch.session import How, planned
+    from jestlab.analysis.claims.registration import digest_of
+    from jestlab.platform.launch.options import LaunchOptions
+    from jestlab.platform.launch.session import plan_study
     from jestlab.platform.planning import registering
     from jestlab.platform.store.code import Checkout
     from jestlab.platform.store.judgments import register
     from jestlab.platform.store.store import Store
 
-    parts = (study, *study.studies.values())
-    claims = sum(len(part.claims) for part in parts)
+    claims = sum(len(part.claims) for part in (study, *study.studies.values()))
     if not claims:
-        raise UserError(f"{study.name} claims nothing: write `claims` in its spec")
-    plan = planned(lab, study, How())
+        raise UserError(f"{study.name} has no claims: write `claims` in its spec")
+    plan = plan_study(lab, study, LaunchOptions())
     checkout = Checkout.of(Path(__file__).parents[1])
     commit = None if checkout is None else checkout.commit
+    content = registering.content(plan)
     with closing(Store.open(lab.store_url)) as store:
-        content = registering.content(plan)
-        new = register(
-            store, study.name, content, plan.fingerprints, author=author or person(), commit=commit
-        )
+        author = author or person()
+        new = register(store, study.name, content, plan.fingerprints, author=author, commit=commit)
         store.close_whole()
     digest = digest_of(content)
-    error = "each by itself" if study.family.adjust == "none" else "together"
-    said = [
-        f"{study.name} {'is registered' if new else 'was registered as it is'}: {counted(claims, 'claim')}, "
-        f"an error of {study.family.error:.0%} {error}; digest {digest[:12]}"
-    ]
-    show(as_json, {"study": study.name, "new": new, "digest": digest, "commit": commit, **content}, said)
+    error = "per claim" if study.family.adjust == "none" else "for all together"
+    line = (
+        f"{study.name} {'is registered' if new else 'was registered before, without a difference'}: "
+        f"{counted(claims, 'claim')}, an error rate of {study.family.error:.0%} {error}; digest {digest[:12]}"
+    )
+    show(as_json, {"study": study.name, "new": new, "digest": digest, "commit": commit, **content}, line)

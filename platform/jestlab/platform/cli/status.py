@@ -1,4 +1,4 @@
-"""`jestlab status` and `jestlab watch`: states, progress and costs of runs, once or live."""
+"""`jestlab status` and `jestlab watch`: states, progress, and costs of runs, once or live."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
-from rich.live import Live
 from rich.text import Text
 
 from jestlab.analysis import units
@@ -21,207 +20,109 @@ from jestlab.platform.cli.options import examples, json_option, lab_options, wid
 from jestlab.platform.cli.output import counted, show
 from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.lab.lab import Lab
+from jestlab.platform.launch.status import RunStatus, read_status, wait_lines
+from jestlab.platform.launch.watch import Watch
 from jestlab.platform.logs import one_line
 from jestlab.platform.planning.changes import changes_of
-from jestlab.platform.render import Block, has_styles, in_state, render, table, width
+from jestlab.platform.render import ESSENTIAL, Block, Table, has_styles, in_state, render, table, width
 from jestlab.platform.store.annotations import tags_of_experiments, tags_of_runs
 from jestlab.platform.store.labs import places
-from jestlab.platform.store.records import ExperimentRow, RunRow, RunState, Spending
+from jestlab.platform.store.records import ExperimentRow, RunState, Spending
 from jestlab.platform.store.spending import attempt_times, spending
 from jestlab.platform.store.store import Store
-from jestlab.platform.watching.standing import Stands, as_data, run_data, standing, why_they_wait
-from jestlab.platform.watching.watch import Line, Watch
+
+# ---- columns
 
 
-@click.command(
-    epilog=examples("status", "status quickstart", "status quickstart/joint", "status quickstart --json")
-)
-@click.argument("name", metavar="[SUBJECT]", required=False)
-@wide_option
-@json_option()
-@lab_options
-def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
-    """Show the runs of SUBJECT with their states and costs; without SUBJECT, show all experiments.
+class Column(NamedTuple):
+    """A column of a table of runs.
 
-    SUBJECT is an experiment, or some of its runs: EXPERIMENT/RUN, or EXPERIMENT/RUN/SEED.
-
-    Below the table is why runs wait, with the place in line and the estimated start where the engine tells,
-    and what would let them begin.
-
-    Costs are shown beside the planned ones. Drift is the actual over the planned cost of a run that is
-    completed or over its plan. FLOPs count useful work only; chip-hours count all attempts, so that work
-    repeated after a failure or a preemption shows as drift. Goodput is the share of the machines' time that
-    was useful; `jestlab costs --goodput` shows it by run.
+    Attributes:
+        header: Its heading.
+        cell: Returns the cell of a row.
+        importance: On a narrow terminal, the least important columns are left out first.
+        right: Whether the column is aligned to the right.
     """
-    if name is None:
-        store = Store.open_readonly(lab.store_url)
-        experiments = store.experiments() if store else []
-        marked = tags_of_experiments(store) if store else {}
-        data = [_experiment_data(row) | {"tags": marked.get(row.name, [])} for row in experiments]
-        show(as_json, data, _experiments_table(experiments, marked))
-        return
-    store = naming.existing_store(lab)
-    named = naming.several(store, name)
-    experiment, meant = named.experiment, {(row.label, row.seed) for row in named.runs}
-    costs = spending(store, experiment)
-    stand = [each for each in standing(store, experiment, costs) if (each.run.label, each.run.seed) in meant]
-    runs = [each.run for each in stand]
-    marked = tags_of_runs(store, [run.fingerprint for run in runs])
-    goodputs = by_run(attempt_times(store, experiment))
-    found = changes_of(store, experiment)
-    where = places(store)
-    details = [
-        _run_details(each, costs, where)
-        | {
-            "changed": list(found.changed.get(each.run.fingerprint, ())),
-            "retracted": found.retracted.get(each.run.fingerprint),
-            "tags": marked.get(each.run.fingerprint, []),
-            "goodput": goodputs.get(each.run.fingerprint, Goodput()).as_data(),
-        }
-        for each in stand
-    ]
-    shown = {run.fingerprint for run in runs}
-    told = summary(total(goodputs[each] for each in shown if each in goodputs))
-    runs = [
-        replace(run, reason=f"retracted: {found.retracted[run.fingerprint]}")
-        if run.fingerprint in found.retracted
-        else run
-        for run in runs
-    ]
-    costs = {run.fingerprint: costs[run.fingerprint] for run in runs if run.fingerprint in costs}
-    why = list(why_they_wait(stand))
-    lines = [*_runs_table(runs, costs, marked), *([told] if told else []), *_lab_lines(details)]
-    show(as_json, details, [*lines, *(["", *why] if why else []), *found.lines(experiment)])
+
+    header: str
+    cell: Callable[[RunStatus], str | Text]
+    importance: int = ESSENTIAL
+    right: bool = False
 
 
-def _lab_lines(details: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Say in which labs the runs are, where that is more than one."""
-    counts = Counter(str(run["lab"]) for run in details if run["lab"] is not None)
-    if len(counts) < 2:
-        return []
-    return [f"{counted(count, 'run')} in the lab at {place}" for place, count in sorted(counts.items())]
+def _optional(value: float | None, write: Callable[[float], str]) -> str:
+    return "" if value is None else write(value)
 
 
-def _experiments_table(experiments: Sequence[ExperimentRow], marked: Mapping[str, list[str]]) -> Block:
-    if not experiments:
-        return "no experiments yet: jestlab launch quickstart"
-    states = [state for state in RunState if any(state in row.counts for row in experiments)]
-    imported = any(row.imported_from is not None for row in experiments)
-    headers = [
-        "experiment",
-        "scale",
-        "runs",
-        *states,
-        "launched (UTC)",
-        *(["tags"] if marked else []),
-        *(["imported from"] if imported else []),
-    ]
-    rows: list[list[str | Text]] = [
-        [
-            row.name,
-            row.scale or "",
-            str(sum(row.counts.values())),
-            *(_count(row.counts.get(state, 0), state) for state in states),
-            f"{row.updated_at:%Y-%m-%d %H:%M}",
-            *([", ".join(marked.get(row.name, []))] if marked else []),
-            *([one_line(row.imported_from or "")] if imported else []),
-        ]
-        for row in experiments
-    ]
-    importance = {"scale": 40, "launched (UTC)": 50, "imported from": 20, "tags": 60}
-    return table(headers, rows, range(2, 3 + len(states)), importance)
+_RUN = (
+    Column("run", lambda row: one_line(row.run.label)),
+    Column("seed", lambda row: str(row.run.seed), right=True),
+    Column("state", lambda row: in_state(row.run.state)),
+    Column(
+        "step",
+        lambda row: f"{row.run.step}/{row.run.total_steps}" if row.run.total_steps is not None else "",
+        60,
+        True,
+    ),
+)
+_ATTEMPTS = Column("attempts", lambda row: str(row.run.attempts), 40, True)
+_PROGRESS = (
+    Column("loss", lambda row: _optional(row.loss, "{:.4g}".format), 55, True),
+    Column("examples/s", lambda row: _optional(row.rate, "{:,.0f}".format), 45, True),
+    Column(
+        "ETA",
+        lambda row: _optional(row.eta_seconds, lambda eta: str(timedelta(seconds=round(eta)))),
+        65,
+        True,
+    ),
+    Column("FLOPs so far", lambda row: _optional(row.cost.actual_flops or None, units.flops), 35, True),
+    Column("planned", lambda row: _optional(row.cost.total_flops or None, units.flops), 20, True),
+)
+_REASON = Column("reason", lambda row: one_line(row.run.reason or ""), 70)
 
 
-def _count(count: int, state: RunState) -> Text:
-    return in_state(count, state if count else "-")
-
-
-def _runs_table(
-    runs: Sequence[RunRow], costs: Mapping[str, Spending], marked: Mapping[str, list[str]]
-) -> Iterator[Block]:
-    kinds = _known(costs.values())
-    of_kinds = [header for kind in kinds for header in (kind.title, "planned", "drift")]
-    has_reasons = any(run.reason for run in runs)
-    headers = ["run", "seed", "state", "step", "attempts", *of_kinds]
-    headers += [*(["tags"] if marked else []), *(["reason"] if has_reasons else [])]
-    rows: list[list[str | Text]] = [
-        [
-            one_line(run.label),
-            str(run.seed),
-            in_state(run.state),
-            f"{run.step}/{run.total_steps}" if run.total_steps is not None else "",
-            str(run.attempts),
-            *_cells(kinds, costs.get(run.fingerprint, Spending()), run.state),
-            *([", ".join(marked.get(run.fingerprint, []))] if marked else []),
-            *([one_line(run.reason or "")] if has_reasons else []),
-        ]
-        for run in runs
-    ]
-    yield table(headers, rows, (1, *range(3, 5 + len(of_kinds))), _IMPORTANCE)
-    completed = {run.fingerprint for run in runs if run.state == RunState.COMPLETED}
-    line = _summary([cost for fingerprint, cost in costs.items() if fingerprint in completed])
-    if line:
-        yield ""
-        yield line
-
-
-_IMPORTANCE = {
-    "tags": 80,
-    "reason": 70,
-    "step": 60,
-    "drift": 30,
-    "planned": 20,
-    "attempts": 40,
-    **dict.fromkeys(("FLOPs", "chip-hours", "hours", "$"), 50),
-    "loss": 55,
-    "examples/s": 45,
-    "ETA": 65,
-    "FLOPs so far": 35,
-}
-"""Columns that a narrow terminal leaves out, the least first."""
-
-
-def _experiment_data(row: ExperimentRow) -> dict[str, Any]:
-    return {
-        "experiment": row.name,
-        "question": row.question,
-        "scale": row.scale,
-        "launched_at": row.updated_at.isoformat(),
-        "counts": dict(row.counts),
-        "imported_from": row.imported_from,
-    }
-
-
-def _run_data(run: RunRow) -> dict[str, Any]:
-    """Describe a run, its state and how far it is, for a program."""
-    return run_data(run) | {"step": run.step, "total_steps": run.total_steps}
-
-
-def _run_details(stands: Stands, costs: Mapping[str, Spending], where: Mapping[str, str]) -> dict[str, Any]:
-    run, lease = stands.run, stands.standing.lease
-    lab_id = None if lease is None else lease.lab
-    return {
-        **_run_data(run),
-        "waits": as_data(stands.waits),
-        "attempts": run.attempts,
-        "executor": lease.executor if lease else None,
-        "handle": lease.handle if lease else None,
-        "lab": None if lab_id is None else where.get(lab_id),
-        "directory": run.directory,
-        "started_at": run.started_at.isoformat() if run.started_at else None,
-        "ended_at": run.ended_at.isoformat() if run.ended_at else None,
-        "cost": _cost_data(costs.get(run.fingerprint, Spending())),
-    }
+def runs_table(rows: Sequence[RunStatus], columns: Sequence[Column]) -> Table:
+    """Return a table of runs with some columns."""
+    return table(
+        [column.header for column in columns],
+        [[column.cell(row) for column in columns] for row in rows],
+        [index for index, column in enumerate(columns) if column.right],
+        {column.header: column.importance for column in columns},
+    )
 
 
 @dataclass(frozen=True)
 class _Kind:
-    """A kind of cost: what was planned for a run, what was spent on it, and how an amount is written."""
+    """A kind of cost: how its planned and actual amounts are read and written."""
 
     title: str
     planned: Callable[[Spending], float | None]
     actual: Callable[[Spending], float | None]
-    shown: Callable[[float], str]
+    write: Callable[[float], str]
+
+    def both(self, cost: Spending) -> tuple[float, float] | None:
+        """Return actual and planned amount if both are known."""
+        actual, planned = self.actual(cost), self.planned(cost)
+        return (actual, planned) if actual is not None and planned else None
+
+    def drift(self, row: RunStatus) -> str:
+        """Write actual over planned cost; empty while a run continues within its plan."""
+        pair = self.both(row.cost)
+        is_within = pair is None or (pair[0] <= pair[1] and row.run.state != RunState.COMPLETED)
+        return "" if pair is None or is_within else f"× {pair[0] / pair[1]:.2f}"
+
+    def columns(self) -> list[Column]:
+        """Return the columns of this kind: actual, planned, and drift."""
+        return [
+            Column(self.title, lambda row: _optional(self.actual(row.cost), self.write), 50, True),
+            Column("planned", lambda row: _optional(self.planned(row.cost), self.write), 20, True),
+            Column("drift", self.drift, 30, True),
+        ]
+
+    def amounts(self, actual: float, planned: float) -> str:
+        """Write "1.2 of 3.4 chip-hours"."""
+        unit = f" {self.title}" if self.title.endswith("hours") else ""
+        return f"{self.write(actual)} of {self.write(planned)}{unit}"
 
 
 _KINDS = (
@@ -242,74 +143,146 @@ _KINDS = (
 )
 
 
-def _known(costs: Iterable[Spending]) -> list[_Kind]:
-    """Choose the kinds of cost of which both sides are known for some run."""
-    there = list(costs)
-    return [kind for kind in _KINDS if any(_both(kind, cost) for cost in there)]
+def _unique_costs(rows: Iterable[RunStatus]) -> list[Spending]:
+    return [row.cost for row in rows if not row.repeats]
 
 
-def _cells(kinds: Sequence[_Kind], cost: Spending, state: RunState) -> list[str]:
-    """Write actual cost, planned cost and drift of a run for each kind of cost."""
-    found = []
-    for kind in kinds:
-        actual, planned = kind.actual(cost), kind.planned(cost)
-        found += [
-            kind.shown(actual) if actual is not None else "",
-            kind.shown(planned) if planned is not None else "",
-            _ratio(actual, planned, state == RunState.COMPLETED),
-        ]
-    return found
+# ---- status
 
 
-def _summary(costs: Sequence[Spending]) -> str:
-    """Write one line on completed runs: "3 runs completed, …: 1.2 EFLOP of 1.2 EFLOP (× 1.00), …"."""
-    parts = []
-    for kind in _known(costs):
-        pairs = [pair for cost in costs if (pair := _both(kind, cost)) is not None]
-        actual, planned = (sum(side) for side in zip(*pairs, strict=True))
-        parts.append(f"{_amounts(kind, actual, planned)} ({_ratio(actual, planned, True)})")
-    count = counted(len(costs), "run")
-    return f"{count} completed, actual of planned cost: {', '.join(parts)}" if parts else ""
+@click.command(
+    epilog=examples("status", "status quickstart", "status quickstart/joint", "status quickstart --json")
+)
+@click.argument("name", metavar="[SUBJECT]", required=False)
+@wide_option
+@json_option()
+@lab_options
+def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
+    """Show the runs of SUBJECT with their states and costs; without SUBJECT, show all experiments.
+
+    SUBJECT is an experiment, or some of its runs: EXPERIMENT/RUN, or EXPERIMENT/RUN/SEED.
+
+    Below the table are the reasons why runs wait, with the place in line and the estimated start if known,
+    and what would let them start.
+
+    Actual costs are next to planned ones. Drift is actual over planned cost, of completed runs and of runs
+    that exceed their plan. FLOPs count useful work only; chip-hours count all attempts, so work repeated
+    after a failure or a preemption appears as drift. Goodput is the useful share of the machines' time;
+    `jestlab costs --goodput` shows it by run.
+    """
+    if name is None:
+        store = Store.open_readonly(lab.store_url)
+        experiments = store.experiments() if store else []
+        tags = tags_of_experiments(store) if store else {}
+        data = [_experiment_data(row) | {"tags": tags.get(row.name, [])} for row in experiments]
+        show(as_json, data, _experiments_table(experiments, tags))
+        return
+    store = naming.existing_store(lab)
+    named = naming.several(store, name)
+    experiment, wanted = named.experiment, {(row.label, row.seed) for row in named.runs}
+    rows = [
+        row
+        for row in read_status(store, experiment, spending(store, experiment))
+        if (row.run.label, row.run.seed) in wanted
+    ]
+    tags = tags_of_runs(store, [row.run.fingerprint for row in rows])
+    goodputs = by_run(attempt_times(store, experiment))
+    found, labs = changes_of(store, experiment), places(store)
+    data = [
+        row.as_data()
+        | {
+            "lab": None if row.lease is None else labs.get(row.lease.lab or ""),
+            "changed": list(found.changed.get(row.run.fingerprint, ())),
+            "retracted": found.retracted.get(row.run.fingerprint),
+            "tags": tags.get(row.run.fingerprint, []),
+            "goodput": goodputs.get(row.run.fingerprint, Goodput()).as_data(),
+        }
+        for row in rows
+    ]
+    known = {row.run.fingerprint for row in rows} & goodputs.keys()
+    goodput = summary(total(goodputs[fingerprint] for fingerprint in known))
+    in_labs = Counter(str(run["lab"]) for run in data if run["lab"] is not None)
+    waits = list(wait_lines(rows))
+    lines = [
+        *_status_lines([_with_retraction(row, found.retracted) for row in rows], tags),
+        *([goodput] if goodput else []),
+        *(
+            [f"{counted(count, 'run')} in the lab at {place}" for place, count in sorted(in_labs.items())]
+            if len(in_labs) > 1
+            else []
+        ),
+        *(["", *waits] if waits else []),
+        *found.lines(experiment),
+    ]
+    show(as_json, data, lines)
 
 
-def _so_far(costs: Sequence[Spending]) -> str:
-    """Write one line on runs in any state: "1.20 EFLOP of 4.8 EFLOP, 25%; 3.1 of 12.4 chip-hours, 25%"."""
+def _with_retraction(row: RunStatus, retracted: Mapping[str, str]) -> RunStatus:
+    if (why := retracted.get(row.run.fingerprint)) is None:
+        return row
+    return replace(row, run=replace(row.run, reason=f"retracted: {why}"))
+
+
+def _status_lines(rows: Sequence[RunStatus], tags: Mapping[str, Sequence[str]]) -> Iterator[Block]:
+    """Yield the table of runs, and one line on the cost of the completed ones."""
+    costs = _unique_costs(rows)
+    columns = [*_RUN, _ATTEMPTS]
+    for kind in _KINDS:
+        columns += kind.columns() if any(kind.both(cost) for cost in costs) else []
+    if tags:
+        columns.append(Column("tags", lambda row: ", ".join(tags.get(row.run.fingerprint, [])), 80))
+    if any(row.run.reason for row in rows):
+        columns.append(_REASON)
+    yield runs_table(rows, columns)
+    completed = _unique_costs(row for row in rows if row.run.state == RunState.COMPLETED)
     parts = []
     for kind in _KINDS:
-        known = [cost for cost in costs if kind.planned(cost)]
-        planned = sum(kind.planned(cost) or 0.0 for cost in known)
-        actual = sum(kind.actual(cost) or 0.0 for cost in known)
-        if planned:
-            parts.append(f"{_amounts(kind, actual, planned)}, {actual / planned:.0%}")
-    return "; ".join(parts)
+        if pairs := [pair for cost in completed if (pair := kind.both(cost)) is not None]:
+            actual, planned = (sum(side) for side in zip(*pairs, strict=True))
+            parts.append(f"{kind.amounts(actual, planned)} (× {actual / planned:.2f})")
+    if parts:
+        yield ""
+        yield f"{counted(len(completed), 'run')} completed, actual of planned cost: {', '.join(parts)}"
 
 
-def _amounts(kind: _Kind, actual: float, planned: float) -> str:
-    unit = f" {kind.title}" if kind.title.endswith("hours") else ""
-    return f"{kind.shown(actual)} of {kind.shown(planned)}{unit}"
+def _experiments_table(experiments: Sequence[ExperimentRow], tags: Mapping[str, list[str]]) -> Block:
+    if not experiments:
+        return "no experiments yet: jestlab launch quickstart"
+    states = [state for state in RunState if any(state in row.counts for row in experiments)]
+    imported = any(row.imported_from is not None for row in experiments)
+    headers = ["experiment", "scale", "runs", *states, "launched (UTC)"]
+    headers += [*(["tags"] if tags else []), *(["imported from"] if imported else [])]
+    rows: list[list[str | Text]] = [
+        [
+            row.name,
+            row.scale or "",
+            str(sum(row.counts.values())),
+            *(in_state(count := row.counts.get(state, 0), state if count else "-")
+              for state in states),
+            f"{row.updated_at:%Y-%m-%d %H:%M}",
+            *([", ".join(tags.get(row.name, []))] if tags else []),
+            *([one_line(row.imported_from or "")] if imported else []),
+        ]
+        for row in experiments
+    ]  # fmt: skip
+    importance = {"scale": 40, "launched (UTC)": 50, "imported from": 20, "tags": 60}
+    return table(headers, rows, range(2, 3 + len(states)), importance)
 
 
-def _cost_data(cost: Spending) -> dict[str, Any]:
-    """Describe what a run has cost, for a program."""
-    return {**asdict(cost), "actual_dollars": cost.actual_dollars}
-
-
-def _both(kind: _Kind, cost: Spending) -> tuple[float, float] | None:
-    actual, planned = kind.actual(cost), kind.planned(cost)
-    return (actual, planned) if actual is not None and planned else None
-
-
-def _ratio(actual: float | None, planned: float | None, is_over: bool) -> str:
-    """Write actual over planned cost; nothing while the run continues within its plan."""
-    if actual is None or not planned or (actual <= planned and not is_over):
-        return ""
-    return f"× {actual / planned:.2f}"
+def _experiment_data(row: ExperimentRow) -> dict[str, Any]:
+    return {
+        "experiment": row.name,
+        "question": row.question,
+        "scale": row.scale,
+        "launched_at": row.updated_at.isoformat(),
+        "counts": dict(row.counts),
+        "imported_from": row.imported_from,
+    }
 
 
 # ---- watch
 
-_QUIET_LOOKS = 4
-_HEADERS = ("run", "seed", "state", "step", "loss", "examples/s", "ETA", "FLOPs so far", "planned", "reason")
+_QUIET = 4  # updates without a running or waiting run, after which the launch counts as ended
 
 
 @click.command(epilog=examples("watch quickstart", "watch quickstart --once --json"))
@@ -325,89 +298,58 @@ _HEADERS = ("run", "seed", "state", "step", "loss", "examples/s", "ETA", "FLOPs 
 def watch_command(
     context: click.Context, experiment: str, *, every: float, once: bool, as_json: bool, lab: Lab
 ) -> None:
-    """Show the progress of EXPERIMENT's runs: step, loss, speed, time left, FLOPs so far and planned, and
-    what runs wait for; and the total cost, actual of planned, also in chip-hours and dollars where known.
+    """Show the progress of EXPERIMENT's runs live: step, loss, speed, time left, FLOPs so far and planned,
+    why runs wait, and the total cost, actual of planned, also in chip-hours and dollars if known.
 
-    The speed is that between the last reports of a run, or since its attempt began.
+    The speed is the average between the last reports of a run, or since its attempt started.
 
-    Ends when no run is running or waiting; Ctrl-C ends the display and leaves the runs alone. Exit code: 0
-    all runs are completed or have not ended yet, 1 a run has failed or was stopped.
+    Ends when no run is running or waiting; Ctrl-C ends only the display. Exit code: 0 all runs are completed
+    or have not ended yet, 1 a run has failed or was stopped.
     """
     watch = Watch(naming.existing_store(lab), experiment)
-    lines = watch.look().lines
+    rows = watch.update().rows
     if once or as_json or not sys.stdout.isatty():
-        show(as_json, [_line_data(line) for line in lines], text(lines))
+        show(as_json, [row.as_data() for row in rows], watch_lines(rows))
     else:
-        lines = _live(watch, lines, every)
+        rows = _watch_live(watch, rows, every)
     failed = {RunState.FAILED, RunState.CANCELLED, RunState.SKIPPED, RunState.PREEMPTED}
-    context.exit(1 if any(line.run.state in failed for line in lines) else 0)
+    context.exit(1 if any(row.run.state in failed for row in rows) else 0)
 
 
-def _live(watch: Watch, lines: Sequence[Line], every: float) -> Sequence[Line]:
-    with Live(_drawn(text(lines)), refresh_per_second=4, screen=False) as live:
+def _watch_live(watch: Watch, rows: Sequence[RunStatus], every: float) -> Sequence[RunStatus]:
+    """Redraw the table until the launch has ended; return its last rows."""
+    from rich.live import Live
+
+    def draw(blocks: Iterable[Block]) -> Text:
+        return Text.from_ansi(render(blocks, width(), has_styles()), no_wrap=True)
+
+    with Live(draw(watch_lines(rows)), refresh_per_second=4, screen=False) as live:
         quiet = 0
-        while quiet < _QUIET_LOOKS and not all(line.run.state == RunState.COMPLETED for line in lines):
+        while quiet < _QUIET and not all(row.run.state == RunState.COMPLETED for row in rows):
             time.sleep(every)
             try:
-                lines = watch.look().lines
+                rows = watch.update().rows
             except StoreUnreachable as error:
-                live.update(_drawn([*_shown(lines, live.console.height), one_line(str(error))]))
+                live.update(draw([*watch_lines(rows, live.console.height), one_line(str(error))]))
                 continue
-            # What failed, or was stopped from outside, may be tried again in a moment.
-            quiet = quiet + 1 if all(line.run.state.is_terminal for line in lines) else 0
-            live.update(_drawn(_shown(lines, live.console.height)))
-    return lines
+            # Failed and stopped runs may be retried in a moment.
+            quiet = quiet + 1 if all(row.run.state.is_terminal for row in rows) else 0
+            live.update(draw(watch_lines(rows, live.console.height)))
+    return rows
 
 
-def _drawn(blocks: Iterable[Block]) -> Text:
-    """Draw blocks as `say` prints them."""
-    return Text.from_ansi(render(blocks, width(), has_styles()), no_wrap=True)
-
-
-def _shown(lines: Sequence[Line], height: int) -> list[Block]:
-    """Write the table; if the terminal is too small, only the runs in progress. The last line counts all."""
-    if len(lines) + 5 <= height:
-        return text(lines)
-    quiet = {RunState.PENDING, RunState.BLOCKED, RunState.COMPLETED, RunState.SKIPPED}
-    busy = [line for line in lines if line.run.state not in quiet]
-    return text(lines, busy[: max(height - 5, 1)])
-
-
-def text(lines: Sequence[Line], shown: Sequence[Line] | None = None) -> list[Block]:
-    """Write a table of the runs, or of those that are shown, and a line on all of them."""
-    rows = [
-        (
-            one_line(line.run.label),
-            str(line.run.seed),
-            in_state(line.run.state),
-            f"{line.run.step}/{line.run.total_steps}" if line.run.total_steps is not None else "",
-            f"{line.loss:.4g}" if line.loss is not None else "",
-            f"{line.rate:,.0f}" if line.rate is not None else "",
-            str(timedelta(seconds=round(line.eta_seconds))) if line.eta_seconds is not None else "",
-            units.flops(line.cost.actual_flops) if line.cost.actual_flops else "",
-            units.flops(line.cost.total_flops) if line.cost.total_flops else "",
-            one_line(line.run.reason or ""),
-        )
-        for line in (lines if shown is None else shown)
-    ]
-    counts = Counter(line.run.state for line in lines)
-    summary = ", ".join(f"{counts[state]} {state}" for state in RunState if counts[state])
-    cost = _so_far(list({line.run.fingerprint: line.cost for line in lines}.values()))
-    return [
-        table(_HEADERS, rows, (1, 3, 4, 5, 6, 7, 8), _IMPORTANCE),
-        "",
-        f"{summary}{cost and f'; {cost}'}",
-    ]
-
-
-def _line_data(line: Line) -> dict[str, Any]:
-    """Describe a line of the table for a program."""
-    return {
-        **_run_data(line.run),
-        "loss": line.loss,
-        "examples_per_second": line.rate,
-        "eta_seconds": line.eta_seconds,
-        "flops": line.cost.actual_flops,
-        "planned_flops": line.cost.total_flops,
-        "cost": _cost_data(line.cost),
-    }
+def watch_lines(rows: Sequence[RunStatus], height: int | None = None) -> list[Block]:
+    """Return the table of runs and a line on all of them; only active runs if not all fit into the height."""
+    shown = rows
+    if height is not None and len(rows) + 5 > height:
+        inactive = {RunState.PENDING, RunState.BLOCKED, RunState.COMPLETED, RunState.SKIPPED}
+        shown = [row for row in rows if row.run.state not in inactive][: max(height - 5, 1)]
+    counts = Counter(row.run.state for row in rows)
+    states = ", ".join(f"{counts[state]} {state}" for state in RunState if counts[state])
+    parts = [states]
+    for kind in _KINDS:
+        costs = [cost for cost in _unique_costs(rows) if kind.planned(cost)]
+        if planned := sum(kind.planned(cost) or 0.0 for cost in costs):
+            actual = sum(kind.actual(cost) or 0.0 for cost in costs)
+            parts.append(f"{kind.amounts(actual, planned)}, {actual / planned:.0%}")
+    return [runs_table(shown, (*_RUN, *_PROGRESS, _REASON)), "", "; ".join(parts)]

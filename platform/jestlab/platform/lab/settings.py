@@ -1,6 +1,6 @@
-"""The user's settings, independent of any study: where runs go, under which accounts, at which prices.
+"""The user's settings for all studies: where runs execute, under which accounts, at which prices.
 
-They are a YAML file, read again by every command:
+Every command reads them from a YAML file:
 
     on: kubernetes
     image: europe-docker.pkg.dev/lab/jestlab@sha256:…
@@ -21,13 +21,12 @@ They are a YAML file, read again by every command:
       account: our-lab
       setup: [module load cuda]
     prices: {v5e: 1.20}  # dollars per chip-hour
-    utilisation: {v5e: 0.45}  # assumed share of the peak FLOP/s
-    record: [environment]  # without what is not committed of jestlab's own code
+    utilization: {v5e: 0.45}  # assumed share of the peak FLOP/s
+    record: [environment]  # without uncommitted changes of jestlab's own code
     executors:
-      mine: {account: our-lab}  # arguments of an executor of one's own
+      mine: {account: our-lab}  # arguments of a custom executor
 
-It holds no credentials: the store's URL is in a Secret of the cluster or in Secret Manager, which this file
-names.
+The file contains no credentials: it names the secret with the store's URL, in the cluster or Secret Manager.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ from jestlab.platform.store.provenance import PARTS, Part
 
 
 def _matching(pattern: str, form: str) -> AfterValidator:
-    """Create a validator of a text by a pattern, whose error says the form in words."""
+    """Create a validator with a pattern, and a description of valid texts for its error."""
 
     def check(text: str) -> str:
         if not re.fullmatch(pattern, text):
@@ -73,9 +72,9 @@ def _tpu_type(name: str) -> str:
 
 
 _LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
-_Label = Annotated[str, _matching(_LABEL, "small letters, digits and -, at most 63")]
+_Label = Annotated[str, _matching(_LABEL, "at most 63 lowercase letters, digits, and -")]
 _KubernetesSecret = Annotated[
-    str, _matching(rf"{_LABEL}(\.{_LABEL})*/[-._A-Za-z0-9]+", "NAME/KEY: a Secret and a key in it")
+    str, _matching(rf"{_LABEL}(\.{_LABEL})*/[-._A-Za-z0-9]+", "NAME/KEY, a Secret and a key in it")
 ]
 _GoogleSecret = Annotated[
     str,
@@ -84,13 +83,15 @@ _GoogleSecret = Annotated[
         "projects/PROJECT/secrets/SECRET/versions/VERSION",
     ),
 ]
-_Project = Annotated[str, _matching(r"([-.a-z0-9]+:)?[a-z][-a-z0-9]{4,28}[a-z0-9]", "the id of a project")]
-_Region = Annotated[str, _matching(r"[a-z]+-[a-z]+[0-9]{1,2}", "a region, as in us-west4")]
+_Project = Annotated[str, _matching(r"([-.a-z0-9]+:)?[a-z][-a-z0-9]{4,28}[a-z0-9]", "a project id")]
+_Region = Annotated[str, _matching(r"[a-z]+-[a-z]+[0-9]{1,2}", "a region such as us-west4")]
 _Network = Annotated[
     str, _matching(r"projects/[^/]+/global/networks/[^/]+", "projects/NUMBER/global/networks/NAME")
 ]
-_Bucket = Annotated[str, _matching(r"gs://[-._a-z0-9]{3,}(/.*)?", "gs://BUCKET, or a folder in it")]
-_Folder = Annotated[str, _matching(r"(/[-._A-Za-z0-9]+)+", "an absolute path of letters, digits and - . _ /")]
+_Bucket = Annotated[str, _matching(r"gs://[-._a-z0-9]{3,}(/.*)?", "gs://BUCKET or a folder in it")]
+_Folder = Annotated[
+    str, _matching(r"(/[-._A-Za-z0-9]+)+", "an absolute path of letters, digits, and - . _ /")
+]
 _TpuName = Annotated[str, AfterValidator(_tpu_type)]
 _Share = Annotated[float, Field(gt=0, le=1)]
 
@@ -100,18 +101,18 @@ class _Section(BaseModel):
 
 
 class Kubernetes(_Section):
-    """A cluster with JobSet and perhaps Kueue.
+    """A cluster with JobSet, and optionally Kueue.
 
     Attributes:
-        context: Of the kubeconfig; None for the current one, or for the cluster that this runs in.
-        namespace: Where jobs are created.
+        context: Context of the kubeconfig; None for the current one, or for the surrounding cluster.
+        namespace: Namespace of the jobs.
         queue: Kueue's LocalQueue; None without Kueue.
-        service_account: Which pods run as; None for the namespace's default.
-        store_secret: `NAME/KEY` of the Secret that holds the store's URL.
-        claim: PersistentVolumeClaim that many pods may write to, mounted at `root`; None if the image or the
-            cluster provides the folder.
-        root: Folder of the lab as pods see it: the same files as the lab's folder on this machine, if
-            checkpoints and logs are to be read here. Not used by a lab in a bucket.
+        service_account: Account of the pods; None for the namespace's default.
+        store_secret: `NAME/KEY` of the Secret with the store's URL.
+        claim: PersistentVolumeClaim for many writers, mounted at `root`; None if the image or the cluster
+            provides the folder.
+        root: Folder of the lab in pods; it must contain the same files as the lab's folder on this machine
+            for checkpoints and logs to be readable here. A lab in a bucket doesn't use it.
     """
 
     context: str | None = None
@@ -125,23 +126,23 @@ class Kubernetes(_Section):
     @model_validator(mode="after")
     def _claim_is_mounted(self) -> Kubernetes:
         if self.claim is not None and self.root is None:
-            raise ValueError("`claim` requires `root`, the folder that it is mounted at")
+            raise ValueError("`claim` requires `root`, its mount point")
         return self
 
 
 class Vertex(_Section):
-    """A project of Google Cloud that may train on Vertex AI.
+    """A project of Google Cloud with Vertex AI.
 
     Attributes:
-        project: Its id.
-        region: Where its TPU quota is.
-        staging: `gs://…` that Vertex AI may write to; None for none.
-        service_account: Which jobs run as; None for Vertex AI's own.
-        network: VPC that jobs are peered with, `projects/NUMBER/global/networks/NAME`.
-        store_secret: Version of a secret in Secret Manager that holds the store's URL.
-        nfs: `SERVER:/PATH` that is mounted at /mnt/nfs/lab; requires `network`.
-        root: Folder of the lab as jobs see it: /gcs/BUCKET/…, where Vertex AI mounts buckets, or
-            /mnt/nfs/lab. Not used by a lab in a bucket.
+        project: Id of the project.
+        region: Region of its TPU quota.
+        staging: `gs://…` for files that Vertex AI writes.
+        service_account: Account of the jobs; None for Vertex AI's default.
+        network: Peered VPC of the jobs, `projects/NUMBER/global/networks/NAME`.
+        store_secret: Version of a secret in Secret Manager with the store's URL.
+        nfs: `SERVER:/PATH` to mount at /mnt/nfs/lab; requires `network`.
+        root: Folder of the lab in jobs: /gcs/BUCKET/…, where Vertex AI mounts buckets, or /mnt/nfs/lab. A lab
+            in a bucket doesn't use it.
     """
 
     project: _Project | None = None
@@ -156,7 +157,7 @@ class Vertex(_Section):
     @model_validator(mode="after")
     def _nfs_is_reached(self) -> Vertex:
         if self.nfs is not None and self.network is None:
-            raise ValueError("`nfs` requires `network`, through which the server is reached")
+            raise ValueError("`nfs` requires `network`, to reach the server")
         return self
 
 
@@ -165,17 +166,16 @@ class Settings(_Section):
 
     Attributes:
         on: Executor if neither the command nor the study names one; None for this machine.
-        image: Container that holds jestlab, pinned by digest.
-        kubernetes: The cluster.
-        vertex: The project.
-        slurm: The cluster with Slurm.
-        prices: Dollars per chip-hour, by TPU type; no others are known.
-        utilisation: Share of the peak FLOP/s that training is assumed to reach, by TPU type; otherwise
-            `costs.ASSUMED_UTILISATION`: 0.4, a guess until one of your own runs has been measured.
-        executors: Arguments of executors of one's own, by the name that specs and `on` say; a study adds its
-            own (`resources: {options: …}`).
-        record: What of it attempts record: the changes of jestlab's own checkout that are not committed, and
-            the environment variables that may matter.
+        image: Container image with jestlab, pinned by digest.
+        kubernetes: The Kubernetes cluster.
+        vertex: The project of Vertex AI.
+        slurm: The Slurm cluster.
+        prices: TPU type → dollars per chip-hour.
+        utilization: TPU type → assumed share of the peak FLOP/s in training, until one of your runs has been
+            measured; 0.4 for other types.
+        executors: Name of a custom executor → arguments; a study adds its own (`resources: {options: …}`).
+        record: What attempts record: uncommitted changes of jestlab's own checkout, and relevant environment
+            variables.
     """
 
     on: ExecutorName | None = None
@@ -184,17 +184,17 @@ class Settings(_Section):
     vertex: Vertex = Vertex()
     slurm: Slurm = Slurm()
     prices: dict[_TpuName, PositiveFloat] = {}
-    utilisation: dict[_TpuName, _Share] = {}
+    utilization: dict[_TpuName, _Share] = {}
     executors: dict[str, dict[str, Any]] = {}
     record: tuple[Part, ...] = PARTS
 
     @classmethod
     def find(cls, environment: Mapping[str, str] = os.environ) -> Settings:
-        """Read the settings from the file at `path`; return the defaults if there is no such file.
+        """Read the settings from the file at `path`, or return the defaults if it is missing.
 
         Raises:
-            UserError: The file that JESTLAB_CONFIG names does not exist, or the file cannot be read or is not
-                valid; the message names file, line and key.
+            UserError: The file of JESTLAB_CONFIG is missing, or the file can't be read or is invalid; the
+                message names file, line, and key.
         """
         file = path(environment)
         try:

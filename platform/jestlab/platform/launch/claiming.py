@@ -1,40 +1,50 @@
-"""Claim attempts at the runs that may start, as far as slots and chip-hours allow."""
+"""Claim runs that can start, within the limits on slots and chip-hours, and launch their jobs."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from jestlab.platform import logs, processes
 from jestlab.platform.errors import StoreError
-from jestlab.platform.launch import waiting
-from jestlab.platform.launch.executor import Executor, JobState, JobStatus
-from jestlab.platform.launch.executors import Executors
-from jestlab.platform.launch.liveness import Liveness, Termination
-from jestlab.platform.launch.options import Options
-from jestlab.platform.launch.presence import Presence
-from jestlab.platform.launch.reconcile import Signs, Target
-from jestlab.platform.launch.together import each
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.launch.concurrency import each
+from jestlab.platform.launch.executor import (
+    Executor,
+    ExecutorAway,
+    ExecutorError,
+    Job,
+    JobState,
+    JobStatus,
+    LaunchedJob,
+    Marks,
+)
+from jestlab.platform.launch.executors import Executors, job_of
+from jestlab.platform.launch.liveness import Liveness, Presence, Termination
+from jestlab.platform.launch.options import ControllerOptions
+from jestlab.platform.launch.reconcile import SLOT, Signs, Target, is_plain_wait
+from jestlab.platform.launch.record import XManagerRecord
 from jestlab.platform.store import claims, leases
 from jestlab.platform.store.claims import Limits
-from jestlab.platform.store.records import Lease, Standing
+from jestlab.platform.store.records import Lease, RunState, Standing
 from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
 
-TOGETHER = 50
-"""Runs that are claimed and launched together; between two such batches all other runs are looked at."""
+BATCH = 50
+"""Number of runs that are claimed and launched in one pass of the controller."""
 
 
 class Claimed(NamedTuple):
-    """An attempt that is to be launched.
+    """An attempt that is claimed and has to be launched.
 
     Attributes:
         target: The run.
         claim: The attempt.
-        executor: Where it goes.
-        log: Its log, relative to the lab's root.
+        executor: Executor for its job.
+        log: Path of its log, relative to the lab's root.
     """
 
     target: Target
@@ -43,10 +53,32 @@ class Claimed(NamedTuple):
     log: str
 
 
-class _Room(NamedTuple):
-    """How many slots are taken, how many of them by other launchers, and which attempts take none.
+class Batch(NamedTuple):
+    """Result of one call of `Claiming.claim`.
 
-    The slots that became free since the launcher's last look count as taken.
+    Attributes:
+        claimed: Attempts to launch.
+        left: Number of further runs that can start now.
+        freed: Number of slots that were freed since the controller last read the store.
+        updated: Fingerprints of the runs that got a new reason for waiting.
+        over_budget: Fingerprint → reason, for runs that would exceed the limit of chip-hours.
+    """
+
+    claimed: Sequence[Claimed] = ()
+    left: int = 0
+    freed: int = 0
+    updated: Collection[str] = ()
+    over_budget: Mapping[str, str] = {}
+
+
+class _Usage(NamedTuple):
+    """Slots in use; those freed since the controller last read the store count as used.
+
+    Attributes:
+        taken: Number of used slots.
+        by_others: Number of them that other launchers use.
+        dead: Ids of attempts that use no slot, because their worker and their launcher are lost.
+        freed: Number of slots that were freed.
     """
 
     taken: int
@@ -57,51 +89,40 @@ class _Room(NamedTuple):
 
 @dataclass
 class Claiming:
-    """Claims for one launcher.
+    """Claims and launches attempts for one launcher."""
 
-    Attributes:
-        store: The lab's store.
-        executors: Executors by name.
-        options: How to launch.
-        presence: Of the launcher.
-        liveness: Of attempts, as the launcher sees it.
-        termination: Ends what earlier attempts have left.
-        left: How many runs can start beside those that were claimed last.
-        freed: How many slots became free between the launcher's last look and its last claim.
-        told: Fingerprints of the runs that were told, by the last claim, for what they wait.
-        too_dear: Fingerprint → why a run would exceed the limit of chip-hours, as of the last claim.
-    """
-
+    lab: Lab
     store: Store
+    title: str
     executors: Executors
-    options: Options
+    options: ControllerOptions
     presence: Presence
     liveness: Liveness
     termination: Termination
-    left: int = 0
-    freed: int = 0
-    told: Collection[str] = ()
-    too_dear: Mapping[str, str] = field(default_factory=dict)
+    record: XManagerRecord
+    poll_seconds: float
 
     def __post_init__(self) -> None:
         self._since = self.options.since or now()
+        self._store_id = self.store.id()
+
+    # ---- claim
 
     def claim(
         self, ready: Sequence[tuple[Standing, Target]], ours: Collection[Lease], plan: Collection[str]
-    ) -> list[Claimed]:
-        """Claim attempts for the free slots, in the order of the plan, so many at a time.
+    ) -> Batch:
+        """Claim attempts for the free slots, in the order of the plan, at most `BATCH` of them.
 
-        The slot of an attempt that was live when the launcher looked is taken, even if it has ended since:
-        how it ended is judged first, since it may be the failure that stops the launch.
+        An attempt that was live in this pass keeps its slot until the next pass even if it has ended since:
+        its end has to be evaluated first, because it may be the failure that stops the launch.
 
         Args:
-            ready: Runs that may start.
-            ours: Live attempts that the launcher looks after, as it has seen them.
-            plan: Fingerprints of all its runs.
+            ready: Runs that can start.
+            ours: Live attempts that this launcher manages, as of this pass.
+            plan: Fingerprints of all runs of the launch.
         """
-        self.left, self.freed, self.told, self.too_dear = 0, 0, (), {}
         if not ready:
-            return []
+            return Batch()
         executor = self.executors(self.options.executor)
         limits = Limits(
             slots=self.options.parallel or executor.parallel,
@@ -109,22 +130,17 @@ class Claiming:
             chip_hours=self.options.max_chip_hours,
             since=self._since,
         )
-        room = self._room(limits, plan, ours)
-        self.freed = room.freed
-        limits = replace(limits, dead=room.dead)
+        usage = self._usage(limits, plan, ours)
+        limits = replace(limits, dead=usage.dead)
         fingerprints = [run.fingerprint for run, _ in ready]
-        dear = {} if limits.chip_hours is None else claims.too_dear(self.store, fingerprints, limits)
-        fitting = [pair for pair in ready if pair[0].fingerprint not in dear]
-        free = len(fitting) if limits.slots is None else max(limits.slots - room.taken, 0)
-        if free and not executor.has_room():
-            free = 0 if ours else 1
-        if free and (more := executor.room()) is not None:
-            free = min(free, more)
-        chosen = list(fitting[:free][:TOGETHER])
-        tried = [run for run, _ in chosen if run.lease is not None]
-        clear = dict(zip([run.fingerprint for run in tried], each(self._cleared, tried), strict=True))
+        over = {} if limits.chip_hours is None else claims.too_dear(self.store, fingerprints, limits)
+        fitting = [pair for pair in ready if pair[0].fingerprint not in over]
+        free = _free_slots(executor, limits, usage, len(fitting), bool(ours))
+        chosen = list(fitting[:free][:BATCH])
+        retried = [run for run, _ in chosen if run.lease is not None]
+        clear = dict(zip([run.fingerprint for run in retried], each(self._clear, retried), strict=True))
         chosen = [pair for pair in chosen if clear.get(pair[0].fingerprint, True)]
-        found = claims.Found({}, [], {}, room.taken, room.by_others)
+        result = claims.Found({}, [], {}, usage.taken, usage.by_others)
         if chosen:
             terms = claims.Terms(
                 self.presence.launcher(),
@@ -133,26 +149,31 @@ class Claiming:
                 self.options.lease_seconds,
                 self.presence.lab(),
             )
-            their_logs = {run.fingerprint: _log(run) for run, _ in chosen}
-            found = claims.claim_all(self.store, their_logs, terms, limits)
-        self.too_dear = {**dear, **found.too_dear}
-        self.left = 0 if found.no_slot else min(len(fitting), free) - len(chosen)
-        with suppress(StoreError):  # what has been claimed has to be launched all the same
-            self._tell_waits(ready, found, limits)
-        return [
-            Claimed(target, found.claims[run.fingerprint], executor, _log(run))
-            for run, target in chosen
-            if run.fingerprint in found.claims
-        ]
+            paths = {run.fingerprint: _log(run) for run, _ in chosen}
+            result = claims.claim_all(self.store, paths, terms, limits)
+        over |= result.too_dear
+        updated: Collection[str] = ()
+        with suppress(StoreError):  # claimed attempts have to be launched anyway
+            updated = self._store_waits(ready, result, limits, over)
+        return Batch(
+            [
+                Claimed(target, result.claims[run.fingerprint], executor, _log(run))
+                for run, target in chosen
+                if run.fingerprint in result.claims
+            ],
+            0 if result.no_slot else min(len(fitting), free) - len(chosen),
+            usage.freed,
+            updated,
+            over,
+        )
 
-    def _room(self, limits: Limits, plan: Collection[str], ours: Collection[Lease]) -> _Room:
-        """Count the slots that are taken, by whichever launcher, where they are limited."""
+    def _usage(self, limits: Limits, plan: Collection[str], ours: Collection[Lease]) -> _Usage:
+        """Count the used slots of all launchers if slots are limited."""
         if limits.slots is None:
-            return _Room(0, 0, frozenset(), 0)
-        us = self.presence.name
+            return _Usage(0, 0, frozenset(), 0)
         held = claims.holding(self.store, self.options.executor, limits.machine)
-        others = [lease for lease in held if lease.launcher != us]
-        # Their launchers are asked for after them: one that has just come must not seem to have gone.
+        others = [lease for lease in held if lease.launcher != self.presence.name]
+        # Read launchers after attempts: otherwise a new launcher would look lost.
         signs = self.liveness.check(others, leases.heartbeats(self.store)) if others else {}
         dead = frozenset(
             lease.id
@@ -160,45 +181,121 @@ class Claiming:
             if lease.id in signs and _is_dead(signs[lease.id], lease) and lease.fingerprint not in plan
         )
         still = {lease.id for lease in held}
-        freed = sum(lease.id not in still and self._held(lease, limits) for lease in ours)
-        return _Room(len(held) - len(dead) + freed, len(others) - len(dead), dead, freed)
+        freed = sum(lease.id not in still and self._used_slot(lease, limits) for lease in ours)
+        return _Usage(len(held) - len(dead) + freed, len(others) - len(dead), dead, freed)
 
-    def _held(self, lease: Lease, limits: Limits) -> bool:
-        """Whether an attempt of this launcher held one of the slots, as `claims.holding` counts them."""
-        adopted = lease.handle if lease.executor == "local" else None
-        is_here = limits.machine is None or adopted is None or adopted.startswith(f"{limits.machine}:")
+    def _used_slot(self, lease: Lease, limits: Limits) -> bool:
+        """Return whether an attempt of this launcher used a slot, by the rules of `claims.holding`."""
+        handle = lease.handle if lease.executor == "local" else None
+        is_here = limits.machine is None or handle is None or handle.startswith(f"{limits.machine}:")
         return is_here and lease.executor == self.options.executor
 
-    def _tell_waits(
-        self, ready: Sequence[tuple[Standing, Target]], found: claims.Found, limits: Limits
-    ) -> None:
-        """Store what the runs wait for that could start, and have not been claimed."""
-        reasons: dict[str, str] = dict(self.too_dear)
-        if limits.slots is not None and found.taken >= limits.slots:
-            slot = waiting.waits_for_slot(found.taken, limits.slots, found.by_others)
-            reasons = {
+    def _store_waits(
+        self,
+        ready: Sequence[tuple[Standing, Target]],
+        result: claims.Found,
+        limits: Limits,
+        over_budget: Mapping[str, str],
+    ) -> Collection[str]:
+        """Store why runs wait that can start but were not claimed; return the runs with a new reason."""
+        reasons = dict(over_budget)
+        if limits.slots is not None and result.taken >= limits.slots:
+            others = f", {result.by_others} by another launch" if result.by_others else ""
+            slot = f"{SLOT}: {result.taken} of {limits.slots} taken{others}"
+            waiting = {
                 run.fingerprint: slot
                 for run, _ in ready
-                if run.fingerprint not in found.claims and waiting.is_wait(run.reason)
-            } | reasons
+                if run.fingerprint not in result.claims and is_plain_wait(run.reason)
+            }
+            reasons = waiting | reasons
         before = {run.fingerprint: run.reason for run, _ in ready}
         new = {run: reason for run, reason in reasons.items() if before[run] != reason}
         if new:
             leases.wait(self.store, new)
-            self.told = new.keys()
+        return new.keys()
 
-    def _cleared(self, run: Standing) -> bool:
-        """Whether nothing of a run's last attempt is left: two must not write into one folder."""
+    def _clear(self, run: Standing) -> bool:
+        """Return whether nothing of a run's last attempt is left: two must not write into one folder."""
         if run.lease is None:
             return True
         if run.lease.executor != "local":
-            self.termination.kill(run.lease)  # a job that was put back into a queue would come again
+            self.termination.kill(run.lease)  # a requeued job would start again
             return True
         return self.termination.clear(run.lease)
 
+    # ---- launch
+
+    async def launch(self, claimed: Sequence[Claimed], stopping: Callable[[], str | None]) -> bool:
+        """Launch claimed attempts together, and store their handles.
+
+        Args:
+            claimed: The attempts, all for one executor.
+            stopping: Returns why the launch stops; None while it doesn't.
+
+        Returns:
+            Whether an attempt has ended already because it was not launched.
+        """
+        executor = claimed[0].executor
+        jobs = [self._job(one) for one in claimed]
+        results: Sequence[LaunchedJob | ExecutorError]
+        if (reason := stopping()) is None:
+            results = await self.presence.beating(asyncio.to_thread(_launch_all, executor, jobs))
+        else:
+            results = [ExecutorError(reason)] * len(jobs)
+        handles: dict[int, str] = {}
+        started: list[LaunchedJob] = []
+        endings: list[leases.Ending] = []
+        for one, job in zip(claimed, results, strict=True):
+            if isinstance(job, LaunchedJob):
+                handles[one.claim.attempt_id] = job.handle
+                started.append(job)
+                continue
+            state = RunState.PREEMPTED if isinstance(job, ExecutorAway) else RunState.FAILED
+            state = state if stopping() is None else RunState.CANCELLED
+            endings.append(leases.Ending(one.target.fingerprint, one.claim.attempt_id, state, str(job)))
+
+        def stop_if_stopping() -> None:
+            if stopping() is not None:
+                each(lambda job: _stop(executor, job, now=self.termination.at_once), started)
+
+        if handles:
+            await self._write(lambda: claims.launched(self.store, handles), stop_if_stopping)
+        if endings:
+            await self._write(lambda: leases.end_all(self.store, endings), lambda: None)
+        if reason is None:
+            await self.presence.beating(self.record.add(executor, jobs, results))
+        return bool(endings)
+
+    def _job(self, one: Claimed) -> Job:
+        marks = Marks(self._store_id, one.target.fingerprint, one.claim.number, one.claim.token)
+        record, codes = self.options.record, self.options.retry_exit_codes
+        return job_of(self.lab, self.title, one.target, marks, one.log, one.executor.here, record, codes)
+
+    async def _write(self, write: Callable[[], object], meanwhile: Callable[[], None]) -> None:
+        """Write to the store; retry while it can't be reached, unless the user ends the launch at once."""
+        while True:
+            try:
+                await asyncio.to_thread(write)
+                return
+            except StoreError:
+                await asyncio.to_thread(meanwhile)
+                if self.termination.at_once:
+                    return
+                await asyncio.sleep(self.poll_seconds)
+
+
+def _free_slots(executor: Executor, limits: Limits, usage: _Usage, wanted: int, has_live: bool) -> int:
+    """Return how many attempts can start now; one, as a test, if the executor is full with no live job."""
+    free = wanted if limits.slots is None else max(limits.slots - usage.taken, 0)
+    if free and not executor.has_room():
+        free = 0 if has_live else 1
+    if free and (room := executor.room()) is not None:
+        free = min(free, room)
+    return free
+
 
 def _is_dead(signs: Signs, lease: Lease) -> bool:
-    """Whether an attempt of another study is over, and nobody is there who ends it."""
+    """Return whether an attempt of another study is over and no launcher is left to end it."""
     job = signs.job or JobStatus(JobState.UNKNOWN)
     if job.state == JobState.UNKNOWN:
         return signs.silent_seconds > lease.lease_seconds
@@ -207,3 +304,15 @@ def _is_dead(signs: Signs, lease: Lease) -> bool:
 
 def _log(run: Standing) -> str:
     return f"{run.directory}/{logs.NAME}"
+
+
+def _launch_all(executor: Executor, jobs: Sequence[Job]) -> Sequence[LaunchedJob | ExecutorError]:
+    try:
+        return executor.launch_all(jobs)
+    except ExecutorError as error:
+        return [error] * len(jobs)
+
+
+def _stop(executor: Executor, job: LaunchedJob, *, now: bool) -> None:
+    with suppress(ExecutorError):
+        executor.stop(job, now=now)

@@ -1,8 +1,8 @@
-"""Launches that go on without the terminal that they were started from, each with a log in the lab.
+"""Launches in the background, each with a log in the lab.
 
-The launch is this command again, in a session of its own. The command that starts it waits until it has
-begun, so that what is refused is refused in the terminal. A lock, which the kernel holds for the process,
-keeps a study from being launched twice at once; the file says who holds it.
+The command runs again in a new session. The command that starts it waits until the launch has started, so
+that a refusal appears in the terminal. A file lock, which the kernel releases when the process ends, prevents
+two launches of one study at once; the lock file names the process.
 """
 
 from __future__ import annotations
@@ -27,25 +27,24 @@ from jestlab.platform.store.rows import now
 from jestlab.platform.whoami import host_name
 
 FOLDER = "launches"
-"""Of a lab: where the logs of its detached launches are."""
+"""Folder of a lab with the logs of background launches."""
 
 DETACHED = "JESTLAB_DETACHED"
-"""Environment variable of a detached launch: the descriptor by which it says that it has begun."""
+"""Environment variable of a background launch: descriptors of the pipe for its start signal and its lock."""
 
-_LONGEST = 80
-"""Characters of a name in the names of its files; where they aren't all of it, a digest of it follows."""
+_LONGEST = 80  # characters of a study's name in file names; a digest follows a changed name
 
 _COMMAND = "from jestlab.platform.cli import main; main()"
 
 
 @dataclass(frozen=True)
-class Begun:
-    """A detached launch that has begun, or one that was over before it began to launch anything.
+class DetachedLaunch:
+    """A background launch.
 
     Attributes:
-        pid: Its process.
-        log: What it prints.
-        code: Its exit code if it is over; None while it goes on.
+        pid: Process id.
+        log: File with its output.
+        code: Exit code if it ended before it started to launch; None while it runs.
     """
 
     pid: int
@@ -53,17 +52,17 @@ class Begun:
     code: int | None
 
 
-def start(lab: Lab, study: str, words: Sequence[str]) -> Begun:
-    """Launch in a process of its own; return when it has begun to launch, or is over.
+def start(lab: Lab, study: str, words: Sequence[str]) -> DetachedLaunch:
+    """Launch in a new process; return once it has started to launch, or has ended.
 
     Args:
-        lab: Where.
-        study: Name of the study; of what is done to it, its verb and the whole name of what it is done to.
-        words: The command, what follows `jestlab`, without `--detach`. The store's URL, which may hold a
-            password, goes by the environment.
+        lab: The lab.
+        study: Name of the study, or a verb and the full name of its subject.
+        words: The command: all words after `jestlab` except `--detach`. The store's URL, which may contain a
+            password, is passed in the environment.
 
     Raises:
-        UserError: A detached launch of the study runs already, or the lab's folder cannot be written.
+        UserError: A background launch of the study is running, or the lab can't be written.
     """
     lab.root.mkdir(parents=True, exist_ok=True)
     folder = lab.make_folder(FOLDER)
@@ -75,54 +74,61 @@ def start(lab: Lab, study: str, words: Sequence[str]) -> Begun:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UserError(_runs_already(lock, study)) from None
-        hears, says = os.pipe()
+            raise UserError(_already_running(lock, study)) from None
+        reader, writer = os.pipe()
         environment = {key: value for key, value in os.environ.items() if key != SERVE_TOKEN}
         with log.open("ab") as output:
             process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _COMMAND, *_without_store(words)],
-                env=environment | {STORE: lab.store_url, DETACHED: f"{says}:{lock.fileno()}"},
+                env=environment | {STORE: lab.store_url, DETACHED: f"{writer}:{lock.fileno()}"},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                pass_fds=[says, lock.fileno()],
+                pass_fds=[writer, lock.fileno()],
                 start_new_session=True,
             )
-        os.close(says)
+        os.close(writer)
         lock.seek(0)
         lock.truncate()
         lock.write(json.dumps({"host": host_name(), "pid": process.pid, "log": str(log)}))
         lock.flush()
-    with os.fdopen(hears, "rb") as stream:
-        has_begun = stream.read(1) != b""
-    return Begun(process.pid, log, None if has_begun else process.wait())
+    with os.fdopen(reader, "rb") as stream:
+        has_started = stream.read(1) != b""
+    return DetachedLaunch(process.pid, log, None if has_started else process.wait())
 
 
-def tell_begun() -> None:
-    """Tell the command that started this process, if there is one, that the launch has begun."""
-    said = os.environ.pop(DETACHED, "")
-    if not said:
+def is_detached() -> bool:
+    """Return whether this process is a background launch that has not started yet."""
+    return DETACHED in os.environ
+
+
+def signal_start() -> None:
+    """Signal to the command that waits for this process, if any, that the launch has started."""
+    if not is_detached():
         return
-    pipe, lock = map(int, said.split(":"))
-    os.set_inheritable(lock, False)  # the jobs go on when this process has ended, the lock does not
-    with contextlib.suppress(OSError):  # who waited has gone
+    descriptors = os.environ.pop(DETACHED)
+    pipe, lock = map(int, descriptors.split(":"))
+    os.set_inheritable(lock, False)  # jobs may outlive this process and must not hold the lock
+    with contextlib.suppress(OSError):  # the waiting command has ended
         os.write(pipe, b"1")
     os.close(pipe)
 
 
-def _runs_already(lock: IO[str], study: str) -> str:
+def _already_running(lock: IO[str], study: str) -> str:
     try:
         lock.seek(0)
-        about = json.loads(lock.read())
-        who = f" on {about['host']}, process {about['pid']}, log {about['log']}"
+        holder = json.loads(lock.read())
+        where = f" on {holder['host']}, process {holder['pid']}, log {holder['log']}"
     except (ValueError, KeyError, OSError):
-        who = ""  # it has only just begun
+        where = ""  # it has only just started
     name = study.rpartition(" ")[2]
-    return f"{study} is launched already{who}: jestlab attach {name} shows it, jestlab cancel {name} stops it"
+    return (
+        f"{study} is already running{where}: jestlab attach {name} shows it, jestlab cancel {name} stops it"
+    )
 
 
 def _without_store(words: Sequence[str]) -> list[str]:
-    """Return a command without its `--store`."""
+    """Remove the option `--store` from a command."""
     left, rest = [], iter(words)
     for word in rest:
         if word == "--store":

@@ -1,15 +1,17 @@
-"""Show what happens during a launch: progress bars on a terminal, one line per change elsewhere."""
+"""Show a launch: progress bars on a terminal, one line per change in a pipe; and the speed of a run."""
 
 from __future__ import annotations
 
 import shlex
 import sys
 import time
+from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import IO, TYPE_CHECKING
 
-from jestlab.platform.launch.pace import Pace
-from jestlab.platform.launch.reconcile import Target
+from jestlab.platform.launch.reconcile import Target, title
 from jestlab.platform.logs import one_line
 from jestlab.platform.render import has_styles, in_state, render, styled
 from jestlab.platform.store.records import Progress, RunState
@@ -19,100 +21,63 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
     from rich.text import Text
 
-_WIDE = 100  # columns from which loss and rate find room beside label, bar and time
-_LONG = 2_000  # letters of a message; what a terminal would obey is none of them
+EXAMPLES = "examples_seen"
+"""The metric whose growth is a run's speed."""
+
+_WIDE = 100  # columns from which loss and rate fit next to label, bar, and time
+_LONGEST = 2_000  # characters of a message
+_REPORTS = 15  # number of reports for the speed
 
 
 class Listener:
-    """Receives every change during a launch; this one ignores all of it."""
-
-    def begin(self, count: int) -> None:
-        """So many runs of the study are not COMPLETED, and so are launched."""
-
-    def state(self, run: Target, state: RunState, reason: str | None = None) -> None:
-        """A run has a new state, or another reason for it. It stays in one that is terminal."""
-
-    def note(self, message: str) -> None:
-        """Something happened that concerns no single run."""
-
-    def submitted(self, done: int, total: int) -> None:
-        """So many of the runs that can start now are launched; called where they are too many for one go."""
-
-    def progress(self, found: Mapping[str, Progress]) -> None:
-        """The running runs are this far, by fingerprint; called about once a second."""
-
-    def end(self) -> None:
-        """The launch is over; no further calls follow."""
-
-
-def display(experiment: str, stream: IO[str] | None = None, task: str = "to run") -> Listener:
-    """Return the display of an experiment's runs that suits a stream, by default standard output."""
-    stream = stream or sys.stdout
-    return Moving(experiment, stream) if stream.isatty() else Lines(experiment, stream, task)
-
-
-def display_here(experiment: str) -> Listener:
-    """Return the display of an experiment's runs that suits a script, or the kernel of a notebook."""
-    from jestlab.platform.launch.notebook import Notebook, in_notebook
-
-    return Notebook() if in_notebook() else display(experiment)
-
-
-class Passing(Listener):
-    """Passes on everything: the base of those that do something besides."""
-
-    def __init__(self, listener: Listener) -> None:
-        """Create one in front of another listener."""
-        self._listener = listener
-
-    def begin(self, count: int) -> None:
-        """Pass it on."""
-        self._listener.begin(count)
-
-    def state(self, run: Target, state: RunState, reason: str | None = None) -> None:
-        """Pass it on."""
-        self._listener.state(run, state, reason)
-
-    def note(self, message: str) -> None:
-        """Pass it on."""
-        self._listener.note(message)
-
-    def submitted(self, done: int, total: int) -> None:
-        """Pass it on."""
-        self._listener.submitted(done, total)
-
-    def progress(self, found: Mapping[str, Progress]) -> None:
-        """Pass it on."""
-        self._listener.progress(found)
-
-    def end(self) -> None:
-        """Pass it on."""
-        self._listener.end()
-
-
-class Noting(Passing):
-    """Passes on everything, and keeps what is noted.
+    """Receives all changes during a launch; this one only keeps the messages.
 
     Attributes:
         notes: The messages so far.
     """
 
-    def __init__(self, listener: Listener) -> None:
-        """Create one in front of another listener."""
-        super().__init__(listener)
+    def __init__(self) -> None:
         self.notes: list[str] = []
 
+    def begin(self, count: int) -> None:
+        """Handle the start of a launch or of a further round with a number of runs to complete."""
+
+    def state(self, run: Target, state: RunState, reason: str | None = None) -> None:
+        """Handle a new state of a run, or a new reason of its state. Terminal states are final."""
+
     def note(self, message: str) -> None:
-        """Keep a message, and pass it on."""
-        self.notes.append(one_line(message, _LONG))
-        super().note(message)
+        """Handle a message about the launch as a whole."""
+        self.notes.append(one_line(message, _LONGEST))
+
+    def submitted(self, done: int, total: int) -> None:
+        """Handle a launched batch, if the runs that can start don't fit into one."""
+
+    def progress(self, found: Mapping[str, Progress]) -> None:
+        """Handle the progress of the running runs, by fingerprint; called about once a second."""
+
+    def end(self) -> None:
+        """Handle the end of the launch."""
+
+
+def display(experiment: str, stream: IO[str] | None = None, task: str = "to run") -> Listener:
+    """Return a display for the runs of an experiment on a stream, by default standard output."""
+    stream = stream or sys.stdout
+    return Bar(experiment, stream) if stream.isatty() else Lines(experiment, stream, task)
+
+
+def display_here(experiment: str) -> Listener:
+    """Return a display for the runs of an experiment in a script or in the kernel of a notebook."""
+    from jestlab.platform.launch.notebook import Notebook, in_notebook
+
+    return Notebook() if in_notebook() else display(experiment)
 
 
 class Lines(Listener):
     """Prints one plain line per change of state."""
 
     def __init__(self, experiment: str, stream: IO[str], task: str = "to run") -> None:
-        """Create a display of an experiment's runs on a stream; `task` is what is done with them."""
+        """Create it for an experiment and a stream; `task` describes what happens to the runs."""
+        super().__init__()
         self._experiment = experiment
         self._stream = stream
         self._task = task
@@ -121,46 +86,44 @@ class Lines(Listener):
         self._started: dict[str, float] = {}
 
     def begin(self, count: int) -> None:
-        """Print how many runs there are."""
-        self._total += count  # of another round
+        """Print the number of runs."""
+        self._total += count  # of all rounds
         self._print(styled(f"{count} {self._task}"))
 
     def state(self, run: Target, state: RunState, reason: str | None = None) -> None:
-        """Print which run is in what state."""
+        """Print the new state of a run."""
         self._ended += state.is_terminal
         self._print(self._line(run, state, reason))
 
     def note(self, message: str) -> None:
-        """Print a message as a line of its own."""
-        self._print(styled(one_line(message, _LONG)))
+        """Print a message."""
+        super().note(message)
+        self._print(styled(self.notes[-1]))
 
     def submitted(self, done: int, total: int) -> None:
-        """Print how many runs are launched."""
+        """Print the number of launched runs."""
         self._print(styled(f"submitted {done} of {total}"))
 
     def _line(self, run: Target, state: RunState, reason: str | None) -> Text:
-        line = in_state(f"{state:<9}", state) + f"  {self._name(run)}"
+        name = shlex.quote(one_line(f"{self._experiment}/{title(run)}"))
+        line = in_state(f"{state:<9}", state) + f"  {name}"
         if state == RunState.RUNNING:
             self._started[run.fingerprint] = time.monotonic()
         elif run.fingerprint in self._started:
             line += f", {time.monotonic() - self._started.pop(run.fingerprint):.0f} s"
         if state.is_terminal:
             line = styled(f"[{self._ended}/{self._total}] ") + line
-        return line + f": {one_line(reason, _LONG)}" if reason else line
-
-    def _name(self, run: Target) -> str:
-        """Name a run so that a shell takes it."""
-        return shlex.quote(one_line(f"{self._experiment}/{run.label}/{run.seed}"))
+        return line + f": {one_line(reason, _LONGEST)}" if reason else line
 
     def _print(self, line: Text) -> None:
         print(render(line, styles=has_styles(self._stream)), file=self._stream, flush=True)
 
 
-class Moving(Lines):
-    """Prints lines for ended runs and, below them, a bar for each running run and one for all."""
+class Bar(Lines):
+    """Prints lines for finished runs and, below them, a bar for each running run and one for all runs."""
 
     def __init__(self, experiment: str, stream: IO[str]) -> None:
-        """Create a display of an experiment's runs on a terminal."""
+        """Create it for an experiment and a terminal."""
         super().__init__(experiment, stream)
         self._bars: Bars | None = None
         self._all: TaskID | None = None
@@ -174,66 +137,61 @@ class Moving(Lines):
         from rich.text import Text
 
         class _Remaining(TimeRemainingColumn):
-            """Shows the time left of a run; none for all of them, whose lengths differ."""
+            """Shows the remaining time of one run; not of all runs, whose lengths differ."""
 
             def render(self, task: Task) -> Text:
-                return Text("") if task.fields.get("of_all") else super().render(task)
+                return Text("") if task.id == 0 else super().render(task)
 
-        self._total += count  # of another round
+        self._total += count  # of all rounds
         console = Console(file=self._stream)
-        wide = console.width >= _WIDE
+        fields = ["done", *(["loss", "rate"] if console.width >= _WIDE else [])]
+        first, *others = (TextColumn(f"{{task.fields[{name}]}}", markup=False) for name in fields)
         self._bars = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
-            TextColumn("{task.fields[done]}", markup=False),
-            *(TextColumn(f"{{task.fields[{name}]}}", markup=False) for name in ("loss", "rate") if wide),
+            first,
+            *others,
             _Remaining(),
             console=console,
             transient=True,
             redirect_stdout=False,
             redirect_stderr=False,
         )
-        self._all = self._bars.add_task(
-            "all runs", total=self._total, completed=self._ended,
-            done=f"{self._ended}/{self._total} runs", loss="", rate="", of_all=True,
-        )  # fmt: skip
+        self._all = self._add("all runs", total=self._total, completed=self._ended, done=self._count())
         self._bars.start()
 
     def state(self, run: Target, state: RunState, reason: str | None = None) -> None:
-        """Add or remove the run's bar."""
+        """Add or remove the bar of a run."""
         if self._bars is None or self._all is None:
             return
         if state == RunState.RUNNING:
-            self._line(run, state, reason)  # starts its clock
-            title = one_line(f"{run.label}/{run.seed}")
-            self._tasks[run.fingerprint] = self._bars.add_task(
-                title, total=None, done="starting", loss="", rate=""
-            )
+            self._line(run, state, reason)  # starts the clock
+            self._tasks[run.fingerprint] = self._add(one_line(title(run)), total=None, done="starting")
             return
         if run.fingerprint in self._tasks:
             self._bars.remove_task(self._tasks.pop(run.fingerprint))
         super().state(run, state, reason)
-        self._bars.update(self._all, completed=self._ended, done=f"{self._ended}/{self._total} runs")
+        self._bars.update(self._all, completed=self._ended, done=self._count())
 
     def submitted(self, done: int, total: int) -> None:
-        """Say beside the bar for all runs how many are launched."""
+        """Show the number of launched runs next to the bar for all runs."""
         if self._bars is not None and self._all is not None:
-            said = f"all runs, submitted {done} of {total}" if done < total else "all runs"
-            self._bars.update(self._all, description=said, refresh=True)
+            text = f"all runs, submitted {done} of {total}" if done < total else "all runs"
+            self._bars.update(self._all, description=text, refresh=True)
 
     def progress(self, found: Mapping[str, Progress]) -> None:
         """Update the bars of the running runs."""
         for fingerprint, progress in found.items():
             if self._bars is None or fingerprint not in self._tasks or not progress.total_steps:
                 continue
-            latest = progress.latest
+            loss = progress.latest.get("loss")
             rate = self._paces.setdefault(fingerprint, Pace()).add(progress).examples
             self._bars.update(
                 self._tasks[fingerprint],
                 completed=progress.step,
                 total=progress.total_steps,
                 done=f"{progress.step}/{progress.total_steps} steps",
-                loss=f"loss {latest['loss']:.4g}" if "loss" in latest else "",
+                loss="" if loss is None else f"loss {loss:.4g}",
                 rate=f"{rate:,.0f} examples/s" if rate else "",
                 refresh=True,
             )
@@ -243,8 +201,72 @@ class Moving(Lines):
         if self._bars is not None:
             self._bars.stop()
 
+    def _add(self, description: str, *, total: int | None, done: str, completed: int = 0) -> TaskID:
+        assert self._bars is not None
+        return self._bars.add_task(description, total=total, completed=completed, done=done, loss="", rate="")
+
+    def _count(self) -> str:
+        return f"{self._ended}/{self._total} runs"
+
     def _print(self, line: Text) -> None:
         if self._bars is None:
             super()._print(line)
-            return
-        self._bars.console.print(line)
+        else:
+            self._bars.console.print(line)
+
+
+# ---- speed
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """Speed of a run; None if unknown.
+
+    Attributes:
+        examples: Examples per second.
+        steps: Steps per second.
+        seconds_left: Seconds until the last step, as of the last report.
+    """
+
+    examples: float | None = None
+    steps: float | None = None
+    seconds_left: float | None = None
+
+
+class Pace:
+    """Measures the speed of one run from the times of its progress reports.
+
+    One report gives the average since the attempt started, including start-up and compilation. With more
+    reports, it is the average between the first and the last of them.
+    """
+
+    def __init__(self) -> None:
+        self._attempt: datetime | None = None
+        self._reports: deque[tuple[datetime, int, float | None]] = deque(maxlen=_REPORTS)
+
+    def add(self, progress: Progress) -> Speeds:
+        """Add a report, which may be one that was added before, and return the speed."""
+        if progress.started_at is None or progress.reported_at is None:
+            return Speeds()
+        if progress.started_at != self._attempt:
+            self._attempt = progress.started_at
+            self._reports.clear()
+        done = progress.step - progress.first_step
+        if done and (not self._reports or progress.reported_at > self._reports[-1][0]):
+            self._reports.append((progress.reported_at, progress.step, progress.latest.get(EXAMPLES)))
+        if not self._reports:
+            return Speeds()
+        ended, last, after = self._reports[-1]
+        if len(self._reports) > 1:
+            began, first, before = self._reports[0]
+        else:
+            began, first = progress.started_at, progress.first_step
+            before = None if after is None else after * first / last
+        seconds = (ended - began).total_seconds()
+        if seconds <= 0 or last <= first:  # it may have resumed from an earlier checkpoint
+            return Speeds()
+        steps = (last - first) / seconds
+        grown = None if before is None or after is None or after <= before else after - before
+        total = progress.total_steps
+        left = None if total is None else max(0, total - progress.step) / steps
+        return Speeds(None if grown is None else grown / seconds, steps, left)

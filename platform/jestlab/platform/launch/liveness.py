@@ -1,34 +1,123 @@
-"""Which attempts are alive, by their jobs, heartbeats and launchers; and how their jobs are stopped.
+"""Heartbeats of this launcher, signs of life of attempts and other launchers, and how jobs are stopped.
 
-Silence is measured by this process's own monotonic clock: the clocks of other machines may differ.
+Silence is measured with this process's monotonic clock, because the clocks of other machines may differ.
 """
 
 from __future__ import annotations
 
+import asyncio
+import math
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from jestlab.platform.errors import UserError
+from jestlab.platform.errors import StoreError, UserError
+from jestlab.platform.lab.lab import Lab, identify
 from jestlab.platform.launch.executor import JobState, JobStatus, LaunchedJob, StillRuns
-from jestlab.platform.launch.reconcile import Signs
+from jestlab.platform.launch.reconcile import Observation, Signs, Target, title
 from jestlab.platform.processes import Process, is_running
-from jestlab.platform.store.records import Lease, RunState
+from jestlab.platform.store import labs, leases
+from jestlab.platform.store.records import Lease, RunState, Standing
+from jestlab.platform.store.rows import now
+from jestlab.platform.store.store import Store
 
-if TYPE_CHECKING:  # `jestlab status` shall not wait for the executors
+if TYPE_CHECKING:  # `jestlab status` doesn't need the executors
     from jestlab.platform.launch.executors import Executors
     from jestlab.platform.spec.resources import ExecutorName
 
 SILENT_SECONDS = 120.0
-"""How old a heartbeat is before users are told; clocks of two machines may differ by some of it."""
+"""Age of a heartbeat at which users are warned; the clocks of two machines may differ by a part of it."""
+
+Value = TypeVar("Value")
+
+
+class Presence:
+    """Registers this launcher and its lab in the store at first use, and sends heartbeats.
+
+    Attributes:
+        name: Name of the launcher, by which others find it.
+    """
+
+    def __init__(self, lab: Lab, store: Store, name: str, heartbeat_seconds: float) -> None:
+        self._lab = lab
+        self._store = store
+        self.name = name
+        self._heartbeat_seconds = heartbeat_seconds
+        self._last_beat = 0.0
+        self._is_registered = False
+        self._lab_id: str | None = None
+        self._labs: Mapping[str, str] = {}  # lab id → address
+
+    def launcher(self) -> str:
+        """Register the launcher and return its name."""
+        if not self._is_registered:
+            leases.enter_launcher(self._store, self.name, self.lab())
+            self._is_registered, self._last_beat = True, time.monotonic()
+        return self.name
+
+    def lab(self) -> str:
+        """Register the lab and return its id."""
+        if self._lab_id is None:
+            uid, address, host = identify(self._lab)
+            labs.enter_lab(self._store, uid, address, host)
+            self._lab_id = uid
+        return self._lab_id
+
+    def beat(self) -> None:
+        """Send a heartbeat if the launcher is registered and the last heartbeat is old."""
+        if self._is_registered and time.monotonic() - self._last_beat > self._heartbeat_seconds:
+            leases.beat(self._store, self.name)
+            self._last_beat = time.monotonic()
+
+    async def beating(self, work: Coroutine[Any, Any, Value]) -> Value:
+        """Await a coroutine and send heartbeats meanwhile."""
+        task = asyncio.ensure_future(work)
+        while not (await asyncio.wait([task], timeout=self._heartbeat_seconds))[0]:
+            with suppress(StoreError):  # the work has to continue
+                await asyncio.to_thread(self.beat)
+        return task.result()
+
+    def leave(self) -> None:
+        """Remove the launcher from the store if it is registered."""
+        if self._is_registered:
+            leases.leave(self._store, self.name)
+
+    def other_lab(self, lease: Lease | None) -> str | None:
+        """Return the address of the lab with an attempt's files; None if it is this lab or unknown."""
+        if lease is None or lease.lab in (None, self._lab_id):
+            return None
+        if lease.lab not in self._labs:
+            self._labs = labs.places(self._store)
+        return self._labs.get(lease.lab or "")
+
+
+class Silence:
+    """Measures how long each thing has shown no new sign of life."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._seen: dict[Hashable, tuple[object, float]] = {}
+
+    def seconds(self, thing: Hashable, sign: object) -> float:
+        """Return the seconds since a thing first showed its current sign, such as its last heartbeat."""
+        before = self._seen.get(thing)
+        if before is None or before[0] != sign:
+            self._seen[thing] = (sign, self._clock())
+            return 0.0
+        return self._clock() - before[1]
+
+    def clear(self) -> None:
+        """Restart the measurement of all things."""
+        self._seen.clear()
 
 
 class Liveness:
-    """Watches live attempts for one launcher; others count as gone after `lease_seconds` of silence."""
+    """Checks live attempts for one launcher; other launchers count as lost after `lease_seconds`."""
 
     def __init__(self, launcher: str, store: str, executors: Executors, lease_seconds: float) -> None:
-        """Create it, for a launcher by its name and a store by its id; nothing has been seen yet."""
+        """Create it for the name of a launcher and the id of a store."""
         self._launcher = launcher
         self._store = store
         self._executors = executors
@@ -36,14 +125,14 @@ class Liveness:
         self._silence = Silence()
 
     def check(self, leases: Iterable[Lease], launchers: Mapping[str, object]) -> dict[int, Signs]:
-        """Check live attempts, with one question per executor.
+        """Check live attempts, with one request to each executor.
 
         Args:
             leases: The attempts.
             launchers: Name of each known launcher → its last heartbeat.
 
         Returns:
-            Attempt id → what is known of it.
+            Attempt id → its signs of life.
         """
         live = list(leases)
         jobs = self._jobs(live)
@@ -58,7 +147,7 @@ class Liveness:
         }
 
     def forget(self) -> None:
-        """Start over: while the store is away nobody can be heard, which is not the same as silence."""
+        """Restart the measurement of silence: no heartbeat arrives while the store can't be reached."""
         self._silence.clear()
 
     def _is_orphaned(self, launcher: str | None, launchers: Mapping[str, object]) -> bool:
@@ -70,68 +159,146 @@ class Liveness:
         return is_running(launcher) is False or silent > self._lease_seconds
 
     def _jobs(self, leases: Iterable[Lease]) -> dict[int, JobStatus]:
-        """States of the attempts' jobs."""
+        """Return the status of each attempt's job, by attempt id."""
         launched: dict[ExecutorName, dict[LaunchedJob, int]] = {}
-        found = {}
+        jobs = {}
         for lease in leases:
             if (job := LaunchedJob.of(self._store, lease)) is not None:
                 launched.setdefault(lease.executor, {})[job] = lease.id
             else:
-                # An attempt that has begun runs, even if its launcher died before it could record the handle.
+                # A RUNNING attempt has a job even if its launcher died before it stored the handle.
                 state = JobState.UNKNOWN if lease.state == RunState.RUNNING else JobState.GONE
-                found[lease.id] = JobStatus(state, "it was never launched")
+                jobs[lease.id] = JobStatus(state, "it was never launched")
         for name, attempts in launched.items():
             try:
                 statuses = self._executors(name).statuses(list(attempts))
             except UserError as error:
                 statuses = dict.fromkeys(attempts, JobStatus(JobState.UNKNOWN, str(error)))
-            found |= {attempts[job]: status for job, status in statuses.items()}
-        return found
+            jobs |= {attempts[job]: status for job, status in statuses.items()}
+        return jobs
 
 
-class Silence:
-    """Measures how long things have shown no new sign of life, by a clock in seconds."""
+class Observer:
+    """Reads the runs of one launch and everything else that `reconcile.decide` uses.
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Create it; nothing has been seen yet."""
-        self._clock = clock
-        self._seen: dict[Hashable, tuple[object, float]] = {}
+    Attributes:
+        ours: Live attempts of this launcher, as of the last `read`.
+        changed: Fingerprints of runs that this launcher has changed since then.
+    """
 
-    def seconds(self, thing: Hashable, sign: object) -> float:
-        """Return the seconds since a thing was first seen with its present sign of life.
+    def __init__(
+        self,
+        lab: Lab,
+        store: Store,
+        runs: Mapping[str, Target],
+        presence: Presence,
+        liveness: Liveness,
+        poll_seconds: float,
+    ) -> None:
+        self.ours: list[Lease] = []
+        self.changed: set[str] = set()
+        self._lab = lab
+        self._store = store
+        self._runs = runs
+        self._presence = presence
+        self._liveness = liveness
+        self._poll_seconds = poll_seconds
+        self._outside = {need for run in runs.values() for need in run.needs.values()} - runs.keys()
+        self._outside_states: Mapping[str, RunState] = {}
+        self._standings: dict[str, Standing] = {}
+        self._read_at = -math.inf  # when all standings were last read
+        self._signs: Mapping[int, Signs] = {}
+        self._now = datetime.min
 
-        The sign is anything that changes while the thing lives, such as its last heartbeat.
+    def read(self) -> Mapping[str, Standing]:
+        """Read the standings of all runs and the signs of life of their attempts.
+
+        Runs without a live attempt are read once per poll interval, because launchers of thousands of runs
+        wake up many times within it.
         """
-        before = self._seen.get(thing)
-        if before is None or before[0] != sign:
-            self._seen[thing] = (sign, self._clock())
-            return 0.0
-        return self._clock() - before[1]
+        at = time.monotonic()
+        if at - self._read_at >= self._poll_seconds:
+            self._read_at = at
+            self._standings = leases.standings(self._store, self._runs)
+        else:
+            live_runs = {run.fingerprint for run in self._standings.values() if run.is_live}
+            self._standings |= leases.standings(self._store, live_runs | self.changed)
+        self.changed.clear()
+        self._outside_states = self._store.states(self._outside) if self._outside else {}
+        live = [run.lease for run in self._standings.values() if run.lease is not None and run.is_live]
+        self.ours = [lease for lease in live if lease.launcher == self._presence.name]
+        launchers = leases.heartbeats(self._store) if len(self.ours) < len(live) else {}
+        self._signs = self._liveness.check(live, launchers)
+        self._now = now()
+        return self._standings
 
-    def clear(self) -> None:
-        """Forget all that was seen."""
-        self._seen.clear()
+    def forget(self) -> None:
+        """Read everything again, and restart the measurement of silence: the store can't be reached."""
+        self._read_at = -math.inf
+        self._liveness.forget()
+
+    def observe(self, target: Target, final: Mapping[str, RunState], stopping: str | None) -> Observation:
+        """Return what is known about a run in addition to its standing.
+
+        Args:
+            target: The run.
+            final: Fingerprint → state, for runs of the launch that are in a final state.
+            stopping: Why the launch stops all runs; None if it doesn't.
+        """
+        run = self._standings[target.fingerprint]
+        signs = self._signs[run.lease.id] if run.lease is not None and run.is_live else Signs()
+        return Observation(
+            **vars(signs),
+            needs=[self._dependency(needed, final) for needed in target.needs.values()],
+            stopping=stopping,
+            now=self._now,
+            other_lab=self._presence.other_lab(run.lease) if run.is_live else None,
+            missing=self._missing_files(target),
+        )
+
+    def _dependency(self, fingerprint: str, final: Mapping[str, RunState]) -> tuple[str, RunState | None]:
+        """Return the title of a dependency and its final state; None if that is still open."""
+        if fingerprint in self._runs:
+            return title(self._runs[fingerprint]), final.get(fingerprint)
+        state = self._outside_states.get(fingerprint)
+        is_open = state is None or not state.is_terminal or state == RunState.PREEMPTED
+        return f"run {fingerprint[:8]}", None if is_open else state
+
+    def _missing_files(self, target: Target) -> str | None:
+        """Return which dependency has no files here because another lab completed it."""
+        for fingerprint in target.needs.values():
+            run = self._standings.get(fingerprint)
+            if run is None or run.state != RunState.COMPLETED:
+                continue
+            place = self._presence.other_lab(run.lease)
+            if place is not None and not (self._lab.root / run.directory).is_dir():
+                return f"depends on {title(self._runs[fingerprint])}, completed in the lab at {place}"
+        return None
 
 
 class Termination:
-    """Remembers which jobs were asked to stop, and when; `at_once` gives them no time to save."""
+    """Stops jobs: first with a request, after the executor's grace period by killing them.
+
+    Attributes:
+        at_once: Kill without time to save.
+    """
 
     def __init__(
-        self, store: str, executors: Executors, complain: Callable[[str], None], *, at_once: bool
+        self, store: str, executors: Executors, note: Callable[[str], None], *, at_once: bool
     ) -> None:
-        """Create it for a store by its id; `complain` is told, once a job, why it cannot be stopped."""
+        """Create it for the id of a store; `note` receives the reason, once, if a job can't be stopped."""
         self._store = store
         self._executors = executors
-        self._complain = complain
-        self._asked: dict[int, float] = {}  # attempt → when
-        self._failed: set[int] = set()
+        self._note = note
+        self._asked: dict[int, float] = {}  # attempt id → time of the request
+        self._noted: set[int] = set()
         self.at_once = at_once
 
     def stop(self, lease: Lease) -> None:
-        """Ask an attempt's job to stop; once its executor's grace period is over, kill it."""
+        """Request an attempt's job to stop; kill it once the grace period is over."""
         asked = self._asked.get(lease.id)
         if LaunchedJob.of(self._store, lease) is None:
-            return  # nor is its executor asked, which an archive may name
+            return  # an imported attempt may name any executor, so don't create that
         if self.at_once:
             self.kill(lease)
         elif asked is None:
@@ -141,51 +308,51 @@ class Termination:
             self.kill(lease)
 
     def kill(self, lease: Lease) -> bool:
-        """Kill an attempt's job now, and what it has left; False if processes of it are seen to run still."""
+        """Kill an attempt's job and its remaining processes; return False if some of them still run."""
         return self._send(lease, now=True)
 
     def clear(self, lease: Lease) -> bool:
-        """End what an attempt that is over may have left on this machine; False if that runs still."""
+        """Kill what a finished attempt may have left on this machine; return False if it still runs."""
         job = LaunchedJob.of(self._store, lease)
         if job is None or lease.executor != "local" or not Process.parse(job.handle).is_here:
             return True
         return self.kill(lease)
 
-    def _send(self, lease: Lease, now: bool) -> bool:
+    def _send(self, lease: Lease, *, now: bool) -> bool:
         if (job := LaunchedJob.of(self._store, lease)) is None:
             return True
         try:
             self._executors(lease.executor).stop(job, now=now)
         except StillRuns as error:
-            self._once(lease, f"has not ended: {error}; nothing is started in its folder before it has")
+            self._note_once(lease, f"is still running: {error}; its next attempt starts after it ended")
             return False
         except UserError as error:
-            self._once(lease, f"cannot be stopped from here: {error}")
+            self._note_once(lease, f"can't be stopped: {error}")
         return True
 
-    def _once(self, lease: Lease, why: str) -> None:
-        if lease.id not in self._failed:
-            self._complain(f"attempt {lease.number} {why}")
-        self._failed.add(lease.id)
+    def _note_once(self, lease: Lease, why: str) -> None:
+        if lease.id not in self._noted:
+            self._note(f"attempt {lease.number} {why}")
+        self._noted.add(lease.id)
 
 
-def any_launcher(heartbeats: Mapping[str, datetime], now: datetime) -> bool:
-    """Whether any launcher is alive, by the names and heartbeats that the store has of them."""
+def any_launcher(heartbeats: Mapping[str, datetime], at: datetime) -> bool:
+    """Return whether any launcher in the store is alive, from names and last heartbeats."""
     return any(
-        (now - heartbeat).total_seconds() <= SILENT_SECONDS and is_running(name) is not False
+        (at - heartbeat).total_seconds() <= SILENT_SECONDS and is_running(name) is not False
         for name, heartbeat in heartbeats.items()
     )
 
 
-def doubts(lease: Lease | None, now: datetime) -> str | None:
-    """Say why a run that the store calls RUNNING may have stopped, and what to do; None without doubts."""
+def doubts(lease: Lease | None, at: datetime) -> str | None:
+    """Return why an attempt that is RUNNING in the store may have stopped; None if nothing indicates it."""
     if lease is None or not lease.is_live:
         return None
     if lease.executor == "local" and lease.handle and is_running(lease.handle) is False:
-        return "its process has vanished: launch again to go on"
-    silent = (now - lease.heartbeat_at).total_seconds()
+        return "its process has vanished: relaunch to resume"
+    silent = (at - lease.heartbeat_at).total_seconds()
     if silent <= SILENT_SECONDS:
         return None
     if lease.launcher is None or is_running(lease.launcher) is False:
-        return f"no sign of life for {silent:.0f} s, and no launcher looks after it: launch again to go on"
-    return f"no sign of life for {silent:.0f} s"
+        return f"no heartbeat for {silent:.0f} s and no launcher: relaunch to resume"
+    return f"no heartbeat for {silent:.0f} s"

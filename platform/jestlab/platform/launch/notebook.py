@@ -32,6 +32,7 @@ class Notebook(Listener):
 
     def __init__(self) -> None:
         """Create a display; its output begins with the launch."""
+        super().__init__()
         self._lock = threading.Lock()  # runs are looked at in another thread than this launch was begun in
         self._output: Any = None
         self._shown_at = 0.0
@@ -65,6 +66,7 @@ class Notebook(Listener):
     def note(self, message: str) -> None:
         """Show a message below the runs."""
         with self._lock:
+            super().note(message)
             self._lines.append(one_line(message, _LONG))
             self._show(now=True)
 

@@ -1,32 +1,88 @@
-"""How to launch: what a user may say, and what a spec says of the runs' resources."""
+"""Options of a launch: what a user chooses, what the controller gets, and how often it polls."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from jestlab.platform.spec.resources import ExecutorName
+from jestlab.models.extensions import check_name
+from jestlab.platform.errors import UserError
+from jestlab.platform.spec.resources import EXECUTORS, ExecutorName
 from jestlab.platform.store.provenance import PARTS, Part
 
 
 @dataclass(frozen=True)
-class Options:
-    """How to launch.
+class LaunchOptions:
+    """Options that a user gives for one launch.
 
     Attributes:
-        executor: Name of the executor that new attempts go to.
-        parallel: Runs at a time, whoever launches them; None for as many as the executor takes.
-        retries: How often a run that failed is tried again. Preemptions do not count.
-        lease_seconds: How long the workers of new attempts, and other launchers, may be silent.
-        fail_fast: Whether the first run that fails for good stops all others.
-        keep_going: Whether the launch goes on when all runs fail alike: see `failures.alike`.
-        retry_exit_codes: Exit codes of commands that are tried again, whatever they seem to mean.
-        at_once: Whether runs that stop are given no time to save.
-        launches: Whether runs are started at all, and not only brought to their end.
-        record: What attempts record of their code and environment.
-        max_chip_hours: Most chip-hours, or hours of machines without chips, that all attempts in the store
-            may hold and be planned to hold from `since`; None for no limit.
-        since: When the launch began; None: now.
+        on: Executor; None for the one in the study, else in the settings, else this machine.
+        parallel: Number of concurrent runs; None for the study's.
+        retries: Number of further attempts at a run that fails; None for the study's.
+        fail_fast: Stop all runs after the first one that fails for good.
+        keep_going: Continue even if the first three runs fail with the same error.
+        max_chip_hours: Refuse to launch if the estimate exceeds this limit or is unknown, and start no run
+            that would exceed it.
+        rerun_changed: Run completed runs again if they were made with different code, data, or versions.
+        rerun_retracted: Run completed runs again if their results are retracted.
+        runs: Names of the runs that the two options above apply to; empty for all.
+        replace: Replace an experiment of the same name that belongs to another study or user.
+        reports: Write tables and figures at the end.
+    """
+
+    on: ExecutorName | None = None
+    parallel: int | None = None
+    retries: int | None = None
+    fail_fast: bool = False
+    keep_going: bool = False
+    max_chip_hours: float | None = None
+    rerun_changed: bool = False
+    rerun_retracted: bool = False
+    runs: Sequence[str] = ()
+    replace: bool = False
+    reports: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            UserError: A value is out of range, or two options contradict each other.
+        """
+        if self.on is not None:
+            try:
+                check_name("executor", self.on, EXECUTORS)
+            except ValueError as error:
+                raise UserError(f"on: {error}") from None
+        if self.parallel is not None and self.parallel < 1:
+            raise UserError(f"parallel must be >= 1, got {self.parallel}")
+        if self.retries is not None and self.retries < 0:
+            raise UserError(f"retries must be >= 0, got {self.retries}")
+        if self.fail_fast and self.keep_going:
+            raise UserError("fail_fast and keep_going: give one of them")
+        if self.runs and not (self.rerun_changed or self.rerun_retracted):
+            raise UserError("runs: a launch runs the whole study; name runs only with rerun_changed")
+
+
+@dataclass(frozen=True)
+class ControllerOptions:
+    """Options of a controller: `LaunchOptions`, completed from the study's resources and the settings.
+
+    Attributes:
+        executor: Name of the executor for new attempts.
+        parallel: Number of concurrent runs of all launchers; None for the executor's limit.
+        retries: Number of further attempts at a run that fails. Preemptions do not count.
+        lease_seconds: Seconds without a heartbeat after which a worker or a launcher counts as lost.
+        fail_fast: As in `LaunchOptions`.
+        keep_going: As in `LaunchOptions`.
+        retry_exit_codes: Exit codes of commands that are always retried.
+        at_once: Kill runs that have to stop, without time to save.
+        launches: Start runs; if False, only bring live attempts to an end.
+        record: Parts of the code and environment that attempts record.
+        max_chip_hours: Limit on the chip-hours (hours on machines without chips) that all attempts in the
+            store use or plan to use from `since` on; None for no limit.
+        since: Start of the launch; None for now.
     """
 
     executor: ExecutorName = "local"
@@ -41,3 +97,37 @@ class Options:
     record: tuple[Part, ...] = PARTS
     max_chip_hours: float | None = None
     since: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """Polling and retry intervals in seconds; the variable `JESTLAB_<NAME>_SECONDS` overrides each one.
+
+    Attributes:
+        poll: Between two passes over all runs, unless an event wakes the controller.
+        heartbeat: Between two heartbeats of the launcher.
+        backoff: Before the first retry of a run; each further wait is four times as long.
+        max_backoff: Longest wait before a retry.
+        api_pause: Before the first retry of a cloud API call; the second wait is four times as long.
+    """
+
+    poll: float = 1.0
+    heartbeat: float = 10.0
+    backoff: float = 2.0
+    max_backoff: float = 300.0
+    api_pause: float = 0.5
+
+    @classmethod
+    def from_environment(cls) -> Intervals:
+        """Read the intervals from the environment; UserError if one is not a valid number of seconds."""
+        values = {}
+        for name in cls.__dataclass_fields__:
+            variable = f"JESTLAB_{name.upper()}_SECONDS"
+            if text := os.environ.get(variable):
+                try:
+                    values[name] = float(text)
+                except ValueError:
+                    values[name] = -1.0
+                if not 0 <= values[name] < float("inf"):
+                    raise UserError(f"invalid {variable} {text!r}: expected a number of seconds, 0 or more")
+        return cls(**values)

@@ -1,8 +1,7 @@
-"""Decide what to do about a run now, and when to retry it: a pure function of what is known of it.
+"""Decide the next action for one run: a pure function of its row in the store and of signs of life.
 
-The controller asks this for every run again and again, with what the store and its executor say, and does
-what it says. Retry rules are here: what is retried, how often and after how long (`RetryRules`
-says where its values come from), and which end of a job counts as a failure.
+The controller calls `decide` for every run in each pass and carries out the result. The retry policy is here:
+which ends of a job count as failures, how often a run is retried, and how long it waits before that.
 """
 
 from __future__ import annotations
@@ -16,17 +15,21 @@ from typing import Protocol
 from jestlab.platform.launch.executor import JobState, JobStatus
 from jestlab.platform.processes import EXIT_BUSY, EXIT_STOPPED, describe_exit
 from jestlab.platform.programs.failures import is_refused, reason_of
+from jestlab.platform.store.claims import LIMIT
 from jestlab.platform.store.records import Lease, RunState, Standing
 
-_ASKED_TO_STOP = (-signal.SIGTERM, -signal.SIGINT, EXIT_STOPPED)
+SLOT = "waits for a slot"
+"""Start of the reason of a run that could start if fewer others ran."""
+
+_STOP_CODES = (-signal.SIGTERM, -signal.SIGINT, EXIT_STOPPED)
 
 
 class Target(Protocol):
-    """A run as far as launching is concerned: what it is called, and what it waits for."""
+    """A run to launch."""
 
     @property
     def fingerprint(self) -> str:
-        """Identity of the run, a SHA-256 hash."""
+        """SHA-256 hash that identifies the run."""
 
     @property
     def name(self) -> str:
@@ -49,18 +52,25 @@ class Target(Protocol):
         """Role → fingerprint of each run that it depends on."""
 
 
+def title(run: Target) -> str:
+    """Return how people call a run: label and seed."""
+    return f"{run.label}/{run.seed}"
+
+
+def is_plain_wait(reason: str | None) -> bool:
+    """Return whether a run waits only for a slot or for chip-hours, so that its reason may be replaced."""
+    return reason is None or reason.startswith((SLOT, LIMIT))
+
+
 @dataclass(frozen=True)
 class RetryRules:
-    """When a run is tried again.
-
-    The retries are the spec's (`resources.retries`) or those of `--retries`; the waits are those of
-    `wakeup.Intervals`, which the environment may set.
+    """When a run is retried.
 
     Attributes:
-        retries: How often a run that failed is tried again. Preemptions do not count.
-        backoff_seconds: Wait before the first retry; before each further one it is four times as long.
-        max_backoff_seconds: The longest wait.
-        max_fruitless: Preempted attempts in a row without a step of progress, until the run is given up.
+        retries: Number of further attempts after failures. Preemptions do not count.
+        backoff_seconds: Wait before the first retry; each further wait is four times as long.
+        max_backoff_seconds: Longest wait.
+        max_fruitless: Number of consecutive preemptions without a step of progress after which the run fails.
     """
 
     retries: int
@@ -69,13 +79,13 @@ class RetryRules:
     max_fruitless: int = 10
 
     def wait_seconds(self, failures: int) -> float:
-        """Return the wait after this many failures; 0 after none. From 2 s it grows: 8 s, 32 s, …"""
+        """Return the wait after a number of failures: 0, 2, 8, 32, … for a backoff of 2 s."""
         if failures <= 0:
             return 0.0
         return float(min(self.backoff_seconds * 4 ** (failures - 1), self.max_backoff_seconds))
 
     def seconds_left(self, run: Standing, now: datetime) -> float:
-        """Return how long a run still waits after its last attempt; 0 also if clocks differ too much."""
+        """Return the remaining wait after the last attempt; 0 if its end is in the future of this clock."""
         if run.lease is None or run.lease.ended_at is None:
             return 0.0
         wait = self.wait_seconds(max(run.failures, run.fruitless - 1))
@@ -85,54 +95,56 @@ class RetryRules:
 
 @dataclass(frozen=True)
 class Wait:
-    """Do nothing now; `reason` says why the job has not begun, if that is known."""
+    """Do nothing now; `reason` is why the job has not started, if known."""
 
     reason: str | None = None
 
 
 @dataclass(frozen=True)
 class Done:
-    """Leave the run in this state until it is launched again."""
+    """Leave the run in this state for the rest of the launch."""
 
     state: RunState
     reason: str | None = None
 
 
 @dataclass(frozen=True)
-class Enter:
-    """Give a run that no attempt holds this state."""
+class SetState:
+    """Give this state to a run without a live attempt."""
 
     state: RunState
     reason: str | None = None
 
 
 @dataclass(frozen=True)
-class Claim:
-    """Start an attempt, if a slot is free."""
+class StartAttempt:
+    """Start an attempt if a slot is free."""
 
 
 @dataclass(frozen=True)
-class Adopt:
-    """Take over its attempt, whose launcher has gone."""
+class TakeOver:
+    """Take over the live attempt of a lost launcher."""
 
     lease: Lease
 
 
 @dataclass(frozen=True)
-class Stop:
-    """Stop the job of its attempt."""
+class StopJob:
+    """Stop the job of the live attempt."""
 
     lease: Lease
 
 
 @dataclass(frozen=True)
-class End:
-    """End its attempt, whose worker cannot do so any more.
+class EndAttempt:
+    """End a live attempt whose worker can no longer end it.
 
     Attributes:
-        state: What attempt and run become.
-        exit_code: Of the process, where it is known.
-        kill: Whether something of the job may be left that has to be killed first.
+        lease: The attempt.
+        state: New state of the attempt and the run.
+        reason: Reason of the state.
+        exit_code: Exit code of the process, if known.
+        kill: Whether parts of the job may still run and have to be killed first.
     """
 
     lease: Lease
@@ -142,18 +154,18 @@ class End:
     kill: bool = False
 
 
-Action = Wait | Done | Enter | Claim | Adopt | Stop | End
+Action = Wait | Done | SetState | StartAttempt | TakeOver | StopJob | EndAttempt
 
 
 @dataclass(frozen=True)
 class Signs:
-    """What is known of a run's live attempt beyond its row in the store; the defaults are for none.
+    """Signs of life of a live attempt; the defaults are for a run without one.
 
     Attributes:
-        job: State of its job; None without one.
-        ours: Whether this controller looks after the attempt.
-        orphaned: Whether no controller does: its launcher has gone.
-        silent_seconds: How long this controller has seen no sign of life of it.
+        job: Status of its job; None without a job.
+        ours: Whether this controller manages the attempt.
+        orphaned: Whether its launcher is lost, so that no controller manages it.
+        silent_seconds: Seconds since its last new sign of life, as seen by this controller.
     """
 
     job: JobStatus | None = None
@@ -163,128 +175,129 @@ class Signs:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen(Signs):
-    """What a controller sees of a run beyond the store.
+class Observation(Signs):
+    """Everything about a run that its row in the store doesn't contain.
 
     Attributes:
-        needs: Runs that it depends on: the title of each, and the state in which it will stay, None where
-            that is open. Several may have one title.
-        stopping: Why this controller stops everything; None if it does not.
-        elsewhere: The lab that has the files of the run's last attempt, in words, if it is not this one.
-        missing: Which needed run another lab completed whose files are not here; None if there is none.
-        now: The time, as the store has it.
+        needs: Title and final state of each run that it depends on; None for a state that is not final.
+        stopping: Why this controller stops all runs; None if it doesn't.
+        now: Current time, by the clock of the store's rows.
+        other_lab: Address of the lab with the files of the last attempt, if it is another lab.
+        missing: Why files of a dependency are missing here; None if all exist.
     """
 
     needs: Sequence[tuple[str, RunState | None]]
     stopping: str | None
     now: datetime
-    elsewhere: str | None = None
+    other_lab: str | None = None
     missing: str | None = None
 
 
-def decide(run: Standing, seen: Seen, rules: RetryRules) -> Action:
-    """Decide what to do about a run now, from its row in the store and what else is known."""
+def decide(run: Standing, seen: Observation, rules: RetryRules) -> Action:
+    """Return the next action for a run."""
     if run.state == RunState.COMPLETED:
         return Done(run.state)
     if run.lease is not None and run.lease.is_live:
-        return _held(run, run.lease, seen)
-    return _free(run, seen, rules)
+        return _decide_live(run, run.lease, seen)
+    return _decide_idle(run, seen, rules)
 
 
-def _held(run: Standing, lease: Lease, seen: Seen) -> Action:
-    """Decide about a run that an attempt holds."""
-    if seen.elsewhere is not None and run.stop_reason is None:
-        return _of_another_lab(run, lease, seen, seen.elsewhere)
+def _decide_live(run: Standing, lease: Lease, seen: Observation) -> Action:
+    """Return the action for a run with a live attempt."""
+    if seen.other_lab is not None and run.stop_reason is None:
+        return _decide_in_other_lab(run, lease, seen, seen.other_lab)
     if seen.orphaned and not seen.ours:
-        return Adopt(lease)
+        return TakeOver(lease)
     job = seen.job or JobStatus(JobState.UNKNOWN)
     stopping = run.stop_reason or (seen.stopping if seen.ours else None)
     if job.state.is_over:
         if not seen.ours and seen.silent_seconds <= lease.lease_seconds:
-            return Wait()  # its own launcher sees it, too; or has just claimed it, and not launched it yet
-        return _ended(lease, job, stopping)
+            return Wait()  # its launcher sees it as well, or has claimed it and not launched it yet
+        return _end_of(lease, job, stopping)
     silent = seen.silent_seconds > lease.lease_seconds
     if stopping is not None:
-        if silent and job.state != JobState.RUNNING:  # its machine has gone, or cannot be reached
-            reason = f"{stopping}; whether it still runs could not be found out"
-            return End(lease, RunState.CANCELLED, reason, kill=True)
-        return Stop(lease)
+        if silent and job.state != JobState.RUNNING:  # its machine is lost or unreachable
+            reason = f"{stopping}; it is unknown whether it still runs"
+            return EndAttempt(lease, RunState.CANCELLED, reason, kill=True)
+        return StopJob(lease)
     if seen.stopping is not None and not seen.ours:
-        return Done(run.state, "by another launch")  # which goes on
+        return Done(run.state, "in another launch")  # which continues
     if lease.state == RunState.PENDING and job.state == JobState.QUEUED:
-        return Wait(job.waits)  # for as long as it takes
+        return Wait(job.waits)  # without a time limit
     if seen.ours and job.state == JobState.QUEUED and job.requeued:
-        # Its worker has gone; the next attempt goes on from the last checkpoint.
-        return End(lease, RunState.PREEMPTED, "its job was put back into the queue", kill=True)
+        # Its worker is lost; the next attempt resumes from the last checkpoint.
+        return EndAttempt(lease, RunState.PREEMPTED, "its job was requeued", kill=True)
     if silent and (seen.ours or job.state == JobState.UNKNOWN):
-        reason = f"no sign of life for {seen.silent_seconds:.0f} s"
-        return End(lease, RunState.PREEMPTED, reason, kill=True)
+        return EndAttempt(lease, RunState.PREEMPTED, _silence(seen), kill=True)
     return Wait()
 
 
-def _of_another_lab(run: Standing, lease: Lease, seen: Seen, lab: str) -> Action:
-    """Decide about a run that another lab's attempt holds: its launchers look after it, or nobody does."""
+def _decide_in_other_lab(run: Standing, lease: Lease, seen: Observation, lab: str) -> Action:
+    """Return the action for a run whose live attempt belongs to another lab: only that lab manages it."""
     if seen.stopping is not None:
-        return Done(run.state, f"in the lab at {lab}")  # which goes on
+        return Done(run.state, f"in the lab at {lab}")  # where it continues
     job = seen.job or JobStatus(JobState.UNKNOWN)
     if seen.silent_seconds > lease.lease_seconds and (job.state.is_over or job.state == JobState.UNKNOWN):
-        silent = f"no sign of life for {seen.silent_seconds:.0f} s"
-        return Done(run.state, f"in the lab at {lab}, {silent}: launch it there, or cancel it")
+        return Done(run.state, f"in the lab at {lab}, {_silence(seen)}: launch it there, or cancel it")
     return Wait()
 
 
-def _ended(lease: Lease, job: JobStatus, stopping: str | None) -> End:
-    """End an attempt whose job is over and whose worker has not said how it ended."""
+def _silence(seen: Observation) -> str:
+    return f"no heartbeat for {seen.silent_seconds:.0f} s"
+
+
+def _end_of(lease: Lease, job: JobStatus, stopping: str | None) -> EndAttempt:
+    """End an attempt whose job is over and whose worker stored no end."""
     if stopping is not None:
-        return End(lease, RunState.CANCELLED, stopping, job.exit_code)
-    state, words = RunState.PREEMPTED, describe_exit(job.exit_code) if job.exit_code is not None else "failed"
+        return EndAttempt(lease, RunState.CANCELLED, stopping, job.exit_code)
+    state = RunState.PREEMPTED
+    ending = describe_exit(job.exit_code) if job.exit_code is not None else "failed"
     if job.state == JobState.PREEMPTED:
-        reason = job.reason or "its machines were taken away"
+        reason = job.reason or "its machines were preempted"
     elif job.state == JobState.GONE:
         reason = job.reason or "its process vanished"
     elif job.exit_code == EXIT_BUSY:
-        reason = "its worker could not tell the store how it ended"
-    elif job.exit_code in _ASKED_TO_STOP:
-        reason = words
+        reason = "its worker could not store its end"
+    elif job.exit_code in _STOP_CODES:
+        reason = ending
     else:
         state = RunState.FAILED
-        reason = "ended without completing" if job.state == JobState.SUCCEEDED else job.reason or words
-    return End(lease, state, reason, job.exit_code)
+        reason = "ended without completing" if job.state == JobState.SUCCEEDED else job.reason or ending
+    return EndAttempt(lease, state, reason, job.exit_code)
 
 
-def _free(run: Standing, seen: Seen, rules: RetryRules) -> Action:
-    """Decide about a run that no attempt holds."""
+def _decide_idle(run: Standing, seen: Observation, rules: RetryRules) -> Action:
+    """Return the action for a run without a live attempt."""
     if run.stop_reason is not None:
         if run.state in (RunState.FAILED, RunState.SKIPPED):
             return Done(run.state, run.reason)
         return _settle(run, RunState.CANCELLED, run.stop_reason)
     if run.state == RunState.PREEMPTED and run.fruitless >= rules.max_fruitless:
-        return Enter(RunState.FAILED, f"{run.reason}, {run.fruitless} times without a step: given up")
+        return SetState(RunState.FAILED, f"{run.reason}: {run.fruitless} attempts without progress")
     if run.state == RunState.FAILED:
-        # Trying again cannot help where code or input is wrong, or the run was preempted too often.
+        # A retry can't fix wrong code or input, nor a run that was preempted too often.
         refused, preempted = is_refused(run), run.lease and run.lease.state == RunState.PREEMPTED
         if refused or preempted or run.failures > rules.retries:
             return Done(run.state, reason_of(run))
         if seen.stopping is None:
-            return Enter(
-                RunState.PENDING, f"failed: {run.reason}; tried again ({run.failures} of {rules.retries})"
-            )
+            reason = f"failed: {run.reason}; retry {run.failures} of {rules.retries}"
+            return SetState(RunState.PENDING, reason)
     for title, state in seen.needs:
         if state not in (None, RunState.COMPLETED, RunState.CANCELLED):
-            return _settle(run, RunState.SKIPPED, f"needs {title}, which is {state}")
+            return _settle(run, RunState.SKIPPED, f"depends on {title}, which is {state}")
     if seen.stopping is not None:
         return _settle(run, RunState.CANCELLED, seen.stopping)
     for title, state in seen.needs:
         if state == RunState.CANCELLED:
-            return _settle(run, RunState.SKIPPED, f"needs {title}, which is {state}")
+            return _settle(run, RunState.SKIPPED, f"depends on {title}, which is {state}")
     if any(state != RunState.COMPLETED for _, state in seen.needs):
         return Wait()
     if seen.missing is not None:
         return _settle(run, RunState.SKIPPED, seen.missing)
     if rules.seconds_left(run, seen.now):
         return Wait()
-    return Claim()
+    return StartAttempt()
 
 
 def _settle(run: Standing, state: RunState, reason: str) -> Action:
-    return Done(state, run.reason) if run.state == state else Enter(state, reason)
+    return Done(state, run.reason) if run.state == state else SetState(state, reason)

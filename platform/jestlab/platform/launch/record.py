@@ -1,77 +1,72 @@
-"""XManager's record of a launch: a courtesy, which what runs does not depend on."""
+"""XManager's record of a launch. It is optional: runs don't depend on it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jestlab.platform import logs
 from jestlab.platform.launch.executor import Executor, ExecutorError, Job, LaunchedJob
 
-if TYPE_CHECKING:  # imports XManager, which takes a second
+if TYPE_CHECKING:  # importing XManager takes a second
     from jestlab.platform.launch.xmanager import Experiment
 
 
 @dataclass
-class Record:
-    """An experiment of XManager, made when the first run is about to start.
+class XManagerRecord:
+    """An XManager experiment, created when the first run is about to start.
 
     Attributes:
-        folder: For XManager's database.
+        folder: Folder of XManager's database.
         title: Name of the study.
-        complain: Called once with the reason if there is no record, or only part of one.
-        opened: Whether the experiment has been requested.
+        note: Receives the reason, once, if the record is missing or incomplete.
+        opened: Whether the experiment was requested.
     """
 
     folder: Path
     title: str
-    complain: Callable[[str], None]
+    note: Callable[[str], None]
     opened: bool = False
     _experiment: Experiment | None = None
-    _is_kept: bool = True
+    _is_complete: bool = True
 
     async def open(self) -> None:
-        """Create XManager's experiment. Not at the beginning: it takes a second, and may not be needed."""
+        """Create the experiment. It takes a second, so only a launch that starts runs does it."""
         self.opened = True
-        try:
-            from jestlab.platform.launch.xmanager import Experiment
-
-            made = await asyncio.to_thread(Experiment, self.folder, self.title)
-            self._experiment = await made.__aenter__()
-        except Exception as error:
-            self._lacks(error)
+        await self._try(self._create())
 
     async def add(
-        self, executor: Executor, jobs: Sequence[Job], found: Sequence[LaunchedJob | ExecutorError]
+        self, executor: Executor, jobs: Sequence[Job], results: Sequence[LaunchedJob | ExecutorError]
     ) -> None:
-        """Make a work unit of each job that was launched, or was to be, where there is a record.
-
-        It is made while the jobs begin, so that none waits for it.
+        """Add a work unit for each job, after the job was launched.
 
         Args:
-            executor: The jobs'.
+            executor: Executor of the jobs.
             jobs: The jobs.
-            found: What has become of each.
+            results: Launched job, or error, of each.
         """
-        if self._experiment is not None and self._is_kept:
-            try:
-                await self._experiment.add(executor, jobs, found)
-            except Exception as error:
-                self._lacks(error)
+        if self._experiment is not None and self._is_complete:
+            await self._try(self._experiment.add(executor, jobs, results))
 
     async def close(self) -> None:
-        """Let XManager end its experiment."""
+        """Close the experiment."""
         if self._experiment is not None:
-            try:
-                await self._experiment.__aexit__(None, None, None)
-            except Exception as error:
-                self._lacks(error)
+            await self._try(self._experiment.__aexit__(None, None, None))
 
-    def _lacks(self, error: Exception) -> None:
-        if self._is_kept:
-            why = logs.one_line(f"{type(error).__name__}: {error}", 200)
-            self.complain(f"XManager keeps no record of this launch, or no whole one: {why}")
-        self._is_kept = False
+    async def _create(self) -> None:
+        from jestlab.platform.launch.xmanager import Experiment
+
+        experiment = await asyncio.to_thread(Experiment, self.folder, self.title)
+        self._experiment = await experiment.__aenter__()
+
+    async def _try(self, work: Coroutine[Any, Any, object]) -> None:
+        try:
+            await work
+        except Exception as error:
+            if self._is_complete:
+                why = logs.one_line(f"{type(error).__name__}: {error}", 200)
+                self.note(f"XManager's record of this launch is incomplete: {why}")
+            self._is_complete = False

@@ -1,7 +1,8 @@
-"""Find results that were made with different code or data: compared with each other, and with the current files.
+"""Find results that were made with different code or data: compared with each other, and with the current
+files.
 
-A run's identity is its config: different code doesn't make a run run again. The differences are reported, can be
-accepted (`store.judgments`), and `jestlab launch --rerun-changed` repeats the runs.
+A run's identity is its config: different code doesn't make a run run again. The differences are reported, can
+be accepted (`store.judgments`), and `jestlab launch --rerun-changed` repeats the runs.
 """
 
 from __future__ import annotations
@@ -112,9 +113,7 @@ class ResultChanges:
             )
         if self.changed:
             items = dict.fromkeys(item for run_items in self.changed.values() for item in run_items)
-            kinds = [
-                kind for kind in ("code", "data") if any(item.startswith(f"{kind} ") for item in items)
-            ]
+            kinds = [kind for kind in ("code", "data") if any(item.startswith(f"{kind} ") for item in items)]
             first = f"{experiment}/{self.names[next(iter(self.changed))]}"
             lines.append(
                 f"{self._count(self.changed, 'was', 'were')} made with different {' and '.join(kinds)}: "

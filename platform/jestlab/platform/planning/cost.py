@@ -1,7 +1,7 @@
 """Cost of planned runs: chip-hours and money on TPUs, hours on other machines, and FLOPs by component.
 
-On a TPU slice, hours are FLOPs divided by an assumed share of the slice's peak. On other machines, whose peak is
-unknown, hours are estimated from earlier runs of the same program in the same place.
+On a TPU slice, hours are FLOPs divided by an assumed share of the slice's peak. On other machines, whose peak
+is unknown, hours are estimated from earlier runs of the same program in the same place.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def on_tpu(plan: Plan, slice_: Slice, settings: Settings) -> Plan:
 
 def utilization(settings: Settings, chip: str) -> float:
     """Return the assumed share of a TPU type's peak: the user's, else the default."""
-    return settings.utilisation.get(chip, costs.ASSUMED_UTILISATION)
+    return settings.utilization.get(chip, costs.ASSUMED_UTILISATION)
 
 
 def by_earlier_runs(plan: Plan, speeds: Mapping[str, Speed], gpus: int = 0) -> Plan:
@@ -138,10 +138,11 @@ def to_do(plan: Plan) -> list[PlannedRun]:
 
 
 def wall_hours(runs: Sequence[PlannedRun], parallel: int | None) -> float:
-    """Estimate a lower bound on the wall-clock hours of runs, given the number of parallel runs, None for all.
+    """Estimate a lower bound on the wall-clock hours of runs, given the number of parallel runs, None for
+    all.
 
-    The bound is the larger of the sum over the parallel slots and the longest chain of dependencies. Runs come
-    after their dependencies. Unknown hours count as 0.
+    The bound is the larger of the sum over the parallel slots and the longest chain of dependencies. Runs
+    come after their dependencies. Unknown hours count as 0.
     """
     ends: dict[str, float] = {}
     for run in runs:
@@ -218,7 +219,8 @@ class LabelCost:
             before the first example is already higher.
         cost: Counted cost of a whole run, including its share of its dependencies.
         reference_training: FLOPs of all its dependencies, unshared; the mean over seeds.
-        shared_by: Number of runs of the study that share the least shared dependency; None without dependencies.
+        shared_by: Number of runs of the study that share the least shared dependency; None without
+            dependencies.
     """
 
     label: str
@@ -252,9 +254,7 @@ class CostBreakdown:
     @property
     def selecting(self) -> Step | None:
         """The first step that selects, preferably with an approximate pass; None if no run selects."""
-        steps = [
-            entry.step for entry in self.entries if entry.step.super_batch_size > entry.step.batch_size
-        ]
+        steps = [entry.step for entry in self.entries if entry.step.super_batch_size > entry.step.batch_size]
         return next((step for step in steps if step.approximate is not None), next(iter(steps), None))
 
 
@@ -274,7 +274,9 @@ def cost_breakdown(plan: Plan, baseline: str | None = None, scope: Scope = "scor
     by_label: dict[str, list[PlannedRun]] = {}
     for run in plan.runs:
         by_label.setdefault(run.label, []).append(run)
-    trained = {label: _Group(runs) for label, runs in by_label.items() if runs[0].price and runs[0].price.step}
+    trained = {
+        label: _Group(runs) for label, runs in by_label.items() if runs[0].price and runs[0].price.step
+    }
     if not trained:
         raise UserError(f"study {plan.study.name}: no run trains anything that can be priced")
     shares = {convention: _Shares(plan, convention) for convention in CONVENTIONS}
@@ -305,7 +307,7 @@ def _baseline(plan: Plan, trained: Mapping[str, _Group], name: str | None) -> st
         if name is None:
             if first.name not in plan.needed:
                 return label
-        elif any(name in (place.label, place.name) for place in (first, *first.aliases)):
+        elif name in (first.label, first.name) or any(name in (a.label, a.name) for a in first.aliases):
             return label
     if name is None:
         return next(iter(trained))

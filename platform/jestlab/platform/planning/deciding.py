@@ -1,19 +1,20 @@
-"""Plan a study in rounds, until its claims are decided.
+"""Plan a study in rounds until its claims are decided.
 
-What is next follows from the store alone (`jestlab.analysis.claims.rounds`): the launcher remembers nothing.
-So a launch that was killed goes on where it was, and two at once run the same rounds together.
+The store alone determines the next round (`jestlab.analysis.claims.rounds`). So a launch that was killed
+resumes in the same round, and two launches at once run the same rounds together.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from jestlab.analysis.claims.hours import Hours
 from jestlab.analysis.claims.rounds import Round, next_round
 from jestlab.analysis.claims.stopping import Until
 from jestlab.platform.planning.plan import Plan
-from jestlab.platform.planning.replicates import some
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.words import counted
 
@@ -22,19 +23,19 @@ if TYPE_CHECKING:
     from jestlab.platform.store.store import Store
 
 
-def goes_on(study: Study) -> bool:
-    """Whether the number of seeds of the study, or of a part of it, is not fixed."""
+def has_open_seeds(study: Study) -> bool:
+    """Return whether the number of seeds of a study, or of a part of it, depends on its claims."""
     return any(isinstance(each.seeds, Until) for each in (study, *study.studies.values()))
 
 
 @dataclass(frozen=True)
-class Standing:
-    """Where a study stands between two rounds.
+class ClaimsStatus:
+    """Status of a study's claims between two rounds.
 
     Attributes:
-        judged: Its claims.
-        hours: What its runs have taken.
-        next: What to run next.
+        judged: The claims with their verdicts.
+        hours: Duration of the runs so far.
+        next: The next round.
     """
 
     judged: tuple[Judged, ...]
@@ -43,65 +44,115 @@ class Standing:
 
     def __str__(self) -> str:
         decided = sum(each.is_decided for each in self.judged)
-        hopeless = sum(each.is_futile and not each.is_open for each in self.judged)
+        futile = sum(each.is_futile and not each.is_open for each in self.judged)
         parts = [f"{decided} of {counted(len(self.judged), 'claim')} decided"]
-        if hopeless:
-            parts.append(f"{hopeless} hopeless")
+        if futile:
+            parts.append(f"{futile} out of reach")
         if self.next.left_out:
-            parts.append(f"{len(self.next.left_out)} beyond the budget")
+            parts.append(f"{len(self.next.left_out)} over budget")
         if not self.next.is_last:
-            parts.append(f"{len(self.next.claims)} go on")
+            parts.append(f"{len(self.next.claims)} open")
         return ", ".join(parts)
 
 
-def standing(store_url: str, experiment: str) -> Standing:
-    """Judge a study that has been recorded, and choose its next round.
+def claims_status(store_url: str, experiment: str) -> ClaimsStatus:
+    """Judge the claims of a recorded study and choose its next round.
 
     Args:
         store_url: SQLAlchemy URL of the store.
         experiment: Name of the study.
     """
-    # Plans of other studies need none of it.
+    # Only studies that are planned in rounds need these modules.
     from jestlab.analysis.claims import studies, verdicts
     from jestlab.analysis.connection import connect
 
     with connect(store_url) as connection:
         judged = verdicts.load(connection, experiment, studies(connection))
         hours = Hours.load(connection, experiment)
-    return Standing(tuple(judged), hours, next_round(judged, hours))
+    return ClaimsStatus(tuple(judged), hours, next_round(judged, hours))
 
 
-def begun(plan: Plan, store: Store | None) -> Plan:
-    """Choose the runs with which a study begins, and all that earlier rounds have begun.
+def first_round(plan: Plan, store: Store | None) -> Plan:
+    """Return the runs of the first round and of all rounds that were launched earlier.
 
     Args:
-        plan: With all replicates.
-        store: Where it was launched before; None if there is none.
+        plan: Plan with all seeds.
+        store: Store of earlier launches; None if it doesn't exist.
     """
-    ours = set() if store is None else {run for name in plan.by_study for run in store.members(name)}
-    fixed = {each.name: _first(each) for each in (plan.study, *plan.study.studies.values())}
+    launched = set() if store is None else {run for name in plan.by_study for run in store.members(name)}
+    fixed = {each.name: _first_seeds(each) for each in (plan.study, *plan.study.studies.values())}
 
     def seeds(label: str) -> int:
         study, slash, _ = label.partition("/")
         return fixed[study] if slash and study in plan.study.studies else fixed[plan.study.name]
 
-    return some(plan, seeds, ours)
+    return first_seeds(plan, seeds, launched)
 
 
-def further(plan: Plan, before: Plan, ahead: Round) -> Plan:
-    """Add a round to the runs that have been begun.
+def add_round(plan: Plan, before: Plan, ahead: Round) -> Plan:
+    """Return the runs that were launched earlier and those of a further round.
 
     Args:
-        plan: With all replicates.
-        before: What has been begun of it.
+        plan: Plan with all seeds.
+        before: The part of it that was launched earlier.
         ahead: The round.
     """
     wanted = {
         label if study == plan.study.name else f"{study}/{label}": count
         for (study, label), count in ahead.seeds.items()
     }
-    return some(plan, lambda label: wanted.get(label, 0), before.fingerprints)
+    return first_seeds(plan, lambda label: wanted.get(label, 0), before.fingerprints)
 
 
-def _first(study: Study) -> int:
+def first_seeds(plan: Plan, seeds: Callable[[str], int], others: Collection[str] = ()) -> Plan:
+    """Return the part of a plan with the first seeds of each label, and their dependencies.
+
+    Args:
+        plan: Plan with all seeds.
+        seeds: Label → number of seeds; in a union, labels are "study/label".
+        others: Fingerprints of further runs to include.
+    """
+    runs = {run.fingerprint: run for run in plan.runs}
+    counts: dict[str, int] = {}
+    open_ = set(others) & runs.keys()
+    for run in plan.runs:  # seed by seed
+        for label in {run.label, *(alias.label for alias in run.aliases)}:
+            counts[label] = counts.get(label, 0) + 1
+            if counts[label] <= seeds(label):
+                open_.add(run.fingerprint)
+    chosen: set[str] = set()
+    while open_:
+        if (fingerprint := open_.pop()) not in chosen:
+            chosen.add(fingerprint)
+            open_.update(runs[fingerprint].needs.values())
+    return _restrict(plan, chosen, seeds)
+
+
+def without(plan: Plan, fingerprints: Collection[str]) -> Plan:
+    """Return a plan without some runs, which stay members of their studies as the store has them."""
+    removed = frozenset(fingerprints)
+    return replace(
+        plan,
+        runs=tuple(run for run in plan.runs if run.fingerprint not in removed),
+        parts=tuple(without(part, removed) for part in plan.parts),
+        later=plan.later | removed.intersection(plan.fingerprints),
+    )
+
+
+def _restrict(plan: Plan, chosen: Collection[str], seeds: Callable[[str], int]) -> Plan:
+    def seeds_of(study: str, label: str) -> int:
+        return seeds(f"{study}/{label}")
+
+    labels = [one.label for one in plan.waiting]  # one for each seed, in order
+    waiting = (one for i, one in enumerate(plan.waiting) if labels[:i].count(one.label) < seeds(one.label))
+    return replace(
+        plan,
+        runs=tuple(run for run in plan.runs if run.fingerprint in chosen),
+        parts=tuple(_restrict(part, chosen, partial(seeds_of, part.study.name)) for part in plan.parts),
+        waiting=tuple(waiting),
+        later=frozenset(plan.fingerprints) - frozenset(chosen),
+    )
+
+
+def _first_seeds(study: Study) -> int:
     return study.seeds.at_least if isinstance(study.seeds, Until) else len(study.seeds)

@@ -78,7 +78,8 @@ def _reason(run: PlannedRun, candidates: _Candidates) -> RunReason:
 
 
 class _Candidates:
-    """Completed runs of one program. Each field, and each pair of field and value, is a bit, for fast comparison."""
+    """Completed runs of one program. Each field, and each pair of field and value, is a bit, for fast
+    comparison."""
 
     def __init__(self) -> None:
         self._bits: dict[object, int] = {}

@@ -74,7 +74,9 @@ def lines(runs: Sequence[PlannedRun], memory: AvailableMemory) -> Iterator[str]:
         runs: The remaining runs.
         memory: Available memory.
     """
-    required = [(memory.required(run.memory), run.label, run.memory) for run in runs if run.memory is not None]
+    required = [
+        (memory.required(run.memory), run.label, run.memory) for run in runs if run.memory is not None
+    ]
     required.sort(key=lambda entry: entry[0], reverse=True)
     if not required:
         return
@@ -114,9 +116,7 @@ def _remedy(estimate: MemoryEstimate, required: float, memory: AvailableMemory) 
         return raised + ", ".join([*fitting[:-1], f"or {fitting[-1]}" if fitting[1:] else fitting[0]])
     if not estimate.state:
         return f"{raised}use a machine with more memory"
-    return f"{raised}choose a smaller model" + (
-        ": every chip holds all parameters" if memory.on_chip else ""
-    )
+    return f"{raised}choose a smaller model" + (": every chip holds all parameters" if memory.on_chip else "")
 
 
 def _gigabytes(amount: float) -> str:

@@ -1,4 +1,4 @@
-"""What is to be expected of a study's claims before a launch: of so many seeds, or until they are decided."""
+"""How likely the seeds of a plan decide its claims, for `jestlab plan`."""
 
 from __future__ import annotations
 
@@ -14,68 +14,65 @@ from jestlab.platform.planning.survey import Survey
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.words import counted
 
-_EFFECTS = (1, 2, 3)
+_EFFECTS = (1, 2, 3)  # standard deviations between the sides of a claim
 
 
 def lines(found: Survey) -> Iterator[str]:
-    """Write what the seeds of a study will tell of its claims; nothing if it claims nothing."""
+    """Yield the power of a plan's seeds; nothing if the study has no claims."""
     study = found.plan.study
     whole = (study, *study.studies.values())
     parts = [part for part in whole if part.claims]
     for part in whole:
         if isinstance(part.seeds, Until) and not part.claims:
-            yield f"{part.name} claims nothing that seeds could decide: it has {part.seeds.at_least} seeds."
+            yield f"{part.name} has no claims to decide, so it has {part.seeds.at_least} seeds."
     claims = sum(len(part.claims) for part in parts)
     if not claims:
         return
     error = study.family.share(claims)
     fixed = [part for part in parts if not isinstance(part.seeds, Until)]
-    if fixed:
-        yield from _of_fixed(fixed, claims, error)
-    if len(fixed) < len(parts):
-        rules = [part.seeds for part in parts if isinstance(part.seeds, Until)]
+    yield from _with_fixed_seeds(fixed, claims, error)
+    rules = [part.seeds for part in parts if isinstance(part.seeds, Until)]
+    if rules:
         yield from _until_decided(found, rules, claims, error)
 
 
-def _of_fixed(parts: list[Study], claims: int, error: float) -> Iterator[str]:
-    """Write how likely a fixed number of seeds decides a claim; one seed decides none."""
-    parts = [part for part in parts if part.runs]  # of adopted runs the seeds are what they are
+def _with_fixed_seeds(parts: list[Study], claims: int, error: float) -> Iterator[str]:
+    """Yield the power of a fixed number of seeds; one seed has none."""
+    parts = [part for part in parts if part.runs]  # imported runs have the seeds that they have
     single = sum(len(part.claims) for part in parts if len(part.replicates) < 2)
     if single:
-        yield (
-            f"{counted(single, 'claim')} cannot be decided with one seed: "
-            "--set seeds=3 gives intervals and verdicts."
-        )
+        yield f"{counted(single, 'claim')} cannot be decided with one seed: add --set seeds=3."
     for seeds in sorted({len(part.replicates) for part in parts} - {1}):
         chances = [f"{_percent(power(effect, seeds, error))} at {effect}" for effect in _EFFECTS]
         family = f" in a family of {claims}" if claims > 1 and error < 0.05 else ""
         yield (
-            f"{seeds} seeds decide a claim{family} with a chance of {', '.join(chances)} standard deviations "
-            "between the sides; --decide adds seeds until claims are decided."
+            f"{seeds} seeds decide a claim{family} with a probability of {', '.join(chances)} standard "
+            "deviations between its sides; --decide adds seeds until all claims are decided."
         )
 
 
 def _until_decided(found: Survey, rules: list[Until], claims: int, error: float) -> Iterator[str]:
-    """Write how many seeds a study takes that goes on until its claims are decided."""
-    least, most = min(each.at_least for each in rules), max(each.at_most for each in rules)
-    standing = found.standing
-    if standing is None:
-        told = []
-        for effect in _EFFECTS:
-            its = looks.expected(effect, error, most)
-            told.append(f"{its.expected:.0f} at {effect} (decided in {_percent(its.decided)})")
+    """Yield the expected number of seeds of a study that runs until its claims are decided."""
+    least, most = min(rule.at_least for rule in rules), max(rule.at_most for rule in rules)
+    status = found.standing
+    if status is None:
+        looked = {effect: looks.expected(effect, error, most) for effect in _EFFECTS}
+        expected = [
+            f"{each.expected:.0f} at {effect} (decided in {_percent(each.decided)})"
+            for effect, each in looked.items()
+        ]
         what = "1 claim is" if claims == 1 else f"{claims} claims are"
         yield (
-            f"From {least} to {most} seeds, until {what} decided: on average {', '.join(told)} standard "
+            f"From {least} to {most} seeds, until {what} decided: on average {', '.join(expected)} standard "
             "deviations between the sides."
         )
         return
-    yield f"So far {standing}."
-    left = ahead(standing.judged, standing.hours)
+    yield f"So far {status}."
+    left = ahead(status.judged, status.hours)
     if left.claims:
-        hours = "" if math.isnan(left.hours) else f", {units.duration(left.hours)} of runs one at a time"
+        hours = "" if math.isnan(left.hours) else f", {units.duration(left.hours)} in sequence"
         yield (
-            f"By the seeds so far, {left.decided:.0f} of {counted(left.claims, 'open claim')} will be "
+            f"At these effect sizes, {left.decided:.0f} of {counted(left.claims, 'open claim')} will be "
             f"decided by about {left.runs:.0f} more runs{hours}."
         )
 

@@ -1,4 +1,4 @@
-"""What is registered of a study that is planned, and what has changed since."""
+"""Content of a study's registration, and how a launch would change it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from jestlab.platform.planning.plan import Plan
 if TYPE_CHECKING:
     from jestlab.platform.store.store import Store
 
-_MOST = 3  # changes that are named
+_MOST = 3  # named changes
 
 
 def content(plan: Plan) -> dict[str, Any]:
-    """Collect what is registered of a planned study: claims, rules, first run of each label."""
+    """Return what is registered for a planned study: claims, rules, and the first run of each label."""
     name, is_union = plan.study.name, bool(plan.study.studies)
     runs: dict[tuple[str, str], str] = {}
-    for run in plan.runs:  # replicate by replicate
+    for run in plan.runs:  # seed by seed
         for label in (run.label, *(alias.label for alias in run.aliases)):
             study, _, short = label.partition("/")
             runs.setdefault((study, short) if is_union else (name, label), run.fingerprint)
@@ -25,7 +25,7 @@ def content(plan: Plan) -> dict[str, Any]:
 
 
 def remarks(store: Store, plan: Plan) -> list[str]:
-    """Say what a launch would change of what was registered; nothing if nothing was, or nothing would."""
+    """Return how a launch would change a registered study; empty if nothing changes."""
     with store.reading() as connection:
         registered = Registration.load(connection, plan.study.name)
     if registered is None:
@@ -34,5 +34,5 @@ def remarks(store: Store, plan: Plan) -> list[str]:
     if not lines:
         return []
     more = f" and {len(lines) - _MOST} more" if len(lines) > _MOST else ""
-    told = "; ".join(lines[:_MOST])
-    return [f"{plan.study.name} was {registered}; changed since, and exploratory: {told}{more}"]
+    changed = "; ".join(lines[:_MOST])
+    return [f"{plan.study.name} was {registered}; changed since, and exploratory: {changed}{more}"]

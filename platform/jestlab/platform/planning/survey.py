@@ -58,8 +58,8 @@ class Survey:
         place: Where runs go otherwise; None for this machine, and if unknown.
         reasons: Fingerprint → why the run would run; empty unless requested.
         remarks: Warnings about existing results, or about the launch.
-        standing: State of a study that adds seeds until its claims are decided; None before its first launch, and
-            if the number of seeds is fixed.
+        standing: State of a study that adds seeds until its claims are decided; None before its first launch,
+            and if the number of seeds is fixed.
     """
 
     plan: Plan
@@ -67,7 +67,7 @@ class Survey:
     place: ExecutorName | None
     reasons: Mapping[str, RunReason] = field(default_factory=dict)
     remarks: Sequence[str] = ()
-    standing: deciding.Standing | None = None
+    standing: deciding.ClaimsStatus | None = None
 
     @property
     def parallel(self) -> int | None:
@@ -136,15 +136,13 @@ def survey(lab: Lab, study: Study, *, why: bool = False) -> Survey:
     try:
         is_here = runs_here(place)
         timings = Timings.read(store, study)
-        plan = make_plan(
-            study, note_absent=True, placement="local" if is_here else "remote", timings=timings
-        )
+        plan = make_plan(study, note_absent=True, placement="local" if is_here else "remote", timings=timings)
         check_names(plan, store.measured if store is not None else tuple)
         standing = None
-        if deciding.goes_on(study):
-            plan = deciding.begun(plan, store)
+        if deciding.has_open_seeds(study):
+            plan = deciding.first_round(plan, store)
             if store is not None and store.members(study.name):
-                standing = deciding.standing(lab.store_url, study.name)
+                standing = deciding.claims_status(lab.store_url, study.name)
         if store is not None:
             plan = plan.with_states(store.states(plan.fingerprints))
         plan = budgeted(plan, store, place)
@@ -167,6 +165,8 @@ def _missing_gpus(resources: Resources) -> list[str]:
     except UserError as error:
         return [str(error)]
     return []
+
+
 def _remarks(store: Store, plan: Plan) -> list[str]:
     """Report changed code and data, deviations from a registration, and names that are taken."""
     from jestlab.platform.planning.changes import changes

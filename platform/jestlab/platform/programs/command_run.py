@@ -16,7 +16,8 @@ from typing import Any
 
 from jestlab.platform import logs
 from jestlab.platform.errors import UserError, sentence
-from jestlab.platform.lab.lab import SERVE_TOKEN, STORE_SECRET
+from jestlab.platform.lab.lab import SERVE_TOKEN
+from jestlab.platform.lab.secret import STORE_SECRET
 from jestlab.platform.processes import describe_exit, die_with_parent, group_runs, reap_orphans
 from jestlab.platform.programs import failures
 from jestlab.platform.programs.command import fill, values_of, words_of

@@ -1,11 +1,11 @@
-"""Look at what runs selected: pictures, captions and scores of super-batches that they recorded."""
+"""Read what runs selected: images, captions, and scores of the super-batches that they recorded."""
 
 from __future__ import annotations
 
 import io
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,45 +25,48 @@ if TYPE_CHECKING:
 
     from jestlab.analysis.figures.selected import ShownExample
 
-SIDE = 48
-"""Side of the pictures, in pixels."""
+_SIDE = 48  # pixels
 
 
 class RecordedRun:
-    """A training run with the super-batches that it recorded, and the data that they are of."""
+    """A training run with the super-batches that it recorded, and its data."""
 
     def __init__(self, lab: Lab, store: Store, row: RunRow) -> None:
-        """Find what a run recorded.
+        """Find the super-batches of a run.
 
         Raises:
-            UserError: The run is no training run, or recorded nothing, or its data are not on this machine.
+            UserError: It isn't a training run, it recorded none, or its data isn't on this machine.
         """
         self.row = row
         self._directory = lab.inside(row.directory)
         self.steps = batches.recorded(self._directory)
         record = store.run(row.fingerprint)
         if record.program != "train":
-            raise UserError(f"{row.label} is a run of {record.program}: only training selects examples")
+            raise UserError(f"{row.label} runs the program {record.program}: only training selects examples")
         if not self.steps:
             raise UserError(
-                f"{row.label} has recorded no super-batch in {self._directory}: it has taken no "
-                "step yet, or ran on another machine"
+                f"{row.label} has recorded no super-batch in {self._directory}: it hasn't started, or it ran "
+                "on another machine"
             )
         self.config = TrainConfig.model_validate(record.config, context=ELSEWHERE)
+        data = self.config.data.train
         try:
-            web = datasets.ensure_web(
-                self.config.data.train, self.config.web_seed, lab.data, self.config.code
+            self.source = ShardSource(
+                datasets.ensure_web(data, self.config.web_seed, lab.data, self.config.code)
             )
         except (OSError, ValueError) as error:
-            raise UserError(f"the pictures of {row.label} cannot be shown: {sentence(error)}") from None
-        self.source = ShardSource(web)
+            raise UserError(f"can't read the images of {row.label}: {sentence(error)}") from None
 
     def nearest(self, step: float) -> int:
         """Return the recorded step that is nearest to a step."""
-        return min(self.steps, key=lambda known: (abs(known - step), known))
+        return min(self.steps, key=lambda recorded: (abs(recorded - step), recorded))
 
     def batch(self, step: int) -> batches.SuperBatch:
-        """Read the super-batch of a recorded step; raises UserError if there is none, or it is damaged."""
+        """Read the super-batch of a step.
+
+        Raises:
+            UserError: None was recorded at that step, or its file is damaged.
+        """
         if step not in self.steps:
             known = ", ".join(map(str, self.steps))
             raise UserError(f"{self.row.label} recorded no super-batch at step {step}, but at: {known}")
@@ -73,8 +76,10 @@ class RecordedRun:
             raise UserError(sentence(error)) from None
 
     def shares(self, batch: batches.SuperBatch) -> dict[str, dict[str, dict[str, float]]]:
-        """Count a super-batch by the columns of the run's diagnostics: column → value → share of the
-        `selected`, and of all `candidates`; the values that were selected most come first.
+        """Compute column → value → share of the `selected` examples and of all `candidates`.
+
+        The columns are those of the run's diagnostics. Values are ordered by their share of the selected
+        examples.
         """
         parts = {"selected": batch.examples[batch.selected], "candidates": batch.examples}
         counted = shares_by_value(self.source, self.config.runtime.diagnostics.columns, parts)
@@ -83,53 +88,53 @@ class RecordedRun:
             for column, values in counted.items()
         }
 
-    def shown(
+    def examples(
         self, step: int, batch: batches.SuperBatch, positions: npt.NDArray[np.int64]
     ) -> list[ShownExample]:
-        """Read pictures, captions and scores of some candidates of a step's super-batch."""
+        """Read the images, captions, and scores of some candidates of a super-batch."""
         from jestlab.analysis.figures.selected import ShownExample
 
-        examples = batch.examples[positions]
-        files, captions = self.source.images(examples), self.source.captions(examples)
-        chosen = np.isin(positions, batch.selected).tolist()
+        indices = batch.examples[positions]
+        columns = zip(
+            np.isin(positions, batch.selected).tolist(),
+            batch.scores[positions],
+            self.source.captions(indices),
+            self.source.images(indices),
+            strict=True,
+        )
         return [
-            ShownExample(self.row.label, step, is_chosen, float(score), caption, _thumbnail(file))
-            for is_chosen, score, caption, file in zip(
-                chosen, batch.scores[positions], captions, files, strict=True
-            )
+            ShownExample(self.row.label, step, is_selected, float(score), caption, _thumbnail(image))
+            for is_selected, score, caption, image in columns
         ]
 
 
-def few(batch: batches.SuperBatch, size: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Choose some of the selected, as they were drawn, and some of the rejected, spread evenly.
+def sample(batch: batches.SuperBatch, size: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Choose positions of at most `size` selected and `size` rejected candidates, evenly spaced."""
 
-    Returns:
-        int64 [≤ size] each: positions in the super-batch.
-    """
-    return tuple(  # type: ignore[return-value]
-        positions[np.linspace(0, len(positions) - 1, min(size, len(positions))).astype(np.int64)].astype(
-            np.int64
-        )
-        for positions in (batch.selected, batch.rejected)
-    )
+    def spaced(positions: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        places = np.linspace(0, len(positions) - 1, min(size, len(positions))).astype(np.int64)
+        return positions[places].astype(np.int64)
+
+    return spaced(batch.selected), spaced(batch.rejected)
 
 
 def selected_images(lab: Lab, experiment: str, labels: tuple[str, ...], size: int) -> list[ShownExample]:
-    """Read some of what each label's first seed selected: first, after a quarter of its steps, and last.
+    """Read what the first seed of each label selected.
 
-    Labels whose runs recorded nothing, or whose data are elsewhere, are left out.
+    The steps are the first, the last, and one after a quarter of the training.
+    Labels without recorded super-batches or without data on this machine are left out.
 
     Args:
-        lab: With the runs.
+        lab: The lab with the runs.
         experiment: Name of the experiment.
-        labels: Of its runs.
-        size: How many pictures of each step.
+        labels: Labels of its runs.
+        size: Number of images per step.
 
     Raises:
-        ValueError: There is nothing to show; says why, in one line.
+        ValueError: Nothing is left.
     """
-    shown: list[ShownExample] = []
-    why = f"no run of {experiment!r} has recorded what it selected"
+    examples: list[ShownExample] = []
+    reason = f"no run of {experiment!r} has recorded what it selected"
     opened = Store.open_readonly(lab.store_url) or Store.open(lab.store_url, create=False)
     with one_line_errors(), closing(opened) as store:
         first: dict[str, RunRow] = {}
@@ -139,31 +144,31 @@ def selected_images(lab: Lab, experiment: str, labels: tuple[str, ...], size: in
             try:
                 run = RecordedRun(lab, store, first[label])
             except UserError as error:
-                why = str(error)
+                reason = str(error)
                 continue
             total = run.config.total_steps
             for step in dict.fromkeys(map(run.nearest, (1, total / 4, total))):
                 batch = run.batch(step)
-                shown += run.shown(step, batch, few(batch, size)[0])
-    if not shown:
-        raise ValueError(why)
-    return shown
+                examples += run.examples(step, batch, sample(batch, size)[0])
+    if not examples:
+        raise ValueError(reason)
+    return examples
 
 
-def _thumbnail(file: bytes) -> bytes:
-    """Return a small PNG of an image file; a grey one if it is damaged."""
+def _thumbnail(image: bytes) -> bytes:
+    """Return a small PNG of an image file; a gray one if the file is damaged."""
     from PIL import Image
 
     try:
-        pixels = decode(file, SIDE)
+        pixels = decode(image, _SIDE)
     except ValueError:
-        pixels = np.full((SIDE, SIDE, 3), 128, np.uint8)
+        pixels = np.full((_SIDE, _SIDE, 3), 128, np.uint8)
     content = io.BytesIO()
     Image.fromarray(pixels).save(content, "PNG")
     return content.getvalue()
 
 
-def picture_path(lab: Lab, experiment: str, row: RunRow, step: int) -> Path:
-    """Return where the picture of a step is written, unless the user says."""
+def default_path(lab: Lab, experiment: str, row: RunRow, step: int) -> Path:
+    """Return where the image of a step is written by default."""
     name = f"{row.label}-{row.seed}-step-{step}.png".replace("/", "_").replace(" ", "_")
     return lab.reports / experiment / "batches" / name

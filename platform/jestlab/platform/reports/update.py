@@ -11,7 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
@@ -338,20 +338,20 @@ def write_page(
 # ---- build keys
 
 BUILD_FILE = ".made-from.json"
-"""File that holds the build key of all reports of a study: tables, figures and the page."""
+"""File with the build key of a study's reports: tables, figures, and the page."""
 
 PAGE_BUILD_FILE = ".page-made-from.json"
-"""The same for its page alone, and for what lies beside that in `report/`."""
+"""File with the build key of the page, if the page is newer than the other reports."""
 
 
 @dataclass(frozen=True)
 class Build:
-    """What the reports of one study were built from.
+    """What the reports of a study were built from.
 
     Attributes:
-        made_from: Build key: a digest of all that the reports depend on.
-        files: The reports' files, relative to their folder.
-        notes: What was said about reports that could not be made.
+        made_from: Build key.
+        files: Paths of the files, relative to the study's folder.
+        notes: One line for each report that could not be made.
     """
 
     made_from: str
@@ -359,13 +359,12 @@ class Build:
     notes: tuple[str, ...] = ()
 
     def write(self, folder: Path, name: str = BUILD_FILE) -> None:
-        """Write it beside the reports."""
-        text = json.dumps({"made_from": self.made_from, "files": self.files, "notes": self.notes}, indent=1)
-        write_whole(folder / name, text + "\n")
+        """Write it to the folder of the reports."""
+        write_whole(folder / name, json.dumps(asdict(self), indent=1) + "\n")
 
 
 def _read(path: Path) -> Build | None:
-    """Read what reports were built from; None if there is no such file, or none of ours."""
+    """Read what reports were built from; None if the file is missing or isn't valid."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         return Build(found["made_from"], tuple(map(str, found["files"])), tuple(found["notes"]))
@@ -373,64 +372,59 @@ def _read(path: Path) -> Build | None:
         return None
 
 
-def remove_stale(folder: Path, kept: Collection[str]) -> None:
-    """Remove files of earlier reports that are not among those kept, relative to their folder.
+def read_build(folder: Path, key: str, name: str = BUILD_FILE) -> Build | None:
+    """Read what the reports of a folder were built from; None if the key differs or a file is missing."""
+    build = _read(folder / name)
+    if build is None or build.made_from != key:
+        return None
+    return build if all((folder / file).is_file() for file in build.files) else None
 
-    Only what jestlab wrote is removed, and nobody has changed since.
+
+def remove_stale(folder: Path, kept: Collection[str]) -> None:
+    """Remove the files of earlier reports that are not kept, unless they have been changed since.
+
+    Args:
+        folder: Folder of the reports.
+        kept: Paths relative to the folder.
     """
     path = folder / BUILD_FILE
-    before = _read(path)
-    if before is None:
+    if (before := _read(path)) is None:
         return
     written_ns = path.stat().st_mtime_ns
     root = folder.resolve()
-    emptied = {folder}
+    parents = {folder}
     for name in set(before.files) - set(kept):
         file = folder / name
         is_ours = file.resolve().is_relative_to(root) and not file.is_symlink() and file.is_file()
         if is_ours and file.stat().st_mtime_ns <= written_ns:
             file.unlink()
-            emptied.add(file.parent)
+            parents.add(file.parent)
     if not kept:
         path.unlink()
-    for place in sorted(emptied, key=lambda place: -len(place.parts)):
-        with suppress(OSError):  # it holds something
-            place.rmdir()
-
-
-def read_build(folder: Path, made_from: str, name: str = BUILD_FILE) -> Build | None:
-    """Read what a folder's reports were built from; None unless that is this key, and all files are there."""
-    build = _read(folder / name)
-    if (
-        build is None
-        or build.made_from != made_from
-        or not all((folder / file).is_file() for file in build.files)
-    ):
-        return None
-    return build
+    for parent in sorted(parents, key=lambda parent: -len(parent.parts)):
+        with suppress(OSError):  # it isn't empty
+            parent.rmdir()
 
 
 def build_key(store: Store, study: Study) -> str:
-    """Compute the build key of a study's reports: a digest of what they depend on.
+    """Compute the build key of a study's reports: a digest of everything that they show.
 
-    That is the code that makes them, jestlab's and one's own; the study, its runs and their attempts as the
-    store has them, all of which change whenever there are new results; what they were planned to cost;
-    published rows, notes and tags; and how many runs there are that could share a reference with them.
+    It covers the code that makes them (jestlab's and custom code), the study, its runs, their results and
+    costs, published rows, notes, tags, and the number of runs that could share a reference with the study's.
     """
     digest = hashlib.sha256()
     named = (custom_code(report) for part in (*study.studies.values(), study) for report in part.reports)
     custom = [f"{name} {plugins.digest(kind, name)}" for kind, name in filter(None, named)]
-    custom += (
-        [f"trusted {is_trusted(store, part)}" for part in (*study.studies, study.name)] if custom else []
-    )
-    for part in ([version("jestlab"), study.to_dict()], _code(), custom, *_of_store(store, study)):
+    if custom:
+        custom += [f"trusted {is_trusted(store, part)}" for part in (*study.studies, study.name)]
+    for part in ([version("jestlab"), study.to_dict()], _code_state(), custom, *_store_state(store, study)):
         digest.update(json.dumps(part, default=str).encode())
     return digest.hexdigest()
 
 
 @cache
-def _code() -> list[Any]:
-    """The files that make tables, figures and pages, by size and time of change when first asked."""
+def _code_state() -> list[Any]:
+    """Return the names, sizes, and modification times of the files that make reports."""
     import jestlab.analysis
 
     folder = Path(jestlab.analysis.__file__).parent
@@ -439,38 +433,27 @@ def _code() -> list[Any]:
     return [(path.name, stat.st_size, stat.st_mtime_ns) for path, stat in stats]
 
 
-def _of_store(store: Store, study: Study) -> Iterator[Sequence[Any]]:
-    """Rows of the store on which a study's reports depend."""
-    mine = select(Member.run_id).where(Member.experiment == study.name)
-    places = (
-        select(Member.label, Member.position, Member.needed, Run.fingerprint, Run.state, Run.reason, Run.step)
-        .add_columns(Run.total_steps)
+def _store_state(store: Store, study: Study) -> Iterator[Sequence[Any]]:
+    """Yield the rows of the store that a study's reports depend on."""
+    runs = select(Member.run_id).where(Member.experiment == study.name)
+    queries = [
+        select(Member.label, Member.position, Member.needed, Run.fingerprint, Run.state, Run.reason)
+        .add_columns(Run.step, Run.total_steps)
         .join(Run, Run.id == Member.run_id)
         .where(Member.experiment == study.name)
-        .order_by(Member.position, Member.label)
-    )
-    attempts = (
-        select(Attempt.run_id, Attempt.number, Attempt.state, Attempt.reason)
-        .add_columns(Attempt.started_at, Attempt.heartbeat_at, Attempt.ended_at)
-        .where(Attempt.run_id.in_(mine))
-        .order_by(Attempt.run_id, Attempt.number)
-    )
-    costs = select(Cost.__table__).where(Cost.run_id.in_(mine)).order_by(Cost.run_id, Cost.component)
-    budgets = select(Budget.__table__).where(Budget.run_id.in_(mine)).order_by(Budget.run_id)
-    parts = (  # of a union: as they were launched last, maybe alone
+        .order_by(Member.position, Member.label),
+        select(Attempt.run_id, Attempt.number, Attempt.state, Attempt.heartbeat_at, Attempt.ended_at)
+        .where(Attempt.run_id.in_(runs))
+        .order_by(Attempt.run_id, Attempt.number),
+        select(Cost.__table__).where(Cost.run_id.in_(runs)).order_by(Cost.run_id, Cost.component),
+        select(Budget.__table__).where(Budget.run_id.in_(runs)).order_by(Budget.run_id),
+        # A part of a union may have been launched again by itself.
         select(Experiment.name, Experiment.spec)
         .where(Experiment.name.in_(study.studies))
-        .order_by(Experiment.name)
-    )
-    counts = (
-        select(func.count(), func.max(Published.updated_at)).select_from(Published),
-        *(select(func.count(), func.max(table.id)).select_from(table) for table in (Note, Tag, Run)),
-        select(func.count()).select_from(Need),
-        *(
-            select(func.count(), func.max(table.created_at)).select_from(table)
-            for table in (Acceptance, Retraction)
-        ),
-    )
+        .order_by(Experiment.name),
+    ]
+    latest: tuple[Any, ...] = (Published.updated_at, Note.id, Tag.id, Run.id, Need.run_id)
+    latest += (Acceptance.created_at, Retraction.created_at)
     with store.reading() as connection:
-        for query in (places, attempts, costs, budgets, parts, *counts):
+        for query in (*queries, *(select(func.count(), func.max(column)) for column in latest)):
             yield [tuple(row) for row in connection.execute(query)]

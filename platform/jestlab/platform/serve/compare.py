@@ -7,11 +7,11 @@ from typing import Any
 from starlette.requests import Request
 
 from jestlab.analysis.configs import flat
+from jestlab.platform.launch.status import LOSS
 from jestlab.platform.serve import facts
 from jestlab.platform.serve.curves import curves_of
 from jestlab.platform.serve.labs import Labs
 from jestlab.platform.serve.rendering import rendered
-from jestlab.platform.watching.watch import LOSS
 
 MOST = 20
 """Runs that are compared at a time."""

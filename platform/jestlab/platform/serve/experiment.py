@@ -11,12 +11,12 @@ from starlette.responses import HTMLResponse, Response
 
 from jestlab.analysis import units
 from jestlab.platform.errors import UserError
+from jestlab.platform.launch.status import LOSS, RunStatus
 from jestlab.platform.serve.curves import curves_of, finite
 from jestlab.platform.serve.labs import Labs, Missing, Served
 from jestlab.platform.serve.rendering import address, number, rendered, whole
 from jestlab.platform.store.annotations import Subject, notes, tags, tags_of_runs
 from jestlab.platform.store.records import RunState
-from jestlab.platform.watching.watch import LOSS, Line
 
 PER_PAGE = 200
 """Rows of a page of the table of runs."""
@@ -27,7 +27,7 @@ MOST_CURVES = 200
 _UNFINISHED = (RunState.PENDING, RunState.BLOCKED, RunState.RUNNING, RunState.PREEMPTED)
 """States of runs that go on; once there are none, the results stand above the runs."""
 
-SORTS: dict[str, Callable[[Line], Any]] = {
+SORTS: dict[str, Callable[[RunStatus], Any]] = {
     "run": lambda line: (line.run.label, line.run.seed),
     "state": lambda line: list(RunState).index(line.run.state),
     "progress": lambda line: line.run.step / line.run.total_steps if line.run.total_steps else None,
@@ -117,7 +117,7 @@ def losses(labs: Labs, request: Request) -> dict[str, Any]:
     }
 
 
-def row(line: Line, place: int) -> dict[str, Any]:
+def row(line: RunStatus, place: int) -> dict[str, Any]:
     """Return what the table shows of a run, as texts."""
     run, cost = line.run, line.cost
     return {
@@ -173,7 +173,7 @@ def _data_address(name: str, request: Request, kind: str) -> str:
     return address("experiment", name, kind, **asked)
 
 
-def _chosen(lines: Sequence[Line], request: Request) -> list[tuple[int, Line]]:
+def _chosen(lines: Sequence[RunStatus], request: Request) -> list[tuple[int, RunStatus]]:
     """Return the rows that an address asks for, in its order, with their places."""
     find, state = request.query_params.get("find", "").lower(), request.query_params.get("state", "")
     chosen = [

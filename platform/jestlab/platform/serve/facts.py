@@ -9,10 +9,10 @@ from sqlalchemy import text
 
 from jestlab.analysis.claims import studies
 from jestlab.platform.errors import one_line_errors
-from jestlab.platform.planning.explain import compare
+from jestlab.platform.launch.status import LOSS
+from jestlab.platform.planning.compare import compare
 from jestlab.platform.serve.rendering import number
 from jestlab.platform.store.store import Store
-from jestlab.platform.watching.watch import LOSS
 
 
 def _query(store: Store, sql: str, **given: Any) -> list[dict[str, Any]]:

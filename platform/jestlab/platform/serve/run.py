@@ -14,6 +14,7 @@ from starlette.responses import RedirectResponse, Response
 from jestlab.analysis.configs import flat
 from jestlab.platform import logs
 from jestlab.platform.errors import StoreError, UserError, one_line_errors
+from jestlab.platform.launch.status import LOSS
 from jestlab.platform.serve import facts
 from jestlab.platform.serve.curves import curves_of
 from jestlab.platform.serve.experiment import row
@@ -21,7 +22,6 @@ from jestlab.platform.serve.labs import Labs, Missing, Served
 from jestlab.platform.serve.rendering import address, rendered, whole
 from jestlab.platform.store.annotations import Subject, notes, tags
 from jestlab.platform.store.records import ADOPTED
-from jestlab.platform.watching.watch import LOSS
 
 TAIL_BYTES = 64 * 1024
 """How much of the end of a log is shown at first, and of what has come since at a time."""
@@ -118,7 +118,7 @@ def log(labs: Labs, request: Request) -> dict[str, Any]:
 def batch(labs: Labs, request: Request) -> Response:
     """Return a picture of what a run selected and rejected at a step, as PNG."""
     from jestlab.analysis.figures.selected import super_batch
-    from jestlab.platform.reports.selected import RecordedRun, few
+    from jestlab.platform.reports.selected import RecordedRun, sample
 
     served, fingerprint = _found(labs, request)
     of = facts.places(served.store, fingerprint)
@@ -131,7 +131,7 @@ def batch(labs: Labs, request: Request) -> Response:
             raise Missing(f"no step {request.path_params['step'][:40]!r}")
         step = run.nearest(asked)
         found = run.batch(step)
-        shown = [each for part in few(found, PICTURES) for each in run.shown(step, found, part)]
+        shown = [each for part in sample(found, PICTURES) for each in run.examples(step, found, part)]
         caption = (
             f"Step {step:,}: selected as they were drawn, rejected spread evenly; with captions and scores."
         )

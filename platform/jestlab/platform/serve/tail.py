@@ -18,11 +18,11 @@ from uuid import uuid4
 
 from sqlalchemy import Connection, TextClause, text
 
+from jestlab.platform.launch.status import LOSS, RunStatus, wait_lines
+from jestlab.platform.launch.watch import Watch
 from jestlab.platform.serve.rendering import whole
 from jestlab.platform.serve.totals import Totals
 from jestlab.platform.store.store import Store
-from jestlab.platform.watching.standing import why_they_wait
-from jestlab.platform.watching.watch import LOSS, Line, Watch
 
 LOOK_SECONDS = 1.0
 """Nobody makes the store be read more often than this."""
@@ -54,13 +54,13 @@ class Snapshot:
     """
 
     cursor: str
-    lines: Sequence[Line]
+    lines: Sequence[RunStatus]
     totals: Totals = field(default_factory=Totals)
 
     @cached_property
     def why(self) -> list[str]:
         """Why runs wait, as lines."""
-        return list(why_they_wait(self.lines))
+        return list(wait_lines(self.lines))
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Changes:
     """
 
     snapshot: Snapshot
-    lines: Sequence[tuple[int, Line]]
+    lines: Sequence[tuple[int, RunStatus]]
     points: Sequence[Point]
     anew: bool
 
@@ -119,7 +119,7 @@ class Tail:
         """Read the store, unless that was done just now."""
         if time.monotonic() - self._looked < LOOK_SECONDS:
             return self._snapshot
-        (lines, places), before = self._watch.look(), self._snapshot
+        (lines, places), before = self._watch.update(), self._snapshot
         self._count += 1
         if len(places) == len(lines):  # others, or other places
             self._changed, totals = {}, Totals().changed((), lines)

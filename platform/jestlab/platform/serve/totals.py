@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from jestlab.analysis import units
+from jestlab.platform.launch.status import RunStatus
 from jestlab.platform.store.records import RunState
-from jestlab.platform.watching.watch import Line
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Totals:
     spent: float = 0.0
     hours: float = 0.0
 
-    def changed(self, gone: Iterable[Line], come: Iterable[Line]) -> Totals:
+    def changed(self, gone: Iterable[RunStatus], come: Iterable[RunStatus]) -> Totals:
         """Return the totals once some lines are replaced by others."""
         counts = self.counts.copy()
         sums = [self.planned, self.spent, self.hours]

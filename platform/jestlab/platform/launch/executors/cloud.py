@@ -14,6 +14,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_expo
 from jestlab.platform.dependencies import missing_client
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.settings import Settings
+from jestlab.platform.launch.concurrency import AT_A_TIME, each
 from jestlab.platform.launch.executor import (
     Executor,
     ExecutorAway,
@@ -25,8 +26,7 @@ from jestlab.platform.launch.executor import (
     launched_or_error,
 )
 from jestlab.platform.launch.executors.rate import Rate, retry_after
-from jestlab.platform.launch.together import AT_A_TIME, each
-from jestlab.platform.launch.wakeup import Intervals
+from jestlab.platform.launch.options import Intervals
 from jestlab.platform.spec.resources import Nodes, Resources, Slice, parse_slice
 
 Result = TypeVar("Result")

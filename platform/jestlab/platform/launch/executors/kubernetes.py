@@ -15,6 +15,7 @@ from typing import Any
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.settings import Kubernetes as KubernetesSettings
 from jestlab.platform.lab.settings import Settings
+from jestlab.platform.launch.concurrency import AT_A_TIME
 from jestlab.platform.launch.executor import (
     ExecutorAway,
     ExecutorError,
@@ -34,7 +35,6 @@ from jestlab.platform.launch.executors.manifest import (
     clean_line,
     jobset_marks,
 )
-from jestlab.platform.launch.together import AT_A_TIME
 from jestlab.platform.logs import one_line
 from jestlab.platform.processes import EXIT_COMPLETED, describe_exit, exit_from_shell
 from jestlab.platform.spec.resources import Nodes, Resources, Slice

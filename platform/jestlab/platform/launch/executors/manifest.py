@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from jestlab.platform.lab.lab import STORE_SECRET
+from jestlab.platform.lab.secret import STORE_SECRET
 from jestlab.platform.lab.settings import Kubernetes, Vertex
 from jestlab.platform.launch.executor import ExecutorError, Job, Marks
 from jestlab.platform.launch.executors.environment import threads_environment

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from jestlab.platform.errors import UserError
-from jestlab.platform.lab.lab import Lab
-from jestlab.platform.lab.network_files import network_file_system
+from jestlab.platform.lab.lab import Lab, network_file_system
 from jestlab.platform.spec.slurm import Slurm
 
 _COMMANDS = ("sbatch", "squeue", "scontrol", "scancel", "srun", "sacct", "sinfo")

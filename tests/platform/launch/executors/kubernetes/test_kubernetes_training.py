@@ -20,7 +20,7 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Kubernetes as Settings
 from jestlab.platform.launch.controller import launch
 from jestlab.platform.launch.executors.kubernetes import Kubernetes
-from jestlab.platform.launch.options import Options
+from jestlab.platform.launch.options import ControllerOptions
 from jestlab.platform.planning.plan import PlannedRun
 from jestlab.platform.spec.resources import parse_slice
 from jestlab.platform.store.store import Store
@@ -57,7 +57,7 @@ def planned(root: Path, run: PlannedRun) -> tuple[Lab, Store]:
 
 
 def launched(lab: Lab, store: Store, run: PlannedRun, executor: Kubernetes) -> None:
-    options = Options(executor="kubernetes", retries=0)
+    options = ControllerOptions(executor="kubernetes", retries=0)
     outcome = launch(lab, store, "toy", [run], lambda _: executor, options=options)
     said = [log.read_text()[-3000:] for log in lab.root.rglob("log.txt")]
     assert outcome.exit_code == 0, (outcome, said)

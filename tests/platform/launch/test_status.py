@@ -1,7 +1,6 @@
 """Why a run has not started."""
 
 from datetime import datetime, timedelta
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -9,10 +8,8 @@ from hypothesis import strategies as st
 
 from jestlab.platform.launch.executor import JobState, JobStatus
 from jestlab.platform.launch.reconcile import RetryRules
-from jestlab.platform.launch.waiting import Waits, begin_in, place_in_line, waits_for
-from jestlab.platform.store.records import Lease, RunState, Standing
-from jestlab.platform.watching.standing import why_they_wait
-from jestlab.platform.words import ordinal
+from jestlab.platform.launch.status import RunStatus, WaitStatus, start_times, wait_lines, wait_status
+from jestlab.platform.store.records import Lease, RunRow, RunState, Standing
 
 NOW = datetime(2026, 11, 23, 12)
 RULES = RetryRules(retries=2, backoff_seconds=2.0, max_backoff_seconds=300.0)
@@ -36,7 +33,7 @@ def attempt(state: RunState, seconds_ago: float = 0.0) -> Lease:
     )
 
 
-RETRIED = "failed: killed by SIGKILL; tried again (2 of 2)"
+RETRIED = "failed: killed by SIGKILL; retry 2 of 2"
 
 
 def failed(seconds_ago: float) -> Standing:
@@ -61,40 +58,32 @@ def failed(seconds_ago: float) -> Standing:
     ],
 )
 def test_each_case(standing, needs, state, reason):
-    assert waits_for(standing, needs, RULES, NOW, is_launched=True)[:2] == (state, reason)
+    assert wait_status(standing, needs, RULES, NOW, is_launched=True)[:2] == (state, reason)
 
 
 def test_without_a_launcher_it_waits_for_one():
-    found = waits_for(run(BLOCKED), NEEDS, RULES, NOW, is_launched=False)
-    assert found[:2] == (PENDING, "waits to be launched: no launcher is alive")
+    found = wait_status(run(BLOCKED), NEEDS, RULES, NOW, is_launched=False)
+    assert found[:2] == (PENDING, "not launched: no launcher is alive")
     assert "jestlab launch" in found.unblock
-    assert waits_for(run(BLOCKED), OPEN, RULES, NOW, is_launched=False)[0] == BLOCKED
+    assert wait_status(run(BLOCKED), OPEN, RULES, NOW, is_launched=False)[0] == BLOCKED
 
 
 def test_what_an_executor_tells_has_three_lines():
     said = JobStatus(JobState.QUEUED, "Priority", unblock="wait, or  ask for\nless").waits
-    found = waits_for(run(PENDING, said, attempt(PENDING)), [], RULES, NOW, is_launched=True)
+    found = wait_status(run(PENDING, said, attempt(PENDING)), [], RULES, NOW, is_launched=True)
     assert found[1:] == ("Priority", "", "wait, or ask for less")
 
 
-def test_a_place_in_line_is_said_with_its_beginning():
-    assert place_in_line(2, 7, 240.0) == "2nd of 7 in line, to begin in about 4.0 min"
-    assert place_in_line(1, 1, None) == "1st of 1 in line"
-    assert [ordinal(number) for number in (1, 2, 3, 4, 11, 12, 13, 21, 112)] == [
-        "1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "112th"
-    ]  # fmt: skip
-
-
 def test_runs_in_line_begin_as_slots_become_free():
-    assert begin_in([60.0, 10.0], [100.0, 100.0, 5.0, 5.0]) == [10.0, 60.0, 110.0, 115.0]
-    assert begin_in([10.0], [None, 5.0]) == [10.0, None]
-    assert begin_in([10.0, None], [5.0]) == [None]
-    assert begin_in([], [5.0, 5.0]) == [None, None]
+    assert start_times([60.0, 10.0], [100.0, 100.0, 5.0, 5.0]) == [10.0, 60.0, 110.0, 115.0]
+    assert start_times([10.0], [None, 5.0]) == [10.0, None]
+    assert start_times([10.0, None], [5.0]) == [None]
+    assert start_times([], [5.0, 5.0]) == [None, None]
 
 
 @given(st.lists(st.floats(0, 1e4), min_size=1, max_size=6), st.lists(st.floats(0, 1e4), max_size=12))
 def test_nobody_in_line_begins_before_those_ahead(running, planned):
-    found = [seconds for seconds in begin_in(running, planned) if seconds is not None]
+    found = [seconds for seconds in start_times(running, planned) if seconds is not None]
     assert len(found) == len(planned)
     assert found == sorted(found)
     assert all(seconds >= min(running) for seconds in found)
@@ -102,10 +91,13 @@ def test_nobody_in_line_begins_before_those_ahead(running, planned):
 
 def test_counts_waiting_runs_whose_shown_names_agree():
     labels = [300 * "a" + different + 300 * "z" for different in "bcdef"]
-    waits = Waits(PENDING, "waits for a slot", unblock="a free slot")
+    wait = WaitStatus(PENDING, "waits for a slot", unblock="a free slot")
     waiting = [
-        SimpleNamespace(run=SimpleNamespace(fingerprint=64 * letter, label=label, seed=0), waits=waits)
+        RunStatus(
+            RunRow(64 * letter, "a", label, 0, PENDING, None, 0, None, 0, "runs/a", None, None, "train"),
+            wait=wait,
+        )
         for letter, label in [*zip("12345", labels, strict=True), ("5", "another label of the last")]
     ]
-    line, _ = why_they_wait(waiting)
+    line, _ = wait_lines(waiting)
     assert "… 5 in all: waits for a slot" in line

@@ -1,0 +1,90 @@
+"""The URL of a lab's store, which may contain a password: from the environment or Google's Secret Manager.
+
+Where others can read a job's description, the description names a secret (`JESTLAB_STORE_SECRET`) instead of
+the URL. The worker fetches the secret at its start, with the service account that it runs as.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import re
+from collections.abc import Mapping
+
+from jestlab.platform.errors import StoreUnreachable, UserError
+from jestlab.platform.store.address import STORE
+
+STORE_SECRET = "JESTLAB_STORE_SECRET"
+
+ENDPOINT = "https://secretmanager.googleapis.com"
+_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+_REFERENCE = re.compile(r"projects/[-:.a-z0-9]+/secrets/[-_A-Za-z0-9]+/versions/[-_A-Za-z0-9]+")
+_TIMEOUT_SECONDS = 30.0
+_RETRIES = 3
+_BACKOFF_SECONDS = 0.5
+_TRANSIENT = (429, 500, 502, 503, 504)
+_REASONS = {
+    401: ": the credentials are not accepted",
+    403: ": give the service account the role secretmanager.secretAccessor on it",
+    404: ": no such version of a secret",
+}
+
+
+def store_url_of(environment: Mapping[str, str] = os.environ, endpoint: str | None = None) -> str | None:
+    """Return the store's URL from JESTLAB_STORE or from the secret that JESTLAB_STORE_SECRET names.
+
+    Args:
+        environment: The environment variables.
+        endpoint: URL of Secret Manager; None for Google's.
+    """
+    if url := environment.get(STORE):
+        return url
+    reference = environment.get(STORE_SECRET)
+    return fetch_secret(reference, endpoint).strip() if reference else None
+
+
+def fetch_secret(reference: str, endpoint: str | None = None) -> str:
+    """Return the value of a version of a secret, `projects/…/secrets/…/versions/…`.
+
+    Raises:
+        UserError: The reference is invalid or the secret can't be read. No error contains its value.
+        StoreUnreachable: Secret Manager is not available.
+    """
+    if not _REFERENCE.fullmatch(reference):
+        raise UserError(
+            f"invalid {STORE_SECRET} {reference!r}: expected projects/PROJECT/secrets/SECRET/versions/VERSION"
+        )
+    try:
+        import google.auth
+        import requests
+        from google.auth.exceptions import GoogleAuthError
+        from google.auth.transport.requests import AuthorizedSession
+        from requests.adapters import HTTPAdapter
+        from urllib3.util import Retry
+    except ModuleNotFoundError as error:
+        raise UserError(f"reading {reference} requires {error.name}: pip install 'jestlab[vertex]'") from None
+
+    retry = Retry(
+        _RETRIES, backoff_factor=_BACKOFF_SECONDS, status_forcelist=_TRANSIENT, raise_on_status=False
+    )
+    try:
+        credentials, _ = google.auth.default(scopes=[_SCOPE])
+        with AuthorizedSession(credentials) as session:
+            for scheme in ("https://", "http://"):
+                session.mount(scheme, HTTPAdapter(max_retries=retry))
+            url = f"{endpoint or ENDPOINT}/v1/{reference}:access"
+            answer = session.get(url, timeout=_TIMEOUT_SECONDS)
+    except GoogleAuthError as error:
+        text = " ".join(str(error).split())[:200]
+        raise UserError(f"{reference}: no Google Cloud credentials: {text}") from None
+    except requests.RequestException as error:
+        raise StoreUnreachable(f"{reference}: can't reach Secret Manager: {type(error).__name__}") from None
+    status = answer.status_code
+    if status != 200:
+        kind = StoreUnreachable if status in _TRANSIENT else UserError
+        raise kind(f"{reference}: Secret Manager answers {status}{_REASONS.get(status, '')}")
+    try:
+        return base64.b64decode(answer.json()["payload"]["data"], validate=True).decode()
+    except (KeyError, TypeError, ValueError, binascii.Error):
+        raise UserError(f"{reference}: Secret Manager's answer contains no text") from None
