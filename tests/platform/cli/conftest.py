@@ -10,7 +10,7 @@ from in_process import AtOnce
 
 from jestlab.platform.cli import main
 from jestlab.platform.launch import executors
-from jestlab.platform.programs import command
+from jestlab.platform.programs import command_run
 from jestlab.platform.store.store import Store
 
 
@@ -71,4 +71,4 @@ def in_process(forking: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Launches compute their runs in this process."""
     monkeypatch.setattr(executors, "Local", AtOnce)
     # It would wait for the children of this process, which aren't adopted orphans.
-    monkeypatch.setattr(command, "reap_orphans", lambda but: None)
+    monkeypatch.setattr(command_run, "reap_orphans", lambda but: None)

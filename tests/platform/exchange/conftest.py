@@ -13,7 +13,7 @@ from tests.platform.exchange import recorded
 
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import executors
-from jestlab.platform.programs import command
+from jestlab.platform.programs import command_run
 from jestlab.platform.store.store import Store
 
 
@@ -79,4 +79,4 @@ def copy(tmp_path: Path) -> Lab:
 def in_process(forking: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Launches compute their runs in this process."""
     monkeypatch.setattr(executors, "Local", AtOnce)
-    monkeypatch.setattr(command, "reap_orphans", lambda but: None)
+    monkeypatch.setattr(command_run, "reap_orphans", lambda but: None)
