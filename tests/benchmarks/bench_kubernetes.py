@@ -20,8 +20,8 @@ from tests.cluster.kubernetes import binaries
 from tests.cluster.kubernetes.shared import Namespace, SharedCluster
 
 from jestlab.platform.lab.settings import Kubernetes as Settings
-from jestlab.platform.launch.executor import JobState, LaunchedJob
-from jestlab.platform.launch.executors.kubernetes import Kubernetes
+from jestlab.platform.launch.executors.base import JobState, LaunchedJob
+from jestlab.platform.launch.executors.kubernetes import KubernetesExecutor
 from jestlab.platform.spec.resources import parse_slice
 
 
@@ -34,7 +34,7 @@ def seconds(count: int, programs: Path, folder: Path) -> dict[str, float]:
         settings = Settings(
             namespace=namespace.name, store_secret="jestlab-store/url", root="/lab", queue="tpus"
         )
-        executor = Kubernetes(settings, parse_slice("v5e-2x2"), IMAGE)
+        executor = KubernetesExecutor(settings, parse_slice("v5e-2x2"), IMAGE)
         jobs = [
             job(f"jestlab-0a1b2c3d-{number}", environment={"JESTLAB_STORE": STORE}) for number in range(count)
         ]
@@ -57,7 +57,7 @@ def main() -> None:
     count = parse_options(__doc__, count=500).count
     programs = binaries.folder()
     if programs is None:
-        print("there is no Kubernetes: make cluster-kubernetes", file=sys.stderr)
+        print("there is no KubernetesExecutor: make cluster-kubernetes", file=sys.stderr)
         return
     with tempfile.TemporaryDirectory() as folder:
         figures = seconds(count, programs, Path(folder))

@@ -26,9 +26,9 @@ from tests.benchmarks.support import parse_options, print_table
 
 from jestlab.models.training.tracker import NullTracker
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch.executor import Job
-from jestlab.platform.launch.executor import Marks as JobMarks
-from jestlab.platform.launch.executors.local import ForkServer, Local
+from jestlab.platform.launch.executors.base import Job, JobKey
+from jestlab.platform.launch.executors.forkserver import ForkServer
+from jestlab.platform.launch.executors.local import LocalExecutor
 from jestlab.platform.programs import imports_of
 
 LOG_STEPS, EVALUATION_STEPS = 10, 30
@@ -125,7 +125,7 @@ def _train(train: Any, config: Any, directory: Path, folder: Path, reference: An
 def measure(folder: Path, steps: int, rounds: int) -> dict[str, dict[str, float]]:
     """Seconds by part, of each way to run; rounds are interleaved, after a run that is not counted."""
     here = Path(__file__).parent
-    environment = {**os.environ, **Local(Lab.find(folder / "lab")).environment()}
+    environment = {**os.environ, **LocalExecutor(Lab.find(folder / "lab")).environment()}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(here), os.environ.get("PYTHONPATH")]))
     log = folder / "log.txt"
     server = ForkServer(environment, log)
@@ -137,7 +137,7 @@ def measure(folder: Path, steps: int, rounds: int) -> dict[str, dict[str, float]
             subprocess.run(command, check=True, env=environment, stdout=output, stderr=output)
 
     def forked(arguments: Sequence[str]) -> None:
-        marks = JobMarks("0" * 32, "0" * 64, 1, "0" * 32)
+        marks = JobKey("0" * 32, "0" * 64, 1, "0" * 32)
         job = Job("run", "run", arguments, {}, log, marks, imports=(*imports_of("train"), "bench_run"))
         if server.start(job).wait() != 0:
             raise SystemExit(log.read_text()[-2_000:])

@@ -329,13 +329,13 @@ def _adoptions(folder: Path) -> tuple[list[bytes], Callable[[bytes], None]]:
 
     import pyarrow as pa
     import pyarrow.parquet as pq
+    from tensorboard.backend.event_processing.event_file_loader import RawEventFileLoader
     from tensorboardX import SummaryWriter
     from tensorboardX.record_writer import RecordWriter
     from tests.platform.exchange.make_data import DATA, written
 
     from jestlab.platform.cli import cli
-    from jestlab.platform.exchange.read_tensorboard import _records
-    from jestlab.platform.exchange.wandb_log import records
+    from jestlab.platform.exchange.read_wandb import records
 
     lab = folder / "lab"
     (log,), (layers,) = DATA.glob("wandb/*/*.wandb"), DATA.glob("mlruns/*/*/params/model.layers")
@@ -399,7 +399,7 @@ def _adoptions(folder: Path) -> tuple[list[bytes], Callable[[bytes], None]]:
     seeds = [
         *(kind + file.read_bytes() for kind, file in by_kind.items()), b"c" + table.encode(),
         b"c" + table.replace(",", ";").encode(), b"W" + _NEXT.join(of_log),
-        b"T" + _NEXT.join(data for _, data in _records(events)),
+        b"T" + _NEXT.join(RawEventFileLoader(str(events)).Load()),
     ]  # fmt: skip
 
     def adopt(*arguments: object) -> dict[str, Any]:

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from jestlab.platform.launch import executors
-
 SUPPORT = Path(__file__).parent / "support"
 MLFLOW = Path(__file__).parent / "exchange" / "data" / "mlflow.sql"
 sys.path.insert(0, str(SUPPORT))  # toy programs and helpers; workers get it by PYTHONPATH
@@ -22,12 +20,15 @@ import plans_support as plans  # noqa: E402
 import stores_support as stores  # noqa: E402
 from bucket_support import BucketServer  # noqa: E402
 from executor_harnesses import ready  # noqa: E402
+from in_process import AtOnce  # noqa: E402
 from kubernetes_harness import KubernetesHarness  # noqa: E402
 from lasting_support import end_after, lasting  # noqa: E402
 from postgres_support import PostgresServer  # noqa: E402
 from tests.cluster.kubernetes import binaries  # noqa: E402
 from tests.cluster.kubernetes.shared import Namespace, SharedCluster  # noqa: E402
-from workers_support import ForkingLocal  # noqa: E402
+from workers_support import ForkingLocal, replace_local_executor  # noqa: E402
+
+from jestlab.platform.programs import command_run  # noqa: E402
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def forking(monkeypatch: pytest.MonkeyPatch) -> None:
 
     A test whose subject is how processes are started names the executor itself.
     """
-    monkeypatch.setattr(executors, "Local", ForkingLocal)
+    replace_local_executor(monkeypatch, ForkingLocal)
 
 
 @pytest.fixture(autouse=True)
@@ -171,3 +172,11 @@ def mlflow_database(tmp_path: Path) -> Path:
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(MLFLOW.read_text())
     return path
+
+
+@pytest.fixture
+def in_process(forking: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Launches compute their runs in this process."""
+    replace_local_executor(monkeypatch, AtOnce)
+    # It would wait for the children of this process, which aren't adopted orphans.
+    monkeypatch.setattr(command_run, "reap_orphans", lambda but: None)

@@ -21,7 +21,7 @@ from tests.cluster.image import Built, NoImage, image
 from jestlab.platform.dependencies import LAUNCHING
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Kubernetes
-from jestlab.platform.launch.executors.manifest import jobset
+from jestlab.platform.launch.executors.jobset import jobset
 from jestlab.platform.planning.plan import PlannedRun, plan
 from jestlab.platform.spec import Study
 from jestlab.platform.spec.resources import Resources, parse_slice

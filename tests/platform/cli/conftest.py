@@ -6,11 +6,8 @@ from pathlib import Path
 
 import pytest
 import stores_support as stores
-from in_process import AtOnce
 
 from jestlab.platform.cli import main
-from jestlab.platform.launch import executors
-from jestlab.platform.programs import command_run
 from jestlab.platform.store.store import Store
 
 
@@ -64,11 +61,3 @@ def checked(in_folder: Callable[..., tuple[int, str, str]]) -> Callable[..., str
         return out if code == 0 else out or err
 
     return call
-
-
-@pytest.fixture
-def in_process(forking: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Launches compute their runs in this process."""
-    monkeypatch.setattr(executors, "Local", AtOnce)
-    # It would wait for the children of this process, which aren't adopted orphans.
-    monkeypatch.setattr(command_run, "reap_orphans", lambda but: None)

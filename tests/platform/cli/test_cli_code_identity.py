@@ -43,7 +43,7 @@ def test_changed_code_is_reported_shown_and_run_again(root, spec, jestlab):
     assert "no run 'plane' in ridge: did you mean 'plain'?" in unknown
     assert "--rerun-changed" in jestlab("launch", spec, "plain", code=2)
     again = jestlab("launch", spec, "--no-reports", "--rerun-changed", "plain")
-    assert "2 runs to run again: what they measured is replaced" in again
+    assert "2 runs to run again" in again
     assert scores(root) == [("plain", 0, 0.5), ("plain", 1, 0.6), ("wide", 0, 0.5), ("wide", 1, 0.51)]
     assert "2 of 4 runs were made with different code" in jestlab("status", "ridge")
     assert "-NOISE = 0.1\n+NOISE = 1.0" in jestlab("diff", "ridge/wide/1", "ridge/plain/1")

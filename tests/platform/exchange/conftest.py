@@ -8,12 +8,9 @@ from pathlib import Path
 import archives_support as archives
 import pytest
 import stores_support as stores
-from in_process import AtOnce
 from tests.platform.exchange import recorded
 
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch import executors
-from jestlab.platform.programs import command_run
 from jestlab.platform.store.store import Store
 
 
@@ -73,10 +70,3 @@ def lab(filled: Lab, tmp_path: Path) -> Lab:
 def copy(tmp_path: Path) -> Lab:
     """An empty lab."""
     return stores.empty_lab(tmp_path / "copy")
-
-
-@pytest.fixture
-def in_process(forking: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Launches compute their runs in this process."""
-    monkeypatch.setattr(executors, "Local", AtOnce)
-    monkeypatch.setattr(command_run, "reap_orphans", lambda but: None)

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import plans_support as plans
 
-from jestlab.platform.exchange.adopt import Score
 from jestlab.platform.exchange.export import Points, Result
+from jestlab.platform.exchange.source_run import Score
 from jestlab.platform.planning.plan import Alias
 from jestlab.platform.store.annotations import Subject, add_note, add_tags
 from jestlab.platform.store.records import RunState

@@ -1,6 +1,7 @@
-"""Adopted runs in the store, next to runs of the lab itself."""
+"""Adopted runs: their labels, seeds, scores, and costs, and how the store holds them next to other runs."""
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
@@ -9,51 +10,267 @@ from typing import Any
 import numpy as np
 import plans_support as plans
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from jestlab.analysis import query, soundness
 from jestlab.platform.errors import UserError
-from jestlab.platform.exchange import taking
-from jestlab.platform.exchange.adopt import AdoptedRun, Change, PlaceTaken, Score, adopt, known
-from jestlab.platform.exchange.damage import refuse
-from jestlab.platform.exchange.placing import Placing, Rules
-from jestlab.platform.exchange.source_run import FoundRun
-from jestlab.platform.planning.identity import of_origin
+from jestlab.platform.exchange import adopt_store
+from jestlab.platform.exchange.adopt import Adoption, Rules, parse_score
+from jestlab.platform.exchange.adopt_store import Change, Placed
+from jestlab.platform.exchange.source_run import SourceRun, curve
+from jestlab.platform.planning.identity import is_true, of_origin
 from jestlab.platform.store.annotations import Subject, add_note, notes, tags
 from jestlab.platform.store.judgments import retract, retracted
 from jestlab.platform.store.maintenance import check
-from jestlab.platform.store.records import ADOPTED as PROGRAM
-from jestlab.platform.store.records import RunState
+from jestlab.platform.store.records import ADOPTED, RunState
 from jestlab.platform.store.store import Store
 
-FINGERPRINT = of_origin("csv:t.csv#a")
+TEXTS = st.text(st.characters(), max_size=1_000)
+ORIGIN = "csv:t.csv#a"
+FINGERPRINT = of_origin(ORIGIN)
 
 
-def adopted(origin: str = "csv:t.csv#a", **parts) -> AdoptedRun:
-    steps = np.arange(5)
-    given: dict[str, Any] = {
-        "fingerprint": of_origin(origin),
-        "origin": origin,
-        "path": "/data/t.csv",
+def source(origin: str = "wandb:lab/jest/a", **parts: Any) -> SourceRun:
+    whole: dict[str, Any] = {
+        "name": "one",
+        "config": {"lr": 0.5, "model": {"width": 64}},
+        "metrics": {"loss": curve([0, 10, 20], [3, 2, 1]), "eval/top1": curve([10, 20], [0.25, 0.5])},
+        "state": "COMPLETED",
+    }
+    return SourceRun(origin, **whole | parts)
+
+
+def adoption(store: Store | None = None, kind: str = "wandb", **rules: Any) -> Adoption:
+    return Adoption(store, "old", kind, "/here", Rules(**rules))
+
+
+def placed(run: SourceRun, kind: str = "wandb", **rules: Any) -> Placed:
+    return adoption(None, kind, **rules).adopt(run)[0]
+
+
+# ---- labels and seeds
+
+
+def test_labels_are_marked_with_their_source():
+    run = placed(source())
+    assert (run.name, run.label, run.seed) == ("one", "one (wandb)", 0)
+    assert run.run.config == {"lr": 0.5, "model": {"width": 64}, "adopted_from": "wandb:lab/jest/a"}
+    assert is_true(run.fingerprint, ADOPTED, run.run.config, {})
+    assert not is_true(run.fingerprint, ADOPTED, {**run.run.config, "adopted_from": "other"}, {})
+
+
+@pytest.mark.parametrize(
+    ("template", "name"),
+    [
+        ("old", "old"),
+        ("{group} w={model.width}", "pilot w=64"),
+        ("{name} {lr} {team}", "one 0.5 a=b"),
+        ("a\n\tb \x1b[31m", "a b [31m #fec8ab21e848"),
+        ("x" * 500, "x" * 59 + "…" + "x" * 60 + " #c38c2bf3055c"),
+        ("a #0123456789ab", "a #0123456789ab #5f4b4d9c8629"),  # could be the label of another name
+    ],
+)
+def test_labels_are_written_by_a_template(template, name):
+    assert placed(source(group="pilot", tags=("plain", "team=a=b")), label=template).name == name
+
+
+def test_rejects_labels_with_unknown_keys_and_empty_ones():
+    with pytest.raises(UserError, match=r"one: no 'widht' for its label: did you mean 'width'\?"):
+        placed(source(config={"width": 3}), label="{widht}")
+    with pytest.raises(UserError, match="its label is empty"):
+        placed(source(name="\x00"))
+
+
+def test_seeds_are_those_of_the_config_or_the_first_free_ones():
+    group = adoption(None, "csv", label="all")
+    configs: list[dict[str, Any]] = [{}, {"seed": 3}, {"seed": 3}, {"seed": -1}, {"seed": "x"}, {"seed": 0.5}]
+    runs = [group.adopt(source(f"csv:t#{n}", config=config))[0] for n, config in enumerate(configs)]
+    assert [run.seed for run in runs] == [0, 3, 1, 2, 4, 5]
+    assert "another run of the label" in next(iter(runs[2].run.left_out))
+    for run in runs[3:]:
+        assert "other than whole numbers" in next(iter(run.run.left_out))
+    assert placed(source(tags=("jestlab.seed=7",)), seed="jestlab.seed").seed == 7
+    assert (
+        placed(source(config={"seed": 10**400})).seed
+        == placed(source(tags=("seed=" + "1" * 5_000,))).seed
+        == 0
+    )
+
+
+def test_runs_keep_their_seeds(sqlite_url):
+    store = Store.open(sqlite_url)
+    assert of_origin("wandb:lab/jest/a").startswith("71d3b1312cbeb82c")  # as in earlier versions
+    adoption(store).adopt(source(config={"seed": 7}))
+    adoption(store).adopt(source("b", config={"seed": 0}))
+    assert adoption(store).adopt(source())[0].seed == 7
+    assert adoption(store).adopt(source(config={"seed": 0}))[0].seed == 7  # 0 is another's
+    assert adoption(store).adopt(source("new"))[0].seed == 1
+
+
+@given(st.lists(st.one_of(st.none(), st.integers(-1, 4)), max_size=12))
+def test_each_run_has_its_own_seed(seeds):
+    group = adoption(None, "csv", label="all")
+    configs = [{} if seed is None else {"seed": seed} for seed in seeds]
+    runs = [group.adopt(source(str(n), config=config))[0] for n, config in enumerate(configs)]
+    assert len({run.seed for run in runs}) == len(runs)
+
+
+def test_two_adoptions_at_once_choose_different_seeds(store):
+    def adopted(path: str) -> Iterator[Any]:
+        runs = [SourceRun(f"csv:{path}#{name}", name, {}, {}, "COMPLETED") for name in "abc"]
+        return adoption(store, "csv", label="all").adopt_all(runs, lambda error: None)
+
+    one, two = adopted("one"), adopted("two")
+    for _ in range(3):
+        next(one), next(two)
+    assert sorted(rows(store, "runs", "label seed")) == [("all (csv)", seed) for seed in range(6)]
+
+
+# ---- scores and costs
+
+
+def test_scores_are_the_requested_ones():
+    names = {"val/top1": 0.5, "val.top5": math.inf, "acc": 0.75, "/x": 1}
+    run = source(metrics={name: curve([5], [value]) for name, value in names.items()})
+
+    def scores(*texts: str) -> dict[str, float]:
+        chosen = placed(run, scores=tuple(map(parse_score, texts))).scores
+        return {score.name: score.value for score in chosen}
+
+    assert [*scores("*")] == ["val/top1", "val/top5"]
+    assert scores("v*1", "imagenet/top1=acc") == {"val/top1": 0.5, "imagenet/top1": 0.75}
+    assert scores("a/b=val.top5") == {"a/b": math.inf}
+    assert scores("other/*") == {} == scores("a/b=missing")
+    with pytest.raises(UserError, match="acc has no dataset prefix"):
+        scores("acc")
+    for text in ("a=b", "/a=b", "a/b="):
+        with pytest.raises(UserError, match="expected DATASET/METRIC=NAME"):
+            parse_score(text)
+    both = {"eval/top1": curve([1], [0.5]), "eval.top1": curve([1], [0.25])}
+    with pytest.raises(UserError, match=r"eval/top1 and eval.top1 have the same name"):
+        placed(source(metrics=both), scores=[("", "eval*")])
+
+
+def test_scores_have_the_costs_of_training():
+    metrics = {"eval/top1": curve([5, 10, 20], [0.1, 0.2, 0.3]), "seen": curve([6, 20], [600, math.nan])}
+    run, wanted = source(metrics=metrics, seconds=12.5), [("", "eval/*")]
+    scores = placed(run, scores=wanted, examples="seen", flops="step * 1e9").scores
+    assert [score.examples_seen for score in scores] == [None, 600, None]
+    assert [score.flops_total for score in scores] == [5e9, 1e10, 2e10]
+    assert [score.seconds for score in scores] == [None, None, 12.5]
+    timed = placed(run, scores=wanted, seconds="step*model.width").scores
+    assert [score.seconds for score in timed] == [320, 640, 1280]
+    for effort in ("step*1e300", "step*-1"):
+        assert placed(run, scores=wanted, examples=effort).scores[0].examples_seen is None
+
+
+@pytest.mark.parametrize(
+    ("effort", "match"),
+    [
+        ("step*nan", "no number 'nan'"),
+        ("los", r"one: no metric 'los': did you mean 'loss'\?"),
+        ("step*batch", "its config has no number 'batch'"),
+    ],
+)
+def test_rejects_unknown_costs(effort, match):
+    with pytest.raises(UserError, match=match):
+        placed(source(), scores=[("", "*/*")], flops=effort)
+
+
+# ---- what stores can hold
+
+
+def test_states_and_reasons():
+    for state, expected in zip(
+        ("COMPLETED", "FAILED", "CANCELLED", "RUNNING"),
+        (RunState.COMPLETED, RunState.FAILED, RunState.CANCELLED, RunState.CANCELLED),
+        strict=True,
+    ):
+        assert placed(source(state=state)).state is expected
+
+
+def test_drops_values_that_stores_cannot_hold():
+    metrics = {"a\0b": curve([-5, 0], [1, 2]), "gone": curve([-1], [1]), "é" * 3_000 + "a": curve([0], [1])}
+    config = {"x": math.nan, "y": [math.inf, {"k": "v\ud800"}]}
+    run = placed(
+        source(metrics=metrics, config=config, notes="\0 ", tags=("t\0", "jestlab.seed=3"), host="h\0")
+    ).run
+    assert "ab #59b271ae1bbc" in run.metrics and max(len(name.encode()) for name in run.metrics) < 2_700
+    assert run.left_out == {"points at negative steps": 2}
+    assert run.config["x"] == "NaN" and run.config["y"] == ["Infinity", {"k": "v?"}]
+    assert (run.notes, run.tags, run.host) == ("", ("t",), "h")
+    run = placed(source("csv:t.csv#\ud800\0")).run
+    assert run.origin.startswith("csv:t.csv#? #")
+    deep: object = 1
+    for _ in range(100_000):
+        deep = [deep]
+    errors: list[UserError] = []
+    assert not [*adoption().adopt_all([source(config={"deep": deep})], errors.append)]
+    assert len(errors) == 1 and "\n" not in str(errors[0])
+
+
+@given(TEXTS, TEXTS, st.sampled_from(["{}{}", "{} {}", "{}\n{}", "{}  {}", "{}\0{}", "{}x{}"]))
+def test_distinct_names_and_origins_stay_distinct(head, tail, joined):
+    def label(name: str) -> str | None:
+        try:
+            return placed(source(name=name)).name
+        except UserError:  # nothing of it is printable
+            return None
+
+    labels: dict[str, str] = {}
+    for name in {head, tail, joined.format(head, tail), joined.format(tail, head), f"{head} "}:
+        for text in {name, label(name) or name}:
+            if (own := label(text)) is not None:
+                assert labels.setdefault(own, text) == text
+    origins = {f"csv:t.csv#{name}" for name in (head, tail, f"{head}\0")}
+    assert len({placed(source(origin)).fingerprint for origin in origins}) == len(origins)
+
+
+def test_a_run_of_which_nothing_can_be_stored_is_refused():
+    with pytest.raises(UserError, match="one: it has only points at negative steps"):
+        placed(source(metrics={"loss": curve([-2, -1], [1, 2])}))
+    with pytest.raises(UserError, match="one: it has only cells of a: nothing to adopt"):
+        placed(source(metrics={}, left_out={"cells of a": 2}))
+    assert placed(source(metrics={})).state is RunState.COMPLETED
+
+
+# ---- in the store
+
+
+def table_run(origin: str = ORIGIN, **parts: Any) -> SourceRun:
+    whole: dict[str, Any] = {
         "name": "old",
-        "label": "old (csv)",
-        "seed": 0,
-        "config": {"adopted_from": origin, "lr": 0.5},
-        "state": RunState.COMPLETED,
-        "metrics": {"loss": (steps, np.array([3, 2, np.nan, np.inf, 1.0]))},
-        "scores": [Score("val", "top1", 2, 0.25), Score("val", "top1", 4, 0.5, 400, 4e9, 2.5)],
+        "config": {"lr": 0.5},
+        "metrics": {
+            "loss": curve(range(5), [3, 2, np.nan, np.inf, 1.0]),
+            "val/top1": curve([2, 4], [0.25, 0.5]),
+            "seen": curve([4], [400]),
+        },
         "began": datetime(2025, 1, 1, 10),
         "ended": datetime(2025, 1, 1, 11),
+        "seconds": 2.5,
         "host": "far",
         "device": "8 × TPU",
-        "commit": "abc",
-        "tags": ["a tag, with/more"],
-        "note": "Two\nlines.",
+        "git_commit": "abc",
+        "tags": ("a tag, with/more",),
+        "notes": "Two\nlines.",
     }
-    return AdoptedRun(**given | parts)
+    return source(origin, **whole | parts)
 
 
-def take(store: Store, run: AdoptedRun, study: str = "old", **options) -> Change:
-    return adopt(store, study, run, author="Ada", **options)
+def take(
+    store: Store,
+    run: SourceRun,
+    study: str = "old",
+    path: str = "/data/t.csv",
+    label: str = "{name}",
+    **options: Any,
+) -> Change:
+    rules = Rules(label=label, scores=[("", "val/*")], examples="seen", flops="step*1e9")
+    change = Adoption(store, study, "csv", path, rules, "Ada", **options).adopt(run)[1]
+    assert change is not None
+    return change
 
 
 def rows(store: Store, view: str, columns: str) -> list[tuple[Any, ...]]:
@@ -63,179 +280,126 @@ def rows(store: Store, view: str, columns: str) -> list[tuple[Any, ...]]:
 
 @pytest.mark.both_databases
 def test_adopts_all_parts_of_a_run(store):
-    assert take(store, adopted()) == "new"
+    assert take(store, table_run()) == "new"
     directory = f"runs/adopted-{FINGERPRINT[:16]}"
     assert rows(store, "runs", "experiment run label seed program state step directory") == [
         ("old", "old", "old (csv)", 0, "adopted", "COMPLETED", 4, directory)
     ]
-    assert rows(store, "metrics", "name step value") == [
+    assert rows(store, "metrics", "name step value")[:5] == [
         ("loss", 0, 3), ("loss", 1, 2), ("loss", 2, None), ("loss", 3, float("inf")), ("loss", 4, 1),
     ]  # fmt: skip
     assert rows(store, "evaluations", "name step value examples_seen flops_total seconds final") == [
-        ("val/top1", 2, 0.25, None, None, None, 0),
+        ("val/top1", 2, 0.25, None, 2e9, None, 0),
         ("val/top1", 4, 0.5, 400, 4e9, 2.5, 1),
     ]
-    columns = "actual_hours learner_flops total_flops actual_flops"
-    assert rows(store, "costs", columns) == [(1, 4e9, 4e9, 4e9)]
+    assert rows(store, "costs", "actual_hours learner_flops total_flops actual_flops") == [(1, 4e9, 4e9, 4e9)]
     assert rows(store, "attempts", "executor handle host device code_commit") == [
         ("adopted", "/data/t.csv", "far", "8 × TPU", "abc")
     ]
     assert not rows(store, "goodput", "run")
-    with store.reading() as connection:
-        assert connection.exec_driver_sql("SELECT failures FROM run").scalars().all() == [0]
     subject = Subject(fingerprint=FINGERPRINT)
     assert list(tags(store, subject)) == ["a-tag-with-more"]
     assert [(note.text, note.author) for note in notes(store, subject)] == [("Two\nlines.", "Ada")]
 
 
-def test_adopting_a_run_again_replaces_what_has_changed(store):
-    take(store, adopted())
+def test_adopting_a_run_again_replaces_it_if_it_has_changed(store):
+    take(store, table_run())
     add_note(store, Subject(fingerprint=FINGERPRINT), "Mine.", "Bea")
+    retract(store, FINGERPRINT, "wrong", "Ada")
     views = ("runs", "attempts", "metrics", "evaluations", "notes")
     before = [rows(store, view, "*") for view in views]
-    assert take(store, adopted()) == "same"
+    assert take(store, table_run()) == "same" and len(retracted(store)) == 1
     assert [rows(store, view, "*") for view in views] == before
-    shorter = adopted(metrics={"other": (np.array([1]), np.array([7.0]))}, scores=[], tags=["b"], note="New.")
-    assert take(store, shorter) == "changed"
-    assert rows(store, "metrics", "name step value") == [("other", 1, 7)]
+    shorter = table_run(metrics={"seen": curve([1], [7])}, tags=("b",), notes="New.")
+    assert take(store, shorter) == "changed" and not retracted(store)
+    assert rows(store, "metrics", "name step value") == [("seen", 1, 7)]
     assert not rows(store, "evaluations", "name") and rows(store, "costs", "learner_flops") == [(None,)]
     subject = Subject(fingerprint=FINGERPRINT)
     assert [note.text for note in notes(store, subject)] == ["Two\nlines.", "Mine.", "New."]
-    assert take(store, shorter) == "same"
-    assert take(store, replace(shorter, name="new", label="new (csv)")) == "changed"
+    assert take(store, shorter, label="new") == "changed"
     assert rows(store, "runs", "run label") == [("new", "new (csv)")]
 
 
 def test_a_run_can_be_in_two_studies(store):
-    take(store, adopted())
-    assert take(store, adopted(), "other") == "new"
-    assert take(store, adopted(), "other") == take(store, adopted()) == "same"
+    take(store, table_run())
+    assert take(store, table_run(), "other") == "new"
+    assert take(store, table_run(), "other") == take(store, table_run()) == "same"
     assert sorted(rows(store, "runs", "experiment label")) == [("old", "old (csv)"), ("other", "old (csv)")]
-    assert len(rows(store, "metrics", "value")) == 10
 
 
-def test_rejects_another_file_of_the_same_name(store):
-    take(store, adopted())
-    other = adopted(path="/elsewhere/t.csv", config={"adopted_from": "csv:t.csv#a", "lr": 1})
-    with pytest.raises(UserError, match=r"was adopted from /data/t.csv, .* --source NAME"):
-        take(store, other)
+def test_rejects_a_different_run_of_the_same_origin(store):
+    take(store, table_run())
+    other = table_run(config={"lr": 1})
+    with pytest.raises(UserError, match=r"was adopted from /data/t.csv, .* --source NAME.*--moved"):
+        take(store, other, path="/elsewhere/t.csv")
     assert json.loads(rows(store, "runs", "config")[0][0])["lr"] == 0.5
-    of_wandb = adopted("wandb:a/b/c", name="w", label="w (wandb)")
-    take(store, of_wandb)
-    with pytest.raises(UserError, match=r"was adopted from /data/t.csv, .*: add --moved"):
-        take(store, replace(of_wandb, path="/elsewhere", note="other"))
-    assert take(store, adopted(path="/elsewhere/t.csv")) == "same"
-    assert take(store, other, moved=True) == "changed"
-    assert take(store, replace(other, seed=1)) == "changed"
+    assert take(store, table_run(), path="/elsewhere/t.csv") == "same"
+    assert take(store, other, path="/elsewhere/t.csv", moved=True) == "changed"
+    copies = [SourceRun("mlflow:1/a", name, {}, {}, "COMPLETED") for name in ("one", "older")]
+    errors: list[UserError] = []
+    ((run, _),) = adoption(store).adopt_all(copies, errors.append)
+    assert run.name == "one" and "older: another copy of this run was just adopted" in str(*errors)
 
 
-def test_fingerprints_that_begin_alike_are_different_runs(store):
+def test_fingerprints_that_begin_the_same_are_different_runs(store):
     first, second = ("csv:c.csv#run8623", "csv:c.csv#run35791")
     assert of_origin(first)[:8] == of_origin(second)[:8]
-    assert [take(store, adopted(origin, label=origin)) for origin in (first, second)] == ["new", "new"]
+    assert [take(store, table_run(origin)) for origin in (first, second)] == ["new", "new"]
 
 
 def test_the_spec_of_a_study_lists_its_adopted_runs(store):
-    take(store, adopted(), goal="max")
-    take(store, adopted("csv:t.csv#b", name="other", label="other (csv)"), goal="min")
+    take(store, table_run(), goal="max")
+    take(store, table_run("csv:t.csv#b", name="other"), goal="min")
     assert store.spec("old") == {
         "name": "old", "adopted": ["old", "other"], "metrics": {"val/top1": {"goal": "max"}},
     }  # fmt: skip
+    assert {score.name for score in adoption(store).adopt(source("x"))[0].scores} == set()
+    named = source("y", metrics={"val/top1": curve([1], [0.5])})
+    assert {score.name for score in adoption(store).adopt(named)[0].scores} == {"val/top1"}
 
 
-def test_adopted_runs_stay_after_the_runs_of_the_plan_and_keep_their_names(store):
+def test_adopted_runs_come_after_planned_ones_and_keep_their_names(store):
     plan = plans.plan(plans.run("joint"), plans.run("uniform", config={"steps": 2}))
     store.record(plan)
     spec = store.spec("toy")
-    take(store, adopted(), "toy", goal="max")
+    take(store, table_run(), "toy", goal="max")
     assert store.spec("toy") == spec
-    more = plans.plan(*plan.runs, plans.run("third", config={"steps": 3}))
-    store.record(more)
+    store.record(plans.plan(*plan.runs, plans.run("third", config={"steps": 3})))
     assert rows(store, "runs", "run position") == [("joint", 0), ("uniform", 1), ("third", 2), ("old", 3)]
     assert len(store.members("toy")) == 3
     store.record(plans.plan(plan.runs[0]))
     with pytest.raises(UserError, match="'old' is the name of an adopted run"):
         store.record(plans.plan(plans.run("old")))
-    assert [run for (run,) in rows(store, "runs", "run")] == ["joint", "old"]
-
-
-def test_known_names_seeds_and_scores_of_a_study_that_is_no_union(store):
-    assert known(store, "toy") == known(store, "none")
-    store.record(plans.plan(plans.run("joint", point={"a": 1})))
-    take(store, adopted(), "toy")
-    take(store, adopted("csv:t.csv#b", seed=4), "elsewhere")
-    other = of_origin("csv:t.csv#b")
-    found = known(store, "toy")
-    assert set(found.own) == {"joint", "joint a=1"}
-    assert found.places == {("old (csv)", 0): FINGERPRINT}
-    assert found.seeds == {FINGERPRINT: 0, other: 4}
-    assert set(found.evaluations) == {"val/top1"}
+    with pytest.raises(UserError, match=r"a run 'joint' that isn't adopted: .*--label"):
+        take(store, table_run("csv:b"), "toy", label="joint")
     part = {"name": "part", "runs": {"any": {}}}
     store.record(plans.plan(plans.run("part/joint"), name="all", runs=None, studies={"part": part}))
     with pytest.raises(UserError, match="all is a union: adopt into one of its studies"):
-        known(store, "all")
+        take(store, table_run(), "all")
 
 
-def test_adopting_a_changed_run_ends_its_retraction(store):
-    take(store, adopted())
-    retract(store, FINGERPRINT, "wrong", "Ada")
-    assert take(store, adopted()) == "same" and len(retracted(store)) == 1
-    take(store, adopted(note="mended"))
-    assert not retracted(store)
+@pytest.mark.both_databases
+def test_a_label_and_a_seed_are_of_one_run_in_every_study(store):
+    other = table_run("csv:u.csv#a")
+    take(store, table_run(config={"seed": 0}))
+    take(store, other, "second")
+    take(store, replace(other, config={"seed": 5}), "second")
+    # Seed 0 is free in the second study, but the run is also in the first.
+    take(store, table_run(config={"seed": 5}), "second")
+    assert rows(store, "runs", "experiment seed") == [("old", 0), ("second", 5), ("second", 0)]
 
 
-def test_adopting_is_all_or_nothing(store, monkeypatch):
-    take(store, adopted())
-    monkeypatch.setattr("jestlab.platform.exchange.adopt._enter", lambda *_: 1 / 0)
-    for run in (adopted(note="changed", metrics={}), adopted("csv:t.csv#b")):
+def test_adopting_is_all_or_nothing(store, monkeypatch, tmp_path):
+    take(store, table_run())
+    monkeypatch.setattr(adopt_store, "_enter", lambda *_: 1 / 0)
+    for run in (table_run(notes="changed", metrics={"seen": curve([0], [1])}), table_run("csv:t.csv#b")):
         with pytest.raises(ZeroDivisionError):
             take(store, run)
-    assert len(rows(store, "runs", "run")) == 1 and len(rows(store, "metrics", "value")) == 5
+    assert len(rows(store, "runs", "run")) == 1 and len(rows(store, "metrics", "value")) == 8
 
 
 @plans.ON_SQLITE
 def test_a_store_with_adopted_runs_has_no_faults(store, tmp_path):
-    take(store, adopted())
+    take(store, table_run())
     assert check(str(store.engine.url), tmp_path) == []
-
-
-def test_the_analysis_uses_the_same_program_name():
-    assert soundness.ADOPTED == PROGRAM
-
-
-@pytest.mark.both_databases
-def test_a_label_and_a_seed_are_those_of_one_run_in_every_study(store):
-    other = adopted("csv:u.csv#a", path="/data/u.csv")
-    take(store, adopted())
-    with pytest.raises(PlaceTaken) as error:
-        take(store, other)
-    assert error.value.places == {("old (csv)", 0): FINGERPRINT}
-    assert take(store, other, "second") == "new"
-    take(store, replace(adopted(), seed=1), "second")
-    # Its seed is 1 in both studies now: 0 is free in the first, and taken in the second.
-    with pytest.raises(PlaceTaken):
-        take(store, adopted())
-    assert rows(store, "runs", "experiment seed") == [("old", 1), ("second", 0), ("second", 1)]
-    store.record(plans.plan(plans.run("old"), name="third"))
-    with pytest.raises(UserError, match="has a run 'old' of its own: give another --label"):
-        take(store, adopted(), "third")
-
-
-def test_two_adoptions_at_once_choose_different_seeds(store):
-    def place(path: str) -> Iterator[Any]:
-        placing = Placing("csv", Rules(label="all"), known(store, "old"), path)
-        found = [FoundRun(f"csv:{path}#{name}", name, {}, {}, "COMPLETED") for name in "abc"]
-        return taking.take(found, placing, lambda run: take(store, run), refuse)
-
-    one, two = place("one"), place("two")
-    for _ in range(3):
-        next(one), next(two)
-    assert sorted(rows(store, "runs", "label seed")) == [("all (csv)", seed) for seed in range(6)]
-
-
-def test_another_copy_of_a_run_does_not_replace_it(store):
-    copies = [FoundRun("mlflow:1/a", name, {}, {}, "COMPLETED") for name in ("one", "older")]
-    placing, errors = Placing("mlflow", Rules(), known(store, "old"), "/data"), list[UserError]()
-    (taken,) = taking.take(copies, placing, lambda run: take(store, run), errors.append)
-    assert taken.run.name == "one" and rows(store, "runs", "run") == [("one",)]
-    assert "older: another copy of it was adopted just now" in str(*errors)
+    assert soundness.ADOPTED == ADOPTED

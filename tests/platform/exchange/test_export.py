@@ -14,7 +14,7 @@ from tests.platform.exchange.recorded import BROKEN, JOINT, JOINT_1, LABEL, WAIT
 from jestlab.platform.errors import UserError
 from jestlab.platform.exchange import export as results
 from jestlab.platform.exchange import writers as kinds
-from jestlab.platform.exchange.adopt import Score
+from jestlab.platform.exchange.source_run import Score
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store

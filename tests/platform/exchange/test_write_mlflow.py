@@ -17,25 +17,24 @@ from jestlab.analysis.configs import flat
 from jestlab.platform.exchange import export as results
 from jestlab.platform.exchange import read_mlflow as reader
 from jestlab.platform.exchange import writers as kinds
-from jestlab.platform.exchange.adopt import Score
 from jestlab.platform.exchange.export import Result
-from jestlab.platform.exchange.source_run import FoundRun
+from jestlab.platform.exchange.source_run import Score, SourceRun
 from jestlab.platform.store.records import RunState
 
 T = TypeVar("T")
 
 
-def written(out: Path, *runs: Result) -> dict[str, FoundRun]:
+def written(out: Path, *runs: Result) -> dict[str, SourceRun]:
     """Write runs and read them back, by name."""
     kinds.write("mlflow", runs, out)
     return {run.name: run for run in reader.read(out)}
 
 
-def curves(run: FoundRun) -> recorded.Curves:
-    return as_text({name: (curve.steps, curve.values) for name, curve in run.metrics.items()})
+def curves(run: SourceRun) -> recorded.Curves:
+    return as_text(run.metrics)
 
 
-def tags(run: FoundRun) -> dict[str, str]:
+def tags(run: SourceRun) -> dict[str, str]:
     return dict(tag.partition("=")[::2] for tag in run.tags)
 
 
@@ -134,7 +133,7 @@ def test_states(out):
 )
 def test_keys_that_map_to_the_same_file(out, names, files):
     (run,) = written(out, result(metrics={name: [float(i)] for i, name in enumerate(names)})).values()
-    assert {name: curve.values[0] for name, curve in run.metrics.items()} == dict(
+    assert {name: curve[1][0] for name, curve in run.metrics.items()} == dict(
         zip(files, range(9), strict=False)
     )
     changed = {new: old for new, old in zip(files, names, strict=True) if new != old}
@@ -155,7 +154,7 @@ def hostile() -> Result:
 def test_hostile_keys(out):
     (run,) = written(out, one := hostile()).values()
     keys = tags(run)["jestlab.keys"]
-    last = {name: curve.values[0] for name, curve in run.metrics.items()}
+    last = {name: curve[1][0] for name, curve in run.metrics.items()}
     assert originals(keys, "metrics", last) == {name: values[0] for name, (_, values) in one.curves().items()}
     for name in last:  # what MLflow accepts
         assert re.fullmatch(r"[/\w.\- :]+", name) and posixpath.normpath(name) == name

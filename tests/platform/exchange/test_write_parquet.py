@@ -14,8 +14,8 @@ from tests.platform.exchange.recorded import JOINT, LABEL, files_below, result
 from jestlab.platform.exchange import export as results
 from jestlab.platform.exchange import write_parquet as parquet
 from jestlab.platform.exchange import writers as kinds
-from jestlab.platform.exchange.adopt import Score
 from jestlab.platform.exchange.export import Result
+from jestlab.platform.exchange.source_run import Score
 
 WHOSE = ["experiment", "label", "seed", "fingerprint"]
 TABLES = ("runs", "metrics", "evaluations")

@@ -15,8 +15,8 @@ from tests.platform.exchange.recorded import HOSTILE, JOINT, LABEL, files_below,
 from jestlab.platform.errors import UserError
 from jestlab.platform.exchange import export as results
 from jestlab.platform.exchange import writers as kinds
-from jestlab.platform.exchange.adopt import Score
 from jestlab.platform.exchange.export import Result
+from jestlab.platform.exchange.source_run import Score
 from jestlab.platform.store.records import RunState
 
 event_accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")

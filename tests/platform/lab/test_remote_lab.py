@@ -26,7 +26,7 @@ from jestlab.platform.lab.lab import SCRATCH, Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.lab.sync import SyncedFolder
 from jestlab.platform.launch import executors
-from jestlab.platform.launch.executors import manifest
+from jestlab.platform.launch.executors.cloud import arguments_at
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.store import leases
 from jestlab.platform.store.address import parse_url
@@ -220,5 +220,5 @@ def test_pods_need_no_folder_for_a_lab_in_a_bucket():
     executors.get("kubernetes", resources, settings, Lab(Path("scratch"), "postgresql://host/db", URL))
     with pytest.raises(UserError, match=r"kubernetes\.root"):
         executors.get("kubernetes", resources, settings, Lab(Path("lab"), "postgresql://host/db"))
-    assert manifest.arguments_at("/lab", job("one", arguments=["--root", URL])) == ["--root", URL]
-    assert manifest.arguments_at("/lab", job("one", arguments=["--root", "lab"])) == ["--root", "/lab"]
+    assert arguments_at("/lab", job("one", arguments=["--root", URL])) == ["--root", URL]
+    assert arguments_at("/lab", job("one", arguments=["--root", "lab"])) == ["--root", "/lab"]

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from in_process import Machine
+from workers_support import replace_local_executor
 
 from jestlab.platform import processes
-from jestlab.platform.launch import executors
 from jestlab.platform.launch.record import XManagerRecord
 
 
@@ -26,7 +26,7 @@ def unrecorded(monkeypatch: pytest.MonkeyPatch) -> None:
 def recorded_machine(monkeypatch: pytest.MonkeyPatch, forking: None) -> Iterator[Machine]:
     """Launches on "this machine" start threads instead of processes."""
     made = Machine()
-    monkeypatch.setattr(executors, "Local", made.executor)
+    replace_local_executor(monkeypatch, made.executor)
     yield made
     made.close()
 

@@ -8,8 +8,8 @@ import pytest
 from in_process import Machine
 
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch.executor import JobState, LaunchedJob, Marks
-from jestlab.platform.launch.executors import job_of
+from jestlab.platform.launch.executors.base import JobKey, JobState, LaunchedJob
+from jestlab.platform.launch.jobs import job_of
 from jestlab.platform.planning.plan import Plan, plan
 from jestlab.platform.spec.load import load
 from jestlab.platform.store import claims, leases
@@ -32,11 +32,11 @@ def a_job_that_runs(root: Path, study: Plan, machine: Machine) -> LaunchedJob:
     launcher = leases.enter_launcher(store, "elsewhere:1:0")
     claim = claims.claim(store, run.fingerprint, launcher, "local", 0, log)
     assert claim is not None
-    marks = Marks(store.id(), run.fingerprint, claim.number, claim.token)
+    key = JobKey(store.id(), run.fingerprint, claim.number, claim.token)
     machine.harm("uniform", "freeze", 8)
     frozen: list[int] = []
     machine.on_freeze = lambda: frozen.append(1)
-    job = machine.executor(lab).launch(job_of(lab, "toy", run, marks, log, here=True))
+    job = machine.executor(lab).launch(job_of(lab, "toy", run, key, log, here=True))
     claims.launched(store, {claim.attempt_id: job.handle})
     labs.wait_until(lambda: frozen)
     store.close()

@@ -10,7 +10,7 @@ import psutil
 import pytest
 from in_process import Threads, rows
 
-from jestlab.platform.launch.executor import LaunchedJob, StillRuns
+from jestlab.platform.launch.executors.base import LaunchedJob, ProcessesRemain
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec.load import load
 
@@ -130,7 +130,7 @@ def test_no_attempt_starts_while_something_of_the_one_before_cannot_be_ended(
     def stuck(executor: Threads, job: LaunchedJob, *, now: bool) -> None:
         asked.append(len(machine.jobs))
         if len(asked) < 5:
-            raise StillRuns("process 4711 was killed, and is still there")
+            raise ProcessesRemain("process 4711 was killed, and is still there")
         stop(executor, job, now=now)
 
     monkeypatch.setattr(Threads, "stop", stuck)

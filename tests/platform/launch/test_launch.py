@@ -15,8 +15,8 @@ from jestlab.analysis import frames, tables
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.controller import LaunchOutcome
 from jestlab.platform.launch.display import Listener
-from jestlab.platform.launch.executor import JobState, JobStatus
-from jestlab.platform.launch.executors.local import Local
+from jestlab.platform.launch.executors.base import JobState, JobStatus
+from jestlab.platform.launch.executors.local import LocalExecutor
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec.load import load
 from jestlab.platform.store.records import RunState
@@ -95,7 +95,7 @@ def test_a_smaller_study_of_the_same_name_reports_what_it_leaves_out(root, tmp_p
 
 
 def test_why_a_job_waits_is_shown_and_stored(root, tmp_path, unrecorded):
-    executor = Scripted(JobStatus(JobState.QUEUED, "no nodes", place="2nd of 3", unblock="more nodes"))
+    executor = Scripted(JobStatus(JobState.QUEUED, "no nodes", place="2nd of 3"))
     found: list[tuple[str, Any]] = []
 
     class Reasons(Listener):
@@ -106,7 +106,7 @@ def test_why_a_job_waits_is_shown_and_stored(root, tmp_path, unrecorded):
 
     planned = plan(load(str(labs.write_study(tmp_path, runs={"uniform": {}}))))
     launch_by(executor, root, planned, Reasons())
-    assert found == [("no nodes", [("no nodes\n2nd of 3\nmore nodes",)])]
+    assert found == [("no nodes", [("no nodes\n2nd of 3",)])]
     assert rows(root, "SELECT reason FROM run") == [("over",)]
 
 
@@ -124,7 +124,7 @@ def test_the_reason_of_a_process_that_reports_nothing_is_in_its_log(root, tmp_pa
 
 def test_a_worker_has_one_thread_a_cache_and_nothing_to_read(root, tmp_path, unrecorded):
     spec = labs.write_study(tmp_path, runs={"look": {"program": "toy_programs:environment"}})
-    launched(root, spec, executor=Local)
+    launched(root, spec, executor=LocalExecutor)
     [written] = (root / "runs").glob("look-*/environment.json")
     seen = json.loads(written.read_text())
     assert seen["env"]["OMP_NUM_THREADS"] == seen["env"]["NPROC"] == "1"

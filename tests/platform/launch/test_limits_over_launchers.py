@@ -15,7 +15,7 @@ from sqlalchemy import text
 
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.controller import LaunchOutcome, launch
-from jestlab.platform.launch.executor import JobState, JobStatus
+from jestlab.platform.launch.executors.base import JobState, JobStatus
 from jestlab.platform.launch.options import ControllerOptions
 from jestlab.platform.planning.plan import RunBudget
 from jestlab.platform.store import claims, leases

@@ -13,7 +13,7 @@ from sqlalchemy import event
 from jestlab.platform.errors import StoreError
 from jestlab.platform.launch import claiming
 from jestlab.platform.launch.display import Listener
-from jestlab.platform.launch.executor import ExecutorError, JobState, JobStatus
+from jestlab.platform.launch.executors.base import ExecutorError, JobState, JobStatus
 from jestlab.platform.planning.plan import Plan, plan
 from jestlab.platform.spec.load import load
 from jestlab.platform.store import claims

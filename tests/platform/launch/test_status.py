@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jestlab.platform.launch.executor import JobState, JobStatus
+from jestlab.platform.launch.executors.base import JobState, JobStatus
 from jestlab.platform.launch.reconcile import RetryRules
 from jestlab.platform.launch.status import RunStatus, WaitStatus, start_times, wait_lines, wait_status
 from jestlab.platform.store.records import Lease, RunRow, RunState, Standing
@@ -68,10 +68,10 @@ def test_without_a_launcher_it_waits_for_one():
     assert wait_status(run(BLOCKED), OPEN, RULES, NOW, is_launched=False)[0] == BLOCKED
 
 
-def test_what_an_executor_tells_has_three_lines():
-    said = JobStatus(JobState.QUEUED, "Priority", unblock="wait, or  ask for\nless").waits
-    found = wait_status(run(PENDING, said, attempt(PENDING)), [], RULES, NOW, is_launched=True)
-    assert found[1:] == ("Priority", "", "wait, or ask for less")
+def test_the_reason_and_the_place_of_a_queued_job_are_told_apart():
+    text = JobStatus(JobState.QUEUED, "wait,  or\nask", place="2nd of 3").waits
+    found = wait_status(run(PENDING, text, attempt(PENDING)), [], RULES, NOW, is_launched=True)
+    assert found[1:] == ("wait, or ask", "2nd of 3", "")
 
 
 def test_runs_in_line_begin_as_slots_become_free():

@@ -78,7 +78,7 @@ def test_it_waits_for_what_nobody_has_measured(store):
     ]
     assert {run.name for run in found.runs} == {"reference", "uniform", "joint", "longer"}
     assert plan(spec).waiting == found.waiting  # without a store, too
-    with pytest.raises(UserError, match="max-chip-hours .* checked: how long uniform_in_time trains"):
+    with pytest.raises(UserError, match=r"max-chip-hours .* checked: how long uniform_in_time trains"):
         check_chip_hours(found, 1e9, "local")
 
 

@@ -21,7 +21,7 @@ import pytest
 import yaml
 from tiny_support import TOWERS
 from weights_support import save
-from workers_support import ForkingLocal
+from workers_support import ForkingLocal, replace_local_executor
 
 from jestlab.analysis import frames, tables
 from jestlab.analysis.figures.learnability import learnability
@@ -32,7 +32,6 @@ from jestlab.models.training.checkpoints import load_parameters
 from jestlab.models.weights import open_weights
 from jestlab.models.weights.layout import flatten
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch import executors
 
 OWN = Path(__file__).parents[2] / "models" / "support" / "own_code.py"
 EXAMPLES = 256
@@ -90,7 +89,7 @@ def launched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launched]:
     spec, root = folder / "every.yaml", folder / "lab"
     spec.write_text(yaml.safe_dump(STUDY))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(executors, "Local", ForkingLocal)
+        replace_local_executor(patch, ForkingLocal)
         for name, value in labs.variables(root).items():
             patch.setenv(name, value)
         done = labs.here("launch", spec, "--no-reports", root=root)

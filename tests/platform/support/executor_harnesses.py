@@ -24,19 +24,20 @@ from workers_support import Worker
 from jestlab.platform import processes, programs
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Vertex as VertexSettings
-from jestlab.platform.launch.executor import Job, LaunchedJob
-from jestlab.platform.launch.executors.local import ForkServer, Local
-from jestlab.platform.launch.executors.vertex import Vertex
+from jestlab.platform.launch.executors.base import Job, LaunchedJob
+from jestlab.platform.launch.executors.forkserver import ForkServer
+from jestlab.platform.launch.executors.local import LocalExecutor
+from jestlab.platform.launch.executors.vertex import VertexExecutor
 from jestlab.platform.planning.plan import Plan
 from jestlab.platform.spec.resources import parse_slice
 from jestlab.platform.store.store import Store
 from jestlab.testing import executors as contracts
-from jestlab.testing.executors import marks_of
+from jestlab.testing.executors import key_of
 
 IMAGE = "europe-docker.pkg.dev/lab/images/jestlab@sha256:" + "0123456789abcdef" * 4
 STORE = "postgresql+psycopg://ada:correct-horse@db.example/lab"
 
-MARKS = marks_of("jestlab-0a1b2c3d-1")
+KEY = key_of("jestlab-0a1b2c3d-1")
 
 Api = TypeVar("Api", bound=FakeApi)
 AnyHarness = TypeVar("AnyHarness", bound=contracts.Harness)
@@ -50,20 +51,20 @@ def job(name: str = "jestlab-0a1b2c3d-1", **changes: Any) -> Job:
         "arguments": ["--root", "/home/ada/lab", "--run", "0a1b2c3d" * 8, "--attempt", "1"],
         "environment": {"JESTLAB_STORE": STORE, "TZ": "UTC"},
         "log": Path("/nowhere/log.txt"),
-        "marks": marks_of(name),
+        "key": key_of(name),
         "labels": {"experiment": "quickstart", "run": "joint", "seed": "1"},
     }
     return Job(**(parts | changes))
 
 
 def obedient(folder: Path, name: str, **changes: Any) -> Job:
-    """A job of `LocalHarness`, with unique marks.
+    """A job of `LocalHarness`, with unique key.
 
-    Stopping it ends all processes of this machine with its marks, also those of tests in other processes.
+    Stopping it ends all processes of this machine with its key, also those of tests in other processes.
     """
     variables = {"NAME": name, "HARNESS": str(folder)}
-    log, marks = folder / "lab" / f"{name}.txt", marks_of(f"{folder}/{name}")
-    return job(name, environment=variables, log=log, marks=marks, **changes)
+    log, key = folder / "lab" / f"{name}.txt", key_of(f"{folder}/{name}")
+    return job(name, environment=variables, log=log, key=key, **changes)
 
 
 def train_here(root: Path, planned: Plan, hosts: int) -> None:
@@ -160,14 +161,14 @@ class VertexHarness(Remote[FakeGoogle]):
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.api = FakeGoogle()
 
-    def executor(self, answer_seconds: float = 5.0) -> Vertex:
+    def executor(self, answer_seconds: float = 5.0) -> VertexExecutor:
         settings = VertexSettings(
             project="our-lab",
             region="us-west4",
             store_secret="projects/our-lab/secrets/jestlab-store/versions/latest",
             root="/gcs/our-bucket/lab",
         )
-        made = Vertex(settings, parse_slice("v5e-4x4"), IMAGE, answer_seconds=answer_seconds)
+        made = VertexExecutor(settings, parse_slice("v5e-4x4"), IMAGE, answer_seconds=answer_seconds)
         made.endpoint = made.logging_endpoint = self.api.url
         made.credentials = Credentials("the-users-token")
         return made
@@ -254,11 +255,11 @@ class LocalHarness:
         self._folder = folder
         self._told = Told(folder)
         monkeypatch.setattr("sys.executable", str(self._told.program))
-        self._executors: list[Local] = []
+        self._executors: list[LocalExecutor] = []
         (folder / "lab").mkdir()
 
-    def executor(self) -> Local:
-        executor = Local(Lab.find(self._folder / "lab"))
+    def executor(self) -> LocalExecutor:
+        executor = LocalExecutor(Lab.find(self._folder / "lab"))
         self._executors.append(executor)
         return executor
 
@@ -311,7 +312,7 @@ class ForkedHarness(LocalHarness):
 class SharedForkedHarness(ForkedHarness):
     """Forks of one server for all tests of this process."""
 
-    def executor(self) -> Local:
+    def executor(self) -> LocalExecutor:
         made = super().executor()
         made._server = _fork_server()
         return made

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import psutil
 
-from jestlab.platform.launch.executor import Job, Marks
-from jestlab.platform.launch.executors.local import Forked, ForkServer
+from jestlab.platform.launch.executors.base import Job, JobKey
+from jestlab.platform.launch.executors.forkserver import Forked, ForkServer
 
 SUPPORT = Path(__file__).parent
 
@@ -24,7 +24,7 @@ COMMAND = (
 )
 """What a launch from the command line imports."""
 
-MARKS = Marks("f0" * 16, "f" * 64, 1, "0f" * 16)
+KEY = JobKey("f0" * 16, "f" * 64, 1, "0f" * 16)
 """Of forks that are no job of any store."""
 
 _ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("JESTLAB_")}
@@ -53,7 +53,7 @@ def fork(
     variables: Mapping[str, str],
     log: Path,
     imports: Sequence[str] = (),
-    marks: Marks = MARKS,
+    key: JobKey = KEY,
 ) -> Forked:
     """Fork a worker, or what `forked` makes of it, with this process's working directory.
 
@@ -61,7 +61,7 @@ def fork(
     """
     kind = "command" if imports == COMMAND else "JAX" if imports else "worker"
     environment = {**variables, "JESTLAB_TEST_FOLDER": str(Path.cwd())}
-    job = Job("fork", "fork", list(arguments), environment, log, marks, imports=("forked", *imports))
+    job = Job("fork", "fork", list(arguments), environment, log, key, imports=("forked", *imports))
     process = _server(kind).start(job)
     root = arguments[arguments.index("--root") + 1]
     with suppress(psutil.NoSuchProcess):  # it has ended already

@@ -20,7 +20,14 @@ from jestlab.platform import logs, processes, programs, worker
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.controller import LaunchOutcome, launch
 from jestlab.platform.launch.display import Listener
-from jestlab.platform.launch.executor import Executor, ExecutorError, Job, JobState, JobStatus, LaunchedJob
+from jestlab.platform.launch.executors.base import (
+    Executor,
+    ExecutorError,
+    Job,
+    JobState,
+    JobStatus,
+    LaunchedJob,
+)
 from jestlab.platform.launch.options import ControllerOptions
 from jestlab.platform.planning.plan import Plan
 from jestlab.platform.programs import failures
@@ -98,7 +105,7 @@ class Scripted(Executor):
         if self.halted:
             return [ExecutorError("the launch was stopped") for _ in jobs]
         self.launched += [job.name for job in jobs]
-        return [LaunchedJob(job.name, job.marks) for job in jobs]
+        return [LaunchedJob(job.name, job.key) for job in jobs]
 
     def statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
         self.asked += 1
@@ -132,7 +139,7 @@ class AtOnce(Executor):
     def launch(self, job: Job) -> LaunchedJob:
         job.log.parent.mkdir(parents=True, exist_ok=True)
         handle = processes.own_handle(str(job.log.relative_to(self._lab.root)))
-        launched = LaunchedJob(handle, job.marks)
+        launched = LaunchedJob(handle, job.key)
         self._store = self._store or Store.open(self._lab.store_url, create=False)
         self._codes[launched] = self._attempt(self._store, job, handle)
         self._on_exit()
@@ -153,12 +160,12 @@ class AtOnce(Executor):
         yield self._lab.inside(job.handle.split(":", 3)[3]).read_bytes()
 
     def _attempt(self, store: Store, job: Job, handle: str) -> int:
-        run = store.run(job.marks.fingerprint)
+        run = store.run(job.key.fingerprint)
         recorded, wanted = plans.HERE, provenance.RunDetails()
         if run.program == "command":  # the sources of toy programs are the whole repository
             wanted = replace(worker._wanted(store, run), interpreter=None)
             recorded = provenance.collect(Path(__file__).parent, [], wanted)
-        attempt = _begin(self._lab, store, run, job.marks.attempt, handle, recorded)
+        attempt = _begin(self._lab, store, run, job.key.attempt, handle, recorded)
         if wanted.sources is not None:
             store_texts(store, wanted.sources.files.values(), provenance.cleaner())
         with job.log.open("a") as log:
@@ -241,7 +248,7 @@ class Threads(Executor):
         self._machine.before_launch(job)
         log = job.log.relative_to(self._lab.root)
         handle = f"{processes.Process.of(os.getpid())}:{log}" if self.here else job.name
-        launched = LaunchedJob(handle, job.marks)
+        launched = LaunchedJob(handle, job.key)
         self._machine.start(job, launched, self._on_exit)
         self._launched.append(launched)
         return launched

@@ -1,4 +1,4 @@
-"""The harness of Kubernetes: a real control plane, whose pods files control.
+"""The harness of KubernetesExecutor: a real control plane, whose pods files control.
 
 Requests go through `UnreliableApi`, where a test can let them fail. The launcher is a user with no more
 rights than launching needs.
@@ -17,8 +17,8 @@ from tests.cluster.kubernetes.unreliable import UnreliableApi
 from tests.waiting import wait_until
 
 from jestlab.platform.lab.settings import Kubernetes as KubernetesSettings
-from jestlab.platform.launch.executor import Job, LaunchedJob
-from jestlab.platform.launch.executors.kubernetes import Kubernetes
+from jestlab.platform.launch.executors.base import Job, LaunchedJob
+from jestlab.platform.launch.executors.kubernetes import KubernetesExecutor
 from jestlab.platform.spec.resources import Nodes, Slice, parse_slice
 
 
@@ -50,9 +50,9 @@ class KubernetesHarness(Remote[UnreliableApi]):
         machines: Slice | Nodes | None = None,
         settings: KubernetesSettings | None = None,
         answer_seconds: float = 60.0,
-    ) -> Kubernetes:
+    ) -> KubernetesExecutor:
         machines, settings = machines or parse_slice("v5e-2x2"), settings or self.settings()
-        return Kubernetes(settings, machines, self.image, answer_seconds=answer_seconds)
+        return KubernetesExecutor(settings, machines, self.image, answer_seconds=answer_seconds)
 
     def count(self) -> int:
         return sum("conditions" not in found.get("status", {}) for found in self.namespace.jobsets())

@@ -9,8 +9,8 @@ from tests.cluster.kubernetes.queues import API, MANAGED
 from tests.cluster.kubernetes.shared import EVENTS, MAY, WORKLOADS
 from tests.waiting import wait_until
 
-from jestlab.platform.launch.executor import LaunchedJob
-from jestlab.platform.launch.executors.kubernetes import Kubernetes
+from jestlab.platform.launch.executors.base import LaunchedJob
+from jestlab.platform.launch.executors.kubernetes import KubernetesExecutor
 
 QUEUE = "tpus"
 
@@ -45,7 +45,7 @@ class Queues:
         path = f"namespaces/{self._name}/localqueues"
         self._create(path, "LocalQueue", QUEUE, spec={"clusterQueue": self._name})
 
-    def executor(self, queue: str = QUEUE, **changes: Any) -> Kubernetes:
+    def executor(self, queue: str = QUEUE, **changes: Any) -> KubernetesExecutor:
         return self.harness.executor(settings=self.harness.settings(queue=queue), **changes)
 
     def stop(self, policy: str) -> None:
@@ -55,7 +55,7 @@ class Queues:
         pods = self.harness.namespace.pods(jobset)
         return bool(pods) and all(pod["status"].get("phase") == "Running" for pod in pods)
 
-    def waits(self, executor: Kubernetes, started: LaunchedJob, words: str) -> list[str]:
+    def waits(self, executor: KubernetesExecutor, started: LaunchedJob, words: str) -> list[str]:
         """Wait until a job's reason to wait has these words in it; return its three lines."""
 
         def lines() -> list[str]:

@@ -27,7 +27,7 @@ from jestlab.platform.launch import executors
 from jestlab.platform.launch.concurrency import Wakeup
 from jestlab.platform.launch.controller import LaunchOutcome, launch
 from jestlab.platform.launch.display import Listener
-from jestlab.platform.launch.executors.local import Local
+from jestlab.platform.launch.executors.local import LocalExecutor
 from jestlab.platform.launch.options import ControllerOptions
 from jestlab.platform.planning.plan import Plan
 from jestlab.platform.store.store import Store
@@ -74,7 +74,7 @@ def launch_here(
     root: Path,
     planned: Plan,
     *,
-    executor: type[Local] | None = None,
+    executor: type[LocalExecutor] | None = None,
     listener: Listener | None = None,
     **options: Any,
 ) -> LaunchOutcome:

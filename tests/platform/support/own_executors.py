@@ -10,11 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch.executor import Executor, ExecutorError, Job, JobState, JobStatus, LaunchedJob
-from jestlab.platform.launch.executors.local import Local
+from jestlab.platform.launch.executors.base import (
+    Executor,
+    ExecutorError,
+    Job,
+    JobState,
+    JobStatus,
+    LaunchedJob,
+)
+from jestlab.platform.launch.executors.local import LocalExecutor
 
 
-class Wrapped(Local):
+class Wrapped(LocalExecutor):
     """Processes of this machine, behind a command such as `nice -n 5 {worker}`."""
 
     def __init__(self, *args: Any, command: str = "{worker}") -> None:
@@ -37,11 +44,11 @@ class Plain(Executor):
 
     def launch(self, job: Job) -> LaunchedJob:
         place = self._lab.root / job.name
-        launched = LaunchedJob(job.name, job.marks)
+        launched = LaunchedJob(job.name, job.key)
         if place.is_dir():
             return launched
         place.mkdir(parents=True)
-        (place / "marks").write_text(str(job.marks))
+        (place / "marks").write_text(str(job.key))
         (place / "out").touch()
         script = f"{shlex.join(job.command)} > out 2>&1 & echo $! > new; mv new pid; wait $!; echo $? > ended"
         environment = {**os.environ, **job.environment, "SAY": self._say}
@@ -75,20 +82,20 @@ class Plain(Executor):
         return JobStatus(JobState.FAILED if code else JobState.SUCCEEDED, f"exit code {code}", code)
 
     def _is_its(self, job: LaunchedJob) -> bool:
-        marks = self._place(job) / "marks"
-        return marks.exists() and marks.read_text() == str(job.marks)
+        key = self._place(job) / "marks"
+        return key.exists() and key.read_text() == str(job.key)
 
     def _place(self, job: LaunchedJob) -> Path:
         return self._lab.root / job.handle
 
 
-class NoStop(Local):
+class NoStop(LocalExecutor):
     def stop(self, job: LaunchedJob, *, now: bool) -> None:
         if now:
             super().stop(job, now=now)
 
 
-class Twice(Local):
+class Twice(LocalExecutor):
     def launch(self, job: Job) -> LaunchedJob:
         self._launched.clear()
         return super().launch(job)
@@ -104,6 +111,6 @@ class Silent(Plain):
         return iter(())
 
 
-class Failing(Local):
+class Failing(LocalExecutor):
     def launch(self, job: Job) -> LaunchedJob:
         raise KeyError("no such queue")

@@ -17,11 +17,11 @@ from slurm_support import PATH, SlurmCluster, why_not
 from tests.waiting import wait_until
 
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch.executor import Job, LaunchedJob
-from jestlab.platform.launch.executors.slurm import Slurm
+from jestlab.platform.launch.executors.base import Job, LaunchedJob
+from jestlab.platform.launch.executors.slurm import SlurmExecutor
 from jestlab.platform.spec.resources import Resources
-from jestlab.platform.spec.slurm import Slurm as SlurmOptions
-from jestlab.testing.executors import marks_of
+from jestlab.platform.spec.slurm import SlurmOptions
+from jestlab.testing.executors import key_of
 
 SAID = {
     400: "Batch job submission failed: Invalid partition name specified",
@@ -91,15 +91,15 @@ class SlurmHarness:
 
     def executor(
         self, options: SlurmOptions | None = None, *, answer_seconds: float = 60.0, **resources: Any
-    ) -> Slurm:
+    ) -> SlurmExecutor:
         obedient = SlurmOptions(python=str(self._told.program), options=("--hold",))
         laid = (options or SlurmOptions()).laid_over(obedient)
-        return Slurm(self.lab, Resources(**resources), laid, answer_seconds=answer_seconds)
+        return SlurmExecutor(self.lab, Resources(**resources), laid, answer_seconds=answer_seconds)
 
     def job(self, name: str, **changes: Any) -> Job:
         told = {"JESTLAB_STORE": STORE, "TZ": "UTC", "NAME": name, "HARNESS": str(self._folder)}
-        log, marks = self.lab.root / f"{name}.txt", marks_of(f"{self._folder}/{name}")
-        return job(name, environment=told, log=log, marks=marks, **changes)
+        log, key = self.lab.root / f"{name}.txt", key_of(f"{self._folder}/{name}")
+        return job(name, environment=told, log=log, key=key, **changes)
 
     def count(self) -> int:
         return len(self.cluster.jobs())

@@ -3,20 +3,22 @@
 import os
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import plans_support as plans
+import pytest
 from forks_support import Process, fork
 
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch.executor import Job
-from jestlab.platform.launch.executors.local import Forked, Local
+from jestlab.platform.launch.executors.base import Executor, Job
+from jestlab.platform.launch.executors.forkserver import Forked
+from jestlab.platform.launch.executors.local import LocalExecutor
 from jestlab.platform.planning.plan import PlannedRun
 from jestlab.platform.store.store import Store
 
 
-class ForkingLocal(Local):
+class ForkingLocal(LocalExecutor):
     """The executor of this machine, whose processes are all forks of the server.
 
     So no launch of this test process has to import the worker, or JAX, again.
@@ -24,7 +26,7 @@ class ForkingLocal(Local):
 
     def _forked(self, job: Job) -> Forked:
         variables = {**os.environ, **self.environment(), **job.environment}
-        return fork(job.arguments, variables, job.log, job.imports, job.marks)
+        return fork(job.arguments, variables, job.log, job.imports, job.key)
 
 
 class Worker(Process):
@@ -72,3 +74,8 @@ def finished(lab: Lab, run: PlannedRun, attempt: int | None = None) -> tuple[int
     process = worker(lab, run, attempt)
     output = process.communicate()[1]
     return process.returncode, output
+
+
+def replace_local_executor(patch: pytest.MonkeyPatch, make: Callable[..., Executor]) -> None:
+    """Let launches on this machine use what `make` returns for a lab, resources, and `on_exit`."""
+    patch.setattr(LocalExecutor, "create", lambda lab, _, resources, on_exit: make(lab, resources, on_exit))

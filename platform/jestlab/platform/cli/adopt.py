@@ -1,10 +1,11 @@
-"""`jestlab adopt`: take runs of other tools into a study, beside one's own."""
+"""`jestlab adopt`: import runs of other tools into a study."""
 
 from __future__ import annotations
 
+import importlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,25 +22,32 @@ from jestlab.platform.whoami import person
 from jestlab.platform.words import listed, on_one_line
 
 if TYPE_CHECKING:
-    from jestlab.platform.exchange.adopt import Score
-    from jestlab.platform.exchange.taking import Taken
+    from jestlab.platform.exchange.adopt_store import Change, Placed
 
-KINDS = ("wandb", "mlflow", "tensorboard", "csv", "parquet")
+KINDS = {
+    "wandb": "read_wandb",
+    "mlflow": "read_mlflow",
+    "tensorboard": "read_tensorboard",
+    "csv": "read_tables",
+    "parquet": "read_tables",
+}
+"""Kind of source → module that reads it."""
+
 _TABLES = ("csv", "parquet")
-_MOST_METRICS = 12  # that are listed where none is a score
+_MOST_METRICS = 12  # listed if no metric is a score
 
 _EPILOG = f"""\
-Nothing is uploaded or downloaded, and none of these tools has to be installed. KIND PATH is one of
+Nothing is uploaded or downloaded. KIND PATH is one of
 
 \b
-  wandb        a folder wandb, or a run's folder in it, also offline ones
+  wandb        a folder wandb, or the folder of a run in it, also offline
   mlflow       a folder mlruns, or a database mlflow.db
-  tensorboard  a folder with event files below it
+  tensorboard  a folder with event files (pip install 'jestlab[tensorboard]')
   csv          a table with a row for each step or run; also tabs, semicolons
-  parquet      likewise
+  parquet      the same in Parquet
 
-Tables, fronts and claims show adopted runs by their labels with the kind of their source,
-"siglip (wandb)". Runs whose labels are alike are replicates. To adopt again takes in what is new.
+Adopted runs are labeled with the kind of their source, such as "siglip (wandb)". Runs with the same label are
+replicates. Adopting again adds new runs and updates changed ones.
 
 {
     examples(
@@ -53,50 +61,53 @@ Tables, fronts and claims show adopted runs by their labels with the kind of the
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("kind", type=click.Choice(KINDS), metavar="KIND")
+@click.argument("kind", type=click.Choice([*KINDS]), metavar="KIND")
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option("--into", "study", metavar="STUDY", required=True, help="Study that they join, new or not.")
+@click.option(
+    "--into", "study", metavar="STUDY", required=True, help="Study to add the runs to, new or existing."
+)
 @click.option(
     "--label",
     metavar="TEXT",
     default="{name}",
     show_default=True,
-    help="What runs are called: {name}, {group}, and keys of the config and of tags in braces stand for what "
-    "they are.",
+    help="Label of a run: text with {name}, {group}, and keys of the config and of tags in braces.",
 )
 @click.option(
     "--score",
     "scores",
     metavar="METRIC",
     multiple=True,
-    help="A metric that is a score: a pattern of names, 'eval/*', or DATASET/METRIC=NAME; repeatable  "
-    "[default: those named like a score of STUDY]",
+    help="Metric to use as a score: a pattern of names, 'eval/*', or DATASET/METRIC=NAME; repeatable  "
+    "[default: metrics named like a score of STUDY]",
 )
 @click.option(
     "--goal",
     type=click.Choice(("max", "min")),
-    help="Whether more or less of their scores is better, unless a spec of STUDY says it.",
+    help="Whether larger or smaller scores are better, unless a spec of STUDY defines it.",
 )
 @click.option(
     "--examples",
     metavar="METRIC",
-    help="Metric that holds the examples seen, or step*256, or step*KEY with a key of the config.",
+    help="Metric with the examples seen, or step*256, or step*KEY with a key of the config.",
 )
-@click.option("--flops", metavar="METRIC", help="Likewise the FLOPs of training until then.")
+@click.option("--flops", metavar="METRIC", help="The same for the FLOPs of training.")
 @click.option(
     "--seconds",
     metavar="METRIC",
-    help="Likewise the seconds of training  [default: a run's wall time, at its last step]",
+    help="The same for the seconds of training  [default: the wall time of the run, at its last step]",
 )
 @click.option(
     "--seed", metavar="KEY", default="seed", show_default=True, help="Key of the config with the seed."
 )
-@click.option("--only", metavar="PATTERN", multiple=True, help="Only runs of such names; repeatable.")
-@click.option("--run", "run_columns", metavar="COLUMNS", help="Of tables: the columns that name a run.")
-@click.option("--step", metavar="COLUMN", help="Of tables: the column of steps  [default: step]")
-@click.option("--config", "config_columns", metavar="COLUMNS", help="Of tables: the columns of the config.")
-@click.option("--source", metavar="NAME", help="Name of the table or folder, if another one is called alike.")
-@click.option("--moved", is_flag=True, help="PATH was adopted before, from another place.")
+@click.option(
+    "--only", metavar="PATTERN", multiple=True, help="Only adopt runs whose names match; repeatable."
+)
+@click.option("--run", "run_columns", metavar="COLUMNS", help="Tables: columns that identify a run.")
+@click.option("--step", metavar="COLUMN", help="Tables: column of steps  [default: step]")
+@click.option("--config", "config_columns", metavar="COLUMNS", help="Tables: columns of the config.")
+@click.option("--source", metavar="NAME", help="Name to distinguish tables or folders with the same name.")
+@click.option("--moved", is_flag=True, help="PATH was adopted before from another place.")
 @click.option("--dry-run", is_flag=True, help="Show what would be adopted, and write nothing.")
 @json_option()
 @lab_options
@@ -122,148 +133,117 @@ def adopt_command(
     as_json: bool,
     lab: Lab,
 ) -> None:
-    """Take runs that another tool recorded at PATH into STUDY, with configs, metrics, scores and costs.
+    """Import runs recorded by another tool into STUDY, with configs, metrics, scores, and costs.
 
-    Exit code: 0 all were taken in, 1 some could not be read.
+    Exit code: 0 all runs were adopted, 1 some could not be read.
     """
-    from jestlab.platform.exchange import adopt as adoption
-    from jestlab.platform.exchange.efforts import Effort
-    from jestlab.platform.exchange.placing import Placing, Rules, parse_score
-    from jestlab.platform.exchange.readers import READERS
-    from jestlab.platform.exchange.taking import take
+    from jestlab.platform.exchange.adopt import Adoption, Rules, parse_score
     from jestlab.platform.spec.runs import is_name
     from jestlab.platform.store.store import Store
 
     if not is_name(study):
         raise click.UsageError(f"--into {study}: expected letters, digits and _ . + -")
-    efforts = (None if written is None else Effort(written) for written in (examples, flops, seconds))
-    rules = Rules(label, seed, tuple(map(parse_score, scores)), *efforts)
+    columns = {"run": listed(run_columns or ""), "config": listed(config_columns or ""), "step": step}
+    options = {name: value for name, value in columns.items() if value}
+    if options and kind not in _TABLES:
+        raise click.UsageError(f"--{next(iter(options))}: only tables have columns (csv, parquet)")
+    if source is not None and kind in ("wandb", "mlflow"):
+        raise click.UsageError(f"--source: the names of {kind} runs don't depend on the path")
+    options |= {"source": source} if source is not None else {}
+    options |= {"seed": seed} if kind in _TABLES else {}
+    rules = Rules(label, seed, tuple(map(parse_score, scores)), examples, flops, seconds)
     errors: list[UserError] = []
-    options = _options(kind, run_columns, step, config_columns, source, seed) | {"damaged": errors.append}
+    runs = importlib.import_module(f"jestlab.platform.exchange.{KINDS[kind]}").read(
+        path, errors.append, **options
+    )
+    chosen = (run for run in runs if not only or any(fnmatchcase(run.name, pattern) for pattern in only))
     store = Store.open_readonly(lab.store_url) if dry_run else Store.open(lab.store_url)
-    known = adoption.Known((), {}, {}, ()) if store is None else adoption.known(store, study)
-    placing = Placing(kind, rules, known, str(path.resolve()))
-    author = person()
-
-    def write(run: adoption.AdoptedRun) -> adoption.Change | None:
-        if store is None or dry_run:
-            return None
-        return adoption.adopt(store, study, run, author=author, moved=moved, goal=goal)
-
-    every = READERS[kind](path, **options)
-    runs = (run for run in every if not only or any(fnmatchcase(run.name, one) for one in only))
-    try:
-        # Not the runs themselves, whose curves may be large.
-        taken = [_summary(one) for one in _with_progress(take(runs, placing, write, errors.append))]
-    finally:
-        if store is not None:
-            with closing(store):
-                if not dry_run:
-                    store.close_whole()
+    with nullcontext() if store is None else closing(store):
+        adoption = Adoption(store, study, kind, str(path.resolve()), rules, person(), moved, goal, dry_run)
+        # Keep summaries, not the runs, whose curves may be large.
+        adopted = [_summary(*one) for one in _with_progress(adoption.adopt_all(chosen, errors.append))]
+        if store is not None and not dry_run:
+            store.close_whole()
     failed = [on_one_line(str(error)) for error in errors]
-    for line in _told(failed, of_one_file=path.is_file()):
+    for line in _without_repetitions(failed, is_one_file=path.is_file()):
         say(f"jestlab: {line}", err=True)
     if as_json:
-        print_json({"study": study, "dry_run": dry_run, "runs": taken, "failed": failed})
+        print_json({"study": study, "dry_run": dry_run, "runs": adopted, "failed": failed})
     else:
-        say(_shown(taken, study, dry_run, only))
+        say(_report(adopted, study, dry_run, only))
     if failed:
         raise SystemExit(1)
 
 
-def _told(failed: Sequence[str], of_one_file: bool) -> Iterator[str]:
-    """Write what went wrong with runs, in a line for each fault, or file: the first run, and their number."""
-    alike: dict[str, list[str]] = {}
+def _without_repetitions(failed: Sequence[str], is_one_file: bool) -> Iterator[str]:
+    """Yield the first line of each kind of error, with the number of other runs that have it."""
+    by_error: dict[str, list[str]] = {}
     for line in failed:
-        _, _, fault = line.partition(": ")
-        alike.setdefault("" if of_one_file else fault or line, []).append(line)
-    for first, *others in alike.values():
-        yield first + (f"; and {counted(len(others), 'more run')}: --json names them" if others else "")
+        _, _, error = line.partition(": ")
+        by_error.setdefault("" if is_one_file else error or line, []).append(line)
+    for first, *others in by_error.values():
+        yield first + (f"; and {counted(len(others), 'more run')}: --json lists them" if others else "")
 
 
-def _options(
-    kind: str, run: str | None, step: str | None, config: str | None, source: str | None, seed: str
-) -> dict[str, Any]:
-    """Gather the arguments of a reader; refuse those that another kind has."""
-    of_tables = {"--run": run, "--step": step, "--config": config}
-    if kind not in _TABLES and (given := [name for name, value in of_tables.items() if value is not None]):
-        raise click.UsageError(f"{given[0]}: only tables have columns, csv and parquet")
-    if source is not None and kind not in (*_TABLES, "tensorboard"):
-        raise click.UsageError(f"--source: runs of {kind} have names of their own, wherever they lie")
-    options: dict[str, Any] = {} if source is None else {"source": source}
-    if kind in _TABLES:
-        options |= {"run": listed(run or ""), "config": listed(config or "")}
-        options |= {"step": step or "step", "seed": seed}
-    return options
-
-
-def _with_progress(taken: Iterator[Taken]) -> Iterator[Taken]:
-    """Say on a terminal how many runs have been read; nobody knows before the end how many there are."""
+def _with_progress(adopted: Iterator[tuple[Placed, Change | None]]) -> Iterator[tuple[Placed, Change | None]]:
+    """Show the number of adopted runs on a terminal."""
     from rich.console import Console
 
     console = Console(stderr=True)
-    if not console.is_terminal:
-        yield from taken
-        return
-    with console.status("reading …") as status:
-        for number, one in enumerate(taken, start=1):
-            status.update(f"{counted(number, 'run')}, {printable(one.run.label)} …")
-            yield one
+    with console.status("reading …") if console.is_terminal else nullcontext() as status:
+        for number, (placed, change) in enumerate(adopted, start=1):
+            if status is not None:
+                status.update(f"{counted(number, 'run')}, {printable(placed.label)} …")
+            yield placed, change
 
 
-def _summary(taken: Taken) -> dict[str, Any]:
-    """Say in short what was adopted."""
-    run = taken.run
+def _summary(placed: Placed, change: Change | None) -> dict[str, Any]:
     return {
-        "label": run.label,
-        "seed": run.seed,
-        "origin": run.origin,
-        "fingerprint": run.fingerprint,
-        "state": str(run.state),
-        "step": run.last_step,
-        "metrics": sorted(run.metrics),
-        "scores": _finals(run.scores),
-        "change": taken.change,
-        "left_out": dict(run.left_out),
+        "label": placed.label,
+        "seed": placed.seed,
+        "origin": placed.run.origin,
+        "fingerprint": placed.fingerprint,
+        "state": str(placed.state),
+        "step": placed.run.last_step,
+        "metrics": sorted(placed.run.metrics),
+        # The last score of each evaluation.
+        "scores": {one.name: one.value if one.value == one.value else None for one in placed.scores},
+        "change": change,
+        "left_out": dict(placed.run.left_out),
     }
 
 
-def _finals(scores: Sequence[Score]) -> dict[str, float | None]:
-    """The last score in each evaluation, which are in the order of their steps; None for NaN."""
-    return {score.name: score.value if score.value == score.value else None for score in scores}
-
-
-def _number(value: float | None) -> str:
-    return "—" if value is None else f"{value:.4g}"
-
-
-def _shown(taken: list[dict[str, Any]], study: str, dry_run: bool, only: tuple[str, ...]) -> Iterator[Block]:
-    if not taken:
-        yield "no runs were adopted" + (f": none is named like {' or '.join(only)}" if only else "")
+def _report(
+    adopted: list[dict[str, Any]], study: str, dry_run: bool, only: tuple[str, ...]
+) -> Iterator[Block]:
+    if not adopted:
+        yield "no runs were adopted" + (f": no name matches {' or '.join(only)}" if only else "")
         return
     headers = ["run", "state", "step", "scores", "from", *([] if dry_run else ["change"])]
     rows = []
-    for run in sorted(taken, key=lambda run: (run["label"], run["seed"])):
-        scores = few([f"{name} {_number(value)}" for name, value in run["scores"].items()])
-        row = [f"{run['label']}/{run['seed']}", run["state"], f"{run['step']:,}", scores, run["origin"]]
+    for run in sorted(adopted, key=lambda run: (run["label"], run["seed"])):
+        scores = [
+            f"{name} {'—' if value is None else f'{value:.4g}'}" for name, value in run["scores"].items()
+        ]
+        row = [f"{run['label']}/{run['seed']}", run["state"], f"{run['step']:,}", few(scores), run["origin"]]
         rows.append(row if dry_run else [*row, run["change"]])
     yield table(headers, rows, right=(2,))
     left_out = Counter[str]()
-    for run in taken:
+    for run in adopted:
         left_out.update(run["left_out"])
     yield from (f"left out: {count:,} {reason}" for reason, count in left_out.items())
-    changes = Counter(run["change"] for run in taken)
     if dry_run:
-        yield f"{counted(len(taken), 'run')} would be adopted into {study}; nothing was written"
+        yield f"{counted(len(adopted), 'run')} would be adopted into {study}; nothing was written"
     else:
-        told = f"{changes['new']} new, {changes['changed']} changed, {changes['same']} as before"
-        yield f"{counted(len(taken), 'run')} in {study}: {told}"
-    if not any(run["scores"] for run in taken):
-        metrics = sorted({printable(name) for run in taken for name in run["metrics"]})
-        listed = ", ".join(metrics[:_MOST_METRICS]) + (", …" if len(metrics) > _MOST_METRICS else "")
+        changes = Counter(run["change"] for run in adopted)
+        numbers = f"{changes['new']} new, {changes['changed']} changed, {changes['same']} unchanged"
+        yield f"{counted(len(adopted), 'run')} in {study}: {numbers}"
+    if not any(run["scores"] for run in adopted):
+        metrics = sorted({printable(name) for run in adopted for name in run["metrics"]})
+        names = ", ".join(metrics[:_MOST_METRICS]) + (", …" if len(metrics) > _MOST_METRICS else "")
         yield (
-            "none of their metrics is a score, which tables and fronts need: --score 'eval/*' or "
-            f"--score DATASET/METRIC=NAME; they have {listed or 'no metrics'}"
+            "none of their metrics is a score, which tables and plots need: --score 'eval/*' or "
+            f"--score DATASET/METRIC=NAME; their metrics: {names or 'none'}"
         )
     elif not dry_run:
         yield f"next: jestlab table {pasted(study)}{same_lab_options()}"

@@ -1,395 +1,336 @@
-"""Take runs that other tools have recorded into the store, each once, as runs of an experiment."""
+"""Adopt runs of other tools: choose their labels, seeds, and scores, and add them to a study."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+import math
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, delete, func, select, update
-from sqlalchemy.orm import aliased
+from sqlalchemy import Connection
 
-from jestlab.platform.errors import UserError
-from jestlab.platform.planning.identity import folder_end
-from jestlab.platform.store.annotations import valid_tags
-from jestlab.platform.store.engine import RECORDING, one_at_a_time
-from jestlab.platform.store.records import ADOPTED as PROGRAM
-from jestlab.platform.store.records import RunState
-from jestlab.platform.store.rows import execute_many, insert, now, to_json, write_points
-from jestlab.platform.store.spool import as_number
-from jestlab.platform.store.tables import (
-    Attempt,
-    Cost,
-    Evaluation,
-    Experiment,
-    Member,
-    Metric,
-    MetricName,
-    Note,
-    Run,
-    Tag,
-    run_key,
+from jestlab.analysis.configs import flat, lookup
+from jestlab.analysis.names import value_text
+from jestlab.platform.errors import UserError, nearest, shown
+from jestlab.platform.exchange import adopt_store
+from jestlab.platform.exchange.adopt_store import Change, Placed
+from jestlab.platform.exchange.source_run import (
+    Report,
+    Score,
+    SourceRun,
+    number,
+    read_or_report,
+    whole_number,
 )
-from jestlab.platform.whoami import host_name, user_name
+from jestlab.platform.planning.identity import of_origin
+from jestlab.platform.store.records import ADOPTED_FROM
+from jestlab.platform.words import few, printable
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from jestlab.analysis.metrics import Goal
     from jestlab.platform.store.store import Store
 
-Change = Literal["new", "changed", "same"]
-"""What taking a run in has changed."""
+_FIELD = re.compile(r"\{([^{}]*)\}")
+_DIGEST_END = re.compile(r".* #[0-9a-f]{12}", re.DOTALL)
+_PER_STEP = re.compile(r"\s*step\s*\*\s*(\S+)\s*")
+_MOST_LABEL_LETTERS = 120
+_MOST_METRIC_LETTERS = 500  # a limit of PostgreSQL's indexes
+_EXPORTED = "jestlab."
+"""Prefix of the tags that `jestlab export` writes about the run that it exported."""
 
-_DIGEST = "what was adopted"
-"""Where the digest of what was adopted stands, among the versions of what an attempt was made by."""
-
-_BATCH = 50_000  # points that are in memory as rows at once
-
-
-class Score(NamedTuple):
-    """A score on a dataset at a step; NaN is a score, and efforts are None where they are unknown."""
-
-    dataset: str
-    metric: str
-    step: int
-    value: float
-    examples_seen: int | None = None
-    flops_total: float | None = None
-    seconds: float | None = None
-
-    @property
-    def name(self) -> str:
-        """Name of the evaluation: dataset/metric."""
-        return f"{self.dataset}/{self.metric}"
+AtStep = Callable[[int], float | None]
 
 
 @dataclass(frozen=True)
-class AdoptedRun:
-    """A run as it goes into the store.
+class Rules:
+    """How runs become runs of a study.
 
     Attributes:
-        fingerprint: That of its origin.
-        origin: Where it came from.
-        path: File or folder that it was read from.
-        name: Name of the run in the experiment.
-        label: The name, marked as adopted; alike for its seeds.
-        seed: Replicate.
-        config: With its origin.
-        state: How it ended.
-        reason: Why, if it did not complete.
-        metrics: Name → steps, int64 (N,), and values, float64 (N,).
-        scores: What was evaluated.
-        began: When it began, UTC.
-        ended: When it ended, UTC.
-        host: The machine.
-        device: The accelerator.
-        commit: Of its code.
-        tags: Its tags.
-        note: Free text about it.
-        left_out: What of it was not taken, in words → the number of values; not stored.
+        label: Template with `{name}`, `{group}`, and keys of the config and of tags. Runs with the same label
+            are replicates.
+        seed: Key of the config, or of a tag, with the seed. Runs without a seed are numbered.
+        scores: Pairs of a score name DATASET/METRIC and a metric, or of "" and a pattern of metric names.
+        examples: Metric with the examples seen, or `step*FACTOR`; None if unknown.
+        flops: Likewise for the FLOPs of training.
+        seconds: Likewise for the seconds of training; None for the wall time of the run, at its last step.
     """
 
-    fingerprint: str
-    origin: str
-    path: str
-    name: str
-    label: str
-    seed: int
-    config: Mapping[str, Any]
-    state: RunState
-    reason: str | None = None
-    metrics: Mapping[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]] = field(default_factory=dict)
-    scores: Sequence[Score] = ()
-    began: datetime | None = None
-    ended: datetime | None = None
-    host: str | None = None
-    device: str | None = None
-    commit: str | None = None
-    tags: Sequence[str] = ()
-    note: str = ""
-    left_out: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def last_step(self) -> int:
-        """The last step of which anything is known."""
-        steps = [int(steps[-1]) for steps, _ in self.metrics.values() if len(steps)]
-        return max([*steps, *(score.step for score in self.scores)], default=0)
-
-    def digest(self) -> str:
-        """Return a digest of all that is stored of the run itself, whatever studies it belongs to."""
-        found = hashlib.sha256()
-        about = [self.seed, self.config, self.state, self.reason, self.began, self.ended, self.host]
-        about += [self.device, self.commit, [*self.tags], self.note]
-        about.append([score._asdict() for score in self.scores])
-        found.update(json.dumps(about, sort_keys=True, default=str).encode())
-        for name in sorted(self.metrics):
-            steps, values = self.metrics[name]
-            for part in (name.encode(), steps.tobytes(), values.tobytes()):
-                found.update(len(part).to_bytes(8, "little") + part)
-        return found.hexdigest()
+    label: str = "{name}"
+    seed: str = "seed"
+    scores: Sequence[tuple[str, str]] = ()
+    examples: str | None = None
+    flops: str | None = None
+    seconds: str | None = None
 
 
-class PlaceTaken(UserError):
-    """Another run has a run's label and seed, in some study; `places` are all that others have."""
-
-    def __init__(self, run: AdoptedRun, places: Mapping[tuple[str, int], str]) -> None:
-        self.places = places
-        super().__init__(f"another run is {run.label}/{run.seed}: adopt it again")
-
-
-@dataclass(frozen=True)
-class Known:
-    """What a store holds of a study before runs are adopted into it.
-
-    Attributes:
-        own: Names and labels of its own runs.
-        places: Label and seed of each adopted run of it → fingerprint.
-        seeds: Fingerprint of each adopted run, of whatever study → its seed.
-        evaluations: Names (dataset/metric) of what its runs were evaluated on.
-    """
-
-    own: Collection[str]
-    places: Mapping[tuple[str, int], str]
-    seeds: Mapping[str, int]
-    evaluations: Collection[str]
-
-
-def known(store: Store, experiment: str) -> Known:
-    """Read what a store holds of a study.
+def parse_score(text: str) -> tuple[str, str]:
+    """Parse `coco/i2t_r1=eval/recall`, `eval/top1`, or a pattern such as `eval/*`.
 
     Raises:
-        UserError: The study is a union: its runs are those of its parts.
+        UserError: The name of the score has no dataset.
     """
-    with store.reading() as connection:
-        row = connection.execute(select(Experiment.spec).where(Experiment.name == experiment)).one_or_none()
-        if row is not None and json.loads(row.spec).get("studies"):
-            raise UserError(f"{experiment} is a union: adopt into one of its studies")
-        mine = select(Member.name, Member.label, Run.fingerprint, Run.seed, Run.program).join(
-            Run, Run.id == Member.run_id
-        )
-        members = connection.execute(mine.where(Member.experiment == experiment)).all() if row else []
-        seeds = select(Run.fingerprint, Run.seed).where(Run.program == PROGRAM)
-        evaluated = (
-            select(Evaluation.dataset, Evaluation.metric)
-            .join(Member, Member.run_id == Evaluation.run_id)
-            .where(Member.experiment == experiment)
-            .distinct()
-        )
-        own = [one for one in members if one.program != PROGRAM]
-        return Known(
-            own={text for one in own for text in (one.name, one.label)},
-            places={(one.label, one.seed): one.fingerprint for one in members if one.program == PROGRAM},
-            seeds=dict(connection.execute(seeds).tuples().all()),
-            evaluations={f"{dataset}/{metric}" for dataset, metric in connection.execute(evaluated)},
-        )
+    name, equals, metric = text.partition("=")
+    if not equals:
+        return "", text
+    if "/" not in name.strip("/") or not metric:
+        raise UserError(f"{shown(text)}: expected DATASET/METRIC=NAME, such as coco/i2t_r1=eval/recall")
+    return name, metric
 
 
-def adopt(
-    store: Store,
-    experiment: str,
-    run: AdoptedRun,
-    *,
-    author: str,
-    moved: bool = False,
-    goal: Goal | None = None,
-) -> Change:
-    """Take one run in, all or nothing; one that was taken in before is replaced if it has changed.
+class Adoption:
+    """Adopts runs into a study, each in a transaction of its own. No two runs get the same label and seed."""
 
-    Args:
-        store: The store.
-        experiment: Name of the experiment that it becomes a run of; one of adopted runs alone is made if
-            there is none.
-        run: The run.
-        author: In whose name its tags and its note are written.
-        moved: Whether it may replace a run of this origin that was read from another place.
-        goal: Whether more or less of its scores is better; for an experiment of adopted runs alone, since the
-            spec of another one says that.
+    def __init__(
+        self,
+        store: Store | None,
+        study: str,
+        kind: str,
+        path: str,
+        rules: Rules,
+        author: str = "",
+        moved: bool = False,
+        goal: Goal | None = None,
+        dry_run: bool = False,
+    ) -> None:
+        """Prepare it.
 
-    Raises:
-        UserError: A run of this origin was read from another place, and says something else; or the study has
-            a run of its own of this name.
-        PlaceTaken: Another run has its label and seed.
-    """
-    digest = run.digest()
-    with store.writing() as connection:
-        one_at_a_time(connection, RECORDING)
-        before = _before(connection, run.fingerprint)
-        is_same = before is not None and before.digest == digest
-        if before is not None and not is_same and not moved and before.path not in (None, run.path):
-            # Runs of the other kinds have names of their own, wherever they are.
-            named = run.origin.startswith(("csv:", "parquet:", "tensorboard:"))
-            other = "give this one a name of its own with --source NAME, or " if named else ""
+        Args:
+            store: The store; None in a dry run if there is no store.
+            study: Name of the study. If it doesn't exist, it is created with only adopted runs.
+            kind: Kind of the source, which is part of the labels.
+            path: Where the runs are read.
+            rules: How runs become runs of the study.
+            author: Author of their tags and notes.
+            moved: Whether runs may replace runs of the same origin that were read at another path.
+            goal: Whether larger or smaller scores are better, for a study that has only adopted runs.
+            dry_run: Whether to write nothing.
+
+        Raises:
+            UserError: The study is a union of other studies.
+        """
+        self._store, self._study, self._kind, self._path = store, study, kind, _storable(path)
+        self._rules, self._author, self._moved, self._goal = rules, author, moved, goal
+        self._dry_run = dry_run
+        self._scores = adopt_store.score_names(store, study) if store is not None else set()
+        self._origins = set[str]()
+        self._seeds: dict[tuple[str, int], str] = {}
+
+    def adopt_all(self, runs: Iterable[SourceRun], report: Report) -> Iterator[tuple[Placed, Change | None]]:
+        """Yield each adopted run and what changed in the store; report errors of the others."""
+        for run in runs:
+            adopted = read_or_report(report, run.name, partial(self.adopt, run))
+            if adopted is not None:
+                yield adopted
+
+    def adopt(self, run: SourceRun) -> tuple[Placed, Change | None]:
+        """Adopt a run; return it with what changed in the store, None in a dry run.
+
+        Raises:
+            UserError: The run lacks what a rule names, or the study has another run of its name.
+        """
+        if self._store is None:
+            placed, change = self._place(run, None), None
+        elif self._dry_run:
+            with self._store.reading() as connection:
+                placed, change = self._place(run, connection), None
+        else:
+            with self._store.writing() as connection:
+                adopt_store.lock(connection)
+                placed = self._place(run, connection)
+                change = adopt_store.write(
+                    connection, self._study, placed, self._author, self._moved, self._goal
+                )
+        self._origins.add(placed.run.origin)
+        self._seeds[placed.label, placed.seed] = placed.fingerprint
+        return placed, change
+
+    def _place(self, source: SourceRun, connection: Connection | None) -> Placed:
+        run = _storable_run(source)
+        if run.origin in self._origins:
             raise UserError(
-                f"{run.origin} was adopted from {before.path}, where it says something else: {other}"
-                "add --moved if it is the same, continued"
+                f"{run.name}: another copy of this run was just adopted: give the path of one copy"
             )
-        run_id = run_key(run.fingerprint)
-        if not is_same:
-            _write(connection, run, before, digest)
-            _annotate(connection, run_id, run, author)
-        _record_experiment(connection, experiment, run, goal)
-        entered = _enter(connection, experiment, run_id, run)
-        _check_place(connection, run_id, run)
-    return "changed" if entered == "same" and not is_same else entered
+        if not run.metrics and run.left_out:
+            raise UserError(f"{run.name}: it has only {few([*run.left_out])}: nothing to adopt")
+        name = self._name(source)
+        label, fingerprint = f"{name} ({self._kind})", of_origin(run.origin)
+        taken = {
+            seed for (text, seed), other in self._seeds.items() if text == label and other != fingerprint
+        }
+        asked: list[int] = []
+        if connection is not None:
+            others = adopt_store.others(connection, self._study, fingerprint, name, label)
+            if others.has_own_run:
+                remedy = "choose another label, such as --label 'old {name}'"
+                raise UserError(f"{run.name}: a study has a run {name!r} that isn't adopted: {remedy}")
+            taken |= others.seeds
+            asked = [others.seed] if others.seed is not None else []
+        left_out = Counter(run.left_out)
+        own = self._own_seed(source, left_out)
+        if own is not None:
+            asked.insert(0, own)
+            left_out["seeds that another run of the label has: numbered instead"] += own in taken
+        free = (seed for seed in (*asked, *range(len(taken) + 1)) if seed not in taken)
+        scores = list(self._scores_of(run))
+        return Placed(
+            replace(run, left_out=+left_out), fingerprint, self._path, name, label, next(free), scores
+        )
 
+    def _name(self, run: SourceRun) -> str:
+        values = {**_tags(run), "name": run.name, "group": run.group or run.name}
 
-def _check_place(connection: Connection, run_id: int, run: AdoptedRun) -> None:
-    """Check that no other run has a run's label and seed, in any study that it is in."""
-    mine, other = aliased(Member), aliased(Member)
-    texts = (mine.name, mine.label)
-    query = select(other.label == mine.label, Run.seed, Run.fingerprint, Run.program).where(
-        mine.run_id == run_id, other.run_id != run_id, other.experiment == mine.experiment,
-        other.name.in_(texts) | other.label.in_(texts), Run.id == other.run_id,
-    )  # fmt: skip
-    rows = connection.execute(query).all()
-    if any(row.program != PROGRAM for row in rows):
-        raise UserError(f"a study of {run.origin} has a run {run.name!r} of its own: give another --label")
-    places = {(run.label, row.seed): row.fingerprint for row in rows if row[0]}
-    if (run.label, run.seed) in places:
-        raise PlaceTaken(run, places)
+        def text(field: re.Match[str]) -> str:
+            key = field[1]
+            value = values.get(key, run.config.get(key, lookup(run.config, key)))
+            if value is None:
+                known = [*values, *flat(run.config)]
+                raise UserError(f"{run.name}: no {key!r} for its label: {nearest(key, known)}")
+            return value_text(value)
 
+        written = _FIELD.sub(text, self._rules.label)
+        name = " ".join(printable(written).split())
+        if not name:
+            raise UserError(f"{run.origin}: its label is empty: choose one with --label")
+        return _distinct(written, name, _MOST_LABEL_LETTERS)
 
-@dataclass(frozen=True)
-class _Before:
-    """A run that was taken in before: the number of its attempt, its digest, where it was read."""
-
-    number: int
-    digest: str | None
-    path: str | None
-
-
-def _before(connection: Connection, fingerprint: str) -> _Before | None:
-    row = connection.execute(
-        select(Attempt.number, Attempt.versions, Attempt.handle)
-        .select_from(Run)
-        .outerjoin(Attempt, Attempt.run_id == Run.id)
-        .where(Run.fingerprint == fingerprint)
-        .order_by(Attempt.number.desc())
-        .limit(1)
-    ).one_or_none()
-    if row is None:
+    def _own_seed(self, run: SourceRun, left_out: Counter[str]) -> int | None:
+        value = run.config.get(self._rules.seed, lookup(run.config, self._rules.seed))
+        value = _tags(run).get(self._rules.seed) if value is None else value
+        if value is None:
+            return None
+        if not isinstance(value, bool):
+            with suppress(ValueError, TypeError, OverflowError):
+                seed = whole_number(value)
+                if 0 <= seed < 2**32:
+                    return seed
+        left_out["seeds other than whole numbers from 0 to 4294967295: numbered instead"] += 1
         return None
-    digest = json.loads(row.versions or "{}").get(_DIGEST)
-    return _Before(row.number or 0, digest, row.handle)
+
+    # ---- scores
+
+    def _scores_of(self, run: SourceRun) -> Iterator[Score]:
+        rules = self._rules
+        examples, flops, seconds = (
+            _spent(run, text) for text in (rules.examples, rules.flops, rules.seconds)
+        )
+        if rules.seconds is None and run.seconds is not None:
+            seconds = {run.last_step: run.seconds}.get
+        for name, metric in self._chosen(run).items():
+            dataset, _, measure = name.rpartition("/")
+            for step, value in zip(*(column.tolist() for column in run.metrics[metric]), strict=True):
+                seen = examples(step)
+                whole = int(seen) if seen is not None and 0 <= seen < 2**63 else None
+                yield Score(dataset, measure, step, value, whole, flops(step), seconds(step))
+
+    def _chosen(self, run: SourceRun) -> dict[str, str]:
+        """Return score name → metric."""
+        if not self._rules.scores:
+            return {metric: metric for metric in run.metrics if metric in self._scores}
+        chosen: dict[str, str] = {}
+        for name, pattern in self._rules.scores:
+            if name:
+                chosen |= {name: pattern} if pattern in run.metrics else {}
+                continue
+            for metric in run.metrics:
+                score = _score_name(metric, pattern) if fnmatchcase(metric, pattern) else None
+                if score and (other := chosen.setdefault(score, metric)) != metric:
+                    raise UserError(f"{other} and {metric} have the same name: --score {score}=METRIC")
+        return chosen
 
 
-def _record_experiment(connection: Connection, name: str, run: AdoptedRun, goal: Goal | None) -> None:
-    """Find an experiment, or make one of adopted runs alone, whose spec lists them and their scores."""
-    known = connection.scalar(select(Experiment.spec).where(Experiment.name == name))
-    if known is not None:
-        before = json.loads(known)
-        spec = before if before.get("runs") else _listing(before, run, goal)
-        if spec != before:
-            listed = update(Experiment).where(Experiment.name == name)
-            connection.execute(listed.values(spec=to_json(spec, sort_keys=False), updated_at=now()))
-        return
-    values = {
-        "name": name, "question": "",
-        "spec": to_json(_listing({"name": name}, run, goal), sort_keys=False),
-        "created_at": now(), "updated_at": now(), "owner": user_name(), "host": host_name(),
-    }  # fmt: skip
-    connection.execute(insert(connection, Experiment).values(**values))
+def _score_name(metric: str, pattern: str) -> str | None:
+    """Return DATASET/METRIC, split at the last slash or dot; None if a pattern matches other metrics."""
+    dataset, _, measure = metric.rpartition("/" if "/" in metric.strip("/") else ".")
+    if dataset and measure:
+        return f"{dataset}/{measure}"
+    if metric == pattern:
+        raise UserError(f"{metric} has no dataset prefix: map it with --score DATASET/METRIC={metric}")
+    return None
 
 
-def _listing(spec: Mapping[str, Any], run: AdoptedRun, goal: Goal | None) -> dict[str, Any]:
-    """Add a run, and what its scores mean if somebody says that, to a spec that has no runs of its own."""
-    adopted, metrics = spec.get("adopted") or (), spec.get("metrics") or {}
-    found = {**spec, "adopted": [*dict.fromkeys([*adopted, run.name])]}
-    if goal is not None:
-        names = dict.fromkeys(score.name for score in run.scores)
-        own = {name: {"goal": goal, **metrics.get(name, {})} for name in names}
-        metrics = {**own, **{name: each for name, each in metrics.items() if name not in own}}
-    return found | {"metrics": metrics} if metrics else found
+def _spent(run: SourceRun, text: str | None) -> AtStep:
+    """Return the examples, FLOPs, or seconds by step, from a metric's name or `step*FACTOR`.
+
+    Raises:
+        UserError: The run has no such metric, or no such number in its config.
+    """
+    if text is None:
+        return lambda step: None
+    if matched := _PER_STEP.fullmatch(text):
+        key = matched[1]
+        try:
+            factor: float | None = float(key)
+        except ValueError:
+            value = run.config.get(key, lookup(run.config, key))
+            factor = None if isinstance(value, bool | str) else number(value)
+        if factor is None or not math.isfinite(factor):
+            raise UserError(
+                f"{run.name}: {text}: its config has no number {key!r}: write one, such as step*256"
+            )
+        return lambda step: step * factor
+    if text not in run.metrics:
+        known = nearest(text, run.metrics)
+        raise UserError(f"{run.name}: no metric {text!r}: {known}; or step*NUMBER, or step*KEY of the config")
+    steps, values = run.metrics[text]
+
+    def at(step: int) -> float | None:
+        index = int(steps.searchsorted(step, side="right")) - 1
+        value = float(values[index]) if index >= 0 else math.nan
+        return value if math.isfinite(value) else None
+
+    return at
 
 
-def _write(connection: Connection, run: AdoptedRun, before: _Before | None, digest: str) -> None:
-    """Write a run with all that is known of it."""
-    run_id = run_key(run.fingerprint)
-    step = run.last_step
-    values = {
-        "program": PROGRAM, "config": to_json(run.config), "seed": run.seed, "state": str(run.state),
-        "reason": run.reason, "step": step, "total_steps": step or None, "updated_at": now(), "failures": 0,
-    }  # fmt: skip
-    if before is None:
-        new = {"id": run_id, "fingerprint": run.fingerprint, "directory": _folder(run)}
-        connection.execute(insert(connection, Run).values(**values, **new, created_at=now()))
-    else:
-        for table in (Metric, Evaluation, Cost, Attempt):
-            connection.execute(delete(table).where(table.run_id == run_id))
-        connection.execute(update(Run).where(Run.id == run_id).values(**values))
-    _record(connection, run, run_id, _attempt(connection, run, run_id, before, digest))
+# ---- what a store can hold
 
 
-def _folder(run: AdoptedRun) -> str:
-    """Name the folder that a run would have: nothing is in it, unless somebody puts something there."""
-    return f"runs/adopted{folder_end(run.fingerprint)}"
+def _tags(run: SourceRun) -> dict[str, str]:
+    """Return the tags that have a value, `team=vision`."""
+    return {key: value for key, equals, value in (tag.partition("=") for tag in run.tags) if equals}
 
 
-def _attempt(
-    connection: Connection, run: AdoptedRun, run_id: int, before: _Before | None, digest: str
-) -> int:
-    """Write the one attempt of a run: a new number says that it was made anew, so a retraction ends."""
-    began = run.began or run.ended or now()
-    values: dict[str, Any] = {
-        "run_id": run_id, "number": before.number + 1 if before is not None else 1, "state": str(run.state),
-        "reason": run.reason, "executor": PROGRAM, "handle": run.path, "claimed_at": began,
-        "started_at": run.began, "heartbeat_at": run.ended or began, "ended_at": run.ended or began,
-        "host": run.host, "device": run.device, "code_commit": run.commit, "log": f"{_folder(run)}/log.txt",
-        "versions": to_json({_DIGEST: digest}), "first_step": 0, "chips": 0,
-    }  # fmt: skip
-    connection.execute(insert(connection, Attempt).values(**values))
-    return int(values["number"])
-
-
-def _record(connection: Connection, run: AdoptedRun, run_id: int, attempt: int) -> None:
-    """Write the points of a run, its scores, and what it cost."""
-    names = [{"name": name} for name in run.metrics]
-    execute_many(connection, insert(connection, MetricName).on_conflict_do_nothing(), names)
-    ids = dict(connection.execute(select(MetricName.name, MetricName.id)).tuples().all())
+def _storable_run(run: SourceRun) -> SourceRun:
+    """Return a run without negative steps, and with text that every database can hold."""
+    left_out = Counter(run.left_out)
+    metrics = {}
     for name, (steps, values) in run.metrics.items():
-        for start in range(0, len(steps), _BATCH):
-            part = slice(start, start + _BATCH)
-            points = zip(steps[part].tolist(), values[part].tolist(), strict=True)
-            rows = [(ids[name], step, as_number(value)) for step, value in points]
-            write_points(connection, run_id, rows)
-    of_run = {"run_id": run_id, "attempt": attempt}
-    scores = [of_run | score._asdict() | {"value": as_number(score.value)} for score in run.scores]
-    execute_many(connection, insert(connection, Evaluation), scores)
-    spent = [(score.step, score.flops_total) for score in run.scores if score.flops_total is not None]
-    if spent:  # nobody knows the parts of it: all counts as the learner's
-        parts = {"learner": max(spent)[1], "scoring": 0.0, "reference_scoring": 0.0}
-        costs = [{"run_id": run_id, "component": name, "flops": flops} for name, flops in parts.items()]
-        execute_many(connection, insert(connection, Cost), costs)
+        first = int(steps.searchsorted(0)) if name else len(steps)
+        left_out["points at negative steps" if name else "points of a metric without a name"] += first
+        if len(steps) > first:
+            metrics[_distinct(name, _storable(name), _MOST_METRIC_LETTERS)] = steps[first:], values[first:]
+    origin = _distinct(run.origin, _storable(run.origin))
+    # NaN and infinities become text, which JSON has.
+    text = json.dumps({**run.config, ADOPTED_FROM: origin}, ensure_ascii=False, default=str)
+    return replace(
+        run,
+        origin=origin,
+        config=json.loads(_storable(text), parse_constant=str),
+        metrics=metrics,
+        tags=tuple(_storable(tag) for tag in run.tags if not tag.startswith(_EXPORTED)),
+        notes=_storable(run.notes).strip(),
+        host=_storable(run.host or "") or None,
+        device=_storable(run.device or "") or None,
+        git_commit=_storable(run.git_commit or "") or None,
+        left_out=+left_out,
+    )
 
 
-def _annotate(connection: Connection, run_id: int, run: AdoptedRun, author: str) -> None:
-    """Write the tags and the note that a run does not have yet; what somebody added here stays."""
-    about = {"run_id": run_id, "author": author, "created_at": now()}
-    tags = [about | {"name": name} for name in dict.fromkeys(valid_tags(run.tags))]
-    execute_many(connection, insert(connection, Tag).on_conflict_do_nothing(), tags)
-    same = select(Note.id).where(Note.run_id == run_id, Note.text == run.note)
-    if run.note and connection.execute(same).first() is None:
-        connection.execute(insert(connection, Note).values(**about, text=run.note))
+def _storable(text: str) -> str:
+    return text.replace("\0", "").encode(errors="replace").decode()
 
 
-def _enter(connection: Connection, experiment: str, run_id: int, run: AdoptedRun) -> Change:
-    """Make a run one of an experiment's, behind those that are there, or give it its new label; return what
-    that changed."""
-    own = (Member.experiment == experiment) & (Member.run_id == run_id)
-    held = connection.execute(select(Member.name, Member.label, Member.position).where(own)).one_or_none()
-    if held is not None and (held.name, held.label) == (run.name, run.label):
-        return "same"
-    last = select(func.max(Member.position)).where(Member.experiment == experiment)
-    place = held.position if held is not None else (connection.scalar(last) or 0) + 1
-    connection.execute(delete(Member).where(own))
-    values = {
-        "experiment": experiment, "run_id": run_id, "name": run.name, "label": run.label,
-        "point": "{}", "needed": 0, "position": place,
-    }  # fmt: skip
-    connection.execute(insert(connection, Member).values(**values))
-    return "new" if held is None else "changed"
+def _distinct(written: str, cleaned: str, most: int = sys.maxsize) -> str:
+    """Shorten a text, and add a digest if it changed, so that different texts stay different."""
+    if len(cleaned) > most:
+        cleaned = f"{cleaned[: most // 2 - 1]}…{cleaned[-most // 2 :]}"
+    if cleaned == written and not _DIGEST_END.fullmatch(written):
+        return written
+    return f"{cleaned} #{hashlib.sha256(written.encode(errors='surrogatepass')).hexdigest()[:12]}"

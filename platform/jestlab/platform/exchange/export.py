@@ -16,7 +16,7 @@ import numpy.typing as npt
 from sqlalchemy import Connection, select
 
 from jestlab.platform.errors import UserError, nearest
-from jestlab.platform.exchange.adopt import Score
+from jestlab.platform.exchange.source_run import Score
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import (

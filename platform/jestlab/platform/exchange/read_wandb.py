@@ -1,319 +1,331 @@
-"""Reads runs that W&B recorded on this machine, whether or not they were uploaded, without the library."""
+"""Read runs that W&B recorded on this machine, whether or not they were uploaded.
+
+The package `wandb` has no reader in Python: its version 0.31 reads these files in a Go program that can only
+upload them.
+
+References:
+    https://github.com/google/leveldb/blob/main/doc/log_format.md
+    https://github.com/wandb/wandb/blob/main/wandb/proto/wandb_internal.proto
+"""
 
 from __future__ import annotations
 
 import json
 import re
 import struct
+import zlib
 from collections.abc import Iterable, Iterator
-from functools import partial
+from functools import cache, partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
 from jestlab.platform.errors import UserError
-from jestlab.platform.exchange.damage import Damaged as Told
-from jestlab.platform.exchange.damage import attempted, refuse
-from jestlab.platform.exchange.source_run import FoundRun, Points, State, number, put, utc, whole
-from jestlab.platform.exchange.wandb_log import Damaged, Fields, fields, integer, messages, records, text
+from jestlab.platform.exchange.source_run import (
+    MetricLog,
+    Report,
+    SourceRun,
+    State,
+    number,
+    put,
+    raise_error,
+    read_or_report,
+    utc,
+    whole_number,
+)
 from jestlab.platform.spec.tree import without
-from jestlab.platform.words import on_one_line
 
-_FOLDER = re.compile(r"(?:offline-)?run-(\d{8}_\d{6})-(.+)")
-_OWN = ("_wandb", "_step", "_runtime", "_timestamp")
-_LARGEST_METADATA_BYTES = 1 << 20
-
-# Fields of the messages in wandb_internal.proto; a record has one of these.
-_HISTORY, _SUMMARY, _CONFIG, _RUN, _EXIT, _ENVIRONMENT = 2, 3, 5, 17, 18, 26
-_KEY, _NESTED_KEY, _VALUE_JSON = 1, 2, 16
-_UPDATE, _REMOVE = 1, 2
-
-_NO_STEP = 2**63  # later than any step
+_FOLDER = re.compile(r"(?:offline-)?run-(\d{8}_\d{6})-.+")
+_INTERNAL = ("_wandb", "_step", "_runtime", "_timestamp")
+_MOST_LEVELS = 100
+_MOST_METADATA_BYTES = 1 << 20
 
 
-def read(path: Path, damaged: Told = refuse) -> Iterator[FoundRun]:
-    """Yield the runs in a folder of W&B.
+def read(path: Path, report: Report = raise_error) -> Iterator[SourceRun]:
+    """Yield the runs in a W&B folder.
 
-    The log of each run is read, up to where a kill cut it off. A run that was resumed, rewound or started
-    again has several folders: it is one run, and a later folder replaces all from its first step on. Numbers
-    that are in a run's summary alone become metrics with one point, at the run's last step. Texts, images and
-    histograms are left out. A run without an exit code, whose process was killed or goes on, is RUNNING.
+    A log that a kill cut off is read up to there. A run that was resumed or rewound has several folders and
+    is one run: a later folder replaces everything from its first step on. Numbers that are only in the
+    summary become metrics with one point at the last step. Texts, media, and histograms are left out. A run
+    without an exit code is RUNNING.
 
     Args:
-        path: A folder `wandb`, or the one it is in; the folder of a run in it; or a file `run-ID.wandb`.
-        damaged: Told of a run of which a log is damaged before its end; the run is left out.
+        path: A folder `wandb`, or its parent; the folder of a run; or a file `run-ID.wandb`.
+        report: Receives the errors of runs that can't be read.
 
     Raises:
-        UserError: There are no logs at the path, or none of them says which run it is of.
+        UserError: There are no W&B logs at the path.
     """
-    logs = _logs(path)
     found = 0
-    for _, group in groupby(logs, key=lambda log: log.name):
-        files = [*group]
-        runs = attempted(damaged, files[0], partial(_runs, files))
+    for _, files in groupby(logs := _log_files(path), key=lambda file: file.name):
+        group = [*files]
+        runs = read_or_report(report, group[0], partial(_read_runs, group))
         found += 1 if runs is None else len(runs)
         yield from runs or ()
     if not found:
-        raise UserError(f"{path}: its {len(logs)} logs of W&B end before a run's name: nothing to adopt")
+        raise UserError(f"{path}: {len(logs)} W&B logs end before the name of a run: nothing to adopt")
 
 
-def _runs(files: Iterable[Path]) -> list[FoundRun]:
-    """Read logs of one name; those of a run that was resumed become one."""
-    runs: dict[str, _Log] = {}
-    for file in files:
-        log = _Log.read(file)
-        # Without an ID it was killed before anything was written.
-        if log.run_id:
-            runs[log.origin] = runs[log.origin].resumed(log) if log.origin in runs else log
-    return [log.run() for log in runs.values()]
-
-
-def _logs(path: Path) -> list[Path]:
-    """Return the logs, those of a run side by side, in the order in which they were written."""
+def _log_files(path: Path) -> list[Path]:
+    """Return the logs in the order of writing, those of a run next to each other, without links."""
     if path.is_file():
         return [path]
-    if not path.is_dir():
-        raise UserError(f"{path}: no such file or folder: expected a folder wandb, or a file run-ID.wandb")
-    folders = (
-        [path] if _FOLDER.fullmatch(path.resolve().name) else [*path.iterdir(), *_inside(path / "wandb")]
-    )
-    logs = []
-    for folder in folders:
-        matched = _FOLDER.fullmatch(folder.resolve().name if folder == path else folder.name)
-        if matched:
-            for file in folder.iterdir() if folder == path else _inside(folder):
-                if file.suffix == ".wandb" and file.is_file() and not file.is_symlink():
-                    logs.append((file.name, matched[1], folder.name, file))
-    if not logs:
+    if _FOLDER.fullmatch(path.resolve().name):
+        files = [*path.glob("*.wandb")]
+    else:
+        folders = [*path.glob("*run-*"), *path.glob("wandb/*run-*")]
+        files = [
+            file for folder in folders if not folder.is_symlink() and _FOLDER.fullmatch(folder.name)
+            for file in folder.glob("*.wandb")
+        ]  # fmt: skip
+    files = [file for file in files if file.is_file() and not file.is_symlink()]
+    if not files:
         raise UserError(
-            f"{path}: no runs of W&B: expected folders run-DATE-ID or offline-run-DATE-ID, "
-            "in which there is a file run-ID.wandb"
+            f"{path}: no W&B runs: expected run-DATE-ID/run-ID.wandb or offline-run-DATE-ID/run-ID.wandb"
         )
-    return [file for *_, file in sorted(logs)]
+    return sorted(files, key=lambda file: (file.name, file.resolve().parent.name.removeprefix("offline-")))
 
 
-def _inside(folder: Path) -> list[Path]:
-    return list(folder.iterdir()) if folder.is_dir() and not folder.is_symlink() else []
+def _read_runs(files: Iterable[Path]) -> list[SourceRun]:
+    """Read the logs of one run ID, which may be the ID of several projects."""
+    logs: dict[str, _RunLog] = {}
+    for file in files:
+        log = None
+        for message in records(file):
+            record = _record_type().FromString(message)
+            if log is None and record.HasField("run"):
+                run = record.run
+                origin = f"wandb:{run.entity or '-'}/{run.project or '-'}/{run.run_id}"
+                log = logs.setdefault(origin, _RunLog(origin))
+                log.exit_code, log.is_new_file = None, True
+            if log is not None:
+                log.add(record)
+        if log is not None:
+            log.read_metadata(file.parent / "files" / "wandb-metadata.json")
+    return [log.run() for log in logs.values()]
 
 
-class _Log:
-    """What a log tells of its run."""
+# ---- files
 
-    def __init__(self) -> None:
-        self.run_id = self.entity = self.project = self.name = self.notes = ""
-        self.group = self.host = self.device = self.git_commit = ""
+
+@cache
+def _record_type() -> Any:
+    """Return the message type of a record, with the fields of W&B's protocol that are used here."""
+    kinds = {
+        "string": descriptor_pb2.FieldDescriptorProto.TYPE_STRING,
+        "int": descriptor_pb2.FieldDescriptorProto.TYPE_INT64,
+        "double": descriptor_pb2.FieldDescriptorProto.TYPE_DOUBLE,
+    }
+    file = descriptor_pb2.FileDescriptorProto(name="wandb.proto", package="wandb", syntax="proto2")
+    for name, fields in _MESSAGES.items():
+        message = file.message_type.add(name=name)
+        for text in fields.split(", "):
+            kind, field, index = text.split()
+            made = message.field.add(name=field, number=int(index))
+            made.label = made.LABEL_REPEATED if kind.endswith("*") else made.LABEL_OPTIONAL
+            kind = kind.removesuffix("*")
+            made.type = kinds.get(kind, made.TYPE_MESSAGE)
+            if kind not in kinds:
+                made.type_name = f".wandb.{kind}"
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("wandb.Record"))
+
+
+_MESSAGES = {
+    "Item": "string key 1, string* nested_key 2, string value_json 16",
+    "Changes": "Item* update 1, Item* remove 2",
+    "Step": "int num 1",
+    "History": "Item* item 1, Step step 2",
+    "Time": "int seconds 1, int nanos 2",
+    "Git": "string commit 2",
+    "BranchPoint": "string run 1, double value 2, string metric 3",
+    "Run": (
+        "string run_id 1, string entity 2, string project 3, Changes config 4, Changes summary 5, "
+        "string group 6, string name 8, string notes 9, string* tags 10, string host 13, Time start_time 17, "
+        "Git git 21, BranchPoint branch_point 23"
+    ),
+    "Exit": "int exit_code 1, int runtime 2, int is_incomplete 3",
+    "Environment": "Git git 9, string host 12, string device 18",
+    "Record": (
+        "History history 2, Changes summary 3, Changes config 5, Run run 17, Exit exit 18, "
+        "Environment environment 26"
+    ),
+}
+
+_BLOCK_BYTES = 32 * 1024
+_PIECE = struct.Struct("<IHB")  # checksum, length, type
+_WHOLE, _FIRST, _LAST = 1, 2, 4  # types; a piece in the middle of a record has 3
+
+
+def records(path: Path) -> Iterator[bytes]:
+    """Yield the records of a log, up to the first incomplete one.
+
+    Raises:
+        ValueError: The file isn't a W&B log, or is damaged.
+    """
+    record = b""
+    with path.open("rb") as file:
+        start = file.read(_PIECE.size)
+        if start[:4] != b":W&B"[: len(start)]:
+            raise ValueError("not a W&B log: expected a file run-ID.wandb")
+        if start[6:] > b"\0":
+            raise ValueError(f"version {start[6]} of the log format; only version 0 can be read")
+        while len(header := file.read(_PIECE.size)) == _PIECE.size:
+            checksum, length, kind = _PIECE.unpack(header)
+            data = file.read(length)
+            if len(data) < length:
+                return
+            if not any((checksum, length, kind)) and not any(file.read()):
+                return  # zeros that a crashed file system left
+            if checksum != zlib.crc32(header[-1:] + data):
+                raise ValueError(f"a checksum is wrong before byte {file.tell()}")
+            record = data if kind in (_WHOLE, _FIRST) else record + data
+            if kind in (_WHOLE, _LAST):
+                yield record
+            if (rest := -file.tell() % _BLOCK_BYTES) < _PIECE.size:
+                file.read(rest)  # padding at the end of a block
+
+
+class _RunLog:
+    """The contents of the logs of a run, which are added in the order of writing."""
+
+    def __init__(self, origin: str) -> None:
+        self.origin = origin
+        self.name = self.notes = self.group = self.host = self.device = self.git_commit = ""
         self.tags: tuple[str, ...] = ()
         self.began: float | None = None
         self.written: float | None = None
-        self.seconds: float | None = None
+        self.seconds = 0.0
         self.exit_code: int | None = None
         self.config: dict[str, Any] = {}
         self.summary: dict[str, float] = {}
-        self.points = Points()
+        self.metrics = MetricLog()
         self.step = -1
-        self.first_step = _NO_STEP
+        self.first_step: int | None = None
+        self.is_new_file = True
 
-    @classmethod
-    def read(cls, file: Path) -> _Log:
-        log = cls()
-        for index, record in enumerate(records(file)):
-            try:
-                log._absorb(fields(record))
-            except (ValueError, RecursionError) as error:
-                raise UserError(
-                    on_one_line(f"{file}: record {index} is not valid ({error}): {_REMEDY}")
-                ) from error
-        log._read_metadata(file.parent / "files" / "wandb-metadata.json")
-        return log
-
-    @property
-    def origin(self) -> str:
-        """An entity or a project that W&B would have filled in at the upload is written "-"."""
-        return f"wandb:{self.entity or '-'}/{self.project or '-'}/{self.run_id}"
-
-    def resumed(self, after: _Log) -> _Log:
-        """Return the log of both; `after` was written later, and from its first step on it alone counts."""
-        if after.first_step > self.first_step or after.first_step == _NO_STEP:
-            after.config = self.config | after.config
-            after.summary = self.summary | after.summary
-            after.began = after.began if self.began is None else self.began
-            after.seconds = max(self.seconds or 0.0, after.seconds or 0.0) or None
-            after.step = max(after.step, min(self.step, after.first_step - 1))
-        self.points.restart(after.first_step, after.points)
-        after.points, after.first_step = self.points, min(self.first_step, after.first_step)
-        after.tags = after.tags or self.tags
-        for name in ("name", "notes", "group", "host", "device", "git_commit"):
-            setattr(after, name, getattr(after, name) or getattr(self, name))
-        return after
-
-    def run(self) -> FoundRun:
+    def run(self) -> SourceRun:
         for name, value in self.summary.items():
-            if name not in self.points:
-                self.points.add(name, max(self.step, 0), value)
+            if name not in self.metrics:
+                self.metrics.add(name, max(self.step, 0), value)
         ended = None
         if self.exit_code is not None:
-            ended = self.written
-            if ended is None and self.began is not None and self.seconds is not None:
-                ended = self.began + self.seconds
-        return FoundRun(
+            ended = self.written or (self.began and self.began + self.seconds)
+        states: dict[int | None, State] = {None: "RUNNING", 0: "COMPLETED", 255: "CANCELLED"}  # 255: Ctrl-C
+        return SourceRun(
             origin=self.origin,
-            name=self.name or self.run_id,
+            name=self.name or self.origin.rpartition("/")[2],
             config=self.config,
-            metrics=self.points.curves(),
-            state=_state(self.exit_code),
-            began=None if self.began is None else utc(self.began),
-            ended=None if ended is None else utc(ended),
+            metrics=self.metrics.curves(),
+            state=states.get(self.exit_code, "FAILED"),
+            began=utc(self.began),
+            ended=utc(ended),
             tags=self.tags,
             notes=self.notes,
             group=self.group or None,
             host=self.host or None,
             device=self.device or None,
             git_commit=self.git_commit or None,
-            seconds=self.seconds,
-            left_out=self.points.left_out,
+            seconds=self.seconds or None,
+            left_out=self.metrics.left_out,
         )
 
-    def _absorb(self, record: Fields) -> None:
-        """Take in a record. What comes later stands: W&B writes a run again when its name or tags change."""
-        for field, absorb in (
-            (_HISTORY, self._absorb_history),
-            (_SUMMARY, self._absorb_summary),
-            (_CONFIG, self._absorb_config),
-            (_RUN, self._absorb_run),
-            (_EXIT, self._absorb_exit),
-            (_ENVIRONMENT, self._absorb_environment),
-        ):
-            for message in messages(record, field):
-                absorb(fields(message))
+    def add(self, record: Any) -> None:
+        """Add a record. W&B writes the run again when its name or tags change: the last values count."""
+        self._add_run(record.run)
+        self._add_changes(record.config, record.summary)
+        if record.HasField("history"):
+            self._add_history(record.history)
+        if record.HasField("exit") and not record.exit.is_incomplete:
+            self.exit_code = record.exit.exit_code
+            self.seconds = max(self.seconds, record.exit.runtime)
+        environment = record.environment
+        self.git_commit = environment.git.commit or self.git_commit
+        self.host = environment.host or self.host
+        self.device = environment.device or self.device
 
-    def _absorb_run(self, run: Fields) -> None:
-        self.run_id = text(run, 1) or self.run_id
-        self.entity = text(run, 2) or self.entity
-        self.project = text(run, 3) or self.project
-        for message in messages(run, 4):
-            self._absorb_config(fields(message))
-        for message in messages(run, 5):
-            self._absorb_summary(fields(message))
-        self.group = text(run, 6) or self.group
-        self.name = text(run, 8) or self.name
-        self.notes = text(run, 9) or self.notes
-        if tags := messages(run, 10):
-            self.tags = tuple(dict.fromkeys(tag.decode(errors="replace") for tag in tags))
-        self.host = text(run, 13) or self.host
-        for message in messages(run, 17):
-            time = fields(message)
-            self.began = integer(time, 1) + integer(time, 2) / 1e9
-        for message in messages(run, 23):  # where the run was rewound to, or another run that it is a fork of
-            branch = fields(message)
-            if text(branch, 1) == self.run_id and text(branch, 3) == "_step":
-                (step,) = struct.unpack("<d", (integer(branch, 2) % 2**64).to_bytes(8, "little"))
-                self.first_step = min(self.first_step, whole(step) + 1)
-        for message in messages(run, 21):
-            self.git_commit = text(fields(message), 2) or self.git_commit
+    def _add_run(self, run: Any) -> None:
+        for name in ("name", "notes", "group", "host"):
+            setattr(self, name, getattr(run, name) or getattr(self, name))
+        self.tags = tuple(dict.fromkeys(run.tags)) or self.tags
+        self.git_commit = run.git.commit or self.git_commit
+        self._add_changes(run.config, run.summary)
+        if run.HasField("start_time") and self.began is None:
+            self.began = run.start_time.seconds + run.start_time.nanos / 1e9
+        point = run.branch_point
+        if point.metric == "_step" and point.run == self.origin.rpartition("/")[2]:
+            self._continue_at(whole_number(point.value) + 1)
 
-    def _absorb_exit(self, exited: Fields) -> None:
-        if integer(exited, 3):
-            # "Not complete": the process goes on after this record.
-            return
-        self.exit_code = integer(exited, 1)
-        if runtime := integer(exited, 2):
-            self.seconds = max(self.seconds or 0.0, float(runtime))
+    def _continue_at(self, step: int) -> None:
+        """Continue the run of an earlier log at a step."""
+        if self.first_step is not None and step <= self.first_step:
+            self.summary.clear()
+        self.metrics.drop_from(step)
+        self.step = min(self.step, step - 1)
+        self.is_new_file = False
 
-    def _absorb_environment(self, environment: Fields) -> None:
-        for message in messages(environment, 9):
-            self.git_commit = text(fields(message), 2) or self.git_commit
-        self.host = text(environment, 12) or self.host
-        self.device = text(environment, 18) or self.device
-
-    def _absorb_config(self, config: Fields) -> None:
-        for path, value in _items(config, _UPDATE):
-            if path[0] not in _OWN:
+    def _add_changes(self, config: Any, summary: Any) -> None:
+        for path, value in _items(config.update):
+            if path[0] not in _INTERNAL:
                 put(self.config, path, value)
-        for path, _ in _items(config, _REMOVE):
+        for path, _ in _items(config.remove):
             self.config = without(self.config, path)
-
-    def _absorb_summary(self, summary: Fields) -> None:
-        for path, value in _items(summary, _UPDATE):
-            if path == ["_runtime"] and (runtime := number(value)) is not None:
-                self.seconds = max(self.seconds or 0.0, runtime)
-            if path[0] not in _OWN:
+        for path, value in _items(summary.update):
+            if path[0] == "_runtime":
+                self.seconds = max(self.seconds, number(value) or 0.0)
+            if path[0] not in _INTERNAL:
                 self.summary |= _numbers(".".join(path), value)
-        for path, _ in _items(summary, _REMOVE):
+        for path, _ in _items(summary.remove):
             self.summary.pop(".".join(path), None)
 
-    def _absorb_history(self, history: Fields) -> None:
-        items = _items(history, 1)
-        own = {path[0]: value for path, value in items if path[0] in _OWN}
-        if told := messages(history, 2):
-            self.step = integer(fields(told[-1]), 1)
-        elif (step := own.get("_step")) is not None:
-            self.step = whole(step)
-        else:
-            self.step += 1
-        self.first_step = min(self.first_step, self.step)
-        self.written = number(own.get("_timestamp")) or self.written
-        self.seconds = max(self.seconds or 0.0, number(own.get("_runtime")) or 0.0) or self.seconds
+    def _add_history(self, history: Any) -> None:
+        items = _items(history.item)
+        internal = {path[0]: value for path, value in items if path[0] in _INTERNAL}
+        step = internal.get("_step", self.step + 1)
+        step = history.step.num if history.HasField("step") else whole_number(step)
+        if self.is_new_file:
+            self._continue_at(step)
+        self.step = step
+        self.first_step = step if self.first_step is None else min(step, self.first_step)
+        self.written = number(internal.get("_timestamp")) or self.written
+        self.seconds = max(self.seconds, number(internal.get("_runtime")) or 0.0)
         for path, value in items:
-            if path[0] not in _OWN:
+            if path[0] not in _INTERNAL:
                 for name, point in _numbers(".".join(path), value).items():
-                    self.points.add(name, self.step, point)
+                    self.metrics.add(name, self.step, point)
 
-    def _read_metadata(self, file: Path) -> None:
-        """Read what older versions of W&B keep beside the log: it adds to the log, and may be missing."""
+    def read_metadata(self, file: Path) -> None:
+        """Read the machine and the commit from the file in which older W&B versions keep them."""
         if file.is_symlink() or file.parent.is_symlink() or not file.is_file():
             return
-        if file.stat().st_size > _LARGEST_METADATA_BYTES:
-            raise UserError(
-                f"{file}: larger than 1 MiB: expected a few lines about the machine; move it away"
-            )
-        try:
-            metadata = json.loads(file.read_bytes())
-        except (ValueError, RecursionError) as error:
-            raise UserError(on_one_line(f"{file}: not valid JSON ({error}): {_REMEDY}")) from error
-        if isinstance(metadata, dict):
-            git = metadata.get("git")
-            self.git_commit = self.git_commit or _word(git, "commit")
-            self.host = self.host or _word(metadata, "host")
-            self.device = self.device or _word(metadata, "gpu")
+        if file.stat().st_size > _MOST_METADATA_BYTES:
+            raise ValueError(f"{file} is larger than 1 MiB")
+        metadata = json.loads(file.read_bytes())
+        self.git_commit = self.git_commit or str((metadata.get("git") or {}).get("commit") or "")
+        self.host = self.host or str(metadata.get("host") or "")
+        self.device = self.device or str(metadata.get("gpu") or "")
 
 
-_REMEDY = "copy it again, or move it away"
-
-_DEEPEST = 100
-"""Levels of a key. What nests deeper than that could not be written as JSON."""
-
-
-def _state(exit_code: int | None) -> State:
-    if exit_code is None:
-        return "RUNNING"
-    # W&B notes 255 when somebody presses Ctrl-C.
-    return "COMPLETED" if exit_code == 0 else "CANCELLED" if exit_code == 255 else "FAILED"
-
-
-def _items(message: Fields, field: int) -> list[tuple[list[str], Any]]:
-    """Return the path and the value of each item in a field; an item to remove has no value."""
-    items = []
-    for item in map(fields, messages(message, field)):
-        path = [key.decode(errors="replace") for key in messages(item, _NESTED_KEY)] or [text(item, _KEY)]
-        if len(path) > _DEEPEST:
-            raise Damaged(f"a key of {len(path)} levels")
-        written = messages(item, _VALUE_JSON)
-        items.append((path, json.loads(written[-1]) if written else None))
-    return items
+def _items(items: Iterable[Any]) -> list[tuple[list[str], Any]]:
+    """Return the path and the value of each item."""
+    found = []
+    for item in items:
+        path = [*item.nested_key] or [item.key]
+        if len(path) > _MOST_LEVELS:
+            raise ValueError(f"a key of {len(path)} levels")
+        found.append((path, json.loads(item.value_json) if item.value_json else None))
+    return found
 
 
 def _numbers(name: str, value: Any) -> dict[str, float]:
-    """Return the numbers in a value; those in a mapping have its keys in their names."""
+    """Return the numbers in a value by name; media, which have "_type", have none."""
     if isinstance(value, dict):
-        # "_type" marks histograms, images, tables and the like.
         parts = {} if "_type" in value else value
         return {
             key: point for part in parts for key, point in _numbers(f"{name}.{part}", parts[part]).items()
         }
     point = number(value)
     return {} if point is None else {name: point}
-
-
-def _word(mapping: Any, key: str) -> str:
-    value = mapping.get(key) if isinstance(mapping, dict) else None
-    return value if isinstance(value, str) else ""

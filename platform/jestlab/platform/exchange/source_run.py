@@ -1,64 +1,58 @@
-"""A run as another tool recorded it, whichever tool that was."""
+"""A run as another tool recorded it, in one form for all tools."""
 
 from __future__ import annotations
 
-import re
 from array import array
+from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from decimal import Decimal
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from google.protobuf.message import DecodeError
 
-from jestlab.platform.errors import shown
+from jestlab.platform.errors import UserError, shown
+from jestlab.platform.words import on_one_line
+
+T = TypeVar("T")
 
 State = Literal["COMPLETED", "FAILED", "CANCELLED", "RUNNING"]
-"""How a run ended. RUNNING: the source says of no end; the run goes on, or was killed."""
+"""How a run ended. RUNNING: its tool recorded no end."""
+
+Report = Callable[[UserError], None]
+"""Receives the error of each run that can't be read; the other runs are still read."""
+
+Steps = npt.NDArray[np.int64]
+Values = npt.NDArray[np.float64]
+Curve = tuple[Steps, Values]
+"""The distinct steps of a metric in ascending order, and the value at each step."""
 
 
 @dataclass(frozen=True)
-class Curve:
-    """A metric over a run's steps.
-
-    Attributes:
-        steps: Ascending, each once: int64 (N,).
-        values: The value at each step, which may be NaN or infinite: float64 (N,).
-    """
-
-    steps: npt.NDArray[np.int64]
-    values: npt.NDArray[np.float64]
-
-    @classmethod
-    def of(cls, steps: Sequence[int], values: Sequence[float]) -> Curve:
-        """Build a curve of points in the order in which they were written; a step's last value stands."""
-        written = np.asarray(steps, np.int64)[::-1]
-        unique, index = np.unique(written, return_index=True)
-        return cls(unique, np.asarray(values, np.float64)[::-1][index])
-
-
-@dataclass(frozen=True)
-class FoundRun:
+class SourceRun:
     """A run as another tool recorded it.
 
     Attributes:
-        origin: Names the run among all runs of all sources, and is the same at every reading.
-        name: What its people called it.
-        config: JSON values by key, nested where the source is nested.
-        metrics: Name → curve. Parts of a nested name are joined by dots.
+        origin: Identifies the run among the runs of all sources, such as `wandb:ENTITY/PROJECT/ID`.
+        name: Display name in its tool.
+        config: JSON values, nested like the source.
+        metrics: Name → curve.
         state: How it ended.
-        began: When it began, in UTC without a time zone; None if the source does not say.
-        ended: When it ended, likewise.
-        tags: Its tags; those that have a value are written "key=value".
-        notes: Free text about it.
-        group: W&B group, or name of the MLflow experiment.
-        host: Name of the machine.
-        device: Name of the accelerator.
+        began: Start time, UTC without a time zone.
+        ended: End time, UTC without a time zone.
+        tags: Tags; a tag with a value is "key=value".
+        notes: Free text.
+        group: W&B group, or the name of the MLflow experiment.
+        host: Machine name.
+        device: Accelerator name.
         git_commit: Commit of its code.
-        seconds: Wall time that it took.
-        left_out: What of it was not taken, in words → the number of values.
+        seconds: Wall time.
+        left_out: Description of data that was not read → number of values.
     """
 
     origin: str
@@ -77,116 +71,152 @@ class FoundRun:
     seconds: float | None = None
     left_out: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def last_step(self) -> int:
+        """The last step of its metrics; 0 if it has none."""
+        return max((int(steps[-1]) for steps, _ in self.metrics.values()), default=0)
 
-class Points:
-    """The points of a run's metrics, in the order in which they were written.
+
+class Score(NamedTuple):
+    """A score on a dataset at a step, which may be NaN; what it took is None where unknown."""
+
+    dataset: str
+    metric: str
+    step: int
+    value: float
+    examples_seen: int | None = None
+    flops_total: float | None = None
+    seconds: float | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the evaluation: DATASET/METRIC."""
+        return f"{self.dataset}/{self.metric}"
+
+
+_DAMAGE = (
+    ArithmeticError, AttributeError, DecodeError, LookupError, MemoryError, OSError, RecursionError,
+    TypeError, ValueError,
+)  # fmt: skip
+"""What damaged or malicious files raise in parsers."""
+
+
+def raise_error(error: UserError) -> None:
+    """Raise the error of a run: the `Report` of callers that read one run."""
+    raise error
+
+
+def read_or_report(report: Report, place: object, read: Callable[[], T]) -> T | None:
+    """Return what `read` returns. If it raises, report the error with its place and return None."""
+    try:
+        return read()
+    except UserError as error:
+        report(error)
+    except _DAMAGE as error:
+        reason = str(error)[:200] or type(error).__name__
+        text = f"{place}: can't be read ({reason}): copy it again, or move it away"
+        report(UserError(on_one_line(text)))
+    return None
+
+
+class MetricLog:
+    """The metrics of a run: one table of step, name, and value, in the order of writing.
 
     Attributes:
-        left_out: What was not taken, in words → the number of points.
+        left_out: Description of points that were dropped → their number.
     """
 
+    REPLACED = "points that a restart replaced"
+
     def __init__(self) -> None:
-        """Begin without any."""
         self.left_out = Counter[str]()
-        self._points: defaultdict[str, list[array[Any]]]
-        self._points = defaultdict(lambda: [array("q"), array("d"), array("d")])
+        self._points: defaultdict[str, tuple[array[Any], ...]] = defaultdict(
+            lambda: (array("q"), array("d"), array("d"))
+        )
+        self._count = 0
 
     def __contains__(self, name: str) -> bool:
-        """Whether a metric has points."""
-        return name in self._points and len(self._points[name][0]) > 0
+        return name in self._points
 
-    def add(self, name: str, step: int, value: float, time: float = 0.0) -> None:
-        """Add a point that was written at a time, which tells it from other metrics' points."""
+    def add(self, name: str, step: int, value: float, time: float | None = None) -> None:
+        """Append a point.
+
+        Args:
+            name: The metric.
+            step: Fits in 64 bits.
+            value: May be NaN or infinite.
+            time: When it was written, if the source isn't read in the order of writing.
+        """
+        self._count += 1
         steps, values, times = self._points[name]
         steps.append(step)
         values.append(value)
-        times.append(time)
+        times.append(self._count if time is None else time)
 
-    def restart(self, first: int, after: Points | None = None) -> None:
-        """Drop the points from a step on, since the run went on from there, and add those written after."""
+    def drop_from(self, step: int) -> None:
+        """Drop all points at a step and later steps, because the run restarted there."""
         for columns in self._points.values():
-            kept = [index for index, step in enumerate(columns[0]) if step < first]
-            self.left_out[_REPLACED] += len(columns[0]) - len(kept)
-            columns[:] = [array(column.typecode, [column[i] for i in kept]) for column in columns]
-        if after is None:
-            return
-        self.left_out += after.left_out
-        for name, later in after._points.items():
-            for column, more in zip(self._points[name], later, strict=True):
-                column.extend(more)
+            keep = np.asarray(columns[0]) < step
+            self.left_out[self.REPLACED] += int(np.count_nonzero(~keep))
+            for column in columns:
+                column[:] = array(column.typecode, np.asarray(column)[keep].tobytes())
 
     def curves(self) -> dict[str, Curve]:
-        """Build the curves, in the order of their names.
+        """Return the curve of each metric, sorted by name.
 
-        A step that is written again is a restart: its point replaces those written before it at its step and
-        at later ones, which are of an attempt that died. Steps may otherwise be in any order. A restart is of
-        the run: the longest metric that went back tells it for those that were always written at its steps.
+        A run restarted where a metric goes back to a step that it already has. All points that were written
+        between the two points at that step, of any metric, are dropped. The last value at a step counts.
         """
-        series = {name: [*map(np.asarray, each)] for name, each in sorted(self._points.items()) if each[0]}
-        went_back = [one for one in series.values() if np.any(one[0] > _written_again(one[0])[1:])]
-        clock = max(went_back, key=lambda one: len(one[0]), default=None)
-        found = {}
-        for name, one in series.items():
-            steps, values, _ = one
-            is_kept = np.append(steps[:-1] < _written_again(steps)[1:-1], True)
-            if clock is not None and clock is not one:
-                is_kept &= ~_replaced(one, clock)
-            self.left_out[_REPLACED] += len(np.unique(steps)) - int(np.count_nonzero(is_kept))
-            if is_kept.any():
-                found[name] = Curve.of(steps[is_kept], values[is_kept])
-        return found
+        log = {name: [*map(np.asarray, self._points[name])] for name in sorted(self._points)}
+        restarts = [pair for steps, _, times in log.values() for pair in _restarts(steps, times)]
+        replaced: list[tuple[float, float]] = []  # disjoint intervals of time, half open
+        for end, start in sorted(restarts):
+            index = bisect_right(replaced, (start, np.inf))
+            # Metrics that are logged less often go back later: their earlier points are replaced already.
+            if index == 0 or start >= replaced[index - 1][1]:
+                replaced[index:] = [(start, end)]
+        bounds = np.ravel(np.asarray(replaced, np.float64))
+        curves = {}
+        for name, (steps, values, times) in log.items():
+            kept = np.searchsorted(bounds, times, side="right") % 2 == 0
+            self.left_out[self.REPLACED] += int(np.count_nonzero(~kept))
+            if kept.any():
+                curves[name] = curve(steps[kept], values[kept])
+        return curves
 
 
-def _written_again(steps: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the lowest step that is written again at each point or later; at the end none: (N + 1,)."""
-    again = np.append(steps, np.iinfo(np.int64).max)
-    again[np.unique(steps, return_index=True)[1]] = again[-1]
-    return np.minimum.accumulate(again[::-1])[::-1]
+def _restarts(steps: Steps, times: Values) -> Iterator[tuple[float, float]]:
+    """Yield the time of each restart of a metric, and the time of the earlier point at its step."""
+    by_step = np.argsort(steps, kind="stable")
+    same = np.flatnonzero(np.diff(steps[by_step]) == 0)
+    previous = np.full(len(steps), -1)
+    previous[by_step[same + 1]] = by_step[same]
+    back = np.flatnonzero((np.diff(steps, prepend=steps[:1]) < 0) & (previous >= 0))
+    yield from zip(times[back].tolist(), times[previous[back]].tolist(), strict=True)
 
 
-def _replaced(one: Sequence[npt.NDArray[Any]], clock: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.bool_]:
-    """Return which points of a metric were replaced by the restarts of another one, the clock.
-
-    Those are points whose step, or an earlier one, the clock wrote again later. A metric whose steps aren't
-    near those of the clock at the same times counts something else, such as epochs: no point was replaced.
-
-    Args:
-        one: Steps, values, and times of the metric.
-        clock: The same of the clock.
-    """
-    steps, at = one[0], clock[0].astype(np.float64)
-    written, stride = np.maximum.accumulate(clock[2]), np.diff(at).max()
-    # The points of the clock before and after each point; points of one time are in no order.
-    first, last = (written.searchsorted(one[2], side) for side in ("left", "right"))
-    low, high = np.sort([at[np.maximum(first - 1, 0)], at[np.maximum(last - 1, 0)]], axis=0)
-    if np.any((steps < low - stride) | (steps > high + stride)):
-        return np.zeros(len(steps), bool)
-    again: npt.NDArray[np.bool_] = steps >= _written_again(clock[0])[last]
-    return again
+def curve(steps: Sequence[int] | Steps, values: Sequence[float] | Values) -> Curve:
+    """Return the curve of points in the order of writing: the last value at each step counts."""
+    written = np.asarray(steps, np.int64)[::-1]
+    unique, index = np.unique(written, return_index=True)
+    return unique, np.asarray(values, np.float64)[::-1][index]
 
 
-_REPLACED = "points that a restart replaced"
-
-
-def utc(seconds: float) -> datetime | None:
-    """Convert seconds since 1970 to a time in UTC without a time zone; None if there is no such time."""
+def utc(seconds: float | None) -> datetime | None:
+    """Convert seconds since 1970 to UTC without a time zone; None if there is no such time."""
     try:
-        return datetime(1970, 1, 1) + timedelta(seconds=seconds)
+        return None if seconds is None else datetime(1970, 1, 1) + timedelta(seconds=seconds)
     except (OverflowError, ValueError):
         return None
 
 
-_WORDS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+_NUMBERS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 
 
 def number(value: object) -> float | None:
-    """Return a JSON value as a point of a curve; None if it is not a number.
-
-    A truth value counts as 1 or 0. "NaN", "Infinity" and "-Infinity" may be strings, because JSON has no such
-    numbers.
-    """
+    """Return a JSON value as a float, also if it is "NaN" or "Infinity"; None if it isn't a number."""
     if isinstance(value, str):
-        return _WORDS.get(value)
+        return _NUMBERS.get(value)
     if not isinstance(value, int | float):
         return None
     try:
@@ -195,53 +225,43 @@ def number(value: object) -> float | None:
         return float("inf") if value > 0 else float("-inf")
 
 
-_WHOLE = re.compile(r"([+-]?[0-9]{1,19})(?:\.0*)?")
-
-
-def whole(value: Any) -> int:
-    """Return a whole number that a store can hold, however a tool wrote it: 50, 50.0 or "50".
+def whole_number(value: Any) -> int:
+    """Return a whole number of at most 64 bits, written as 50, 50.0, or "50".
 
     Raises:
-        ValueError: It is not such a number.
+        ValueError: The value isn't such a number.
     """
-    if isinstance(value, str) and (matched := _WHOLE.fullmatch(value.strip())):
-        value = int(matched[1])
-    if (
-        not isinstance(value, int | float)
-        or isinstance(value, bool)
-        or not -(2**63) <= value < 2**63
-        or value != int(value)
-    ):
-        raise ValueError(f"expected a whole number, got {shown(value)}")
-    return int(value)
+    with suppress(ArithmeticError):
+        exact = Decimal(str(value))
+        if abs(exact) < 2**63 and exact == int(exact):
+            return int(exact)
+    raise ValueError(f"expected a whole number, got {shown(value)}")
 
 
 def put(config: dict[str, Any], path: Sequence[str], value: Any) -> None:
-    """Set a value at a nested place. What is in its way, a value where a mapping is needed, is replaced."""
+    """Set a value at a nested path, replacing values that are in the way."""
     for part in path[:-1]:
-        below = config.get(part)
-        if not isinstance(below, dict):
-            below = config[part] = {}
-        config = below
+        if not isinstance(config.get(part), dict):
+            config[part] = {}
+        config = config[part]
     config[path[-1]] = value
+
+
+_MOST_LEVELS = 32
 
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
     """Nest values by the dots in their keys.
 
-    A key stays as it is if another key is the beginning of it ("model" beside "model.width"), or if it has an
-    empty part ("a..b").
+    A key stays flat if another key is its beginning ("model" and "model.width"), if a part is empty, or if it
+    has more than 32 parts.
     """
     result: dict[str, Any] = {}
     for key, value in values.items():
         parts = key.split(".")
-        beginnings = (".".join(parts[:length]) for length in range(1, len(parts)))
-        if not all(parts) or len(parts) > _DEEPEST or any(one in values for one in beginnings):
+        beginnings = {".".join(parts[:length]) for length in range(1, len(parts))}
+        if not all(parts) or len(parts) > _MOST_LEVELS or beginnings & values.keys():
             result[key] = value
         else:
             put(result, parts, value)
     return result
-
-
-_DEEPEST = 32
-"""Levels that dots in a key may make: a key of many dots would nest deeper than JSON can be written."""

@@ -78,7 +78,7 @@ _LOCK = re.compile(r"\..+\.lock")
 _FOLDER = re.compile(r"runs/(?!\.)[^/]+")
 
 _BATCH = re.compile(r"[0-9a-f]{32}")
-"""Folders of jobs submitted to Slurm together; see `launch/executors/slurm_files.py`."""
+"""Folders of jobs submitted to Slurm together; see `launch/executors/slurm_batch.py`."""
 
 
 def find(lab: Lab, store: Store, older_than: timedelta, datasets: Datasets) -> list[Garbage]:

@@ -49,7 +49,7 @@ from pydantic import (
 from jestlab.platform.errors import SpecError, UserError, nearest, shown
 from jestlab.platform.spec.fields import validated
 from jestlab.platform.spec.resources import TYPES, ExecutorName, pinned_image
-from jestlab.platform.spec.slurm import Slurm
+from jestlab.platform.spec.slurm import SlurmOptions
 from jestlab.platform.spec.yaml import Document
 from jestlab.platform.store.provenance import PARTS, Part
 
@@ -182,7 +182,7 @@ class Settings(_Section):
     image: Annotated[str, AfterValidator(pinned_image)] | None = None
     kubernetes: Kubernetes = Kubernetes()
     vertex: Vertex = Vertex()
-    slurm: Slurm = Slurm()
+    slurm: SlurmOptions = SlurmOptions()
     prices: dict[_TpuName, PositiveFloat] = {}
     utilization: dict[_TpuName, _Share] = {}
     executors: dict[str, dict[str, Any]] = {}

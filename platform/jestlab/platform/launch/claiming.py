@@ -12,17 +12,18 @@ from jestlab.platform import logs, processes
 from jestlab.platform.errors import StoreError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.concurrency import each
-from jestlab.platform.launch.executor import (
+from jestlab.platform.launch.executors import Executors
+from jestlab.platform.launch.executors.base import (
     Executor,
-    ExecutorAway,
     ExecutorError,
+    ExecutorUnavailable,
     Job,
+    JobKey,
     JobState,
     JobStatus,
     LaunchedJob,
-    Marks,
 )
-from jestlab.platform.launch.executors import Executors, job_of
+from jestlab.platform.launch.jobs import job_of
 from jestlab.platform.launch.liveness import Liveness, Presence, Termination
 from jestlab.platform.launch.options import ControllerOptions
 from jestlab.platform.launch.reconcile import SLOT, Signs, Target, is_plain_wait
@@ -250,7 +251,7 @@ class Claiming:
                 handles[one.claim.attempt_id] = job.handle
                 started.append(job)
                 continue
-            state = RunState.PREEMPTED if isinstance(job, ExecutorAway) else RunState.FAILED
+            state = RunState.PREEMPTED if isinstance(job, ExecutorUnavailable) else RunState.FAILED
             state = state if stopping() is None else RunState.CANCELLED
             endings.append(leases.Ending(one.target.fingerprint, one.claim.attempt_id, state, str(job)))
 
@@ -267,9 +268,9 @@ class Claiming:
         return bool(endings)
 
     def _job(self, one: Claimed) -> Job:
-        marks = Marks(self._store_id, one.target.fingerprint, one.claim.number, one.claim.token)
+        key = JobKey(self._store_id, one.target.fingerprint, one.claim.number, one.claim.token)
         record, codes = self.options.record, self.options.retry_exit_codes
-        return job_of(self.lab, self.title, one.target, marks, one.log, one.executor.here, record, codes)
+        return job_of(self.lab, self.title, one.target, key, one.log, one.executor.here, record, codes)
 
     async def _write(self, write: Callable[[], object], meanwhile: Callable[[], None]) -> None:
         """Write to the store; retry while it can't be reached, unless the user ends the launch at once."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from jestlab.platform.errors import StoreError, UserError
 from jestlab.platform.lab.lab import Lab, identify
-from jestlab.platform.launch.executor import JobState, JobStatus, LaunchedJob, StillRuns
+from jestlab.platform.launch.executors.base import JobState, JobStatus, LaunchedJob, ProcessesRemain
 from jestlab.platform.launch.reconcile import Observation, Signs, Target, title
 from jestlab.platform.processes import Process, is_running
 from jestlab.platform.store import labs, leases
@@ -323,7 +323,7 @@ class Termination:
             return True
         try:
             self._executors(lease.executor).stop(job, now=now)
-        except StillRuns as error:
+        except ProcessesRemain as error:
             self._note_once(lease, f"is still running: {error}; its next attempt starts after it ended")
             return False
         except UserError as error:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from jestlab.platform.launch.executor import JobState, JobStatus
+from jestlab.platform.launch.executors.base import JobState, JobStatus
 from jestlab.platform.processes import EXIT_BUSY, EXIT_STOPPED, describe_exit
 from jestlab.platform.programs.failures import is_refused, reason_of
 from jestlab.platform.store.claims import LIMIT

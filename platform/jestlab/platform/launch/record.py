@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jestlab.platform import logs
-from jestlab.platform.launch.executor import Executor, ExecutorError, Job, LaunchedJob
+from jestlab.platform.launch.executors.base import Executor, ExecutorError, Job, LaunchedJob
 
 if TYPE_CHECKING:  # importing XManager takes a second
     from jestlab.platform.launch.xmanager import Experiment

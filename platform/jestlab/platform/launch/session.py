@@ -25,7 +25,8 @@ from jestlab.platform.launch import controller, executors
 from jestlab.platform.launch.concurrency import Wakeup
 from jestlab.platform.launch.controller import LaunchOutcome
 from jestlab.platform.launch.display import Listener
-from jestlab.platform.launch.executor import Executor, Marks
+from jestlab.platform.launch.executors.base import Executor, JobKey
+from jestlab.platform.launch.jobs import job_of
 from jestlab.platform.launch.options import ControllerOptions, LaunchOptions
 from jestlab.platform.launch.reconcile import title
 from jestlab.platform.planning import deciding, registering
@@ -138,12 +139,13 @@ def render(lab: Lab, study: Study, options: LaunchOptions, folder: Path) -> list
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for run in plan.runs:
-        marks = Marks(_NO_STORE, run.fingerprint, 1, _NO_TOKEN)
-        job = executors.job_of(lab, study.name, run, marks, f"{run.directory}/{logs.NAME}", here=False)
+        key = JobKey(_NO_STORE, run.fingerprint, 1, _NO_TOKEN)
+        job = job_of(lab, study.name, run, key, f"{run.directory}/{logs.NAME}", here=False)
         if (manifest := executor.render(job)) is None:
             raise UserError(f"the executor {place} has no manifests: give --on kubernetes or --on vertex")
-        path = folder / f"{job.name}.yaml"
-        write_whole(path, dump(manifest).encode())
+        text, suffix = (manifest, "sbatch") if isinstance(manifest, str) else (dump(manifest), "yaml")
+        path = folder / f"{job.name}.{suffix}"
+        write_whole(path, text.encode())
         written.append(path)
     return written
 

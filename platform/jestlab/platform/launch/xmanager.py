@@ -30,7 +30,14 @@ from xmanager.xm import job_operators
 from xmanager.xm_local import handles, registry, status
 from xmanager.xm_local.storage import database
 
-from jestlab.platform.launch.executor import Executor, ExecutorError, Job, JobState, JobStatus, LaunchedJob
+from jestlab.platform.launch.executors.base import (
+    Executor,
+    ExecutorError,
+    Job,
+    JobState,
+    JobStatus,
+    LaunchedJob,
+)
 
 _STATES = status.LocalWorkUnitStatusEnum
 _POLL_SECONDS = 1.0

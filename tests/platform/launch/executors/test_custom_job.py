@@ -15,9 +15,9 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.lab.settings import Vertex as VertexSettings
 from jestlab.platform.launch import executors
-from jestlab.platform.launch.executor import ExecutorError, JobState
 from jestlab.platform.launch.executors import vertex
-from jestlab.platform.launch.executors.manifest import custom_job
+from jestlab.platform.launch.executors.base import ExecutorError, JobState
+from jestlab.platform.launch.executors.vertex import custom_job
 from jestlab.platform.spec.resources import Resources, parse_slice
 
 SNAPSHOT = Path(__file__).parent / "custom_job_v5e_16x16.json"
@@ -184,7 +184,7 @@ def test_a_log_that_cannot_be_read_is_pointed_to_in_the_browser(cloud):
 def test_without_credentials_the_remedy_is_named(cloud, monkeypatch, tmp_path):
     for name in ("GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_CONFIG"):
         monkeypatch.setenv(name, str(tmp_path / "nothing"))
-    executor = vertex.Vertex(SETTINGS, parse_slice("v5e-2x2"), IMAGE)
+    executor = vertex.VertexExecutor(SETTINGS, parse_slice("v5e-2x2"), IMAGE)
     executor.endpoint = cloud.api.url
     with pytest.raises(ExecutorError, match="no credentials of Google Cloud"):
         executor.launch(job())

@@ -7,9 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from executor_harnesses import HARNESSES, MARKS, STORE, VertexHarness, ready
+from executor_harnesses import HARNESSES, KEY, STORE, VertexHarness, ready
 
-from jestlab.platform.launch.executor import Executor, ExecutorAway, ExecutorError, JobState, LaunchedJob
+from jestlab.platform.launch.executors.base import (
+    Executor,
+    ExecutorError,
+    ExecutorUnavailable,
+    JobState,
+    LaunchedJob,
+)
 from jestlab.testing.executors import CASES, Harness
 
 NAME = "jestlab-0a1b2c3d-1"
@@ -131,7 +137,7 @@ def test_where_nobody_answers_a_job_is_unknown_and_calls_are_errors(remote):
             *([lambda: b"".join(executor.logs(started))] if remote.logs_are_asked_for else []),
             lambda: executor.launch(remote.job(f"{NAME}0")),
         ):
-            with pytest.raises(ExecutorAway) as raised:
+            with pytest.raises(ExecutorUnavailable) as raised:
                 call()
             assert "\n" not in str(raised.value)
     assert state(executor, started) == JobState.QUEUED
@@ -150,7 +156,7 @@ def test_a_refusal_is_final_only_if_it_would_come_again(remote, status):
         with pytest.raises(ExecutorError) as raised:
             call()
         remote.spoil()
-        assert isinstance(raised.value, ExecutorAway) == (status in (401, 429, 500, 503))
+        assert isinstance(raised.value, ExecutorUnavailable) == (status in (401, 429, 500, 503))
         line = str(raised.value)
         assert "\n" not in line
         assert not {"correct-horse", "the-users-token"} & set(re.split("[ :@]", line))
@@ -167,11 +173,11 @@ def test_another_labs_job_of_the_same_name_is_left_alone(remote):
     """The fingerprints of two labs' runs are the same where their configs are."""
     executor, theirs = running(remote)
     for field, value in OTHERS.items():
-        ours = dataclasses.replace(remote.job(NAME), marks=theirs.marks._replace(**{field: value}))
+        ours = dataclasses.replace(remote.job(NAME), key=theirs.key._replace(**{field: value}))
         if remote.names_are_unique:
             with pytest.raises(ExecutorError, match="of another store") as raised:
                 executor.launch(ours)
-            assert not isinstance(raised.value, ExecutorAway)
+            assert not isinstance(raised.value, ExecutorUnavailable)
         else:
             assert executor.launch(ours) != theirs
         assert state(executor, theirs) == JobState.RUNNING
@@ -182,9 +188,9 @@ def test_a_job_without_the_marks_is_neither_watched_nor_stopped_nor_read(remote,
     """As a copy of a store, or a forged archive, may know its handle."""
     executor, theirs = running(remote)
     remote.prints(theirs, ["a secret"])
-    forged = LaunchedJob(theirs.handle, theirs.marks._replace(**{field: OTHERS[field]}))
+    forged = LaunchedJob(theirs.handle, theirs.key._replace(**{field: OTHERS[field]}))
     status = executor.statuses([forged])[forged]
-    assert (status.state, "another attempt's" in status.reason) == (JobState.GONE, True)
+    assert (status.state, "another attempt" in status.reason) == (JobState.GONE, True)
     for now in (False, True):
         executor.stop(forged, now=now)
     with pytest.raises(ExecutorError):
@@ -209,7 +215,7 @@ def test_a_slow_answer_is_not_waited_for_for_ever(remote):
 
 def test_a_handle_of_something_else_is_unknown(remote):
     executor = remote.executor()
-    something = LaunchedJob("pid 4711", MARKS)
+    something = LaunchedJob("pid 4711", KEY)
     assert state(executor, something) == JobState.UNKNOWN
     with pytest.raises(ExecutorError, match=r"'pid 4711' is not a "):
         executor.stop(something, now=True)

@@ -18,11 +18,12 @@ import pytest
 from executor_harnesses import ForkedHarness
 
 from jestlab.platform import processes, programs
-from jestlab.platform.launch.executor import ExecutorError, Job, JobState, LaunchedJob
-from jestlab.platform.launch.executors import local
+from jestlab.platform.launch.executors import forkserver
+from jestlab.platform.launch.executors.base import ExecutorError, Job, JobState, LaunchedJob
+from jestlab.platform.launch.executors.local import LocalExecutor
 
 THREAD = "import threading, time\nthreading.Thread(target=time.sleep, args=(600,), daemon=True).start()"
-NOTE = "from here on each run imports everything itself"
+NOTE = "from now on each run imports its modules itself"
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ForkedH
     made.close()
 
 
-def is_over(executor: local.Local, started: LaunchedJob) -> bool:
+def is_over(executor: LocalExecutor, started: LaunchedJob) -> bool:
     return executor.statuses([started])[started].state.is_over
 
 
@@ -104,7 +105,7 @@ def test_a_server_that_dies_takes_no_job_along_and_is_done_without(harness, tmp_
     [
         (THREAD, "2 threads", 60.0),
         ("raise OSError('no such driver')", "OSError: no such driver", 60.0),
-        ("import time\ntime.sleep(600)", "said nothing for 0 s", 0.2),
+        ("import time\ntime.sleep(600)", "timed out after 0 s", 0.2),
     ],
     ids=["thread", "error", "endless"],
 )
@@ -113,7 +114,7 @@ def test_where_imports_spoil_a_fork_the_job_is_a_fresh_process(
 ):
     (tmp_path / "spoiled.py").write_text(module)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
-    monkeypatch.setattr(local, "PATIENCE_SECONDS", patience)
+    monkeypatch.setattr(forkserver, "START_SECONDS", patience)
     executor = harness.executor()
     job = unforked(harness.job("jestlab-0a1b2c3d-1"), imports=("spoiled",))
     started = executor.launch(job)
@@ -146,7 +147,7 @@ def test_nothing_begins_after_a_stop(harness, tmp_path):
 
 
 def test_a_server_that_stays_frozen_is_not_waited_for_for_ever(harness, monkeypatch):
-    monkeypatch.setattr(local, "CLOSE_SECONDS", 0.2)
+    monkeypatch.setattr(forkserver, "CLOSE_SECONDS", 0.2)
     executor = harness.executor()
     started = executor.launch(harness.job("jestlab-0a1b2c3d-1"))
     server = psutil.Process(executor._server.pid)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from executor_harnesses import IMAGE, MARKS, job
+from executor_harnesses import IMAGE, KEY, job
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.cluster.kubernetes.api import ApiError
@@ -16,9 +16,9 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Kubernetes as KubernetesSettings
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.launch import executors
-from jestlab.platform.launch.executor import ExecutorError, JobState, LaunchedJob
-from jestlab.platform.launch.executors.kubernetes import Kubernetes, status
-from jestlab.platform.launch.executors.manifest import INDEX_LABEL, jobset
+from jestlab.platform.launch.executors.base import ExecutorError, JobState, LaunchedJob
+from jestlab.platform.launch.executors.jobset import INDEX_LABEL, jobset, status
+from jestlab.platform.launch.executors.kubernetes import KubernetesExecutor
 from jestlab.platform.spec.resources import TYPES, Resources, Slice, parse_slice
 
 SNAPSHOT = Path(__file__).parent / "jobset_v5e_16x16.yaml"
@@ -125,7 +125,10 @@ def test_one_that_ran_out_of_memory_says_so():
     first = {"metadata": {"labels": {INDEX_LABEL: "0"}}, "status": {"containerStatuses": [ended]}}
     failed = {"type": "Failed", "status": "True", "reason": "FailedJobs"}
     found = status({"metadata": {}, "status": {"conditions": [failed]}}, [first])
-    assert (found.exit_code, found.reason) == (-9, "killed by SIGKILL (OOMKilled)")
+    assert (found.exit_code, found.reason) == (
+        -9,
+        "killed by SIGKILL: OOMKilled (out of memory: increase `resources.memory_gb`)",
+    )
 
 
 @pytest.mark.parametrize(
@@ -152,7 +155,7 @@ def test_a_study_overrides_the_users_settings():
     assert str(Slice(TYPES["v5e"], "16x16")) == "v5e-16x16"
     found = executors.find("kubernetes", Settings(), LAB)  # finding jobs needs no settings
     assert (found.name, found.chips) == ("kubernetes", 0)
-    with pytest.raises(ExecutorError, match="finds jobs and cannot launch"):
+    with pytest.raises(ExecutorError, match="only finds jobs"):
         found.launch(job())
 
 
@@ -163,10 +166,10 @@ def test_a_broken_kubeconfig_or_an_unknown_context_is_an_error_of_one_line(tmp_p
     location = "kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION"
     monkeypatch.setattr(location, str(path))
     settings = KubernetesSettings(context="other", store_secret="s/k")
-    executor = Kubernetes(settings, parse_slice("v5e-2x2"), IMAGE)
+    executor = KubernetesExecutor(settings, parse_slice("v5e-2x2"), IMAGE)
     with pytest.raises(ExecutorError, match="no access to a cluster") as raised:
         executor.launch(job())
     assert "\n" not in str(raised.value)
-    one = LaunchedJob("other/default/x", MARKS)
+    one = LaunchedJob("other/default/x", KEY)
     found = executor.statuses([one])[one]
     assert found.state == JobState.UNKNOWN and "no access to a cluster" in found.reason

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import psutil
 import pytest
-from executor_harnesses import MARKS, LocalHarness
+from executor_harnesses import KEY, LocalHarness
 
 from jestlab.platform import processes
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch.executor import ExecutorAway, ExecutorError, Job, LaunchedJob
-from jestlab.platform.launch.executors.local import Local
+from jestlab.platform.launch.executors.base import ExecutorError, ExecutorUnavailable, Job, LaunchedJob
+from jestlab.platform.launch.executors.local import LocalExecutor
 from jestlab.platform.spec.resources import Resources
 
 
@@ -33,7 +33,7 @@ def test_a_process_of_another_machine_is_not_judged_from_here(harness):
         assert processes.is_running(f"{elsewhere}:{rest}") is None
         assert processes.is_running(f"{elsewhere}:1:2") is not False
         with pytest.raises(ExecutorError, match="stop it there"):
-            Local(Lab.find()).stop(LaunchedJob(f"{elsewhere}:{rest}", MARKS), now=True)
+            LocalExecutor(Lab.find()).stop(LaunchedJob(f"{elsewhere}:{rest}", KEY), now=True)
     assert processes.is_running(started.handle) is True
 
 
@@ -41,8 +41,8 @@ def test_a_process_id_that_is_used_again_is_another_process(harness):
     started = harness.executor().launch(harness.job("jestlab-0a1b2c3d-1"))
     machine, pid, start, log = started.handle.split(":", 3)
     assert processes.is_running(f"{machine}:{pid}:{int(start) - 1}:{log}") is False
-    other = started.marks._replace(token="0e" * 16)
-    Local(Lab.find()).stop(LaunchedJob(f"{machine}:{pid}:{int(start) - 1}:{log}", other), now=True)
+    other = started.key._replace(token="0e" * 16)
+    LocalExecutor(Lab.find()).stop(LaunchedJob(f"{machine}:{pid}:{int(start) - 1}:{log}", other), now=True)
     assert processes.is_running(started.handle) is True
     assert processes.is_running(f"{machine}:{pid}:{int(start) - 1}") is False
     assert processes.is_running(processes.identity()) is not False
@@ -57,25 +57,25 @@ def test_a_zombie_has_ended():
 
 def test_no_more_at_once_than_memory_has_room_for(tmp_path):
     lab = Lab.find(tmp_path)
-    assert Local(lab).parallel == 2
-    assert Local(lab, Resources(memory_gb=1e6)).parallel == 1
-    assert not Local(lab, Resources(memory_gb=1e6)).has_room()
-    assert Local(lab, Resources(memory_gb=1e-3)).has_room()
-    assert Local(lab).has_room()
+    assert LocalExecutor(lab).parallel == 2
+    assert LocalExecutor(lab, Resources(memory_gb=1e6)).parallel == 1
+    assert not LocalExecutor(lab, Resources(memory_gb=1e6)).has_room()
+    assert LocalExecutor(lab, Resources(memory_gb=1e-3)).has_room()
+    assert LocalExecutor(lab).has_room()
 
 
 def test_what_cannot_be_started_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr("sys.executable", str(tmp_path / "no_python"))
-    job = Job("jestlab-0a1b2c3d-1", "joint", [], {}, tmp_path / "log.txt", MARKS)
+    job = Job("jestlab-0a1b2c3d-1", "joint", [], {}, tmp_path / "log.txt", KEY)
     with pytest.raises(ExecutorError, match=r"cannot start .*no_python"):
-        Local(Lab.find(tmp_path)).launch(job)
+        LocalExecutor(Lab.find(tmp_path)).launch(job)
 
 
 def test_a_lab_that_was_moved_away_is_not_made_anew(tmp_path):
     lab = Lab.find(tmp_path / "lab")
-    job = Job("jestlab-0a1b2c3d-1", "joint", [], {}, lab.root / "runs" / "joint" / "log.txt", MARKS)
-    with pytest.raises(ExecutorAway, match="is not there now"):
-        Local(lab).launch(job)
+    job = Job("jestlab-0a1b2c3d-1", "joint", [], {}, lab.root / "runs" / "joint" / "log.txt", KEY)
+    with pytest.raises(ExecutorUnavailable, match="is missing"):
+        LocalExecutor(lab).launch(job)
     assert not lab.root.exists()
 
 
@@ -83,7 +83,7 @@ def test_flags_for_threads_are_added_to_the_users_own(tmp_path, monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=/nowhere")
     monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
     lab = Lab.find(tmp_path)
-    one, four = (Local(lab, Resources(threads=n)).environment() for n in (1, 4))
+    one, four = (LocalExecutor(lab, Resources(threads=n)).environment() for n in (1, 4))
     assert one["XLA_FLAGS"] == "--xla_dump_to=/nowhere --xla_cpu_multi_thread_eigen=false"
     assert one["JAX_COMPILATION_CACHE_DIR"] == str(lab.root / "cache" / "jax")
     assert (four["XLA_FLAGS"], four["OMP_NUM_THREADS"]) == ("--xla_dump_to=/nowhere", "4")
@@ -108,15 +108,15 @@ def test_another_users_process_is_left_alone(tmp_path, monkeypatch, hidden):
     try:
         start = (Path("/proc") / str(child.pid) / "stat").read_text().rpartition(")")[2].split()[19]
         process = f"{processes.machine()}:{child.pid}:{start}"
-        executor = Local(Lab.find(tmp_path))
+        executor = LocalExecutor(Lab.find(tmp_path))
         if hidden:
             monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path))
         with as_nobody():
             assert processes.is_running(f"{process}:log") is (None if hidden else True)
             assert processes.is_running(process) is not False
             for now in (False, True):
-                with pytest.raises(ExecutorError, match=f"process {child.pid} is another user's"):
-                    executor.stop(LaunchedJob(f"{process}:log", MARKS), now=now)
+                with pytest.raises(ExecutorError, match=f"process {child.pid} belongs to another user"):
+                    executor.stop(LaunchedJob(f"{process}:log", KEY), now=now)
         assert child.poll() is None
     finally:
         child.kill()

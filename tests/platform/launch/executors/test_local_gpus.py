@@ -11,8 +11,8 @@ from executor_harnesses import obedient
 from jestlab.platform.errors import UserError
 from jestlab.platform.gpus import LocalGpus
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch.executor import ExecutorAway, JobState, LaunchedJob
-from jestlab.platform.launch.executors.local import Local
+from jestlab.platform.launch.executors.base import ExecutorUnavailable, JobState, LaunchedJob
+from jestlab.platform.launch.executors.local import LocalExecutor
 from jestlab.platform.spec.resources import Resources
 
 
@@ -28,11 +28,11 @@ def folder(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     labs.wait_until_ended(root)
 
 
-def local(folder: Path, gpus: int = 1) -> Local:
-    return Local(Lab.find(folder / "lab"), Resources(gpus=gpus))
+def local(folder: Path, gpus: int = 1) -> LocalExecutor:
+    return LocalExecutor(Lab.find(folder / "lab"), Resources(gpus=gpus))
 
 
-def launched(executor: Local, folder: Path, *names: str) -> list[LaunchedJob]:
+def launched(executor: LocalExecutor, folder: Path, *names: str) -> list[LaunchedJob]:
     found = executor.launch_all([obedient(folder, name, module="holding_worker") for name in names])
     jobs = [job for job in found if isinstance(job, LaunchedJob)]
     assert len(jobs) == len(names), found
@@ -45,7 +45,7 @@ def seen(folder: Path, *names: str) -> list[str]:
     return [file.read_text() for file in files]
 
 
-def end(executor: Local, folder: Path, name: str, job: LaunchedJob) -> None:
+def end(executor: LocalExecutor, folder: Path, name: str, job: LaunchedJob) -> None:
     (folder / f"{name}.end").touch()
     labs.wait_until(lambda: executor.statuses([job])[job].state == JobState.SUCCEEDED, 60.0)
 
@@ -56,7 +56,7 @@ def test_four_jobs_have_a_gpu_each_and_a_fifth_waits_for_one(folder):
     jobs = launched(executor, folder, "a", "b", "c", "d")
     assert sorted(seen(folder, "a", "b", "c", "d")) == ["0", "1", "2", "3"]
     assert executor.room() == 0
-    with pytest.raises(ExecutorAway, match="all GPUs of this machine are taken"):
+    with pytest.raises(ExecutorUnavailable, match="all GPUs of this machine are taken"):
         executor.launch(obedient(folder, "e", module="holding_worker"))
     [freed] = seen(folder, "b")
     end(executor, folder, "b", jobs[1])
@@ -85,7 +85,7 @@ def test_more_than_there_are_is_one_clear_line(folder, visible, gpus, there):
     with pytest.raises(UserError) as error:
         LocalGpus(Resources(gpus=gpus), environment)
     assert str(error.value) == (
-        f"each run asks for {gpus} (resources.gpus), and this machine has {there} in CUDA_VISIBLE_DEVICES: "
+        f"each run requests {gpus} (resources.gpus), but this machine has {there} in CUDA_VISIBLE_DEVICES: "
         "--set resources.gpus=N for fewer, or --on for another machine"
     )
 
@@ -94,10 +94,10 @@ def test_a_launch_that_asks_for_more_writes_nothing(folder):
     spec = labs.write_study(folder, runs={"uniform": {}})
     refused = labs.here("launch", spec, "--set", "resources.gpus=5", root=folder / "new")
     assert refused.returncode == 1
-    assert refused.stderr.startswith("jestlab: each run asks for 5 (resources.gpus), and this machine has 4")
+    assert refused.stderr.startswith("jestlab: each run requests 5 (resources.gpus), but this machine has 4")
     planned = labs.here("plan", spec, "--set", "resources.gpus=5", root=folder / "new")
     assert planned.returncode == 0
-    assert "each run asks for 5 (resources.gpus), and this machine has 4 GPUs" in planned.stdout
+    assert "each run requests 5 (resources.gpus), but this machine has 4 GPUs" in planned.stdout
     assert not (folder / "new").exists()
 
 

@@ -14,7 +14,7 @@ from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.launch import executors
-from jestlab.platform.launch.executor import ExecutorError, JobState, LaunchedJob
+from jestlab.platform.launch.executors.base import ExecutorError, JobState, LaunchedJob
 from jestlab.platform.spec.load import load
 from jestlab.platform.spec.resources import Resources
 from jestlab.testing import executors as contract
@@ -49,8 +49,8 @@ LATE = pytest.mark.full
     [
         pytest.param(own.NoStop, "asked to stop ends, .*: after .* it has not ended: running", marks=LATE),
         pytest.param(own.Silent, "reads its log .*: after .* its log is '', not 'step 1", marks=LATE),
-        (own.Twice, "finds its job, and starts no second one: .* became"),
-        (own.AnyMarks, "whose marks are of another attempt .*: its state is running, not gone"),
+        (own.Twice, "finds its job and doesn't start a second one: .* became"),
+        (own.AnyMarks, "another key .*: its state is running, not gone"),
         (own.Failing, "launch of the executor Failing fails: KeyError: 'no such queue'"),
     ],
 )
@@ -90,9 +90,9 @@ def test_options_of_the_study_come_after_those_of_the_settings(lab, monkeypatch)
     ("name", "message"),
     [
         ("Gone", r"no 'Gone' in .*own_executors.py"),
-        ("shlex", r"the executor .*:shlex cannot be created: TypeError: 'module' object is not callable"),
-        ("LaunchedJob", "cannot be created: TypeError"),
-        ("Sequence", "cannot be created: TypeError"),
+        ("shlex", r"the executor .*:shlex can't be created: TypeError: 'module' object is not callable"),
+        ("LaunchedJob", "can't be created: TypeError"),
+        ("Sequence", "can't be created: TypeError"),
     ],
 )
 def test_what_is_no_executor_is_told_in_one_line(lab, name, message):
@@ -109,7 +109,7 @@ def test_what_an_executor_raises_is_one_line(lab):
         ExecutorError, match=r"launch of the executor .*Failing fails: KeyError: 'no such queue'"
     ):
         executor.launch(None)  # type: ignore[arg-type]
-    job = LaunchedJob("not a handle", contract.marks_of("x"))
+    job = LaunchedJob("not a handle", contract.key_of("x"))
     assert executor.statuses([job])[job].state is JobState.UNKNOWN
     assert executor.has_room() and executor.render(None) is None  # type: ignore[arg-type]
     executor.close()
@@ -120,7 +120,7 @@ def test_what_an_executor_raises_is_one_line(lab):
     [
         ({"on": "kubernets"}, "did you mean 'kubernetes'"),
         ({"on": "mine"}, "valid: local, vertex, kubernetes, slurm; of your own: package.module:name"),
-        ({"on": "local", "options": {"x": 1}}, "local is no executor of your own: leave out `options`"),
+        ({"on": "local", "options": {"x": 1}}, "local is not a custom executor: leave out `options`"),
     ],
 )
 def test_what_is_wrong_in_a_spec_is_told(tmp_path, resources, message):

@@ -1,52 +1,54 @@
-"""What the executors of clusters and clouds share: manifests, and calls of an API that may fail."""
+"""What the executors for Kubernetes and Vertex AI share: calls of an API that may fail, and manifests.
+
+Anyone with access to the cluster or the project can read manifests, so they must not contain the store's URL
+or other passwords.
+"""
 
 from __future__ import annotations
 
 import threading
-import time
 from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Generic, TypeVar
-
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
 from jestlab.platform.dependencies import missing_client
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.settings import Settings
-from jestlab.platform.launch.concurrency import AT_A_TIME, each
-from jestlab.platform.launch.executor import (
+from jestlab.platform.launch.concurrency import each
+from jestlab.platform.launch.executors.base import (
     Executor,
-    ExecutorAway,
     ExecutorError,
+    ExecutorUnavailable,
     Job,
     JobState,
     JobStatus,
     LaunchedJob,
     launched_or_error,
 )
-from jestlab.platform.launch.executors.rate import Rate, retry_after
-from jestlab.platform.launch.options import Intervals
+from jestlab.platform.launch.executors.retry import Transient, retried, retry_after
+from jestlab.platform.logs import one_line
+from jestlab.platform.redaction import without_secrets
 from jestlab.platform.spec.resources import Nodes, Resources, Slice, parse_slice
+from jestlab.platform.store.address import STORE
 
 Result = TypeVar("Result")
 Section = TypeVar("Section")
-_REFUSALS = 4
-"""How often one call is put off because the API says that there are too many, before that is an error."""
 
 Place = tuple[str, str]
 """Where a job is: context and namespace of a cluster, or project with location, and region."""
 
+WORKER = ["python", "-m", "jestlab.platform.worker"]
+LAUNCHES_NOTHING = "this executor only finds jobs that were launched before"
 
-class Cloud(Executor, Generic[Section]):
-    """Launches jobs elsewhere and finds them again. The cloud lets jobs wait: there is always room.
+
+class CloudExecutor(Executor, Generic[Section]):
+    """Launches jobs through an API and finds them again. The service queues jobs.
 
     Attributes:
         chips: Chips of each job.
-        per_second: Calls a second, of all threads together.
     """
-
-    per_second: float = 20.0
 
     def __init__(
         self,
@@ -57,14 +59,14 @@ class Cloud(Executor, Generic[Section]):
         spot: bool = False,
         answer_seconds: float = 30.0,
     ) -> None:
-        """Create an executor; it sends nothing yet.
+        """Create an executor; it sends no requests yet.
 
         Args:
-            settings: The user's section of the settings for this executor.
-            machines: What each job occupies; None, as `image`, for an executor that launches nothing.
-            image: Container that holds jestlab.
-            spot: Whether to use machines that may be taken away.
-            answer_seconds: How long to wait for an answer.
+            settings: The user's settings for this executor.
+            machines: Machines of each job; None, like `image`, for an executor that launches nothing.
+            image: Container image that contains jestlab.
+            spot: Whether to use spot machines.
+            answer_seconds: Timeout of each request.
         """
         self._settings = settings
         self._machines = machines
@@ -73,7 +75,7 @@ class Cloud(Executor, Generic[Section]):
         self._answer_seconds = answer_seconds
         self._clients: dict[str, Any] = {}
         self._lock = threading.Lock()
-        self._rate = Rate(self.per_second, AT_A_TIME)
+        self._halted = threading.Event()
         self.chips = machines.chips if machines else 0
 
     @classmethod
@@ -87,32 +89,32 @@ class Cloud(Executor, Generic[Section]):
         image = resources.image or settings.image
         if image is None:
             raise UserError(
-                f"{cls.name} needs an image: say `image` in the config file, NAME@sha256:<64 hex digits>"
+                f"{cls.name} needs an image: set `image` in the config file, NAME@sha256:<64 hex digits>"
             )
         return image
 
     def halt(self) -> None:
-        """Send no further job; what has been sent is stopped there."""
-        self._rate.halt()
+        """Send no further jobs. Jobs that were sent can still be stopped."""
+        self._halted.set()
 
     def render(self, job: Job) -> dict[str, Any]:
         """Return the manifest that `launch` would send."""
         if self._machines is None or self._image is None:
-            raise ExecutorError("this executor finds jobs and cannot launch any")
+            raise ExecutorError(LAUNCHES_NOTHING)
         return self._manifest(job, self._machines, self._image)
 
     def launch_all(self, jobs: Sequence[Job]) -> list[LaunchedJob | ExecutorError]:
-        """Start several jobs, so many requests at a time, and at most `per_second`."""
+        """Start several jobs, some at a time."""
 
         def launch(job: Job) -> LaunchedJob:
-            if self._rate.halted:
+            if self._halted.is_set():
                 raise ExecutorError("the launch was stopped")
             return self.launch(job)
 
         return each(lambda job: launched_or_error(launch, job), jobs)
 
     def statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
-        """Return the states of jobs, asked for place by place."""
+        """Return the statuses of jobs, requested place by place."""
         found: dict[LaunchedJob, JobStatus] = {}
         places: dict[Place, list[LaunchedJob]] = defaultdict(list)
         for job in jobs:
@@ -120,89 +122,117 @@ class Cloud(Executor, Generic[Section]):
                 places[self._place(job.handle)].append(job)
             except ExecutorError as error:
                 found[job] = JobStatus(JobState.UNKNOWN, str(error))
-        for place, here in places.items():
+        for place, there in places.items():
             try:
-                found |= self._statuses(place, here)
+                found |= self._statuses(place, there)
             except ExecutorError as error:
-                found |= dict.fromkeys(here, JobStatus(JobState.UNKNOWN, str(error)))
+                found |= dict.fromkeys(there, JobStatus(JobState.UNKNOWN, str(error)))
         return found
 
     @abstractmethod
     def _manifest(self, job: Job, machines: Slice | Nodes, image: str) -> dict[str, Any]:
-        """Describe a job as the API takes it."""
+        """Describe a job in the API's format."""
 
     @abstractmethod
     def _place(self, handle: str) -> Place:
-        """Return where a job is; raise ExecutorError if the handle is another executor's."""
+        """Return where a job is; raise ExecutorError if the handle belongs to another executor."""
 
     @abstractmethod
     def _statuses(self, place: Place, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
-        """Return the states of the jobs of one place."""
+        """Return the statuses of the jobs in one place."""
 
     @abstractmethod
-    def _meaning(self, error: BaseException) -> ExecutorError | None:
-        """Return an error of the API in one line; None for a bug of ours. A login that failed is forgotten.
+    def _translated(self, error: Exception) -> Exception:
+        """Return the `Transient` or ExecutorError for an error of the API; any other error itself."""
 
-        An `ExecutorAway` may pass: too many requests, the server's fault, no answer, or an expired login,
-        which can be renewed while the launcher waits.
-        """
+    def _call(self, prefix: str, function: Callable[..., Result], *values: Any, **options: Any) -> Result:
+        """Call the API with retries; `function` must be safe to repeat.
 
-    @abstractmethod
-    def _too_many(self, error: BaseException) -> Mapping[str, str] | None:
-        """Return the headers of an answer that says 429, too many requests; None for any other error."""
-
-    def _call(self, say: str, function: Callable[..., Result], *values: Any, **options: Any) -> Result:
-        """Call the API, which must be safe to repeat; an error that stays becomes one line.
-
-        Three attempts, because a launch or a poll is repeated later anyway: one call must not hold up others
-        for long. Where the API says that there are too many, all threads wait for as long as it asks.
+        Raises:
+            ExecutorError: The call failed; the message begins with `prefix`.
         """
         if (missing := missing_client(self.name)) is not None:
             raise ExecutorError(missing)
 
-        def paced() -> Result:
-            for _ in range(_REFUSALS):
-                self._rate.take()
-                try:
-                    return function(*values, **options)
-                except Exception as error:
-                    if (headers := self._too_many(error)) is None or self._rate.halted:
-                        raise
-                    asked = retry_after(headers, time.time())
-                    self._rate.pause(Intervals.from_environment().api_pause if asked is None else asked)
-                    refused = error
-            raise refused
-
-        retrying = three_attempts(
-            lambda error: self._too_many(error) is None and isinstance(self._meaning(error), ExecutorAway)
-        )
-        try:
-            return retrying(paced)
-        except Exception as error:
-            if (meaning := self._meaning(error)) is None:
+        def act() -> Result:
+            try:
+                return function(*values, **options)
+            except ExecutorError:
                 raise
-            raise type(meaning)(f"{say}: {meaning}") from None
+            except Exception as error:
+                translated = self._translated(error)
+                if translated is error:
+                    raise
+                raise translated from None
+
+        try:
+            return retried(act, self._halted)
+        except ExecutorError as error:
+            raise type(error)(f"{prefix}: {error}") from None
 
     def _forget_login(self) -> None:
-        """Let the next call read the credentials again."""
+        """Read the credentials again for the next call."""
         with self._lock:
             self._clients.clear()
 
 
-def three_attempts(passes: Callable[[BaseException], bool]) -> Retrying:
-    """Return what calls a function up to three times, while its errors are such that pass.
+def http_error(status: int | None, message: str, headers: Mapping[str, str] | None = None) -> Exception:
+    """Translate an HTTP error; None as the status means no answer. Some errors may pass within seconds."""
+    if status is None or status in (401, 408, 429) or status >= 500:  # 401: the login may be renewed
+        return Transient(ExecutorUnavailable(message), retry_after(headers))
+    return ExecutorError(message)
 
-    Three, because a launch or a poll is repeated later anyway: one call must not hold up others for long.
+
+def clean_line(error: object) -> str:
+    """Return an error on one line, without credentials."""
+    return one_line(without_secrets(str(error)))
+
+
+# ---- manifests
+
+
+def arguments_at(root: str | None, job: Job) -> list[str]:
+    """Return a worker's arguments with the lab's root as its container sees it.
+
+    Args:
+        root: That folder; None to keep the arguments. The address of a lab in a bucket doesn't change.
+        job: The job, with arguments for this machine.
+
+    Raises:
+        ExecutorError: An argument contains the store's URL or a password.
     """
-    return Retrying(
-        retry=retry_if_exception(passes),
-        stop=stop_after_attempt(3),
-        wait=wait_exponential(multiplier=Intervals.from_environment().api_pause, exp_base=4),
-        reraise=True,
-    )
+    check_arguments(job, "manifests can be read by others")
+    return [
+        root if root is not None and before == "--root" and "://" not in argument else argument
+        for before, argument in pairwise(["", *job.arguments])
+    ]
 
 
-def http_error(status: int | None, words: str) -> ExecutorError:
-    """Return the error of an HTTP status: `ExecutorAway` if the same request may succeed later."""
-    passes = status is None or status in (401, 408, 429) or status >= 500
-    return ExecutorAway(words) if passes else ExecutorError(words)
+def check_arguments(job: Job, because: str) -> None:
+    """Raise ExecutorError if a job's argument contains the store's URL or a password."""
+    for argument in job.arguments:
+        if _is_secret(argument, job):
+            raise ExecutorError(
+                f"a worker's argument contains the store's URL or a password, and {because}: "
+                f"set {STORE} instead"
+            )
+
+
+def public_variables(job: Job) -> dict[str, str]:
+    """Return a worker's variables except the store's URL, which comes from a secret.
+
+    Raises:
+        ExecutorError: Another variable contains that URL, or a password.
+    """
+    others = {name: value for name, value in job.environment.items() if name != STORE}
+    for name, value in others.items():
+        if _is_secret(value, job):
+            raise ExecutorError(
+                f"the variable {name} contains a password, and manifests can be read by others: remove it"
+            )
+    return {"PYTHONUNBUFFERED": "1", **others}
+
+
+def _is_secret(text: str, job: Job) -> bool:
+    store = job.environment.get(STORE)
+    return bool(store and store in text) or without_secrets(text) != text

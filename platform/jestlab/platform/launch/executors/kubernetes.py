@@ -1,6 +1,6 @@
-"""Jobs as JobSets on a Kubernetes cluster, and what a JobSet's status says of its job.
+"""Jobs as JobSets on a Kubernetes cluster.
 
-A handle is `CONTEXT/NAMESPACE/NAME`. The context is the kubeconfig's: a launcher that is configured for
+A handle is `CONTEXT/NAMESPACE/NAME`, with a context of the kubeconfig, so a launcher that is configured for
 another cluster still finds the job.
 """
 
@@ -13,257 +13,253 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from jestlab.platform.errors import UserError
+from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Kubernetes as KubernetesSettings
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.launch.concurrency import AT_A_TIME
-from jestlab.platform.launch.executor import (
-    ExecutorAway,
+from jestlab.platform.launch.executors import jobset
+from jestlab.platform.launch.executors.base import (
     ExecutorError,
+    ExecutorUnavailable,
     Job,
     JobState,
     JobStatus,
     LaunchedJob,
 )
-from jestlab.platform.launch.executors import kueue, manifest
-from jestlab.platform.launch.executors.cloud import Cloud, Place, Result, http_error, three_attempts
-from jestlab.platform.launch.executors.kubernetes_waits import with_remedy
-from jestlab.platform.launch.executors.manifest import (
+from jestlab.platform.launch.executors.cloud import CloudExecutor, Place, clean_line, http_error
+from jestlab.platform.launch.executors.jobset import (
     INDEX_LABEL,
+    JOBSET_LABEL,
+    JOBSETS,
     MANAGED,
     NAME_LABEL,
-    bears,
-    clean_line,
-    jobset_marks,
+    WORKLOAD_LABEL,
+    WORKLOADS,
+    Object,
+    condition_text,
+    has_labels,
+    key_labels,
 )
-from jestlab.platform.logs import one_line
-from jestlab.platform.processes import EXIT_COMPLETED, describe_exit, exit_from_shell
+from jestlab.platform.launch.executors.reasons import explained
+from jestlab.platform.launch.executors.retry import Transient
 from jestlab.platform.spec.resources import Nodes, Resources, Slice
-
-JOBSET_LABEL = "jobset.sigs.k8s.io/jobset-name"
 
 _IN_CLUSTER = "in-cluster"
 _CONNECT_SECONDS = 5.0
 _PAGE = 500
-_NAMES_IN_A_SELECTOR = 50  # more would make a URL too long; then all of ours are listed
+_NAMES_IN_A_SELECTOR = 50  # more would make the URL too long; then all of jestlab's objects are listed
 _REMEDIES = {
     401: "log in to the cluster again",
     403: "ask for these rights: create, get, list, delete of jobsets; list, deletecollection of pods; "
     "get of pods/log",
-    404: "is JobSet installed in the cluster, and is the namespace there?",
+    404: "is JobSet installed in the cluster, and does the namespace exist?",
 }
-_CUSTOM = {"jobsets": manifest.JOBSETS, "workloads": kueue.WORKLOADS}
-_QUOTA = "exceeded quota"  # as the API server says it, with the status 403
-_SILENT_REASON = "DeletionByTaintManager"  # of pods on nodes that cannot be reached, or are not ready
-_PREEMPTED_REASON = "FailJobSetFailurePolicyAction"
+_CUSTOM = {"jobsets": JOBSETS, "workloads": WORKLOADS}
+_QUOTA = "exceeded quota"  # in an error of the API server with status 403
 
 
-class Kubernetes(Cloud[KubernetesSettings]):
-    """Launches jobs as JobSets and finds them again. The cluster, or Kueue, lets jobs wait.
+class KubernetesExecutor(CloudExecutor[KubernetesSettings]):
+    """Launches jobs as JobSets and finds them again. The cluster, or Kueue, queues jobs.
 
     Attributes:
-        grace_seconds: The pods' own grace period, and a minute for them to be gone.
+        grace_seconds: The pods' grace period, and a minute for their removal.
         limits: What each host of a job may use.
     """
 
     name = "kubernetes"
-    per_second = 50.0
-    limits = manifest.Limits()
-    grace_seconds = manifest.GRACE_SECONDS + 60.0
+    limits = jobset.Limits()
+    grace_seconds = jobset.GRACE_SECONDS + 60.0
 
     @classmethod
-    def of(cls, resources: Resources, settings: Settings, *, mounted: bool = True) -> Kubernetes:
-        """Create an executor that can launch jobs; `mounted` unless the lab is in a bucket.
+    def create(
+        cls, lab: Lab, settings: Settings, resources: Resources | None, _: Callable[[], None]
+    ) -> KubernetesExecutor:
+        """Create an executor; without resources, it launches nothing.
 
         Raises:
-            UserError: The image or the secret with the store's URL is not named anywhere.
+            UserError: A setting that jobs need is missing.
         """
+        section = settings.kubernetes
+        if resources is None:
+            return cls(section)
         image = cls._image_of(resources, settings)
-        if settings.kubernetes.store_secret is None:
+        if section.store_secret is None:
             raise UserError(
                 "kubernetes needs `kubernetes.store_secret` in the config file: jestlab-store/url, after "
                 "`kubectl create secret generic jestlab-store --from-literal url=STORE`"
             )
-        if mounted and settings.kubernetes.root is None:
+        if lab.remote is None and section.root is None:
             raise UserError(
-                "kubernetes needs `kubernetes.root` in the config file: the lab's folder as pods see it, and "
-                "`claim`, the PersistentVolumeClaim that it is on; or a lab in a bucket, --root gs://BUCKET/FOLDER"
+                "kubernetes needs `kubernetes.root` in the config file, the lab's folder in pods, and "
+                "`kubernetes.claim`, its PersistentVolumeClaim; or a lab in a bucket, --root gs://BUCKET/FOLDER"
             )
-        made = cls(settings.kubernetes, resources.machines, image, spot=resources.spot)
-        made.limits = manifest.Limits(resources.threads, resources.memory_gb, resources.time_seconds)
+        made = cls(section, resources.machines, image, spot=resources.spot)
+        made.limits = jobset.Limits(resources.threads, resources.memory_gb, resources.time_seconds)
         return made
 
     def _manifest(self, job: Job, machines: Slice | Nodes, image: str) -> dict[str, Any]:
-        return manifest.jobset(job, machines, image, self._settings, limits=self.limits, spot=self._spot)
+        return jobset.jobset(job, machines, image, self._settings, limits=self.limits, spot=self._spot)
 
     def launch(self, job: Job) -> LaunchedJob:
-        """Create the JobSet, or find the one of that name."""
+        """Create the JobSet, or find the one with that name."""
         body = self.render(job)
-        context = self._call(f"{job.title} was not launched", self._context)
-        namespace = self._settings.namespace
+        call = functools.partial(self._call, f"{job.title} was not launched")
+        context, namespace = call(self._context), self._settings.namespace
 
         def create() -> None:
-            if self._jobsets(context, "create", namespace, body=body) is None:
+            if self._custom(JOBSETS, context, "create", namespace, body=body) is None:
                 self._check_own(context, namespace, job)
 
-        # A second attempt finds what the first created, if only its answer was lost.
-        self._call(f"{job.title} was not launched", create)
-        return LaunchedJob(f"{context}/{namespace}/{job.name}", job.marks)
+        # If only the answer was lost, the second attempt finds the JobSet of the first.
+        call(create)
+        return LaunchedJob(f"{context}/{namespace}/{job.name}", job.key)
 
     def _check_own(self, context: str, namespace: str, job: Job) -> None:
-        """Make sure that the JobSet of that name is this job's."""
-        found = self._jobsets(context, "get", namespace, name=job.name)
-        if found is not None and not bears(found, jobset_marks(job.name, job.marks)):
+        """Raise ExecutorError unless the JobSet with the job's name is the job's."""
+        found = self._custom(JOBSETS, context, "get", namespace, name=job.name)
+        if found is not None and not has_labels(found, key_labels(job.name, job.key)):
             raise ExecutorError(
-                f"{job.title}: the JobSet {job.name} in {namespace} is of another store, or not jestlab's: "
+                f"JobSet {job.name} in {namespace} belongs to another store, or isn't jestlab's: "
                 "delete it, or set another `kubernetes.namespace`"
             )
         if found is None or found["metadata"].get("deletionTimestamp"):
-            raise ExecutorAway(
-                f"{job.title}: an older JobSet {job.name} in {namespace} is still being deleted"
-            )
+            raise ExecutorUnavailable(f"an older JobSet {job.name} in {namespace} is still being deleted")
 
     def _place(self, handle: str) -> Place:
         context, namespace, _ = _split(handle)
         return context, namespace
 
     def _statuses(self, place: Place, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
-        """Two calls; one more for each that has just failed, for all without pods, and for all in queues."""
+        """Two requests; more for jobs that have just failed, that have no pods, or that are in queues."""
         context, namespace = place
         names = {_split(job.handle)[2]: job for job in jobs}
         selector = MANAGED
         if len(names) <= _NAMES_IN_A_SELECTOR:
             selector += f",{NAME_LABEL} in ({','.join(sorted(names))})"
 
-        def listed(kind: str, selector: str) -> list[Mapping[str, Any]]:
-            say = "the cluster does not answer"
-            return self._call(say, self._pages, kind, context, namespace, selector)
+        def listed(kind: str, selector: str) -> list[Object]:
+            return self._call("the cluster does not answer", self._pages, kind, context, namespace, selector)
 
         sets = {found["metadata"]["name"]: found for found in listed("jobsets", selector)}
-        firsts: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+        firsts: dict[str, list[Object]] = defaultdict(list)
         for pod in listed("pods", f"{selector},{INDEX_LABEL}=0"):
             firsts[pod["metadata"]["labels"].get(NAME_LABEL, "")].append(pod)
-        known: dict[LaunchedJob, JobStatus] = {}
+        known: dict[str, JobStatus] = {}
         for name, job in names.items():
             if name not in sets:
-                known[job] = _without_jobset(job, name, namespace, firsts[name])
-                continue
-            if not bears(sets[name], jobset_marks(name, job.marks)):
-                known[job] = JobStatus(
-                    JobState.GONE, f"the JobSet {name} in {namespace} is another attempt's"
-                )
-                continue
-            known[job] = status(sets[name], firsts[name])
-            if known[job].state == JobState.FAILED:
-                # Any host may have been taken away, not only the first.
-                known[job] = status(sets[name], listed("pods", f"{JOBSET_LABEL}={name}"))
-        podless = {
-            name: job
-            for name, job in names.items()
-            if known[job] == JobStatus(JobState.QUEUED) and not firsts[name]
-        }
-        if podless:
-            refused = self._refused_pods(context, namespace)
+                known[name] = jobset.status_without_jobset(name, job.key, namespace, firsts[name])
+            elif not has_labels(sets[name], key_labels(name, job.key)):
+                reason = f"JobSet {name} in namespace {namespace} belongs to another attempt"
+                known[name] = JobStatus(JobState.GONE, reason)
+            else:
+                known[name] = jobset.status(sets[name], firsts[name])
+                if (
+                    known[name].state == JobState.FAILED
+                ):  # any host may have been taken away, not just the first
+                    known[name] = jobset.status(sets[name], listed("pods", f"{JOBSET_LABEL}={name}"))
+        if podless := [
+            n for n, seen in known.items() if seen == JobStatus(JobState.QUEUED) and not firsts[n]
+        ]:
+            rejected = self._rejected_pods(context, namespace)
             known |= {
-                job: JobStatus(JobState.QUEUED, refused[f"{name}-{manifest.HOSTS}-0"])
-                for name, job in podless.items()
-                if f"{name}-{manifest.HOSTS}-0" in refused
+                name: JobStatus(JobState.QUEUED, rejected[name]) for name in podless if name in rejected
             }
-        in_queue = {
-            name: sets[name]
-            for name, job in names.items()
-            if known[job].state == JobState.QUEUED and kueue.is_in_queue(sets[name])
-        }
+        in_queue = [
+            name
+            for name, seen in known.items()
+            if seen.state == JobState.QUEUED and jobset.is_in_queue(sets[name])
+        ]
         if in_queue:
-            workloads = self._workloads(context, namespace, [_uid(found) for found in in_queue.values()])
-            for name, found in in_queue.items():
-                job = names[name]
-                known[job] = kueue.queued(found, known[job], workloads[_uid(found)])
-        return {job: with_remedy(found) for job, found in known.items()}
+            uids = {name: sets[name]["metadata"]["uid"] for name in in_queue}
+            workloads = self._workloads(context, namespace, list(uids.values()))
+            for name, uid in uids.items():
+                known[name] = jobset.queued(sets[name], known[name], workloads[uid])
+        return {names[name]: seen for name, seen in known.items()}
 
-    def _workloads(
-        self, context: str, namespace: str, uids: Sequence[str]
-    ) -> Mapping[str, list[Mapping[str, Any]]]:
-        """Return Kueue's Workloads of JobSets, by the JobSets' uids; nothing if we may not ask."""
-        found: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    def _workloads(self, context: str, namespace: str, uids: Sequence[str]) -> Mapping[str, list[Object]]:
+        """Return Kueue's Workloads by the uid of their JobSet."""
+        found: dict[str, list[Object]] = defaultdict(list)
         few = len(uids) <= _NAMES_IN_A_SELECTOR
-        selector = f"{kueue.JOB_LABEL} in ({','.join(sorted(uids))})" if few else kueue.JOB_LABEL
-        try:
-            workloads = self._pages("workloads", context, namespace, selector)
-        except Exception as error:
-            if self._meaning(error) is None:
-                raise
-            return found
-        for workload in workloads:
-            found[workload["metadata"]["labels"][kueue.JOB_LABEL]].append(workload)
+        selector = f"{WORKLOAD_LABEL} in ({','.join(sorted(uids))})" if few else WORKLOAD_LABEL
+        for workload in self._optional_pages("workloads", context, namespace, selector):
+            found[workload["metadata"]["labels"][WORKLOAD_LABEL]].append(workload)
         return found
 
-    def _refused_pods(self, context: str, namespace: str) -> Mapping[str, str]:
-        """Return why the cluster refuses the pods of Jobs, by the Jobs' names; nothing if we may not ask."""
-        try:
-            events = self._pages("events", context, namespace, fields="reason=FailedCreate")
-        except Exception as error:
-            if self._meaning(error) is None:
-                raise
-            return {}
+    def _rejected_pods(self, context: str, namespace: str) -> Mapping[str, str]:
+        """Return why the cluster rejects the pods of JobSets, by the JobSets' names."""
+        events = self._optional_pages("events", context, namespace, fields="reason=FailedCreate")
         events.sort(key=lambda event: str(event.get("lastTimestamp") or ""))
-        return {event["involvedObject"]["name"]: _said(event) for event in events}
+        suffix = f"-{jobset.HOSTS}-0"
+        return {
+            event["involvedObject"]["name"].removesuffix(suffix): explained(condition_text(event))
+            for event in events
+            if event["involvedObject"]["name"].endswith(suffix)
+        }
+
+    def _optional_pages(self, *values: str, **options: str) -> list[Object]:
+        """Return what `_pages` returns; nothing without the right to list."""
+        try:
+            return self._pages(*values, **options)
+        except Exception as error:
+            if self._translated(error) is error:
+                raise
+            return []
 
     def stop(self, job: LaunchedJob, *, now: bool) -> None:
-        """Delete the JobSet and its pods, after their grace period or at once. Their logs go with them."""
+        """Delete the JobSet and its pods with their logs, after their grace period or immediately."""
         context, namespace, name = _split(job.handle)
         call = functools.partial(self._call, f"{name} may still be running")
-        found = call(self._jobsets, context, "get", namespace, name=name)
-        if found is not None and not bears(found, jobset_marks(name, job.marks)):
-            return  # the job has gone, and another one has its name
-        if found is not None and status(found, ()).state.is_over:
-            return  # and what it printed can still be read
+        found = call(self._custom, JOBSETS, context, "get", namespace, name=name)
         if found is not None:
-            # Only the one that was looked at: meanwhile another may have come in its place. All options are
-            # in the body: where there is one, the API server ignores those in the query.
+            if not has_labels(found, key_labels(name, job.key)):
+                return  # another attempt's job has the name
+            if jobset.status(found, ()).state.is_over:
+                return  # keep its log
+            # Delete only this JobSet: another may have replaced it meanwhile. All options are in the body,
+            # because the API server then ignores those in the query.
             options = {
                 "propagationPolicy": "Background" if now else "Foreground",
                 "preconditions": {"uid": found["metadata"]["uid"]},
             }
-            call(self._jobsets, context, "delete", namespace, name=name, body=options)
+            call(self._custom, JOBSETS, context, "delete", namespace, name=name, body=options)
         if now:
             pods = {"label_selector": self._selector(name, job), "grace_period_seconds": 0}
-            call(lambda: self._pods(context, "delete_collection_namespaced_pod", namespace, **pods).data)
+            call(lambda: self._core(context, "delete_collection_namespaced_pod", namespace, **pods).data)
 
     def logs(self, job: LaunchedJob) -> Iterator[bytes]:
-        """Return what the first host has printed."""
+        """Return the output of the first host."""
         context, namespace, name = _split(job.handle)
-        say = f"the log of {name} cannot be read"
+        prefix = f"the log of {name} can't be read"
         selector = f"{self._selector(name, job)},{INDEX_LABEL}=0"
-        pods = self._call(say, self._pages, "pods", context, namespace, selector)
+        pods = self._call(prefix, self._pages, "pods", context, namespace, selector)
         if not pods:
-            raise ExecutorError(f"{name} has no pods in {namespace}, or no longer: its log is gone with them")
+            raise ExecutorError(f"{prefix}: its pods no longer exist in {namespace}")
         pod = max(pods, key=lambda found: str(found["metadata"].get("creationTimestamp", "")))
         read, name = "read_namespaced_pod_log", pod["metadata"]["name"]
-        return self._pieces(say, self._call(say, self._pods, context, read, name, namespace))
+        return self._pieces(prefix, self._call(prefix, self._core, context, read, name, namespace))
 
     @staticmethod
     def _selector(name: str, job: LaunchedJob) -> str:
-        """Select the pods of one attempt's JobSet."""
-        marks = {JOBSET_LABEL: name, **jobset_marks(name, job.marks)}
-        return ",".join(f"{key}={value}" for key, value in marks.items())
+        """Return the selector of the pods of one attempt's JobSet."""
+        labels = {JOBSET_LABEL: name, **key_labels(name, job.key)}
+        return ",".join(f"{key}={value}" for key, value in labels.items())
 
-    def _pieces(self, say: str, answer: Any) -> Iterator[bytes]:
+    def _pieces(self, prefix: str, answer: Any) -> Iterator[bytes]:
         from urllib3.exceptions import HTTPError
 
         try:
             yield from answer.stream(1 << 16)
         except HTTPError as error:
-            raise ExecutorAway(f"{say} to its end: {clean_line(error)}") from None
+            raise ExecutorUnavailable(f"{prefix} to its end: {clean_line(error)}") from None
         finally:
             answer.release_conn()
 
-    def _jobsets(self, context: str, verb: str, namespace: str, **options: Any) -> Any:
-        return self._custom(manifest.JOBSETS, context, verb, namespace, **options)
+    # ---- requests
 
     def _custom(
         self, kind: tuple[str, str, str], context: str, verb: str, namespace: str, **options: Any
     ) -> Any:
-        """Send one request about JobSets or Workloads: create, list, get or delete.
+        """Send one request about JobSets or Workloads: create, list, get, or delete.
 
         Returns:
             The answer; None if an object to create exists, or one to get or delete does not.
@@ -272,17 +268,11 @@ class Kubernetes(Cloud[KubernetesSettings]):
 
         group, version, plural = kind
         request = getattr(CustomObjectsApi(self._client(context)), f"{verb}_namespaced_custom_object")
+        where = {"group": group, "version": version, "namespace": namespace, "plural": plural}
         try:
-            return request(
-                group=group,
-                version=version,
-                namespace=namespace,
-                plural=plural,
-                _request_timeout=self._timeout,
-                **options,
-            )
+            return request(**where, _request_timeout=self._timeout, **options)
         except ApiException as error:
-            # A delete with a precondition that no longer holds is a conflict: that JobSet has gone.
+            # Deleting with a precondition that no longer holds is a conflict: that JobSet is gone.
             expected = {"create": (409,), "get": (404,), "delete": (404, 409)}
             if error.status not in expected.get(verb, ()):
                 raise
@@ -290,27 +280,26 @@ class Kubernetes(Cloud[KubernetesSettings]):
 
     def _pages(
         self, kind: str, context: str, namespace: str, selector: str = "", fields: str = ""
-    ) -> list[Mapping[str, Any]]:
-        """Return all `jobsets`, `workloads`, `pods` or `events` that selectors select, however many pages."""
-        found: list[Mapping[str, Any]] = []
-        more: dict[str, str] = {}
+    ) -> list[Object]:
+        """Return all `jobsets`, `workloads`, `pods`, or `events` that match, page by page."""
+        found: list[Object] = []
+        options = {"label_selector": selector, "field_selector": fields}
+        given: dict[str, Any] = {name: value for name, value in options.items() if value} | {"limit": _PAGE}
         while True:
-            options = {"label_selector": selector, "field_selector": fields, "limit": _PAGE, **more}
-            options = {name: value for name, value in options.items() if value}
             if kind in _CUSTOM:
-                page = self._custom(_CUSTOM[kind], context, "list", namespace, **options)
+                page = self._custom(_CUSTOM[kind], context, "list", namespace, **given)
             else:
                 request = f"list_namespaced_{kind.removesuffix('s')}"
-                page = json.loads(self._pods(context, request, namespace, **options).data)
+                page = json.loads(self._core(context, request, namespace, **given).data)
             found += page.get("items") or ()
             if not (token := page.get("metadata", {}).get("continue")):
                 return found
-            more = {"_continue": token}
+            given["_continue"] = token
 
-    def _pods(self, context: str, request: str, *values: str, **options: Any) -> Any:
-        """Send one request about pods or events; return the answer as bytes to be read.
+    def _core(self, context: str, request: str, *values: str, **options: Any) -> Any:
+        """Send one request about pods or events; return the answer as raw bytes.
 
-        The client's models are slow and refuse what a newer server may say.
+        The client's models are slow, and reject fields of newer servers.
         """
         from kubernetes.client import CoreV1Api
 
@@ -330,7 +319,7 @@ class Kubernetes(Cloud[KubernetesSettings]):
         return name
 
     def _client(self, context: str) -> Any:
-        """Return the client of a context; created once, shared by all threads."""
+        """Return the client of a context, which all threads share."""
         from kubernetes import client, config
 
         with self._lock:
@@ -340,61 +329,41 @@ class Kubernetes(Cloud[KubernetesSettings]):
                     config.load_incluster_config(client_configuration=configuration)
                 else:
                     config.load_kube_config(context=context, client_configuration=configuration)
-                configuration.retries = False  # `_call` decides what is tried again
+                configuration.retries = False  # `_call` retries
                 configuration.connection_pool_maxsize = AT_A_TIME
                 self._clients[context] = client.ApiClient(configuration)
             return self._clients[context]
-
-    def _call(self, say: str, function: Callable[..., Result], *values: Any, **options: Any) -> Result:
-        """Call the API, as any cloud's. What is forbidden is asked for again.
-
-        An API server that has just started forbids everything until it has read the rights.
-        """
-        found: Result = super()._call(say, three_attempts(_is_forbidden), function, *values, **options)
-        return found
 
     @property
     def _timeout(self) -> tuple[float, float]:
         return _CONNECT_SECONDS, self._answer_seconds
 
-    def _too_many(self, error: BaseException) -> Mapping[str, str] | None:
-        from kubernetes.client import ApiException
-
-        return (error.headers or {}) if isinstance(error, ApiException) and error.status == 429 else None
-
-    def _meaning(self, error: BaseException) -> ExecutorError | None:
+    def _translated(self, error: Exception) -> Exception:
         from kubernetes.client import ApiException
         from kubernetes.config import ConfigException
         from urllib3.exceptions import HTTPError
         from yaml import YAMLError
 
         if isinstance(error, ApiException):
+            message = _describe(error)
             if error.status == 401:  # logins expire after an hour or so
                 self._forget_login()
-            # Other jobs may end; and if the pages of a list have changed, it is requested again.
-            if (error.status == 403 and _QUOTA in str(error.body)) or error.status == 410:
-                return ExecutorAway(_describe(error))
-            return http_error(error.status or None, _describe(error))
+            if error.status == 403 and _QUOTA in message:  # other jobs may end
+                return ExecutorUnavailable(message)
+            if error.status == 403:  # an API server that has just started forbids everything for a moment
+                return Transient(ExecutorError(message))
+            if error.status == 410:  # the pages of a list have changed: request it again
+                return Transient(ExecutorUnavailable(message))
+            return http_error(error.status or None, message, error.headers)
         if isinstance(error, ConfigException | YAMLError):
             return ExecutorError(f"no access to a cluster: {clean_line(error)}: see kubectl config")
         if isinstance(error, HTTPError):
-            return ExecutorAway(f"the cluster cannot be reached: {clean_line(error)}")
-        return None
-
-
-def _is_forbidden(error: BaseException) -> bool:
-    from kubernetes.client import ApiException
-
-    return isinstance(error, ApiException) and error.status == 403 and _QUOTA not in str(error.body)
-
-
-def _uid(thing: Mapping[str, Any]) -> str:
-    uid: str = thing["metadata"]["uid"]
-    return uid
+            return Transient(ExecutorUnavailable(f"the cluster can't be reached: {clean_line(error)}"))
+        return error
 
 
 def _split(handle: str) -> tuple[str, str, str]:
-    parts = handle.rsplit("/", 2)  # a context may have slashes in it
+    parts = handle.rsplit("/", 2)  # contexts may contain slashes
     if len(parts) != 3 or not all(parts):
         raise ExecutorError(f"{handle!r} is not a handle of kubernetes: expected CONTEXT/NAMESPACE/NAME")
     context, namespace, name = parts
@@ -402,126 +371,12 @@ def _split(handle: str) -> tuple[str, str, str]:
 
 
 def _describe(error: Any) -> str:
-    """Return what the API said, and what to do about common errors."""
+    """Return an API error with its message, and the remedy of common ones."""
     try:
-        said = json.loads(error.body or "{}").get("message", "")
+        message = json.loads(error.body or "{}").get("message", "")
     except (ValueError, AttributeError):
-        said = error.body if isinstance(error.body, str) else ""
-    line = clean_line(f"{error.status} {error.reason}" + (f": {said}" if said else ""))
+        message = error.body if isinstance(error.body, str) else ""
+    line = clean_line(f"{error.status} {error.reason}" + (f": {message}" if message else ""))
     if error.status not in _REMEDIES or _QUOTA in line:
-        return line
+        return explained(line)
     return f"{line}: {_REMEDIES[error.status]}"
-
-
-# ---- what a JobSet's status says
-
-
-def status(jobset: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> JobStatus:
-    """Return the state of a JobSet's job.
-
-    Args:
-        jobset: The object, as the API answers.
-        pods: Its pods: the first alone is enough, except where it has failed.
-    """
-    conditions = _conditions(jobset)
-    first = next((pod for pod in pods if _index(pod) == "0"), None)
-    if "Completed" in conditions:
-        return JobStatus(JobState.SUCCEEDED, exit_code=EXIT_COMPLETED)
-    if "Failed" in conditions:
-        return _failed(conditions["Failed"], first, pods, _seconds(jobset))
-    if jobset["metadata"].get("deletionTimestamp"):
-        return JobStatus(JobState.RUNNING, "stopping")
-    if jobset.get("spec", {}).get("suspend"):
-        return kueue.suspended(jobset, first)
-    if first is not None and first.get("status", {}).get("phase") in ("Running", "Succeeded", "Failed"):
-        return JobStatus(JobState.RUNNING, _cut_off(first))
-    if first is not None and first["metadata"].get("deletionTimestamp"):
-        # It will never begin. If nobody removes it either, as on a dead node, its silence ends the attempt;
-        # a job that is queued may be silent for ever.
-        return JobStatus(JobState.RUNNING, "its pod is being deleted")
-    return JobStatus(JobState.QUEUED, _why_waiting(first))
-
-
-def _without_jobset(
-    job: LaunchedJob, name: str, namespace: str, pods: Sequence[Mapping[str, Any]]
-) -> JobStatus:
-    """Return the state of a job whose JobSet is not there: somebody may have deleted it just now."""
-    for pod in pods:
-        over = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
-        if bears(pod, jobset_marks(name, job.marks)) and not over:
-            return JobStatus(JobState.RUNNING, "stopping")
-    return JobStatus(JobState.GONE, f"there is no JobSet {name} in {namespace}")
-
-
-def _failed(
-    condition: Mapping[str, Any],
-    first: Mapping[str, Any] | None,
-    pods: Sequence[Mapping[str, Any]],
-    seconds: int | None,
-) -> JobStatus:
-    code, why = _exit(first)
-    for pod in pods:
-        if (disruption := _conditions(pod).get("DisruptionTarget")) is not None:
-            node = pod.get("spec", {}).get("nodeName", "a node")
-            return JobStatus(JobState.PREEMPTED, f"{node} was taken away: {_said(disruption)}", code)
-    if condition.get("reason") == _PREEMPTED_REASON:
-        # The JobSet does not say which of the two it was, and its Job may be gone.
-        late = f", or its time of {seconds} s was over" if seconds else ""
-        return JobStatus(JobState.PREEMPTED, f"a node was taken away{late}: {_said(condition)}", code)
-    return JobStatus(JobState.FAILED, why or _said(condition), code)
-
-
-def _seconds(jobset: Mapping[str, Any]) -> int | None:
-    """Return how long a JobSet's hosts may run; None for no limit."""
-    jobs = jobset.get("spec", {}).get("replicatedJobs") or [{}]
-    seconds: int | None = jobs[0].get("template", {}).get("spec", {}).get("activeDeadlineSeconds")
-    return seconds
-
-
-def _exit(pod: Mapping[str, Any] | None) -> tuple[int | None, str]:
-    """Return how a pod's process ended, and the same in words."""
-    state = _container(pod).get("state", {}).get("terminated")
-    if state is None:
-        return None, ""
-    code = exit_from_shell(state["exitCode"])
-    reason = state.get("reason", "Error")
-    return code, describe_exit(code) + ("" if reason in ("Error", "Completed") else f" ({reason})")
-
-
-def _cut_off(pod: Mapping[str, Any]) -> str:
-    """Return what is known of a pod's node that is silent: the pod may run on, or be gone with it."""
-    why = _conditions(pod).get("DisruptionTarget", {}).get("reason")
-    return f"the node {pod['spec'].get('nodeName')} does not answer" if why == _SILENT_REASON else ""
-
-
-def _why_waiting(pod: Mapping[str, Any] | None) -> str:
-    waiting = _container(pod).get("state", {}).get("waiting", {})
-    if waiting.get("reason", "ContainerCreating") != "ContainerCreating":
-        return _said(waiting)
-    scheduled = {} if pod is None else _by_type(pod).get("PodScheduled", {})
-    return _said(scheduled) if scheduled.get("status") == "False" else ""
-
-
-def _container(pod: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    containers = ({} if pod is None else pod.get("status", {})).get("containerStatuses") or [{}]
-    found: Mapping[str, Any] = containers[0]
-    return found
-
-
-def _index(pod: Mapping[str, Any]) -> str | None:
-    found: str | None = pod["metadata"].get("labels", {}).get(INDEX_LABEL)
-    return found
-
-
-def _by_type(thing: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    return {found["type"]: found for found in thing.get("status", {}).get("conditions") or ()}
-
-
-def _conditions(thing: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Return the conditions that hold, by type."""
-    return {name: found for name, found in _by_type(thing).items() if found.get("status") == "True"}
-
-
-def _said(condition: Mapping[str, Any]) -> str:
-    parts = (condition.get("reason"), condition.get("message"))
-    return one_line(": ".join(part for part in parts if part))

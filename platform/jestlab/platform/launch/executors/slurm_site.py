@@ -1,4 +1,4 @@
-"""What `jestlab doctor` finds out of a site with Slurm; it submits nothing."""
+"""Checks of a Slurm site for `jestlab doctor`. They submit nothing."""
 
 from __future__ import annotations
 
@@ -9,43 +9,39 @@ from pathlib import Path
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab, network_file_system
-from jestlab.platform.spec.slurm import Slurm
+from jestlab.platform.launch.executors.slurm_tools import SlurmTools, config
+from jestlab.platform.spec.slurm import SlurmOptions
 
 _COMMANDS = ("sbatch", "squeue", "scontrol", "scancel", "srun", "sacct", "sinfo")
 _CONFIG = Path("/etc/slurm/slurm.conf")
 _ANSWER_SECONDS = 20.0
 
 Found = tuple[bool | None, str, str]
-"""Whether it is well, None for a warning; what was found; what to do."""
+"""Whether a check passed (None for a warning), what it found, and the remedy."""
 
 
 def is_here() -> bool:
-    """Whether this machine is part of a cluster with Slurm: it has the commands, and their configuration."""
+    """Whether this machine belongs to a Slurm cluster: it has the commands and their configuration."""
     configured = "SLURM_CONF" in os.environ or _CONFIG.exists()
     return configured and shutil.which("sbatch") is not None
 
 
-def examine(lab: Lab, options: Slurm, run: Callable[..., str] | None = None) -> Iterator[Found]:
+def examine(lab: Lab, options: SlurmOptions, run: Callable[..., str] | None = None) -> Iterator[Found]:
     """Check a site: commands, controller, partitions, the account, accounting, and the lab's folder.
 
     Args:
-        lab: Whose folder nodes have to see.
+        lab: The lab, which nodes must see.
         options: The user's settings.
-        run: Runs a command of Slurm, and raises UserError; None for the real one.
+        run: Runs a command of Slurm and raises UserError; None for the real one.
     """
-    missing = [name for name in _COMMANDS if shutil.which(name) is None]
-    if missing:
+    if missing := [name for name in _COMMANDS if shutil.which(name) is None]:
         yield False, f"{', '.join(missing)} not found", "launch on a machine of the cluster that has them"
         return
-    from jestlab.platform.launch.executors.slurm_states import settings
-    from jestlab.platform.launch.executors.slurm_tools import Tools
-
-    if run is None:
-        run = Tools(_ANSWER_SECONDS).run
+    run = run or SlurmTools(_ANSWER_SECONDS).run
     try:
         version = run("sbatch", "--version").strip()
-        config = settings(run("scontrol", "show", "config"))
-        yield True, f"{version}, cluster {config.get('ClusterName', '?')}", ""
+        settings = config(run("scontrol", "show", "config"))
+        yield True, f"{version}, cluster {settings.get('ClusterName', '?')}", ""
     except UserError as error:
         yield False, "no answer", str(error)
         return
@@ -53,38 +49,32 @@ def examine(lab: Lab, options: Slurm, run: Callable[..., str] | None = None) -> 
         try:
             yield check(run, options)
         except UserError as error:
-            yield False, "refused", str(error)
-    if config.get("AccountingStorageType", "").endswith("/none"):
-        kept = config.get("MinJobAge", "some time")
-        yield True, f"no accounting: jobs are remembered for {kept}, and by what they leave", ""
+            yield False, "rejected", str(error)
+    accounting = settings.get("AccountingStorageType", "?")
+    if accounting.endswith("/none"):
+        yield True, f"no accounting: Slurm remembers jobs for {settings.get('MinJobAge', 'some time')}", ""
     else:
-        yield True, f"accounting by {config.get('AccountingStorageType', '?')}", ""
+        yield True, f"accounting by {accounting}", ""
     yield _folder(lab)
 
 
-def _partitions(run: Callable[..., str], options: Slurm) -> Found:
-    lines = run("sinfo", "--noheader", "--format=%R|%a|%D|%G").splitlines()
-    told: dict[str, str] = {}
-    for line in lines:
+def _partitions(run: Callable[..., str], options: SlurmOptions) -> Found:
+    partitions: dict[str, str] = {}
+    for line in run("sinfo", "--noheader", "--format=%R|%a|%D|%G").splitlines():
         name, state, nodes, gres = [*line.split("|", 3), "", "", ""][:4]
         gpus = "" if gres in ("", "(null)") else f", {gres}"
-        told[name] = f"{name} ({nodes} nodes{gpus}{'' if state == 'up' else ', ' + state})"
+        partitions[name] = f"{name} ({nodes} nodes{gpus}{'' if state == 'up' else ', ' + state})"
     wanted = options.partition.split(",") if options.partition else []
-    if unknown := [name for name in wanted if name not in told]:
-        return False, f"no partition {', '.join(unknown)}", f"name one of {', '.join(told)}"
-    return True, f"partitions {', '.join(told.values())}", ""
+    if unknown := [name for name in wanted if name not in partitions]:
+        return False, f"no partition {', '.join(unknown)}", f"set one of {', '.join(partitions)}"
+    return True, f"partitions {', '.join(partitions.values())}", ""
 
 
-def _account(run: Callable[..., str], options: Slurm) -> Found:
-    """Ask whether a job as small as can be would be accepted."""
-    asked = {
-        "partition": options.partition,
-        "account": options.account,
-        "qos": options.qos,
-        "constraint": options.constraint,
-    }
-    said = [f"--{key}={value}" for key, value in asked.items() if value is not None]
-    run("sbatch", "--test-only", *said, *options.options, "--wrap=true")
+def _account(run: Callable[..., str], options: SlurmOptions) -> Found:
+    """Check whether Slurm would accept a minimal job."""
+    names = ("partition", "account", "qos", "constraint")
+    given = [f"--{name}={value}" for name in names if (value := getattr(options, name)) is not None]
+    run("sbatch", "--test-only", *given, *options.options, "--wrap=true")
     return True, "a job would be accepted", ""
 
 
@@ -93,5 +83,4 @@ def _folder(lab: Lab) -> Found:
         return False, f"the lab is at {lab.remote}", "--root DIR: a folder that all nodes share"
     if kind := network_file_system(lab.root):
         return True, f"the lab is on a network file system ({kind})", ""
-    found = f"the lab {lab.root} is on a disk of this machine"
-    return None, found, "nodes have to see it under the same path"
+    return None, f"the lab {lab.root} is on a disk of this machine", "nodes must see it under the same path"

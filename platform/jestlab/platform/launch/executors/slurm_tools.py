@@ -1,77 +1,77 @@
-"""Slurm's command line tools: run with a deadline, and what their errors mean.
+"""Slurm's command-line tools: run them with a timeout, and read their answers and errors.
 
-Text formats, not `--json`: the letters of `squeue -o`, the keys of `scontrol -o` and the fields of `sacct -P`
-are documented and old, while forms of the JSON have changed from version to version, and some sites build
-Slurm without it.
+Text formats instead of `--json`: the letters of `squeue -o`, the keys of `scontrol -o`, and the fields of
+`sacct -P` are documented and stable. The JSON has changed between versions, and some sites build Slurm
+without it.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from jestlab.platform.launch.executor import ExecutorAway, ExecutorError
-from jestlab.platform.launch.executors.cloud import three_attempts
+from jestlab.platform.launch.executors.base import ExecutorError, ExecutorUnavailable, JobState, JobStatus
+from jestlab.platform.launch.executors.reasons import explained
+from jestlab.platform.launch.executors.retry import Transient, retried
 from jestlab.platform.logs import one_line
+from jestlab.platform.processes import EXIT_COMPLETED, describe_exit, exit_from_shell
+from jestlab.platform.words import ordinal
 
-_PASS_SOON = (
+# ---- commands
+
+_TRANSIENT = (
     *("zero bytes were transmitted", "temporarily unavailable", "standby mode", "connection reset"),
     *("protocol authentication", "munge", "try again", "in recovery"),
 )
-"""Words of errors that may pass in a moment."""
+"""Parts of errors that may pass within seconds."""
 
-_PASS = (
+_UNAVAILABLE = (
     *("unable to contact", "connection refused", "connection timed out", "timed out", "no response"),
     *("communication", "transport", "slurmdbd", "could not resolve", "unable to establish"),
     *("connection failure", "disk quota"),
 )
-"""Words of errors that may pass: the controller or its database are away. Slurm's commands have already tried
-for a while (`MessageTimeout`) before they say so."""
+"""Parts of errors of a controller or database that is down. Slurm's commands have already retried for
+`MessageTimeout`."""
 
-_REMEDIES = {
-    "configuration source": "no cluster is known here: launch on a machine of it, or set SLURM_CONF",
-    "invalid partition": "say `slurm: {partition: …}`, one of those that `sinfo` shows",
-    "invalid account": "say `slurm: {account: …}`, one of `sacctmgr show associations user=$USER`",
-    "invalid qos": "say `slurm: {qos: …}`, one of `sacctmgr show qos`",
-    "invalid feature": "say `slurm: {constraint: …}`, features that `sinfo -o %f` shows",
-    "node configuration is not available": "no node has that much: ask for less memory, threads or GPUs",
-    "generic resource": "the partition has no such GPUs: see `sinfo -o %G`, and `slurm: {gres: …}`",
-    "memory specification": "no node has that much memory: lower `resources.memory_gb`",
-    "time limit": "lower `resources.time` to what the partition allows: see `sinfo -o %l`",
-    "policy": "your account has reached a limit: set `resources.parallel`, or `slurm: {account: …}`",
+_KEPT_VARIABLES = (
+    *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TZ"),
+    *("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT"),
+)
+_SET_BY_OPTIONS = {
+    *("SBATCH_EXPORT", "SBATCH_ARRAY_INX", "SBATCH_REQUEUE", "SBATCH_NO_REQUEUE", "SBATCH_SIGNAL"),
 }
 
 
-class _PassesSoon(ExecutorAway):
-    """Slurm does not answer now, and may do so in a moment."""
-
-
-class Tools:
-    """Runs Slurm's commands; one that does not answer in time is away."""
+class SlurmTools:
+    """Runs Slurm's commands."""
 
     def __init__(self, answer_seconds: float) -> None:
-        """Run nothing yet; each command may take so many seconds."""
+        """Create it without running anything; each command has `answer_seconds` to answer."""
         self._answer_seconds = answer_seconds
 
     def run(self, *command: str, accept: Sequence[str] = ()) -> str:
-        """Run a command that is safe to repeat, and return what it prints; errors that pass soon are waited
-        out.
+        """Run a command that is safe to repeat, and return its output.
 
         Args:
             command: Its words.
-            accept: Errors, in lower case, that are no errors here: then what was printed is returned.
+            accept: Parts of errors, in lower case, to ignore.
 
         Raises:
-            ExecutorAway: Slurm does not answer now.
-            ExecutorError: The command is not here, or was refused.
+            ExecutorUnavailable: Slurm does not answer now.
+            ExecutorError: The command isn't installed, or was rejected.
         """
-        repeated = three_attempts(lambda error: isinstance(error, _PassesSoon))
-        said: str = repeated(self.run_once, *command, accept=accept)
-        return said
+        return retried(lambda: self.run_once(*command, accept=accept))
 
     def run_once(self, *command: str, given: str = "", accept: Sequence[str] = ()) -> str:
-        """Run a command, as `run` does, but never twice; `given` is its standard input."""
+        """Run a command like `run`, but only once, with `given` as its standard input.
+
+        Raises:
+            Transient: The error may pass within seconds.
+        """
         try:
             done = subprocess.run(
                 command,
@@ -84,38 +84,197 @@ class Tools:
             )
         except FileNotFoundError:
             raise ExecutorError(
-                f"{command[0]} is not found: launch on a machine of the cluster that has Slurm's commands"
+                f"{command[0]} not found: launch on a machine with Slurm's commands"
             ) from None
         except subprocess.TimeoutExpired:
-            raise ExecutorAway(f"{command[0]} has not answered for {self._answer_seconds:g} s") from None
+            raise ExecutorUnavailable(f"{command[0]}: no answer for {self._answer_seconds:g} s") from None
         except OSError as error:
-            raise ExecutorAway(f"{command[0]} cannot be started now: {error.strerror}") from None
-        said = done.stderr.lower()
-        if done.returncode and not any(words in said for words in accept):
-            raise _meaning(command[0], done.stderr)
+            raise ExecutorUnavailable(f"{command[0]} can't be started: {error.strerror}") from None
+        if done.returncode and not any(part in done.stderr.lower() for part in accept):
+            raise _translated(command[0], done.stderr)
         return done.stdout
 
 
 def _environment() -> dict[str, str]:
-    """Return what commands are run with: nothing of a job that this process may itself be a part of, and no
-    password, since Slurm keeps the environment in which `sbatch` is called."""
-    kept = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT", "TZ")
-    environment = {name: os.environ[name] for name in kept if name in os.environ}
-    sbatch = {name: value for name, value in os.environ.items() if name.startswith("SBATCH_")}
-    for ours in ("SBATCH_EXPORT", "SBATCH_ARRAY_INX", "SBATCH_REQUEUE", "SBATCH_NO_REQUEUE", "SBATCH_SIGNAL"):
-        sbatch.pop(ours, None)
-    return {**environment, **sbatch, "LC_ALL": "C.UTF-8", "SLURM_TIME_FORMAT": "standard"}
+    """Return the environment of commands.
+
+    It lacks the variables of a surrounding job, which would change the new job, and passwords, since Slurm
+    keeps the environment of `sbatch`.
+    """
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name in _KEPT_VARIABLES or (name.startswith("SBATCH_") and name not in _SET_BY_OPTIONS)
+    }
+    return {**kept, "LC_ALL": "C.UTF-8", "SLURM_TIME_FORMAT": "standard"}
 
 
-def _meaning(command: str, said: str) -> ExecutorError:
-    """Return an error of a command in one line."""
-    lines = [line.removeprefix(f"{command}: ").removeprefix("error: ") for line in said.splitlines()]
+def _translated(command: str, stderr: str) -> Exception:
+    lines = [line.removeprefix(f"{command}: ").removeprefix("error: ") for line in stderr.splitlines()]
     line = one_line("; ".join(dict.fromkeys(line.strip() for line in lines if line.strip())), 300)
-    words = line.lower()
-    if any(passing in words for passing in _PASS_SOON):
-        return _PassesSoon(f"{command}: {line}")
-    if any(passing in words for passing in _PASS):
-        return ExecutorAway(f"{command}: {line}")
-    remedy = next((remedy for key, remedy in _REMEDIES.items() if key in words), None)
-    told = f"{command}: {line or 'failed and says nothing'}"
-    return ExecutorError(f"{told}: {remedy}" if remedy else told)
+    lower = line.lower()
+    if any(part in lower for part in _TRANSIENT):
+        return Transient(ExecutorUnavailable(f"{command}: {line}"))
+    if any(part in lower for part in _UNAVAILABLE):
+        return ExecutorUnavailable(f"{command}: {line}")
+    return ExecutorError(f"{command}: {explained(line) or 'failed without an error message'}")
+
+
+# ---- answers
+
+QUEUE_FORMAT = "%i|%T|%P|%Q|%S|%r|%k"
+"""Format of `squeue -o`: id, state, partition, priority, start, reason, comment (which may contain `|`)."""
+
+ACCOUNT_FIELDS = "JobID,State,ExitCode,WorkDir"
+"""Fields of `sacct -o`."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of `squeue`."""
+
+    id: str
+    state: str
+    partition: str
+    priority: int
+    start: str
+    reason: str
+    comment: str
+
+
+def rows(answer: str) -> list[Row]:
+    """Parse the output of `squeue` in `QUEUE_FORMAT`, without other lines."""
+    found = []
+    for line in answer.splitlines():
+        fields = [field.strip() for field in line.split("|", 6)]
+        if len(fields) == 7:
+            priority = int(fields[3]) if fields[3].isascii() and fields[3].isdecimal() else 0
+            found.append(Row(fields[0], fields[1], fields[2], priority, *fields[4:]))
+    return found
+
+
+def details(answer: str) -> dict[str, str]:
+    """Parse the first line of `scontrol -o show`: KEY=VALUE pairs whose values may contain spaces."""
+    line = next(iter(answer.splitlines()), "")
+    parts = re.split(r"(?:^|\s)([A-Za-z][\w/:]*)=", line)
+    return {key: value.strip() for key, value in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def config(answer: str) -> Mapping[str, str]:
+    """Parse `scontrol show config`: lines of KEY = VALUE."""
+    pairs = (line.partition("=") for line in answer.splitlines() if "=" in line)
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+class Account(NamedTuple):
+    """A job in accounting: its state, exit code, and working directory as `sacct` writes them."""
+
+    state: str
+    code: str
+    folder: str
+
+
+def accounted(answer: str) -> dict[str, list[Account]]:
+    """Parse `sacct -n -P -X --duplicates -o JobID,State,ExitCode,WorkDir` by id.
+
+    An id that was used again has several lines, the latest job last.
+    """
+    found: dict[str, list[Account]] = {}
+    for line in answer.splitlines():
+        fields = line.split("|", 3)
+        if len(fields) == 4:
+            found.setdefault(fields[0], []).append(Account(*fields[1:]))
+    return found
+
+
+def exit_code(text: str) -> int | None:
+    """Parse an exit code of scontrol or sacct, CODE:SIGNAL; return minus the signal's number if there is one.
+
+    NOTE: sacct subtracts 128 from codes of 128 and more: for a script that exits with 137 it prints 9:0. A
+    script that was killed has 0:9.
+    """
+    match = re.fullmatch(r"(\d{1,5}):(\d{1,5})", text.strip())
+    if match is None:
+        return None
+    code, signal = int(match[1]), int(match[2])
+    return -signal if signal else exit_from_shell(code)
+
+
+# ---- states
+
+WAITING = (
+    *("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"),
+)
+"""States in which a job has not begun."""
+_ACTIVE = (
+    *("RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING", "EXPEDITING"),
+)
+_PREEMPTED = (
+    *("PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "REVOKED", "DEADLINE", "TIMEOUT", "LAUNCH_FAILED"),
+    *("RECONFIG_FAIL", "CANCELLED"),
+)
+"""States of jobs that ended for a reason outside the run: it continues in another job."""
+_FAULTS_OF_NODES = ("JobLaunchFailure", "NodeDown", "SystemFailure")
+"""Reasons of FAILED jobs."""
+
+
+def is_over(state: str) -> bool:
+    """Whether a job stays in a state."""
+    return _base(state) not in (*WAITING, *_ACTIVE)
+
+
+def status(state: str, reason: str = "", code: int | None = None, place: str = "") -> JobStatus:
+    """Return the status of a job.
+
+    Args:
+        state: State from squeue, scontrol, or sacct, such as `CANCELLED by 1000` or `FAILED+`.
+        reason: Slurm's reason.
+        code: Exit code of the job's script, if known.
+        place: Position in the queue.
+    """
+    base = _base(state)
+    if base in WAITING:
+        reason = reason.strip("()")
+        return JobStatus(JobState.QUEUED, "" if reason == "None" else explained(reason), place=place)
+    if base in _ACTIVE:
+        return JobStatus(JobState.RUNNING, base if base == "SUSPENDED" else "")
+    if base == "COMPLETED":
+        return JobStatus(JobState.SUCCEEDED, exit_code=EXIT_COMPLETED)
+    if base.startswith("OUT_OF_ME"):
+        return JobStatus(JobState.FAILED, explained(state), code)
+    if base in _PREEMPTED:
+        return JobStatus(JobState.PREEMPTED, explained(state))
+    if base == "FAILED":
+        return ended(code, reason)
+    return JobStatus(JobState.UNKNOWN, f"unknown state {base!r} of Slurm")
+
+
+def ended(code: int | None, reason: str = "") -> JobStatus:
+    """Return the status of a job by its exit code, negative for a signal, or else by Slurm's reason."""
+    if code == EXIT_COMPLETED:
+        return JobStatus(JobState.SUCCEEDED, exit_code=code)
+    if code is not None:
+        return JobStatus(JobState.FAILED, describe_exit(code), code)
+    state = JobState.PREEMPTED if reason in _FAULTS_OF_NODES else JobState.FAILED
+    return JobStatus(state, f"failed in Slurm: {explained(reason) or 'no reason given'}")
+
+
+def queue_position(row: Row, pending: Iterable[tuple[int, str]]) -> str:
+    """Return a job's position in its partition's queue and its estimated start.
+
+    Args:
+        row: Row of the job.
+        pending: Priority and id of each pending job of the partition.
+    """
+    ids = [id_ for _, id_ in sorted(pending, key=lambda job: -job[0])]
+    parts = []
+    if row.id in ids:
+        parts.append(f"{ordinal(ids.index(row.id) + 1)} of {len(ids)} in partition {row.partition}")
+    if re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d", row.start):
+        parts.append(f"estimated start {row.start[:16].replace('T', ' ')}")
+    return ", ".join(parts)
+
+
+def _base(state: str) -> str:
+    words = state.split()
+    return words[0].rstrip("+") if words else ""

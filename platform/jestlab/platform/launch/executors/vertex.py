@@ -1,8 +1,10 @@
 """Jobs as CustomJobs of Vertex AI. A handle is the CustomJob's resource name.
 
 References:
-    Spot VMs, cloud.google.com/vertex-ai/docs/training/use-spot-vms: none for TPU pods; a job whose machines
-    are taken away fails with a STOCKOUT error.
+    The CustomJob API, cloud.google.com/vertex-ai/docs/reference/rest/v1/projects.locations.customJobs; TPUs
+    in training, cloud.google.com/vertex-ai/docs/training/configure-compute: one replica stands for a whole
+    slice, whatever its topology; spot VMs, cloud.google.com/vertex-ai/docs/training/use-spot-vms: none for
+    TPU pods, and a job whose machines are taken away fails with a STOCKOUT error.
 """
 
 from __future__ import annotations
@@ -14,82 +16,97 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from jestlab.platform.errors import UserError
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.lab.secret import STORE_SECRET
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.lab.settings import Vertex as VertexSettings
-from jestlab.platform.launch.executor import (
-    ExecutorAway,
+from jestlab.platform.launch.executors.base import (
     ExecutorError,
+    ExecutorUnavailable,
     Job,
+    JobKey,
     JobState,
     JobStatus,
     LaunchedJob,
-    Marks,
 )
-from jestlab.platform.launch.executors import manifest
-from jestlab.platform.launch.executors.cloud import Cloud, Place, http_error
-from jestlab.platform.launch.executors.manifest import VERTEX_LABEL, clean_line
+from jestlab.platform.launch.executors.cloud import (
+    WORKER,
+    CloudExecutor,
+    Place,
+    arguments_at,
+    clean_line,
+    http_error,
+    public_variables,
+)
+from jestlab.platform.launch.executors.retry import Transient
 from jestlab.platform.logs import one_line
 from jestlab.platform.processes import EXIT_COMPLETED, exit_from_shell
 from jestlab.platform.spec.resources import Nodes, Resources, Slice
 
 Answer = TypeVar("Answer")
 
+NAME_LABEL = "jestlab-job"
+"""Label of a CustomJob: the job's name."""
+
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _HANDLE = re.compile(r"(projects/([^/]+)/locations/([^/]+))/customJobs/([^/]+)")
-_ASKED_ONE_BY_ONE = 8
+_MOST_SINGLE_REQUESTS = 8  # for the statuses of more jobs, all of jestlab's CustomJobs are listed
 _PAGE = 100
 _LOG_PAGE = 1000
 
 _STATES = {
-    "JOB_STATE_UNSPECIFIED": (JobState.UNKNOWN, "Vertex AI does not say"),
-    "JOB_STATE_QUEUED": (JobState.QUEUED, ""),
-    "JOB_STATE_PENDING": (JobState.QUEUED, "its machines are being prepared"),
-    "JOB_STATE_RUNNING": (JobState.RUNNING, ""),
-    "JOB_STATE_UPDATING": (JobState.RUNNING, "being updated"),
-    "JOB_STATE_CANCELLING": (JobState.RUNNING, "stopping"),
-    "JOB_STATE_PAUSED": (JobState.QUEUED, "paused"),
-    "JOB_STATE_SUCCEEDED": (JobState.SUCCEEDED, ""),
-    "JOB_STATE_PARTIALLY_SUCCEEDED": (JobState.FAILED, "succeeded in part"),
-    "JOB_STATE_FAILED": (JobState.FAILED, ""),
-    "JOB_STATE_CANCELLED": (JobState.FAILED, "cancelled"),
-    "JOB_STATE_EXPIRED": (JobState.FAILED, "expired: it took longer than Vertex AI lets a job take"),
+    "JOB_STATE_QUEUED": JobState.QUEUED,
+    "JOB_STATE_PENDING": JobState.QUEUED,
+    "JOB_STATE_PAUSED": JobState.QUEUED,
+    "JOB_STATE_RUNNING": JobState.RUNNING,
+    "JOB_STATE_UPDATING": JobState.RUNNING,
+    "JOB_STATE_CANCELLING": JobState.RUNNING,
+    "JOB_STATE_SUCCEEDED": JobState.SUCCEEDED,
+    "JOB_STATE_PARTIALLY_SUCCEEDED": JobState.FAILED,
+    "JOB_STATE_FAILED": JobState.FAILED,
+    "JOB_STATE_CANCELLED": JobState.FAILED,
+    "JOB_STATE_EXPIRED": JobState.FAILED,
 }
-_TAKEN_BACK = frozenset({"JOB_STATE_CANCELLING", "JOB_STATE_CANCELLED"})
+_UNREMARKABLE = frozenset({"JOB_STATE_QUEUED", "JOB_STATE_RUNNING", "JOB_STATE_FAILED"})
+_WITHDRAWN = frozenset({"JOB_STATE_CANCELLING", "JOB_STATE_CANCELLED"})
 _TAKEN_AWAY = re.compile(r"stockout|preempt", re.IGNORECASE)
 _EXIT_CODE = re.compile(r"non-zero status of (\d+)")
 
 
-class Vertex(Cloud[VertexSettings]):
-    """Launches jobs as CustomJobs and finds them again. Vertex AI lets jobs wait until there is quota.
+class VertexExecutor(CloudExecutor[VertexSettings]):
+    """Launches jobs as CustomJobs and finds them again. Vertex AI queues jobs until there is quota.
 
     Attributes:
         grace_seconds: Long, since Vertex AI takes minutes to cancel a job.
         endpoint: Address of Vertex AI; None for the region's.
         logging_endpoint: Address of Cloud Logging.
-        credentials: Credentials to use; None for those that Google's libraries find here.
+        credentials: Credentials to use; None for Google's default credentials.
     """
 
     name = "vertex"
-    per_second = 10.0
     grace_seconds = 300.0
     endpoint: str | None = None
     logging_endpoint = "https://logging.googleapis.com"
     credentials: Any = None
 
     @classmethod
-    def of(cls, resources: Resources, settings: Settings, *, mounted: bool = True) -> Vertex:
-        """Create an executor that can launch jobs; `mounted` unless the lab is in a bucket.
+    def create(
+        cls, lab: Lab, settings: Settings, resources: Resources | None, _: Callable[[], None]
+    ) -> VertexExecutor:
+        """Create an executor; without resources, it launches nothing.
 
         Raises:
-            UserError: Something that it needs is not named anywhere, or Vertex AI does not offer it.
+            UserError: A setting that jobs need is missing, or Vertex AI doesn't offer the machines.
         """
+        if resources is None:
+            return cls(settings.vertex)
         slice_ = cls._slice_of(resources)
         if not slice_.type.on_vertex:
             raise UserError(f"Vertex AI does not train on {slice_}: --on kubernetes")
         if resources.spot and slice_.hosts > 1:
-            raise UserError(f"Vertex AI has no spot machines for slices of several hosts, as {slice_} is")
+            raise UserError(f"Vertex AI has no spot machines for slices of several hosts such as {slice_}")
         image = cls._image_of(resources, settings)
-        for key in ("project", "region", "store_secret", *(["root"] if mounted else [])):
+        for key in ("project", "region", "store_secret", *(["root"] if lab.remote is None else [])):
             if getattr(settings.vertex, key) is None:
                 raise UserError(f"vertex needs `vertex.{key}` in the config file")
         return cls(settings.vertex, slice_, image, spot=resources.spot)
@@ -97,10 +114,10 @@ class Vertex(Cloud[VertexSettings]):
     def _manifest(self, job: Job, machines: Slice | Nodes, image: str) -> dict[str, Any]:
         if not isinstance(machines, Slice):
             raise ExecutorError(f"vertex runs jobs on TPU slices, not on {machines}")
-        return manifest.custom_job(job, machines, image, self._settings, spot=self._spot)
+        return custom_job(job, machines, image, self._settings, spot=self._spot)
 
     def launch(self, job: Job) -> LaunchedJob:
-        """Create the CustomJob, or find the one of that name."""
+        """Create the CustomJob, or find the one with that name."""
         from google.cloud.aiplatform_v1.types import CustomJob
         from google.protobuf.json_format import ParseDict
 
@@ -108,7 +125,7 @@ class Vertex(Cloud[VertexSettings]):
         parent = f"projects/{self._settings.project}/locations/{self._settings.region}"
 
         def create() -> str:
-            # Vertex AI takes the same name twice. So: look first, look again after, and the oldest counts.
+            # Vertex AI accepts a name twice. So look before and after: the oldest CustomJob counts.
             if not (before := self._named(parent, job)):
                 made = self._jobs(parent, "create_custom_job", parent=parent, custom_job=body)
                 before = self._named(parent, job) or [made]
@@ -117,10 +134,10 @@ class Vertex(Cloud[VertexSettings]):
                 self._cancel(other.name)
             return str(oldest.name)
 
-        return LaunchedJob(self._call(f"{job.title} was not launched", create), job.marks)
+        return LaunchedJob(self._call(f"{job.title} was not launched", create), job.key)
 
     def _named(self, parent: str, job: Job) -> list[Any]:
-        """Return the CustomJobs of a job that still count, oldest first."""
+        """Return the CustomJobs of a job that count, oldest first."""
         request = {"parent": parent, "filter": f'display_name="{job.name}"'}
         found = self._jobs(parent, "list_custom_jobs", request=request)
         ours = [made for made in found if _counts_for(job, made.state.name, made.labels)]
@@ -131,18 +148,18 @@ class Vertex(Cloud[VertexSettings]):
         return parent, region
 
     def _statuses(self, place: Place, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
-        """A few jobs are asked for one by one, many by lists."""
-        say = "Vertex AI does not answer"
+        """Request a few jobs one by one, many jobs as a list."""
+        prefix = "Vertex AI does not answer"
         found: dict[LaunchedJob, JobStatus] = {}
-        if len(jobs) > _ASKED_ONE_BY_ONE:
-            found = self._call(say, self._listed, place[0], {job.handle: job for job in jobs})
+        if len(jobs) > _MOST_SINGLE_REQUESTS:
+            found = self._call(prefix, self._listed, place[0], {job.handle: job for job in jobs})
         for job in jobs:
             if job not in found:
-                found[job] = self._call(say, self._one, job)
+                found[job] = self._call(prefix, self._one, job)
         return found
 
     def _listed(self, parent: str, jobs: Mapping[str, LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
-        request = {"parent": parent, "filter": f"labels.{VERTEX_LABEL}:*", "page_size": _PAGE}
+        request = {"parent": parent, "filter": f"labels.{NAME_LABEL}:*", "page_size": _PAGE}
         found: dict[LaunchedJob, JobStatus] = {}
         for made in self._jobs(parent, "list_custom_jobs", request=request):
             if (job := jobs.get(made.name)) is not None:
@@ -157,14 +174,14 @@ class Vertex(Cloud[VertexSettings]):
         try:
             return _status(self._jobs(job.handle, "get_custom_job", name=job.handle), job)
         except NotFound:
-            return JobStatus(JobState.GONE, f"there is no {job.handle}")
+            return JobStatus(JobState.GONE, f"{job.handle} not found")
 
     def stop(self, job: LaunchedJob, *, now: bool) -> None:
-        """Cancel the CustomJob. Vertex AI has one way to do it, with little time to save."""
+        """Cancel the CustomJob. Vertex AI has only one way to cancel, with little time to save."""
         _parts(job.handle)
-        say = f"{job.handle} may still be running"
-        if not self._call(say, self._one, job).state.is_over:
-            self._call(say, self._cancel, job.handle)
+        prefix = f"{job.handle} may still be running"
+        if not self._call(prefix, self._one, job).state.is_over:
+            self._call(prefix, self._cancel, job.handle)
 
     def _cancel(self, handle: str) -> None:
         from google.api_core.exceptions import BadRequest, NotFound
@@ -172,13 +189,13 @@ class Vertex(Cloud[VertexSettings]):
         with contextlib.suppress(NotFound):
             try:
                 self._jobs(handle, "cancel_custom_job", name=handle)
-            except BadRequest:  # one that is over cannot be cancelled
+            except BadRequest:  # a CustomJob that is over can't be canceled
                 made = self._jobs(handle, "get_custom_job", name=handle)
                 if not status(made.state.name, made.error.code, made.error.message).state.is_over:
                     raise
 
     def logs(self, job: LaunchedJob) -> Iterator[bytes]:
-        """Return what the first host has printed, as Cloud Logging has it."""
+        """Return the output of the first host in Cloud Logging."""
         handle = job.handle
         _, project, _, number = _parts(handle)
         query = {
@@ -188,11 +205,11 @@ class Vertex(Cloud[VertexSettings]):
             "orderBy": "timestamp asc",
             "pageSize": _LOG_PAGE,
         }
-        if (seen := self._ask_log(handle, lambda: self._one(job))).state == JobState.GONE:
-            raise ExecutorError(f"there is no log: {seen.reason}")
+        if (seen := self._call_for_log(handle, lambda: self._one(job))).state == JobState.GONE:
+            raise ExecutorError(f"no log: {seen.reason}")
         lines = self._log_lines(handle, query)
         if (first := next(lines, None)) is None:
-            raise ExecutorError(f"there is no log of {handle} yet: see {_console(handle)}")
+            raise ExecutorError(f"no log of {handle} yet: see {_console(handle)}")
         return chain([first], lines)
 
     def _log_lines(self, handle: str, query: dict[str, Any]) -> Iterator[bytes]:
@@ -204,31 +221,30 @@ class Vertex(Cloud[VertexSettings]):
 
     def _log_page(self, handle: str, query: dict[str, Any]) -> dict[str, Any]:
         import google.auth
+        from google.api_core.exceptions import from_http_response
         from google.auth.transport.requests import AuthorizedSession
 
-        def ask() -> dict[str, Any]:
+        def request() -> dict[str, Any]:
             with AuthorizedSession(self.credentials or google.auth.default(scopes=[_SCOPE])[0]) as session:
                 answer = session.post(
                     f"{self.logging_endpoint}/v2/entries:list", json=query, timeout=self._answer_seconds
                 )
             if answer.status_code != 200:
-                from google.api_core.exceptions import from_http_response
-
                 raise from_http_response(answer)
             page: dict[str, Any] = answer.json()
             return page
 
-        return self._ask_log(handle, ask)
+        return self._call_for_log(handle, request)
 
-    def _ask_log(self, handle: str, ask: Callable[[], Answer]) -> Answer:
-        """Call the API for a log; an error says where else it can be seen."""
+    def _call_for_log(self, handle: str, request: Callable[[], Answer]) -> Answer:
+        """Call the API for a log; errors name the page of the web console that shows it."""
         try:
-            return self._call(f"the log of {handle} cannot be read", ask)
+            return self._call(f"the log of {handle} can't be read", request)
         except ExecutorError as error:
             raise type(error)(f"{error}; in the browser: {_console(handle)}") from None
 
     def _jobs(self, name: str, request: str, /, **options: Any) -> Any:
-        """Send one request about CustomJobs to the region that a resource's name tells."""
+        """Send one request about CustomJobs to the region of a resource's name."""
         from google.cloud.aiplatform_v1.services.job_service import JobServiceClient
 
         region = name.split("/")[3]
@@ -242,14 +258,7 @@ class Vertex(Cloud[VertexSettings]):
             client = self._clients[region]
         return getattr(client, request)(retry=None, timeout=self._answer_seconds, **options)
 
-    def _too_many(self, error: BaseException) -> Mapping[str, str] | None:
-        from google.api_core.exceptions import GoogleAPICallError
-
-        if not isinstance(error, GoogleAPICallError) or error.code != 429:
-            return None
-        return getattr(error.response, "headers", None) or {}
-
-    def _meaning(self, error: BaseException) -> ExecutorError | None:
+    def _translated(self, error: Exception) -> Exception:
         import requests
         from google.api_core.exceptions import GoogleAPICallError
         from google.auth.exceptions import GoogleAuthError, RefreshError, TransportError
@@ -257,30 +266,111 @@ class Vertex(Cloud[VertexSettings]):
         if isinstance(error, GoogleAPICallError):
             if error.code == 401:
                 self._forget_login()
-            return http_error(error.code, _describe(error))
+            return http_error(error.code, _describe(error), getattr(error.response, "headers", None))
         if isinstance(error, TransportError | requests.RequestException):
-            return ExecutorAway(f"Google Cloud cannot be reached: {clean_line(error)}")
+            return Transient(ExecutorUnavailable(f"Google Cloud can't be reached: {clean_line(error)}"))
         if isinstance(error, GoogleAuthError):
             self._forget_login()
-            # An expired login can be renewed while the launcher waits; one that never existed cannot.
-            kind = ExecutorAway if isinstance(error, RefreshError) else ExecutorError
-            why = clean_line(error).rstrip(".")
-            return kind(f"no credentials of Google Cloud: {why}: gcloud auth application-default login")
-        return None
+            reason = clean_line(error).rstrip(".")
+            message = f"no credentials of Google Cloud: {reason}: gcloud auth application-default login"
+            # An expired login can be renewed while the launcher waits; missing credentials can't.
+            expired = isinstance(error, RefreshError)
+            return Transient(ExecutorUnavailable(message)) if expired else ExecutorError(message)
+        return error
+
+
+# ---- the manifest
+
+
+def custom_job(
+    job: Job, slice_: Slice, image: str, settings: VertexSettings, *, spot: bool
+) -> dict[str, Any]:
+    """Create the CustomJob of a job for the REST API; `spot` allows machines that may be taken away.
+
+    `settings` has a `store_secret` and a `root`.
+
+    Raises:
+        ExecutorError: The manifest would contain a password.
+    """
+    variables = {**public_variables(job), STORE_SECRET: settings.store_secret}
+    if slice_.hosts > 1:
+        variables["JESTLAB_PROCESSES"] = str(slice_.hosts)
+    pool: dict[str, Any] = {
+        "machineSpec": {"machineType": slice_.machine_type, "tpuTopology": slice_.topology},
+        "replicaCount": "1",
+        "containerSpec": {
+            "imageUri": image,
+            "command": WORKER,
+            "args": arguments_at(settings.root, job),
+            "env": [{"name": name, "value": value} for name, value in variables.items()],
+        },
+    }
+    if settings.nfs:
+        server, _, path = settings.nfs.partition(":/")
+        pool["nfsMounts"] = [{"server": server, "path": f"/{path}", "mountPoint": "lab"}]
+    spec: dict[str, Any] = {
+        "workerPoolSpecs": [pool],
+        # The launcher starts and counts further attempts; Vertex AI would start up to three uncounted ones.
+        "scheduling": {"disableRetries": True, "strategy": "SPOT" if spot else "STANDARD"},
+    }
+    if settings.service_account:
+        spec["serviceAccount"] = settings.service_account
+    if settings.network:
+        spec["network"] = settings.network
+    if settings.staging:
+        spec["baseOutputDirectory"] = {"outputUriPrefix": f"{settings.staging.rstrip('/')}/{job.name}"}
+    return {"displayName": job.name, "labels": custom_job_labels(job), "jobSpec": spec}
+
+
+def custom_job_labels(job: Job) -> dict[str, str]:
+    """Return a job's labels in Google Cloud's alphabet: lower-case letters, digits, `-`, and `_`."""
+    ours = {_label(key).lstrip("-_0123456789"): _label(value) for key, value in job.labels.items()}
+    return {key: value for key, value in ours.items() if key} | job.key.labels | {NAME_LABEL: job.name}
+
+
+def _label(text: str) -> str:
+    return re.sub(r"[^a-z0-9_-]", "-", text.lower())[:63]
+
+
+# ---- answers
+
+
+def status(state: str, code: int, message: str) -> JobStatus:
+    """Return the status of a CustomJob's job from the name of its state and its error (code 0: no error)."""
+    found = _STATES.get(state, JobState.UNKNOWN)
+    if found == JobState.SUCCEEDED:
+        return JobStatus(found, exit_code=EXIT_COMPLETED)
+    reason = "" if state in _UNREMARKABLE else state
+    if found != JobState.FAILED:
+        return JobStatus(found, reason)
+    text = one_line(": ".join(part for part in (reason, message) if part)) or f"error {code}"
+    if state == "JOB_STATE_FAILED" and _TAKEN_AWAY.search(message):
+        return JobStatus(JobState.PREEMPTED, text)
+    match = _EXIT_CODE.search(message)
+    return JobStatus(found, text, exit_from_shell(int(match[1])) if match else None)
 
 
 def _status(made: Any, job: LaunchedJob) -> JobStatus:
-    if not _bears(made.labels, job.marks):
-        return JobStatus(JobState.GONE, f"{job.handle} is another attempt's")
+    if not _has_key(made.labels, job.key):
+        return JobStatus(JobState.GONE, f"{job.handle} belongs to another attempt")
     return status(made.state.name, made.error.code, made.error.message)
 
 
+def _has_key(labels: Mapping[str, str], key: JobKey) -> bool:
+    return all(labels.get(name) == value for name, value in key.labels.items())
+
+
+def _counts_for(job: Job, state: str, labels: Mapping[str, str]) -> bool:
+    """Whether a CustomJob is a job's: not another lab's, and not canceled as one of two created at once."""
+    return _has_key(labels, job.key) and labels.get(NAME_LABEL) == job.name and state not in _WITHDRAWN
+
+
 def _parts(handle: str) -> tuple[str, str, str, str]:
-    """Return parent, project, region and number of a CustomJob."""
+    """Return parent, project, region, and number of a CustomJob."""
     match = _HANDLE.fullmatch(handle)
     if match is None:
         raise ExecutorError(
-            f"{handle!r} is not a CustomJob of Vertex AI: expected projects/…/locations/…/customJobs/…"
+            f"{handle!r} is not a handle of vertex: expected projects/…/locations/…/customJobs/…"
         )
     parent, project, region, number = match.groups()
     return parent, project, region, number
@@ -294,47 +384,13 @@ def _console(handle: str) -> str:
 
 
 def _text(entry: dict[str, Any]) -> str:
-    """Return the text of an entry of Cloud Logging: a printed line, or the message of one in JSON."""
-    if "textPayload" in entry:
-        return str(entry["textPayload"]).rstrip("\n")
+    """Return the text of a log entry: a printed line, or the message of a JSON entry."""
     payload = entry.get("jsonPayload", {})
-    return str(payload.get("message", payload)).rstrip("\n")
+    text = entry.get("textPayload", payload.get("message", payload))
+    return str(text).rstrip("\n")
 
 
 def _describe(error: Any) -> str:
-    line = clean_line(f"{error.code.value if hasattr(error.code, 'value') else error.code} {error.message}")
-    if error.code == 403:
-        return f"{line}: ask for the role aiplatform.user in the project"
-    return line
-
-
-# ---- what a CustomJob's state says
-
-
-def _bears(labels: Mapping[str, str], marks: Marks) -> bool:
-    """Whether a CustomJob with these labels bears the marks."""
-    return all(labels.get(key) == value for key, value in marks.labels.items())
-
-
-def _counts_for(job: Job, state: str, labels: Mapping[str, str]) -> bool:
-    """Whether a CustomJob is the one of a job.
-
-    It is not if another lab's has the name, or if it was cancelled as one of two that were created at once.
-    One that ended otherwise is: that attempt has been made.
-    """
-    return _bears(labels, job.marks) and labels.get(VERTEX_LABEL) == job.name and state not in _TAKEN_BACK
-
-
-def status(state: str, code: int, message: str) -> JobStatus:
-    """Return the state of a CustomJob's job, by the name of its state and its error (code 0: none)."""
-    found, reason = _STATES.get(state, (JobState.UNKNOWN, f"Vertex AI says {state}"))
-    if found == JobState.SUCCEEDED:
-        return JobStatus(found, exit_code=EXIT_COMPLETED)
-    if found != JobState.FAILED:
-        return JobStatus(found, reason)
-    said = one_line(": ".join(part for part in (reason, message) if part)) or f"error {code}"
-    if state == "JOB_STATE_FAILED" and _TAKEN_AWAY.search(message):
-        return JobStatus(JobState.PREEMPTED, said)
-    match = _EXIT_CODE.search(message)
-    exit_code = exit_from_shell(int(match[1])) if match else None
-    return JobStatus(found, said, exit_code)
+    code = error.code.value if hasattr(error.code, "value") else error.code
+    line = clean_line(f"{code} {error.message}")
+    return f"{line}: ask for the role aiplatform.user in the project" if code == 403 else line

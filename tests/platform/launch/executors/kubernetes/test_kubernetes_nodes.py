@@ -8,8 +8,8 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Kubernetes as KubernetesSettings
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.launch import executors
-from jestlab.platform.launch.executor import JobState
-from jestlab.platform.launch.executors.manifest import GRACE_SECONDS, Limits
+from jestlab.platform.launch.executors.base import JobState
+from jestlab.platform.launch.executors.jobset import GRACE_SECONDS, Limits
 from jestlab.platform.spec.resources import Nodes, Resources
 
 NAME = "jestlab-0a1b2c3d-1"
@@ -20,7 +20,7 @@ def hosts(tmp_path, **resources):
     """Return the Job of a JobSet for a study's resources."""
     executor = executors.get("kubernetes", Resources(**resources), SETTINGS, Lab(tmp_path, "sqlite://"))
     rendered = executor.render(job())
-    assert rendered is not None
+    assert isinstance(rendered, dict)
     return rendered["spec"]["replicatedJobs"][0]["template"]["spec"]
 
 

@@ -6,7 +6,7 @@ import pytest
 from tests.cluster.kubernetes.shared import EVENTS, MAY
 from tests.waiting import wait_until
 
-from jestlab.platform.launch.executor import ExecutorAway, ExecutorError, JobState
+from jestlab.platform.launch.executors.base import ExecutorError, ExecutorUnavailable, JobState
 
 NAME = "jestlab-0a1b2c3d-1"
 
@@ -21,7 +21,7 @@ def test_a_job_beyond_the_quota_of_jobsets_waits_until_others_have_ended(cluster
     limit(cluster, {"count/jobsets.jobset.x-k8s.io": "1"})
     executor = cluster.executor()
     first = executor.launch(cluster.job(NAME))
-    with pytest.raises(ExecutorAway, match="exceeded quota: few") as raised:
+    with pytest.raises(ExecutorUnavailable, match="exceeded quota: few") as raised:
         executor.launch(cluster.job(f"{NAME}0"))
     assert "ask for these rights" not in str(raised.value)
     executor.stop(first, now=True)
@@ -29,7 +29,7 @@ def test_a_job_beyond_the_quota_of_jobsets_waits_until_others_have_ended(cluster
     def launched() -> bool:
         try:
             return bool(executor.launch(cluster.job(f"{NAME}0")))
-        except ExecutorAway:
+        except ExecutorUnavailable:
             return False
 
     wait_until(launched)
@@ -53,7 +53,7 @@ def test_a_namespace_that_is_not_there_is_named(cluster):
     cluster.as_admin()
     with pytest.raises(ExecutorError, match=r'namespaces "nowhere" not found: is JobSet installed') as raised:
         cluster.executor(settings=cluster.settings(namespace="nowhere")).launch(cluster.job(NAME))
-    assert not isinstance(raised.value, ExecutorAway)
+    assert not isinstance(raised.value, ExecutorUnavailable)
 
 
 @pytest.mark.parametrize("resource", ["jobsets", "pods", "pods/log"])
@@ -69,7 +69,7 @@ def test_a_missing_right_is_an_error_that_names_the_rights(cluster, resource):
     }
     with pytest.raises(ExecutorError, match=r"403 Forbidden.*ask for these rights: create, get") as raised:
         wait_until(lambda: calls[resource]() and None)  # rights take a moment to change
-    assert not isinstance(raised.value, ExecutorAway)
+    assert not isinstance(raised.value, ExecutorUnavailable)
     assert "\n" not in str(raised.value)
 
 

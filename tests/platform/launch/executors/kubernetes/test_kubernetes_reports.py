@@ -5,7 +5,7 @@ import re
 import pytest
 from tests.waiting import wait_until
 
-from jestlab.platform.launch.executor import ExecutorAway, ExecutorError, JobState
+from jestlab.platform.launch.executors.base import ExecutorError, ExecutorUnavailable, JobState
 from jestlab.platform.spec.resources import parse_slice
 
 NAME = "jestlab-0a1b2c3d-1"
@@ -110,7 +110,7 @@ def test_a_name_that_is_still_being_deleted_is_waited_for(cluster):
     executor, started, status = running(cluster)
     executor.stop(started, now=False)
     assert (status().state, status().reason) == (JobState.RUNNING, "stopping")
-    with pytest.raises(ExecutorAway, match="is still being deleted"):
+    with pytest.raises(ExecutorUnavailable, match="is still being deleted"):
         executor.launch(cluster.job(NAME))
     cluster.finish_stop()
     assert status().state == JobState.GONE

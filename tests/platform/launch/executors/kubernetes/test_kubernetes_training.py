@@ -19,7 +19,7 @@ from jestlab.models.config import TrainConfig
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Kubernetes as Settings
 from jestlab.platform.launch.controller import launch
-from jestlab.platform.launch.executors.kubernetes import Kubernetes
+from jestlab.platform.launch.executors.kubernetes import KubernetesExecutor
 from jestlab.platform.launch.options import ControllerOptions
 from jestlab.platform.planning.plan import PlannedRun
 from jestlab.platform.spec.resources import parse_slice
@@ -56,19 +56,19 @@ def planned(root: Path, run: PlannedRun) -> tuple[Lab, Store]:
     return lab, store
 
 
-def launched(lab: Lab, store: Store, run: PlannedRun, executor: Kubernetes) -> None:
+def launched(lab: Lab, store: Store, run: PlannedRun, executor: KubernetesExecutor) -> None:
     options = ControllerOptions(executor="kubernetes", retries=0)
     outcome = launch(lab, store, "toy", [run], lambda _: executor, options=options)
     said = [log.read_text()[-3000:] for log in lab.root.rglob("log.txt")]
     assert outcome.exit_code == 0, (outcome, said)
 
 
-def on_slice(namespace: Namespace, lab: Lab, slice_: str) -> Kubernetes:
+def on_slice(namespace: Namespace, lab: Lab, slice_: str) -> KubernetesExecutor:
     """An executor whose pods see this machine's files."""
     namespace.cluster.images.push(IMAGE, {**container_environment(), **labs.variables(lab.root)})
     namespace.set_store(lab.store_url)
     settings = Settings(namespace=namespace.name, store_secret="jestlab-store/url", root=str(lab.root))
-    return Kubernetes(settings, parse_slice(slice_), IMAGE)
+    return KubernetesExecutor(settings, parse_slice(slice_), IMAGE)
 
 
 @pytest.mark.smoke

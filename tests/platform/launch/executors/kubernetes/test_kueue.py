@@ -8,7 +8,7 @@ from kubernetes_harness import KubernetesHarness
 from kueue_support import QUEUE, Queues
 from tests.waiting import wait_until
 
-from jestlab.platform.launch.executor import JobState
+from jestlab.platform.launch.executors.base import JobState
 from jestlab.platform.spec.resources import parse_slice
 
 ONE, TWO = "jestlab-0a1b2c3d-1", "jestlab-0b1b2c3d-1"

@@ -9,8 +9,8 @@ from slurm_harness import id_of, running
 from slurm_support import SlurmCluster
 from tests.waiting import wait_until
 
-from jestlab.platform.launch.executor import ExecutorAway, ExecutorError, JobState
-from jestlab.platform.spec.slurm import Slurm as Options
+from jestlab.platform.launch.executors.base import ExecutorError, ExecutorUnavailable, JobState
+from jestlab.platform.spec.slurm import SlurmOptions
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def accounted(cluster: SlurmCluster) -> list[list[str]]:
 def test_what_the_controller_has_forgotten_is_known_also_once_its_ids_are_used_again(slurm, slurm_harness):
     slurm.forget()  # so that ids begin with 1, whatever other tests have tried
     names = ("jestlab-0a1b2c3d-1", "jestlab-1a1b2c3d-1", "jestlab-2a1b2c3d-1")
-    executor = slurm_harness.executor(Options(account="users"))
+    executor = slurm_harness.executor(SlurmOptions(account="users"))
     well, failed, cancelled = jobs = [executor.launch(slurm_harness.job(name)) for name in names]
     for job in jobs:
         slurm_harness.run(job)
@@ -62,12 +62,12 @@ def test_what_the_controller_has_forgotten_is_known_also_once_its_ids_are_used_a
 
 def test_an_invalid_account_or_qos_is_refused_in_one_line(slurm, slurm_harness):
     for options, words in (
-        (Options(account="nope"), "invalid account.*sacctmgr show associations"),
-        (Options(account="users", qos="nope"), "invalid qos.*sacctmgr show qos"),
+        (SlurmOptions(account="nope"), "invalid account.*sacctmgr"),
+        (SlurmOptions(account="users", qos="nope"), "invalid qos.*sacctmgr"),
     ):
         with pytest.raises(ExecutorError, match=f"(?i){words}") as raised:
             slurm_harness.executor(options).launch(slurm_harness.job("jestlab-0a1b2c3d-1"))
-        assert not isinstance(raised.value, ExecutorAway)
+        assert not isinstance(raised.value, ExecutorUnavailable)
         assert "\n" not in str(raised.value)
     assert not slurm.jobs()
 

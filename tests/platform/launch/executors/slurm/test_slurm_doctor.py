@@ -7,7 +7,7 @@ import yaml
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.executors import slurm_site
-from jestlab.platform.spec.slurm import Slurm
+from jestlab.platform.spec.slurm import SlurmOptions
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_a_site_that_works(doctor, slurm):
 def test_a_partition_that_does_not_exist(doctor, slurm):
     found = doctor(partition="nope")
     assert "no partition nope" in found
-    assert "name one of low, high" in found
+    assert "set one of low, high" in found
     assert "invalid partition" in found
 
 
@@ -44,12 +44,12 @@ def test_a_site_whose_controller_is_away(tmp_path, monkeypatch):
     def away(*command):
         raise UserError("scontrol: Unable to contact slurm controller")
 
-    [(well, found, remedy)] = slurm_site.examine(Lab.find(tmp_path / "lab"), Slurm(), away)
+    [(well, found, remedy)] = slurm_site.examine(Lab.find(tmp_path / "lab"), SlurmOptions(), away)
     assert (well, found) == (False, "no answer")
     assert "Unable to contact" in remedy
 
 
 def test_a_machine_without_slurm(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    [(well, found, remedy)] = slurm_site.examine(Lab.find(tmp_path / "lab"), Slurm())
+    [(well, found, remedy)] = slurm_site.examine(Lab.find(tmp_path / "lab"), SlurmOptions())
     assert (well, "sbatch" in found, "cluster" in remedy) == (False, True, True)

@@ -3,13 +3,13 @@
 import pytest
 
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch.executor import JobState
-from jestlab.platform.launch.executors.slurm import Slurm, _Handle
-from jestlab.platform.launch.executors.slurm_files import Task, batch_of
-from jestlab.platform.launch.executors.slurm_states import Account
-from jestlab.testing.executors import marks_of
+from jestlab.platform.launch.executors.base import JobState
+from jestlab.platform.launch.executors.slurm import SlurmExecutor, _Handle
+from jestlab.platform.launch.executors.slurm_batch import Task, batch_of
+from jestlab.platform.launch.executors.slurm_tools import Account
+from jestlab.testing.executors import key_of
 
-BATCH = batch_of([marks_of("job")])
+BATCH = batch_of([key_of("job")])
 FOLDER = f"/lab/slurm/{BATCH}"
 OTHERS = [Account("COMPLETED", "0:0", "/lab/slurm/another"), Account("FAILED", "1:0", "")]
 """Accounts of other jobs that had its id."""
@@ -35,7 +35,7 @@ OTHERS = [Account("COMPLETED", "0:0", "/lab/slurm/another"), Account("FAILED", "
     ],
 )
 def test_the_file_and_accounting_decide(tmp_path, left, accounted, state, code):
-    executor = Slurm(Lab.find(tmp_path))
+    executor = SlurmExecutor(Lab.find(tmp_path))
     handle = _Handle("cluster", "7", Task(BATCH, 0), "runs/a/log.txt")
     if left is not None:
         folder = tmp_path / "slurm" / BATCH

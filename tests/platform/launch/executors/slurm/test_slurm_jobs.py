@@ -2,8 +2,8 @@
 
 import pytest
 
-from jestlab.platform.launch.executor import ExecutorAway, ExecutorError, JobState
-from jestlab.platform.spec.slurm import Slurm as Options
+from jestlab.platform.launch.executors.base import ExecutorError, ExecutorUnavailable, JobState
+from jestlab.platform.spec.slurm import SlurmOptions
 
 
 def counting(executor, monkeypatch):
@@ -48,10 +48,10 @@ def test_an_array_is_no_longer_than_the_cluster_allows(slurm_harness, slurm, mon
 
 
 def test_what_cannot_run_is_refused_in_one_line(slurm_harness, slurm):
-    executor = slurm_harness.executor(Options(partition="nope"))
+    executor = slurm_harness.executor(SlurmOptions(partition="nope"))
     with pytest.raises(ExecutorError, match=r"invalid partition specified: nope.*sinfo") as raised:
         executor.launch(slurm_harness.job("jestlab-0a1b2c3d-1"))
-    assert not isinstance(raised.value, ExecutorAway)
+    assert not isinstance(raised.value, ExecutorUnavailable)
     assert str(raised.value).startswith("quickstart joint, seed 1 was not launched: ")
     assert "\n" not in str(raised.value)
     assert not slurm.jobs()
@@ -63,7 +63,7 @@ def test_the_job_of_another_cluster_is_unknown(slurm_harness, slurm):
     elsewhere = job._replace(handle=f"other:{job.handle.partition(':')[2]}")
     status = executor.statuses([elsewhere])[elsewhere]
     assert (status.state, "cluster other" in status.reason) == (JobState.UNKNOWN, True)
-    with pytest.raises(ExecutorAway, match="cluster other"):
+    with pytest.raises(ExecutorUnavailable, match="cluster other"):
         executor.stop(elsewhere, now=True)
     assert list(slurm.jobs().values()) == ["PENDING"]
 
@@ -80,6 +80,6 @@ def test_files_with_secrets_are_private_and_removed_once_the_job_has_read_them(
     slurm_harness.run(launched)
     files = [file for file in (tmp_path / "lab" / "slurm").rglob("*") if file.is_file()]
     assert files
-    for word in ("correct-horse", job.marks.token):
+    for word in ("correct-horse", job.key.token):
         assert not [file for file in files if word in file.read_text()]
-    assert job.marks.token not in slurm_harness.shown()
+    assert job.key.token not in slurm_harness.shown()

@@ -5,27 +5,33 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from executor_harnesses import MARKS, job
+from executor_harnesses import KEY, job
 from pydantic import ValidationError
 
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
-from jestlab.platform.launch.executor import ExecutorError, LaunchedJob
-from jestlab.platform.launch.executors import slurm, slurm_script
-from jestlab.platform.launch.executors.slurm_files import batch_of
+from jestlab.platform.launch.executors import slurm, slurm_batch
+from jestlab.platform.launch.executors.base import ExecutorError, LaunchedJob
+from jestlab.platform.launch.executors.slurm_batch import batch_of
 from jestlab.platform.spec.resources import Resources
-from jestlab.platform.spec.slurm import Slurm
+from jestlab.platform.spec.slurm import SlurmOptions
 
 FOLDER = Path("/lab/slurm/abc")
 
 
 def options(count=1, resources=None, **slurm):
-    return slurm_script.options("name", "comment", FOLDER, count, resources or Resources(), Slurm(**slurm))
+    return slurm_batch.sbatch_options(
+        "name", "comment", FOLDER, count, resources or Resources(), SlurmOptions(**slurm)
+    )
 
 
 def script(resources=None, **slurm):
-    return slurm_script.script(
-        FOLDER, Path("/home/a b"), [Path("/lab"), Path("/home/a b")], resources or Resources(), Slurm(**slurm)
+    return slurm_batch.script(
+        FOLDER,
+        Path("/home/a b"),
+        [Path("/lab"), Path("/home/a b")],
+        resources or Resources(),
+        SlurmOptions(**slurm),
     )
 
 
@@ -53,20 +59,20 @@ def test_what_is_not_said_is_left_to_the_site():
 
 
 def test_jobs_are_rendered_and_their_logs_found_without_slurm(tmp_path):
-    executor, batch = slurm.Slurm(Lab.find(tmp_path), Resources()), batch_of([MARKS])
-    assert executor.render(job())["arguments"][:2] == ["-m", job().module]
-    for number, said in ((0, "no log: .*No such file"), (1, "no log: the job 4 is another attempt's")):
+    executor, batch = slurm.SlurmExecutor(Lab.find(tmp_path), Resources()), batch_of([KEY])
+    assert f"arguments=(-m {job().module} " in executor.render(job())
+    for number, said in ((0, "no log: .*No such file"), (1, "no log: another attempt")):
         with pytest.raises(ExecutorError, match=said) as raised:
-            next(executor.logs(LaunchedJob(f"c:4:{batch}.{number}:nothing.txt", MARKS)))
+            next(executor.logs(LaunchedJob(f"c:4:{batch}.{number}:nothing.txt", KEY)))
         assert raised.type is ExecutorError  # it would be in vain to try again
 
 
 def test_times():
     """A job is asked to stop before its limit; Slurm rounds minutes up."""
     before = {None: 120, 60: 20, 600: 60, 86_400: 120}
-    assert {limit: slurm_script.warning_seconds(limit) for limit in before} == before
+    assert {limit: slurm_batch.warning_seconds(limit) for limit in before} == before
     written = {1: "1", 60: "1", 61: "2", 86_400: "1440"}
-    assert {seconds: slurm_script.minutes(seconds) for seconds in written} == written
+    assert {seconds: slurm_batch.minutes(seconds) for seconds in written} == written
 
 
 @pytest.mark.parametrize(
@@ -110,7 +116,7 @@ def run_script(folder, program, late=""):
         program: The worker's program; None for a job whose files have been removed.
         late: Executed before the script knows the worker's process.
     """
-    text = slurm_script.script(folder, folder, [folder], Resources(), Slurm(python="bash"))
+    text = slurm_batch.script(folder, folder, [folder], Resources(), SlurmOptions(python="bash"))
     (folder / "job").write_text(text.replace("child=$!", f"{late}child=$!"))
     if program is not None:
         words = shlex.join(["-c", program])
@@ -163,10 +169,10 @@ def test_a_worker_that_dies_of_the_signal_has_not_failed(tmp_path):
 )
 def test_rejects_what_slurm_would_misread(given):
     with pytest.raises(ValidationError):
-        Slurm(**given)
+        SlurmOptions(**given)
 
 
 def test_a_study_overrides_the_settings():
     settings = Settings(slurm={"partition": "gpu", "account": "lab"}).slurm
-    laid = Slurm(partition="short", exclusive=True).laid_over(settings)
+    laid = SlurmOptions(partition="short", exclusive=True).laid_over(settings)
     assert (laid.partition, laid.account, laid.exclusive) == ("short", "lab", True)

@@ -1,10 +1,12 @@
-"""What Slurm's answers mean: those of Slurm 22.05, and any other text."""
+"""Slurm's answers: those of Slurm 22.05, and any other text."""
+
+import dataclasses
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jestlab.platform.launch.executor import JobState
-from jestlab.platform.launch.executors import slurm_states as states
+from jestlab.platform.launch.executors import slurm_tools as tools
+from jestlab.platform.launch.executors.base import JobState
 
 QUEUE = """\
 4|FAILED|low|4294901756|2026-11-25T01:44:02|BadConstraints|(null)
@@ -26,26 +28,26 @@ MaxArraySize            = 1001
 
 
 def test_lines_of_the_queue():
-    rows = states.rows(QUEUE)
+    rows = tools.rows(QUEUE)
     assert [row.id for row in rows] == ["4", "2", "1_0", "5"]
-    assert rows[2] == states.Row(
+    assert rows[2] == tools.Row(
         "1_0", "RUNNING", "low", 4294901759, "2026-11-25T01:44:02", "None", "jestlab abc|x"
     )
     assert rows[3].start == "N/A"
 
 
 def test_what_scontrol_shows():
-    told = states.details(SHOWN)
-    assert (told["JobState"], told["ExitCode"], told["Comment"]) == ("FAILED", "3:0", "jestlab abc")
-    assert told["WorkDir"] == "/tmp/a b"
-    assert states.settings(CONFIG)["ClusterName"] == "c10543"
+    shown = tools.details(SHOWN)
+    assert (shown["JobState"], shown["ExitCode"], shown["Comment"]) == ("FAILED", "3:0", "jestlab abc")
+    assert shown["WorkDir"] == "/tmp/a b"
+    assert tools.config(CONFIG)["ClusterName"] == "c10543"
 
 
-def test_what_accounting_says_of_an_id_that_was_used_again():
+def test_accounts_of_an_id_that_was_used_again():
     answer = (
         "7|FAILED|1:0|/lab/slurm/old\n8_1|CANCELLED by 1000|0:15|/lab/a|b\n7|COMPLETED|0:0|/lab/slurm/new\n"
     )
-    assert states.accounted(answer) == {
+    assert tools.accounted(answer) == {
         "7": [("FAILED", "1:0", "/lab/slurm/old"), ("COMPLETED", "0:0", "/lab/slurm/new")],
         "8_1": [("CANCELLED by 1000", "0:15", "/lab/a|b")],
     }
@@ -59,77 +61,52 @@ MEANINGS = {
         *("CANCELLED by 1000", "CANCELLED+"),
     ),
     JobState.SUCCEEDED: ("COMPLETED",),
-    JobState.FAILED: ("FAILED", "OUT_OF_MEMORY"),
+    JobState.FAILED: ("FAILED", "OUT_OF_MEMORY", "OUT_OF_ME+"),
     JobState.UNKNOWN: ("SOMETHING_NEW", ""),
 }
 
 
 def test_every_state_has_a_meaning():
     for meaning, names in MEANINGS.items():
-        found = {name: states.status(name) for name in names}
+        found = {name: tools.status(name) for name in names}
         assert {name: status.state for name, status in found.items()} == dict.fromkeys(names, meaning)
         assert not [name for name, status in found.items() if "\n" in status.reason]
         if meaning in (JobState.PREEMPTED, JobState.FAILED, JobState.UNKNOWN):
             assert all(status.reason for status in found.values())
 
 
-def test_reasons_name_what_to_do():
-    assert "memory_gb" in states.status("OUT_OF_MEMORY").reason
-    assert "user 1000" in states.status("CANCELLED by 1000").reason
-    assert states.status("FAILED", "", 3).exit_code == 3
+def test_slurms_reasons_are_shown():
+    assert tools.status("PENDING", "(Priority)").reason == "Priority"
+    assert tools.status("PENDING", "None").reason == ""
+    assert "CANCELLED by 1000" in tools.status("CANCELLED by 1000").reason
+    assert "memory_gb" in tools.status("OUT_OF_MEMORY").reason
+    assert tools.status("FAILED", "", 3).exit_code == 3
+    assert tools.status("FAILED", "NodeDown").state == JobState.PREEMPTED
 
 
 def test_exit_codes():
     codes = {"3:0": 3, "0:9": -9, "137:0": -9, "143:0": 143, "0:0": 0, "": None, "3": None, "a:b": None}
-    assert {written: states.code_of(written) for written in codes} == codes
-
-
-WAITS = [
-    ("Priority", "higher priority", False),
-    ("Resources", "in use", True),
-    ("(Resources)", "in use", True),
-    ("QOSMaxJobsPerUserLimit", "quality of service", True),
-    ("AssocGrpCpuLimit", "account", True),
-    ("ReqNodeNotAvail, UnavailableNodes:n1", "drained", True),
-    ("Nodes required for job are DOWN, DRAINED or reserved for jobs in higher", "drained", True),
-    ("DependencyNeverSatisfied", "not end well", True),
-    ("Dependency", "another job", True),
-    ("PartitionTimeLimit", "time is above", True),
-    ("launch failed requeued held", "could not start", True),
-    ("SomethingNew", "SomethingNew", False),
-]
-"""Slurm's reason, a part of ours, and whether there is a remedy."""
-
-
-def test_why_a_job_waits():
-    found = [(reason, *states.waits(reason)) for reason, _, _ in WAITS]
-    wrong = [
-        each
-        for each, (_, part, unblocked) in zip(found, WAITS, strict=True)
-        if part not in each[1] or bool(each[2]) != unblocked
-    ]
-    assert wrong == []
+    assert {written: tools.exit_code(written) for written in codes} == codes
 
 
 def test_the_place_in_a_queue():
-    row = states.rows("12_3|PENDING|gpu|90|2026-11-25T14:05:00|Priority|jestlab a\n")[0]
+    row = tools.rows("12_3|PENDING|gpu|90|2026-11-25T14:05:00|Priority|jestlab a\n")[0]
     pending = [(90, "12_3"), (100, "7"), (100, "8"), (10, "9")]
-    place = states.place(row, pending, row.start)
+    place = tools.queue_position(row, pending)
     assert place == "3rd of 4 in partition gpu, estimated start 2026-11-25 14:05"
-    assert states.place(row, [], "N/A") == ""
+    assert tools.queue_position(dataclasses.replace(row, start="N/A"), []) == ""
 
 
 @given(st.text())
 def test_no_answer_breaks_the_parsers(text):
-    for row in states.rows(text):
+    for row in tools.rows(text):
         assert isinstance(row.priority, int)
-        assert states.status(row.state, row.reason).state in JobState
-    states.details(text)
-    states.settings(text)
-    states.accounted(text)
-    states.waits(text)
-    states.status(text, text)
-    assert states.code_of(text) is None or ":" in text
+        assert tools.status(row.state, row.reason).state in JobState
+    tools.details(text)
+    tools.config(text)
+    tools.accounted(text)
+    tools.status(text, text)
+    assert tools.exit_code(text) is None or ":" in text
 
 
 @given(
@@ -140,6 +117,6 @@ def test_no_answer_breaks_the_parsers(text):
     )
 )
 def test_fields_are_read_back(fields):
-    [row] = states.rows("|".join([*fields, "jestlab abc"]))
+    [row] = tools.rows("|".join([*fields, "jestlab abc"]))
     assert (row.id, row.state, row.reason) == (fields[0].strip(), fields[1].strip(), fields[5].strip())
     assert row.comment == "jestlab abc"

@@ -1,0 +1,310 @@
+"""Adopted runs in the store: what it knows about them, and how they are written."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from sqlalchemy import Connection, delete, func, or_, select, update
+
+from jestlab.platform.errors import UserError
+from jestlab.platform.exchange.source_run import Score, SourceRun, State
+from jestlab.platform.planning.identity import folder_end
+from jestlab.platform.store.annotations import valid_tags
+from jestlab.platform.store.engine import RECORDING, one_at_a_time
+from jestlab.platform.store.records import ADOPTED, RunState
+from jestlab.platform.store.rows import execute_many, insert, now, to_json, write_points
+from jestlab.platform.store.spool import as_number
+from jestlab.platform.store.tables import (
+    Attempt,
+    Cost,
+    Evaluation,
+    Experiment,
+    Member,
+    Metric,
+    MetricName,
+    Note,
+    Run,
+    Tag,
+    run_key,
+)
+from jestlab.platform.whoami import host_name, user_name
+
+if TYPE_CHECKING:
+    from jestlab.analysis.metrics import Goal
+    from jestlab.platform.store.store import Store
+
+Change = Literal["new", "changed", "same"]
+
+_DIGEST = "adopted"
+"""Key of the digest of an adopted run in the versions of its attempt."""
+
+_POINTS_AT_ONCE = 50_000
+
+_STATES: dict[State, tuple[RunState, str | None]] = {
+    "COMPLETED": (RunState.COMPLETED, None),
+    "FAILED": (RunState.FAILED, "failed, according to its tool"),
+    "CANCELLED": (RunState.CANCELLED, "stopped, according to its tool"),
+    "RUNNING": (RunState.CANCELLED, "had not ended when it was adopted"),
+}
+"""State in its tool → state in the store, and the reason."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A run and its place in a study.
+
+    Attributes:
+        run: As its tool recorded it, with text and metrics that a store can hold.
+        fingerprint: Identity, computed from its origin.
+        path: Where it was read.
+        name: Name in the study.
+        label: Name with the kind of its source, the same for all its seeds.
+        seed: Replicate.
+        scores: Its scores, by evaluation and step.
+    """
+
+    run: SourceRun
+    fingerprint: str
+    path: str
+    name: str
+    label: str
+    seed: int
+    scores: Sequence[Score]
+
+    @property
+    def state(self) -> RunState:
+        """State in the store."""
+        return _STATES[self.run.state][0]
+
+    def digest(self) -> str:
+        """Return a digest of all that the store holds of the run, except its place in studies."""
+        about = [self.seed, self.scores, asdict(replace(self.run, metrics={}, left_out={}))]
+        digest = hashlib.sha256(json.dumps(about, sort_keys=True, default=str).encode())
+        for name, (steps, values) in sorted(self.run.metrics.items()):
+            for part in (name.encode(), steps.tobytes(), values.tobytes()):
+                digest.update(len(part).to_bytes(8, "little") + part)
+        return digest.hexdigest()
+
+
+def score_names(store: Store, study: str) -> set[str]:
+    """Return the names DATASET/METRIC of the scores in a study.
+
+    Raises:
+        UserError: The study is a union of other studies.
+    """
+    with store.reading() as connection:
+        spec = connection.scalar(select(Experiment.spec).where(Experiment.name == study))
+        if spec is not None and json.loads(spec).get("studies"):
+            raise UserError(f"{study} is a union: adopt into one of its studies")
+        query = select(Evaluation.dataset, Evaluation.metric).join(Member, Member.run_id == Evaluation.run_id)
+        rows = connection.execute(query.where(Member.experiment == study).distinct())
+        return {f"{dataset}/{metric}" for dataset, metric in rows}
+
+
+def lock(connection: Connection) -> None:
+    """Wait until no other transaction adopts or records runs. Call it before anything else."""
+    one_at_a_time(connection, RECORDING)
+
+
+@dataclass(frozen=True)
+class Others:
+    """Other runs with the name or label of a run, in the studies of the run.
+
+    Attributes:
+        seed: Seed of the run in the store; None if it is new.
+        seeds: Seeds of the other runs with its label.
+        has_own_run: Whether a run that isn't adopted has its name or label.
+    """
+
+    seed: int | None
+    seeds: set[int]
+    has_own_run: bool
+
+
+def others(connection: Connection, study: str, fingerprint: str, name: str, label: str) -> Others:
+    """Find other runs with the name or label of a run, in a study and all studies that have the run."""
+    key = run_key(fingerprint)
+    mine = select(Member.experiment, Member.name, Member.label).where(Member.run_id == key)
+    places = {row.experiment: (row.name, row.label) for row in connection.execute(mine)} | {
+        study: (name, label)
+    }
+    rows = connection.execute(
+        select(Member.experiment, Member.label, Run.seed, Run.program)
+        .join(Run, Run.id == Member.run_id)
+        .where(Member.run_id != key)
+        .where(
+            or_(
+                *(
+                    (Member.experiment == each) & (Member.name.in_(texts) | Member.label.in_(texts))
+                    for each, texts in places.items()
+                )
+            )
+        )
+    ).all()
+    return Others(
+        seed=connection.scalar(select(Run.seed).where(Run.id == key)),
+        seeds={row.seed for row in rows if row.label == places[row.experiment][1]},
+        has_own_run=any(row.program != ADOPTED for row in rows),
+    )
+
+
+def write(
+    connection: Connection,
+    study: str,
+    placed: Placed,
+    author: str,
+    moved: bool = False,
+    goal: Goal | None = None,
+) -> Change:
+    """Write a run and its place in a study; replace what was adopted before if it has changed.
+
+    Args:
+        connection: In a write transaction.
+        study: Name of the study, which is created if it doesn't exist.
+        placed: The run.
+        author: Author of its tags and its note.
+        moved: Whether it may replace a run of the same origin that was read at another path.
+        goal: Whether larger or smaller scores are better, if the study has only adopted runs.
+
+    Raises:
+        UserError: A different run of the same origin was read at another path.
+    """
+    run, key, digest = placed.run, run_key(placed.fingerprint), placed.digest()
+    before = connection.execute(
+        select(Attempt.number, Attempt.versions, Attempt.handle).where(Attempt.run_id == key)
+    ).one_or_none()
+    is_new = connection.scalar(select(Run.id).where(Run.id == key)) is None
+    is_same = before is not None and json.loads(before.versions or "{}").get(_DIGEST) == digest
+    if before is not None and not is_same and not moved and before.handle not in (None, placed.path):
+        # Runs of the other kinds have names that don't depend on the path.
+        is_named = run.origin.startswith(("csv:", "parquet:", "tensorboard:"))
+        remedy = "name this source with --source NAME, or " if is_named else ""
+        remedy += "add --moved if it is the same run, moved here"
+        raise UserError(f"{run.origin} was adopted from {before.handle}, and differs there: {remedy}")
+    if not is_same:
+        _write_run(connection, placed, is_new)
+        _write_attempt(connection, placed, before.number + 1 if before is not None else 1, digest)
+        _write_values(connection, placed)
+        _annotate(connection, placed, author)
+    _list_in_spec(connection, study, placed, goal)
+    entered = _enter(connection, study, placed)
+    return "changed" if entered == "same" and not is_same else entered
+
+
+def _write_run(connection: Connection, placed: Placed, is_new: bool) -> None:
+    key, step = run_key(placed.fingerprint), placed.run.last_step
+    values = {
+        "program": ADOPTED, "config": to_json(placed.run.config), "seed": placed.seed,
+        "state": str(placed.state), "reason": _STATES[placed.run.state][1], "step": step,
+        "total_steps": step or None, "updated_at": now(), "failures": 0,
+    }  # fmt: skip
+    if is_new:
+        new = {
+            "id": key,
+            "fingerprint": placed.fingerprint,
+            "directory": _folder(placed),
+            "created_at": now(),
+        }
+        connection.execute(insert(connection, Run).values(**values, **new))
+    else:
+        for table in (Metric, Evaluation, Cost, Attempt):
+            connection.execute(delete(table).where(table.run_id == key))
+        connection.execute(update(Run).where(Run.id == key).values(**values))
+
+
+def _folder(placed: Placed) -> str:
+    """Return the folder that the run would have; nothing is in it."""
+    return f"runs/adopted{folder_end(placed.fingerprint)}"
+
+
+def _write_attempt(connection: Connection, placed: Placed, number: int, digest: str) -> None:
+    """Write the only attempt of a run. A new number ends a retraction of the earlier one."""
+    run = placed.run
+    began = run.began or run.ended or now()
+    values = {
+        "run_id": run_key(placed.fingerprint), "number": number, "state": str(placed.state),
+        "reason": _STATES[run.state][1], "executor": ADOPTED, "handle": placed.path, "claimed_at": began,
+        "started_at": run.began, "heartbeat_at": run.ended or began, "ended_at": run.ended or began,
+        "host": run.host, "device": run.device, "code_commit": run.git_commit,
+        "log": f"{_folder(placed)}/log.txt", "versions": to_json({_DIGEST: digest}), "first_step": 0,
+        "chips": 0,
+    }  # fmt: skip
+    connection.execute(insert(connection, Attempt).values(**values))
+    of_run = {"run_id": values["run_id"], "attempt": number}
+    scores = [of_run | score._asdict() | {"value": as_number(score.value)} for score in placed.scores]
+    execute_many(connection, insert(connection, Evaluation), scores)
+
+
+def _write_values(connection: Connection, placed: Placed) -> None:
+    key = run_key(placed.fingerprint)
+    names = [{"name": name} for name in placed.run.metrics]
+    execute_many(connection, insert(connection, MetricName).on_conflict_do_nothing(), names)
+    ids = dict(connection.execute(select(MetricName.name, MetricName.id)).tuples().all())
+    for name, (steps, values) in placed.run.metrics.items():
+        for start in range(0, len(steps), _POINTS_AT_ONCE):
+            part = slice(start, start + _POINTS_AT_ONCE)
+            points = zip(steps[part].tolist(), values[part].tolist(), strict=True)
+            write_points(connection, key, [(ids[name], step, as_number(value)) for step, value in points])
+    flops = [(score.step, score.flops_total) for score in placed.scores if score.flops_total is not None]
+    if flops:  # other tools don't split FLOPs into parts: all count as the learner's
+        parts = {"learner": max(flops)[1], "scoring": 0.0, "reference_scoring": 0.0}
+        costs = [{"run_id": key, "component": name, "flops": value} for name, value in parts.items()]
+        execute_many(connection, insert(connection, Cost), costs)
+
+
+def _annotate(connection: Connection, placed: Placed, author: str) -> None:
+    """Add the tags and the note of a run that it doesn't have yet; those added here stay."""
+    key = run_key(placed.fingerprint)
+    about = {"run_id": key, "author": author, "created_at": now()}
+    tags = [about | {"name": name} for name in dict.fromkeys(valid_tags(placed.run.tags))]
+    execute_many(connection, insert(connection, Tag).on_conflict_do_nothing(), tags)
+    same = select(Note.id).where(Note.run_id == key, Note.text == placed.run.notes)
+    if placed.run.notes and connection.execute(same).first() is None:
+        connection.execute(insert(connection, Note).values(**about, text=placed.run.notes))
+
+
+def _list_in_spec(connection: Connection, study: str, placed: Placed, goal: Goal | None) -> None:
+    """List the run and its scores in the spec of a study that has only adopted runs; create the study."""
+    text = connection.scalar(select(Experiment.spec).where(Experiment.name == study))
+    before: dict[str, Any] = {"name": study} if text is None else json.loads(text)
+    if before.get("runs"):
+        return
+    metrics = before.get("metrics") or {}
+    if goal is not None:
+        own = {
+            name: {"goal": goal, **metrics.get(name, {})}
+            for name in dict.fromkeys(s.name for s in placed.scores)
+        }
+        metrics = own | {name: each for name, each in metrics.items() if name not in own}
+    spec = before | {"adopted": [*dict.fromkeys([*(before.get("adopted") or ()), placed.name])]}
+    spec |= {"metrics": metrics} if metrics else {}
+    if text is None:
+        values = {
+            "name": study, "question": "", "spec": to_json(spec, sort_keys=False), "created_at": now(),
+            "updated_at": now(), "owner": user_name(), "host": host_name(),
+        }  # fmt: skip
+        connection.execute(insert(connection, Experiment).values(**values))
+    elif spec != before:
+        listed = update(Experiment).where(Experiment.name == study)
+        connection.execute(listed.values(spec=to_json(spec, sort_keys=False), updated_at=now()))
+
+
+def _enter(connection: Connection, study: str, placed: Placed) -> Change:
+    """Make a run the last run of a study, or give it its new label."""
+    key = run_key(placed.fingerprint)
+    own = (Member.experiment == study) & (Member.run_id == key)
+    held = connection.execute(select(Member.name, Member.label, Member.position).where(own)).one_or_none()
+    if held is not None and (held.name, held.label) == (placed.name, placed.label):
+        return "same"
+    last = connection.scalar(select(func.max(Member.position)).where(Member.experiment == study))
+    connection.execute(delete(Member).where(own))
+    values = {
+        "experiment": study, "run_id": key, "name": placed.name, "label": placed.label, "point": "{}",
+        "needed": 0, "position": held.position if held is not None else (last or 0) + 1,
+    }  # fmt: skip
+    connection.execute(insert(connection, Member).values(**values))
+    return "new" if held is None else "changed"

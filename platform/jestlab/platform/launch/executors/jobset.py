@@ -1,0 +1,381 @@
+"""The JobSet of a job on Kubernetes: its manifest, and how its status, pods, and Kueue's Workload are read.
+
+A JobSet has one Job, whose pods are the hosts of one run, such as those of a TPU slice. The first pod that
+fails ends them all. The cluster restarts none of them: the launcher starts another attempt, and counts it.
+
+References:
+    The JobSet API, jobset.sigs.k8s.io/docs/reference/jobset.v1alpha2; TPU slices on GKE,
+    cloud.google.com/kubernetes-engine/docs/how-to/tpus; pod failure policies,
+    kubernetes.io/docs/concepts/workloads/controllers/job/#pod-failure-policy; Workloads and their conditions,
+    kueue.sigs.k8s.io/docs/concepts/workload.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from jestlab.platform.lab.settings import Kubernetes as KubernetesSettings
+from jestlab.platform.launch.executors.base import Job, JobKey, JobState, JobStatus
+from jestlab.platform.launch.executors.cloud import WORKER, arguments_at, public_variables
+from jestlab.platform.launch.executors.environment import threads_environment
+from jestlab.platform.launch.executors.reasons import explained
+from jestlab.platform.logs import one_line
+from jestlab.platform.processes import EXIT_COMPLETED, describe_exit, exit_from_shell
+from jestlab.platform.spec.resources import Nodes, Slice
+from jestlab.platform.store.address import STORE
+
+JOBSETS = ("jobset.x-k8s.io", "v1alpha2", "jobsets")
+"""Group, version, and plural of JobSets."""
+WORKLOADS = ("kueue.x-k8s.io", "v1beta2", "workloads")
+"""Group, version, and plural of Kueue's Workloads since Kueue 0.15."""
+
+MANAGED = "app.kubernetes.io/managed-by=jestlab"
+"""Selects all of jestlab's objects."""
+NAME_LABEL = "app.kubernetes.io/name"
+INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
+JOBSET_LABEL = "jobset.sigs.k8s.io/jobset-name"
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+WORKLOAD_LABEL = "kueue.x-k8s.io/job-uid"
+"""Label of a Workload: the uid of its JobSet."""
+
+HOSTS = "host"
+"""Name of a JobSet's replicated job: its one Job is `JOBSET-host-0`."""
+
+GRACE_SECONDS = 120
+"""Time between SIGTERM and SIGKILL. Preempted machines leave less, about 30 s."""
+
+KEPT_SECONDS = 7 * 24 * 3600
+"""How long a JobSet that is over, and its logs, are kept."""
+
+_COORDINATOR_PORT = 8476
+_SILENT_REASON = "DeletionByTaintManager"  # of pods on nodes that are unreachable or not ready
+_PREEMPTED_REASON = "FailJobSetFailurePolicyAction"
+
+Object = Mapping[str, Any]
+"""An object of the Kubernetes API."""
+
+
+class Limits(NamedTuple):
+    """What each host of a job may use.
+
+    Attributes:
+        threads: CPUs to request where there is no TPU; a machine with TPUs has one job.
+        memory_gb: Memory to request, which is also the limit, in GB; None for no limit.
+        seconds: How long a job may hold its machines; None for no limit.
+    """
+
+    threads: int = 1
+    memory_gb: float | None = None
+    seconds: int | None = None
+
+
+_NO_LIMITS = Limits()
+
+
+# ---- the manifest
+
+
+def jobset(
+    job: Job,
+    machines: Slice | Nodes,
+    image: str,
+    settings: KubernetesSettings,
+    *,
+    limits: Limits = _NO_LIMITS,
+    spot: bool,
+) -> dict[str, Any]:
+    """Create the JobSet of a job; `spot` allows nodes that may be taken away.
+
+    `settings` has a `store_secret` and a `root`. If the job's time is limited, its hosts are asked to stop
+    early, so that they can save.
+
+    Raises:
+        ExecutorError: The manifest would contain a password.
+    """
+    labels = jobset_labels(job)
+    annotations = {"jestlab/title": one_line(job.title)}
+    if isinstance(machines, Slice) and machines.hosts > 1:
+        # A slice of several hosts is one node pool: all pods of the job in it, and none of another job.
+        annotations["alpha.jobset.sigs.k8s.io/exclusive-topology"] = "cloud.google.com/gke-nodepool"
+    queue = {} if settings.queue is None else {QUEUE_LABEL: settings.queue}
+    disrupted = {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+    hosts: dict[str, Any] = {
+        "parallelism": machines.hosts,
+        "completions": machines.hosts,
+        "completionMode": "Indexed",
+        "backoffLimit": 0,
+        "podFailurePolicy": {"rules": [disrupted]},
+        "template": {
+            "metadata": {"labels": labels},
+            "spec": _pod(job, machines, image, settings, limits, spot),
+        },
+    }
+    reasons = ["PodFailurePolicy"]
+    if limits.seconds is not None:
+        hosts["activeDeadlineSeconds"] = max(limits.seconds - GRACE_SECONDS, limits.seconds // 2)
+        reasons.append("DeadlineExceeded")
+    # The JobSet's reason then tells preemption from failure even after its pods are gone.
+    preempted = {"name": "preempted", "action": "FailJobSet", "onJobFailureReasons": reasons}
+    replicated = {
+        "name": HOSTS,
+        "replicas": 1,
+        "template": {"metadata": {"labels": labels}, "spec": hosts},
+    }
+    return {
+        "apiVersion": "/".join(JOBSETS[:2]),
+        "kind": "JobSet",
+        "metadata": {
+            "name": job.name,
+            "namespace": settings.namespace,
+            "labels": labels | queue,
+            "annotations": annotations,
+        },
+        "spec": {
+            # Suspended until Kueue admits it, even if Kueue's webhook is down.
+            **({"suspend": True} if queue else {}),
+            "ttlSecondsAfterFinished": KEPT_SECONDS,
+            "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
+            "failurePolicy": {"maxRestarts": 0, "rules": [preempted]},
+            "replicatedJobs": [replicated],
+        },
+    }
+
+
+def _pod(
+    job: Job, machines: Slice | Nodes, image: str, settings: KubernetesSettings, limits: Limits, spot: bool
+) -> dict[str, Any]:
+    selector: dict[str, str] = {}
+    requests: dict[str, str] = {}
+    optional: dict[str, Any] = {}
+    container: dict[str, Any] = {}
+    chip = "google.com/tpu" if isinstance(machines, Slice) else "nvidia.com/gpu"
+    if isinstance(machines, Slice):
+        selector = {
+            "cloud.google.com/gke-tpu-accelerator": machines.type.label,
+            "cloud.google.com/gke-tpu-topology": machines.topology,
+        }
+    else:
+        requests["cpu"] = str(limits.threads)
+        if machines.hosts > 1:
+            others = {"labelSelector": {"matchLabels": {NAME_LABEL: job.name}}}
+            apart = [{**others, "topologyKey": "kubernetes.io/hostname"}]
+            rule = {"requiredDuringSchedulingIgnoredDuringExecution": apart}
+            optional["affinity"] = {"podAntiAffinity": rule}
+    limited = {chip: str(machines.chips_per_host)} if machines.chips_per_host else {}
+    tolerations = [{"key": chip, "operator": "Exists", "effect": "NoSchedule"}] if limited else []
+    if limits.memory_gb is not None:
+        limited["memory"] = f"{round(limits.memory_gb * 1000)}M"
+    if spot:
+        key = "cloud.google.com/gke-spot"
+        selector[key] = "true"
+        tolerations.append({"key": key, "operator": "Equal", "value": "true", "effect": "NoSchedule"})
+    if settings.service_account:
+        optional["serviceAccountName"] = settings.service_account
+    if settings.claim is not None:
+        # The container's user is not root; this group may write to the volume.
+        optional["securityContext"] = {"fsGroup": 1000}
+        optional["volumes"] = [{"name": "lab", "persistentVolumeClaim": {"claimName": settings.claim}}]
+        container["volumeMounts"] = [{"name": "lab", "mountPath": settings.root}]
+    return {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": GRACE_SECONDS,
+        "automountServiceAccountToken": False,  # runs call Google Cloud, not the cluster
+        "nodeSelector": selector,
+        "tolerations": tolerations,
+        **optional,
+        "containers": [
+            {
+                "name": "worker",
+                "image": image,
+                "command": WORKER,
+                "args": arguments_at(settings.root, job),
+                "env": _variables(job, machines, settings, limits.threads),
+                "ports": [{"containerPort": _COORDINATOR_PORT}],
+                "resources": {"limits": limited, "requests": requests | limited},
+                **container,
+                "terminationMessagePolicy": "FallbackToLogsOnError",
+            }
+        ],
+    }
+
+
+def _variables(
+    job: Job, machines: Slice | Nodes, settings: KubernetesSettings, threads: int
+) -> list[dict[str, Any]]:
+    # Without chips the CPUs compute: only those that the pod requests, instead of all CPUs of its node.
+    computing = {} if machines.chips else threads_environment(threads)
+    variables: list[dict[str, Any]] = [
+        {"name": name, "value": value} for name, value in {**computing, **public_variables(job)}.items()
+    ]
+    secret, _, key = (settings.store_secret or "").partition("/")
+    variables.append({"name": STORE, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}})
+    if machines.hosts > 1:
+        # JobSet names pods JOBSET-REPLICATEDJOB-JOB-POD, below a service with the JobSet's name.
+        coordinator = f"{job.name}-{HOSTS}-0-0.{job.name}:{_COORDINATOR_PORT}"
+        index = f"metadata.annotations['{INDEX_LABEL}']"
+        variables += [
+            {"name": "JAX_COORDINATOR_ADDRESS", "value": coordinator},
+            {"name": "JAX_NUM_PROCESSES", "value": str(machines.hosts)},
+            {"name": "JAX_PROCESS_ID", "valueFrom": {"fieldRef": {"fieldPath": index}}},
+        ]
+    return variables
+
+
+def jobset_labels(job: Job) -> dict[str, str]:
+    """Return the labels of a job's JobSet and pods."""
+    ours = {f"jestlab/{name}": _label(value) for key, value in job.labels.items() if (name := _label(key))}
+    return ours | key_labels(job.name, job.key)
+
+
+def key_labels(name: str, key: JobKey) -> dict[str, str]:
+    """Return the labels that identify a job's JobSet and pods."""
+    managed, _, value = MANAGED.partition("=")
+    return {managed: value, NAME_LABEL: name} | {f"jestlab/{part}": text for part, text in key.labels.items()}
+
+
+def has_labels(found: Object, labels: Mapping[str, str]) -> bool:
+    """Whether an object has all of these labels."""
+    return labels.items() <= (found["metadata"].get("labels") or {}).items()
+
+
+def _label(text: str) -> str:
+    """Return a text as the value of a label: at most 63 characters, invalid ones replaced by `-`."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "-", text)[:63].strip("-_.")
+
+
+# ---- the status
+
+
+def status(jobset: Object, pods: Sequence[Object]) -> JobStatus:
+    """Return the status of a JobSet's job.
+
+    Args:
+        jobset: The JobSet.
+        pods: Its pods. The first is enough, unless the JobSet has failed.
+    """
+    conditions = _conditions(jobset)
+    first = next((pod for pod in pods if _labels(pod).get(INDEX_LABEL) == "0"), None)
+    if "Completed" in conditions:
+        return JobStatus(JobState.SUCCEEDED, exit_code=EXIT_COMPLETED)
+    if "Failed" in conditions:
+        return _failed(conditions["Failed"], first, pods)
+    if jobset["metadata"].get("deletionTimestamp"):
+        return JobStatus(JobState.RUNNING, "stopping")
+    phase = None if first is None else first.get("status", {}).get("phase")
+    if jobset.get("spec", {}).get("suspend"):
+        if phase == "Running":  # it may still save
+            return JobStatus(JobState.RUNNING, "stopping: requeued by Kueue")
+        # Created suspended, with generation 1: a later generation was resumed and suspended again.
+        requeued = jobset["metadata"].get("generation", 1) > 1
+        return JobStatus(JobState.QUEUED, "suspended", requeued=requeued)
+    if first is not None and phase in ("Running", "Succeeded", "Failed"):
+        silent = _conditions(first).get("DisruptionTarget", {}).get("reason") == _SILENT_REASON
+        # The pod may still run, or be lost with its node.
+        return JobStatus(JobState.RUNNING, f"node {_node(first)} is unreachable" if silent else "")
+    if first is not None and first["metadata"].get("deletionTimestamp"):
+        # The pod never starts. On a dead node it stays, so only the worker's silence ends the attempt; a
+        # queued job may stay silent.
+        return JobStatus(JobState.RUNNING, "its pod is being deleted")
+    return JobStatus(JobState.QUEUED, explained(_waiting_reason(first)) if first is not None else "")
+
+
+def status_without_jobset(name: str, key: JobKey, namespace: str, pods: Sequence[Object]) -> JobStatus:
+    """Return the status of a job whose JobSet doesn't exist: its pods may still be stopping."""
+    for pod in pods:
+        over = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+        if has_labels(pod, key_labels(name, key)) and not over:
+            return JobStatus(JobState.RUNNING, "stopping")
+    return JobStatus(JobState.GONE, f"JobSet {name} not found in namespace {namespace}")
+
+
+def is_in_queue(jobset: Object) -> bool:
+    """Whether a JobSet is suspended until Kueue admits it."""
+    return bool(jobset["spec"].get("suspend")) and QUEUE_LABEL in _labels(jobset)
+
+
+def queued(jobset: Object, waiting: JobStatus, workloads: Sequence[Object]) -> JobStatus:
+    """Add Kueue's reason to the status of a queued job.
+
+    Args:
+        jobset: Its JobSet, for which `is_in_queue` holds.
+        waiting: The status without Kueue.
+        workloads: Workloads of the JobSet; empty without the right to list them, or if Kueue has not seen it.
+    """
+    reason = ""
+    for workload in workloads:
+        for condition in workload.get("status", {}).get("conditions") or ():
+            if condition["type"] == "QuotaReserved" and condition["status"] == "False":
+                reason = condition.get("message", "")
+        if workload.get("spec", {}).get("active") is False:
+            reason = "the Workload is not active"
+    reason = explained(re.sub(r"^couldn't assign flavors to pod set \S+: ", "", one_line(reason)))
+    queue = f"waiting in queue {_labels(jobset)[QUEUE_LABEL]}"
+    return replace(waiting, reason=": ".join(part for part in (queue, reason) if part))
+
+
+def _failed(condition: Object, first: Object | None, pods: Sequence[Object]) -> JobStatus:
+    code, exit_text = _exit(first)
+    for pod in pods:
+        if (disruption := _conditions(pod).get("DisruptionTarget")) is not None:
+            reason = f"node {_node(pod)} was taken away: {explained(condition_text(disruption))}"
+            return JobStatus(JobState.PREEMPTED, reason, code)
+    if condition.get("reason") == _PREEMPTED_REASON:
+        # Either a lost node or the time limit: the JobSet doesn't tell, and its Job may be gone.
+        text = condition_text(condition)
+        return JobStatus(
+            JobState.PREEMPTED, f"a node was taken away, or the time limit reached: {text}", code
+        )
+    return JobStatus(JobState.FAILED, exit_text or explained(condition_text(condition)), code)
+
+
+def _exit(pod: Object | None) -> tuple[int | None, str]:
+    """Return the exit code of a pod's process, and its description."""
+    state = {} if pod is None else _container(pod).get("state", {}).get("terminated")
+    if not state:
+        return None, ""
+    code = exit_from_shell(state["exitCode"])
+    reason = state.get("reason", "Error")
+    text = describe_exit(code)
+    return code, text if reason in ("Error", "Completed") else f"{text}: {explained(reason)}"
+
+
+def _waiting_reason(pod: Object) -> str:
+    waiting = _container(pod).get("state", {}).get("waiting", {})
+    if waiting.get("reason", "ContainerCreating") != "ContainerCreating":
+        return condition_text(waiting)
+    scheduled = _by_type(pod).get("PodScheduled", {})
+    return condition_text(scheduled) if scheduled.get("status") == "False" else ""
+
+
+def _container(pod: Object) -> Object:
+    containers = pod.get("status", {}).get("containerStatuses") or [{}]
+    found: Object = containers[0]
+    return found
+
+
+def _node(pod: Object) -> str:
+    return str(pod.get("spec", {}).get("nodeName", "?"))
+
+
+def _labels(found: Object) -> Mapping[str, str]:
+    return found["metadata"].get("labels") or {}
+
+
+def _by_type(found: Object) -> dict[str, Object]:
+    return {condition["type"]: condition for condition in found.get("status", {}).get("conditions") or ()}
+
+
+def _conditions(found: Object) -> dict[str, Object]:
+    """Return the conditions that are true, by type."""
+    return {
+        name: condition for name, condition in _by_type(found).items() if condition.get("status") == "True"
+    }
+
+
+def condition_text(condition: Object) -> str:
+    """Return the reason and the message of a condition or an event on one line."""
+    parts = (condition.get("reason"), condition.get("message"))
+    return one_line(": ".join(part for part in parts if part))
