@@ -31,8 +31,8 @@ from jestlab.platform.launch.options import ControllerOptions, LaunchOptions
 from jestlab.platform.launch.reconcile import title
 from jestlab.platform.planning import deciding, registering
 from jestlab.platform.planning import plan as planning
-from jestlab.platform.planning.changes import Changes, changes
-from jestlab.platform.planning.cost import budgeted, refuse_above
+from jestlab.platform.planning.changes import ResultChanges, changes
+from jestlab.platform.planning.cost import budgeted, check_chip_hours
 from jestlab.platform.planning.deciding import without
 from jestlab.platform.planning.matching import Timings, matches_seconds
 from jestlab.platform.planning.names import check as check_names
@@ -289,7 +289,7 @@ class _Session:
                 plan = budgeted(plan, store, place)
                 if options.max_chip_hours is not None:
                     what = "nothing" if is_first else "no further run"
-                    refuse_above(plan, options.max_chip_hours, place, what)
+                    check_chip_hours(plan, options.max_chip_hours, place, what)
             if store is not None:
                 if is_first and not options.replace:
                     refuse_taken(store, plan.by_study)
@@ -312,7 +312,7 @@ def _stuck(plan: Plan, outcome: LaunchOutcome) -> set[str]:
     return stuck
 
 
-def _runs_again(options: LaunchOptions, plan: Plan, found: Changes) -> list[str]:
+def _runs_again(options: LaunchOptions, plan: Plan, found: ResultChanges) -> list[str]:
     """Return the completed runs that have to run again, with all that depend on them.
 
     Raises:
