@@ -17,7 +17,7 @@ from jestlab.analysis.configs import flat
 from jestlab.platform import logs
 from jestlab.platform.errors import StoreError, UserError, one_line_errors
 from jestlab.platform.launch.status import LOSS
-from jestlab.platform.planning import explain
+from jestlab.platform.planning import compare as comparison
 from jestlab.platform.serve.curves import curves_of
 from jestlab.platform.serve.experiment import cells
 from jestlab.platform.serve.labs import Labs, Missing, Served
@@ -279,7 +279,7 @@ def _baseline(store: Store, experiment: str, fingerprint: str) -> dict[str, Any]
     if not baselines or run in baselines:
         return None
     other = next((row for row in baselines if row.seed == run.seed), baselines[0])
-    different = explain.compare(store, other.fingerprint, fingerprint).config
+    different = comparison.compare(store, other.fingerprint, fingerprint).config
     return {
         "title": f"{other.label}/{other.seed}",
         "fingerprint": other.fingerprint,
