@@ -15,7 +15,7 @@ from jestlab.models.weights import CHECKPOINTS, Weights, open_weights, read_toke
 from jestlab.platform import programs
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.help import Verbs
-from jestlab.platform.cli.options import FILE, Function, json_option, lab_options
+from jestlab.platform.cli.options import FILE, json_option, lab_options
 from jestlab.platform.cli.output import print_json, say
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
@@ -41,7 +41,7 @@ _FORMATS = ("big_vision", "big_vision-scanned", "huggingface")
 _source = click.argument("source", metavar="SOURCE")
 
 
-def _conversion(function: Function) -> Callable[..., Any]:
+def _conversion(function: Callable[..., None]) -> Callable[..., None]:
     """Add SOURCE, DEST, and the options of import and export."""
     tokenizer_help = "Sentencepiece model  [default: the one next to SOURCE]"
     for add in (
