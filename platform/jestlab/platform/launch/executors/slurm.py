@@ -193,14 +193,7 @@ class SlurmExecutor(Executor):
         """Submit jobs together. If the answer is lost, look for them before submitting them again."""
         inherited = {**passed_on(), **worker_environment(resources.threads, self._lab)}
         inherited = {name: value for name, value in inherited.items() if name not in _NOT_PASSED_ON}
-        # The script writes output to the logs, so workers must not copy it.
-        plain = [
-            dataclasses.replace(
-                job, environment={key: value for key, value in job.environment.items() if key != logs.COPIED}
-            )
-            for job in jobs
-        ]
-        batch = self._batches.write(plain, inherited)
+        batch = self._batches.write([_uncopied(job, inherited) for job in jobs])
         folder = self._batches.folder(batch)
         self._given_up.discard(batch)
         several = len(jobs) > 1
@@ -237,9 +230,10 @@ class SlurmExecutor(Executor):
 
     def render(self, job: Job) -> str:
         """Return a batch script that a user can submit with `sbatch`."""
+        resources, shared = self._launching(), [self._lab.root, Path.cwd()]
         folder = self._batches.folder(batch_of([job.key]))
-        shared = [self._lab.root, Path.cwd()]
-        return script_by_hand(job, folder, shared, self._launching(), self._options)
+        job = _uncopied(job, worker_environment(resources.threads, self._lab))
+        return script_by_hand(job, folder, shared, resources, self._options)
 
     # ---- status
 
@@ -418,3 +412,10 @@ class SlurmExecutor(Executor):
             if not self._config:
                 self._config = slurm_tools.config(self._tools.run("scontrol", "show", "config"))
         return self._config.get(key, default)
+
+
+def _uncopied(job: Job, environment: Mapping[str, str]) -> Job:
+    """Return a job with more variables, whose worker doesn't copy its output: the script logs it."""
+    variables = {**environment, **job.environment}
+    variables.pop(logs.COPIED, None)
+    return dataclasses.replace(job, environment=variables)
