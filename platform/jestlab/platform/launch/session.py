@@ -41,8 +41,9 @@ from jestlab.platform.spec.load import load_stored
 from jestlab.platform.spec.resources import ExecutorName, runs_here
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.spec.yaml import dump
-from jestlab.platform.store import labs, leases, provenance
+from jestlab.platform.store import leases, provenance
 from jestlab.platform.store.address import parse_url, sqlite_file
+from jestlab.platform.store.identity import completed_elsewhere
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rerun import start_over, with_dependents
 from jestlab.platform.store.rows import now
@@ -348,7 +349,7 @@ def _check_other_labs(lab: Lab, store: Store, plan: Plan) -> list[str]:
     """
     here = known_id(lab)
     completed = {run.fingerprint: run for run in plan.runs if run.state == RunState.COMPLETED}
-    found = labs.completed_elsewhere(store, completed, None if here is None else here.uid)
+    found = completed_elsewhere(store.engine, completed, None if here is None else here.uid)
     # A user may have copied the folder.
     away = {run: place for run, place in found.items() if not (lab.root / completed[run].directory).is_dir()}
     for run in plan.runs:

@@ -39,7 +39,7 @@ from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rows import chunks
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import Attempt, Run
-from jestlab.platform.store.views import FIRST_STEP
+from jestlab.platform.store.view_queries import FIRST_STEP
 
 _MAX_BYTES = 1 << 30
 """Larger data are digested only by workers, so that planning stays fast."""
