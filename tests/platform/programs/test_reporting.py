@@ -153,6 +153,7 @@ def test_phases_are_checked_and_attributes_are_the_same(start):
         for name in client.PHASES:
             with run.phase(name):
                 pass
+        wrong: Any
         for wrong in ("training", "Checkpoint", "", "a\nb", None, 3, []):
             with pytest.raises(ValueError, match=r"^invalid phase .*: expected one of startup, "):
                 run.phase(wrong).__enter__()
