@@ -79,19 +79,28 @@ def doctor_command(jax: bool, as_json: bool, lab: Lab) -> None:
 
     Exit code: 0 everything required works, 1 something is broken.
     """
-    console = Console(stderr=True)
     found = []
-    with console.status("checking …") if console.is_terminal else nullcontext():
-        for each in examine(lab, jax):
-            found.append(each)
-            if not as_json:
-                level = styled(f"{each.level:8}", _STYLES[each.level])
-                text = f"{each.found}: {each.remedy}" if each.remedy else each.found
-                say(table(("", "", ""), [(level, f"{each.check:12}", text)]))
+    for each in _with_spinner(examine(lab, jax)):
+        found.append(each)
+        if not as_json:
+            level = styled(f"{each.level:8}", _STYLES[each.level])
+            text = f"{each.found}: {each.remedy}" if each.remedy else each.found
+            say(table(("", "", ""), [(level, f"{each.check:12}", text)]))
     if as_json:
         print_json(list(map(asdict, found)))
     if any(each.level is Level.BROKEN for each in found):
         raise SystemExit(1)
+
+
+def _with_spinner(results: Iterator[CheckResult]) -> Iterator[CheckResult]:
+    """Show that a check is running, on a terminal."""
+    console = Console(stderr=True)
+    while True:
+        with console.status("checking …") if console.is_terminal else nullcontext():
+            result = next(results, None)
+        if result is None:
+            return
+        yield result
 
 
 def examine(lab: Lab, jax: bool = True) -> Iterator[CheckResult]:
