@@ -194,10 +194,10 @@ def test_errors_are_one_line(root):
 
 def test_an_archive_contains_adopted_runs(root, siglip, tmp_path):
     adopt_table(root, siglip)
-    printed(root, "export", tmp_path / "toy.tar.zst", "toy")
+    printed(root, "export", tmp_path / "toy.zip", "toy")
     other = tmp_path / "other"
-    printed(other, "import", tmp_path / "toy.tar.zst")
-    line = "- toy was imported from toy.tar.zst.\n"
+    printed(other, "import", tmp_path / "toy.zip")
+    line = "- toy was imported from toy.zip.\n"
     assert printed(other, "table", "toy").replace(line, "") == printed(root, "table", "toy")
     assert "sound" in printed(other, "db", "check")
     assert "nothing to delete" in printed(other, "gc", "--older-than", "0m")
