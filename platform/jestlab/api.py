@@ -1,21 +1,21 @@
-"""jestlab from Python, for notebooks and scripts: what the commands do, returned as objects.
+"""The Python API for notebooks and scripts.
 
     from jestlab import api
 
     study = api.load("spirals.yaml", overrides={"seeds": 3})
     study.plan()                                    # what a launch would run, and what it costs
-    study.launch()                                  # runs what is not done yet, and writes the reports
+    study.launch()                                  # run what isn't completed, and write the reports
 
     results = study.results()
     results.table(baseline="narrow")                # means over seeds, differences, speed-ups
-    figure = results.figure("pareto")               # a figure of Matplotlib, whose axes can be restyled
-    results.frame("evaluations", where="seed < 3")  # a frame of pandas
+    figure = results.figure("pareto")               # a Matplotlib figure
+    results.frame("evaluations", where="seed < 3")  # a pandas data frame
 
-    api.open_lab("lab").experiments                 # what is in a lab, whoever launched it
+    api.open_lab("lab").experiments                 # all experiments of a lab
 
-Plans, tables and figures show themselves in notebooks, and print as text elsewhere. What is wrong is an
-`api.Error`, whose message is the line that the command would print. Words are those of the commands: what
-`jestlab launch --parallel 2` is there is `study.launch(parallel=2)` here.
+Notebooks show plans, tables, and figures; elsewhere they print as text. Errors are `api.Error`, with the
+message that the command would print. Arguments have the names of the flags: `jestlab launch --parallel 2` is
+`study.launch(parallel=2)`.
 """
 
 from __future__ import annotations
@@ -49,23 +49,22 @@ def load(
     root: str | Path | None = None,
     store: str | None = None,
 ) -> Study:
-    """Load a study, and check all of it.
+    """Load a study and validate it.
 
         api.load("quickstart", overrides={"seeds": 1})
         api.load("spirals.yaml", overrides=["seeds=1", "runs.wide.width=[16, 64]"], root="/data/lab")
         api.load({"name": "spirals", "program": "command", "base": {...}, "runs": {...}})
 
     Args:
-        spec: A registered study, the path of a .yaml or .py file, or what such a file would hold: a dict, or
-            a `ConfigDict`, with a `name`. Relative paths count from the file's folder, else from the working
-            directory.
-        scale: One of the study's scales; None for its first.
-        overrides: Path in the spec → value; or texts `path=value`, as after `--set`.
-        root: Folder of the lab, or gs://BUCKET/FOLDER; None for JESTLAB_ROOT, else ./lab.
-        store: URL of the results store; None for JESTLAB_STORE, else results.db in the lab.
+        spec: A registered study, the path of a .yaml or .py file, or a dict or `ConfigDict` with a `name`.
+            Paths in a file are relative to its folder, others to the working directory.
+        scale: One of the study's scales; default: the first.
+        overrides: Path in the spec → value; or texts such as "seeds=1", as for `--set`.
+        root: Folder of the lab, or gs://BUCKET/FOLDER; default: JESTLAB_ROOT, else ./lab.
+        store: URL of the results store; default: JESTLAB_STORE, else results.db in the lab.
 
     Raises:
-        Error: There is no such study, or something is wrong with it; file, place and remedy are named.
+        Error: There is no such study, or its spec isn't valid.
     """
     from jestlab.platform.spec.load import load as load_spec
 
@@ -77,18 +76,18 @@ def load(
 
 
 def open_lab(place: str | Path | None = None, *, store: str | None = None) -> Lab:
-    """Open a lab to read its results, on any machine that reaches its store.
+    """Open a lab to read its results.
 
         api.open_lab("lab")
         api.open_lab("postgresql://reader@db.example/results")
 
     Args:
-        place: Folder of the lab, gs://BUCKET/FOLDER, URL of its store, or a SQLite file; None for
+        place: Folder of the lab, gs://BUCKET/FOLDER, URL of its store, or a SQLite file; default:
             JESTLAB_ROOT, else ./lab.
-        store: URL of the store, if the place does not say it.
+        store: URL of the store, if it isn't in the lab.
 
     Raises:
-        Error: There is no store, or it cannot be read.
+        Error: There is no store, or it can't be read.
     """
     root: str | Path | None = place
     if place is not None and str(place).startswith(("postgres", "sqlite:")) and "://" in str(place):
@@ -97,17 +96,17 @@ def open_lab(place: str | Path | None = None, *, store: str | None = None) -> La
         root, store = file.parent, f"sqlite:///{file.absolute()}"
     with one_line_errors():
         lab = Lab(_Lab.find(root, store))
-        lab.experiments  # noqa: B018 — fails now, and not where results are asked for
+        lab.experiments  # noqa: B018 — fails here instead of at the first use
     return lab
 
 
 class Study:
-    """A study that is loaded and checked: what to compare, and how.
+    """A validated study.
 
     Attributes:
-        name: Its name, by which its results go.
-        question: What it asks.
-        scale: Which of its scales it is; None if it has none.
+        name: Its name, which its results have in the store.
+        question: Its question.
+        scale: The scale that was loaded; None if the study has none.
     """
 
     def __init__(self, spec: _Spec, lab: _Lab) -> None:
@@ -119,20 +118,20 @@ class Study:
 
     @property
     def lab(self) -> Lab:
-        """The lab that it is launched in."""
+        """The lab that the study is launched in."""
         return Lab(self._lab)
 
     def plan(self, *, why: bool = False) -> Plan:
-        """Look up what a launch would run, what is done, and what it costs. Writes nothing.
+        """Plan a launch: what would run, what is done, and what it costs. Writes nothing.
 
             study.plan()
             study.plan(why=True).frame().query("action == 'run'")
 
         Args:
-            why: Whether to explain for each run why it would run.
+            why: Explain for each run why it would run.
 
         Raises:
-            Error: It cannot be planned: data are missing, or do not fit.
+            Error: Data is missing, or doesn't match the configs.
         """
         from jestlab.platform.planning.survey import survey
 
@@ -156,38 +155,37 @@ class Study:
         reports: bool = True,
         decide: bool = False,
     ) -> Outcome:
-        """Run all that is not completed, write tables and figures, and return when all runs have ended.
+        """Run what isn't completed, write tables and figures, and return when all runs have ended.
 
-        Completed runs are skipped, interrupted ones resume from their last checkpoint, and runs that are
-        still running are found again, also those of a kernel that has died.
+        Completed runs are skipped, and interrupted ones resume from their last checkpoint. Runs that are
+        still running are monitored again, for example after a kernel has died.
 
             study.launch(parallel=4).check()
             study.launch(on="kubernetes", max_chip_hours=500)
 
         Args:
-            progress: Whether to show what happens.
-            parallel: Number of concurrent runs; None for the study's.
-            retries: Number of further attempts at a run that fails; None for the study's.
-            on: Where to run: "local", "kubernetes", "vertex", "slurm", or an executor of your own; None: as
-                the study says, else your settings, else this machine.
-            fail_fast: Whether all runs stop once one has failed for good.
-            keep_going: Whether it goes on when the first three runs that end have failed alike.
-            max_chip_hours: Nothing is launched if the estimate exceeds these or is unknown.
-            rerun_changed: Whether to run again what was made by other code or data than is there now.
-            rerun_retracted: Whether to run again what is retracted.
-            runs: Which of those runs; none for all.
-            replace: Whether to replace the experiment of this name: another study, or another user's.
-            reports: Whether to write tables and figures.
-            decide: Whether to add seeds, round by round, until each claim is decided, hopeless or beyond its
-                budget.
+            progress: Show progress.
+            parallel: Number of concurrent runs; default: the study's.
+            retries: Number of retries of a failed run; default: the study's.
+            on: Where to run: "local", "kubernetes", "vertex", "slurm", or a custom executor; default: that of
+                the study, else of your settings, else "local".
+            fail_fast: Stop all runs after the first that has failed for good.
+            keep_going: Continue after the first three runs have failed with the same error.
+            max_chip_hours: Launch nothing if the estimate is higher or unknown.
+            rerun_changed: Run again what was made with a different version of the code or data.
+            rerun_retracted: Run again what was retracted.
+            runs: Runs to run again; default: all of those.
+            replace: Replace the experiment of this name by a different study, or that of another user.
+            reports: Write tables and figures.
+            decide: Add seeds in rounds until each claim is decided, can't be decided, or is over budget.
 
         Returns:
-            How it ended. Runs that fail raise nothing: see `Outcome.check`.
+            How the launch ended. A failed run raises no error: see `Outcome.check`.
 
         Raises:
-            Error: The launch is refused, or a report cannot be written.
-            KeyboardInterrupt: At Ctrl-C, or when a notebook's kernel is interrupted: after all runs have
-                stopped at a checkpoint, from which the next launch goes on. A second one ends them at once.
+            Error: The launch is invalid, or a report can't be written.
+            KeyboardInterrupt: Ctrl-C, or the notebook's kernel was interrupted. All runs stop at a
+                checkpoint, from which the next launch resumes. A second interrupt stops them at once.
         """
         from jestlab.platform.launch import session
         from jestlab.platform.launch.display import Listener, display_here
@@ -202,15 +200,17 @@ class Study:
             )  # fmt: skip
             launched = session.launch(self._lab, study, options, listener)
         if launched.outcome.interrupted:
-            raise KeyboardInterrupt(f"the launch of {self.name} was stopped: the next one resumes its runs")
+            raise KeyboardInterrupt(
+                f"the launch of {self.name} was interrupted: launch again to resume its runs"
+            )
         return Outcome.of(launched, listener.notes)
 
     def results(self) -> Results:
-        """Return what its runs have measured, as far as they are: also while a launch goes on elsewhere."""
+        """Return the results of the study so far, also during a launch."""
         return Results(self._lab, self.name)
 
     def to_yaml(self) -> str:
-        """Write the resolved study as YAML, which launches the same runs."""
+        """Write the resolved study as YAML."""
         return self._spec.to_yaml()
 
     def __repr__(self) -> str:
@@ -218,7 +218,7 @@ class Study:
 
 
 class Lab:
-    """A lab: the experiments in one results store."""
+    """A lab: the experiments of one results store."""
 
     def __init__(self, lab: _Lab) -> None:
         """Use `open_lab`."""
@@ -233,10 +233,10 @@ class Lab:
             return experiments(self._lab.store_url)
 
     def results(self, experiment: str) -> Results:
-        """Return what the runs of an experiment have measured.
+        """Return the results of an experiment.
 
         Raises:
-            Error: There is no such experiment; the most similar name is given.
+            Error: There is no such experiment.
         """
         if experiment not in (known := self.experiments):
             raise Error(f"no experiment {experiment!r} in the results store: {nearest(experiment, known)}")
@@ -252,19 +252,19 @@ class Lab:
         order_by: str | Sequence[str] = (),
         limit: int | None = None,
     ) -> pd.DataFrame:
-        """Read rows of all experiments, or of one: see `Results.frame`.
+        """Read rows of all experiments, or of one, as `Results.frame` does.
 
         lab.frame("runs", where="state = 'FAILED'", columns=["experiment", "label", "seed", "reason"])
         """
         return rows(self._lab, view, where, experiment, columns, order_by, limit)
 
     def query(self, sql: str) -> pd.DataFrame:
-        """Ask one SELECT of the store, which can only be read so.
+        """Run one SELECT statement on the store.
 
             lab.query("SELECT label, AVG(value) FROM v_evaluations WHERE final = 1 GROUP BY label")
 
         Raises:
-            Error: The SQL is wrong, or would write.
+            Error: The SQL is invalid, or would write.
         """
         from jestlab.analysis import query
 

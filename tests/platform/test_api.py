@@ -220,7 +220,7 @@ def test_ctrl_c_stops_the_runs_at_a_checkpoint(tmp_path, root, handlers, below_a
     async def cell():
         study.launch(progress=False)
 
-    with labs.meanwhile(interrupt), pytest.raises(KeyboardInterrupt, match="the next one resumes"):
+    with labs.meanwhile(interrupt), pytest.raises(KeyboardInterrupt, match="launch again to resume"):
         if below_a_loop:
             # asyncio's own handler would cancel `cell`, which a kernel's does not.
             with closing(asyncio.new_event_loop()) as loop:

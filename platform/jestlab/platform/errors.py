@@ -1,4 +1,4 @@
-"""Errors that users can fix, each with its place and remedy, and the words that such errors are made of."""
+"""Errors that users can fix, with their place and remedy, and helpers to write their messages."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from jestlab.analysis.written import without_addresses
 
 
 class UserError(Exception):
-    """Bad input: one line that names the place and the remedy. The command line prints it and exits 1."""
+    """An error that users can fix. The command line prints its message, one line, and exits with code 1."""
 
     def _render_traceback_(self) -> list[str]:
-        """Show the line alone in a notebook: IPython asks exceptions for this."""
+        """Show only the message in a notebook: IPython calls this method."""
         return [f"Error: {self}"]
 
 
 class UserErrors(UserError):
-    """Several kinds of bad input at once, each told in a line; the last line may count them."""
+    """Several errors, one line each; the last line may count them."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         self.lines = tuple(lines)
@@ -28,7 +28,7 @@ class UserErrors(UserError):
 
 
 def sentence(error: BaseException) -> str:
-    """Write an error on one line for people: that of a file as its name and what is wrong with it."""
+    """Write an error on one line for people; an error of a file starts with its name."""
     text = str(error) or ("not enough memory" if isinstance(error, MemoryError) else type(error).__name__)
     if isinstance(error, OSError) and error.strerror:
         text = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
@@ -37,7 +37,7 @@ def sentence(error: BaseException) -> str:
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Context in which what the command line prints in one line, whatever raises it, is a UserError."""
+    """Convert ValueError and OSError to UserError within a context."""
     try:
         yield
     except (ValueError, OSError) as error:
@@ -45,37 +45,34 @@ def one_line_errors() -> Iterator[None]:
 
 
 class StoreError(UserError):
-    """The results store cannot be used: now, or before somebody has fixed something."""
+    """The results store can't be used."""
 
 
 class StoreUnreachable(StoreError):
-    """The results store cannot be used now: no connection, locked, disk full. Trying again may help.
+    """The results store can't be used now: no connection, locked, disk full. Trying again may help.
 
-    What somebody has to fix first (a password, a permission, a damaged file) is a plain UserError.
+    An error that a person has to fix (a password, a permission, a damaged file) is a plain UserError.
     """
 
 
 class StoreMissing(StoreUnreachable):
-    """There is no results store at the place: not made yet, moved away, or its disk is gone."""
+    """The results store doesn't exist: not created yet, moved, or on a disk that isn't mounted."""
 
 
 class BucketUnreachable(UserError):
-    """The bucket that the lab is in does not answer, or refuses. Trying again may help."""
+    """The lab's bucket doesn't answer, or refuses access. Trying again may help."""
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
-    """Return the valid name most like an unknown one; None if none is like it."""
+    """Return the valid name most similar to an unknown one; or None."""
     return next(iter(difflib.get_close_matches(name, sorted(set(known)), n=1, cutoff=0.5)), None)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Write a clause that helps with an unknown name: "did you mean 'x'?" if a valid name is like it.
-
-    Else that is "known: a, b, c", or "there are none".
-    """
+    """Suggest a valid name for an unknown one: "did you mean 'x'?", or "known: a, b, c"."""
     names = sorted(set(known))
     if not names:
-        return "there are none"
+        return "none exist"
     if found := closest(name, names):
         return f"did you mean {found!r}?"
     return "known: " + ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
@@ -88,51 +85,37 @@ Path = tuple[str, ...]
 
 
 class SpecError(UserError, ValueError):
-    """A spec that cannot be planned: its place from the spec's root, and what is wrong and would be right.
+    """An invalid spec. It is also a ValueError, so that pydantic collects it from validators.
 
-    It is a ValueError as well, so that pydantic collects those that validators raise.
+    Attributes:
+        path: The place, from the root of the spec.
+        message: The problem, with the expected form.
+        errors: This error, or all of several, of which this is the first.
     """
 
     def __init__(self, path: Sequence[str], message: str) -> None:
         self.path: Path = tuple(path)
         self.message = message
+        self.errors: tuple[SpecError, ...] = (self,)
         super().__init__(f"{dotted(path)}: {message}" if path else message)
-
-    @property
-    def errors(self) -> tuple[SpecError, ...]:
-        """This mistake, or all of several."""
-        return (self,)
-
-
-class SpecErrors(SpecError):
-    """Several mistakes in a spec. As one error it is the first of them."""
-
-    def __init__(self, errors: Sequence[SpecError]) -> None:
-        self._errors = tuple(errors)
-        super().__init__(self._errors[0].path, self._errors[0].message)
-
-    @property
-    def errors(self) -> tuple[SpecError, ...]:
-        """All of the mistakes."""
-        return self._errors
 
 
 class Mistakes:
-    """Gathers the mistakes in a spec, each once, to raise them together.
+    """Collects errors in a spec, without duplicates, to raise them together.
 
-    `with mistakes: …` takes in the mistakes that are raised inside; what follows is executed all the same.
+    `with mistakes: …` collects the errors that are raised inside, and execution continues after it.
     """
 
     def __init__(self) -> None:
-        """Begin without any."""
+        """Create an empty collection."""
         self._found: dict[tuple[Path, str], SpecError] = {}
 
     def __len__(self) -> int:
-        """Return the number of mistakes so far."""
+        """Return the number of errors."""
         return len(self._found)
 
     def add(self, errors: Iterable[SpecError]) -> None:
-        """Take in mistakes."""
+        """Add errors."""
         for error in errors:
             self._found.setdefault((error.path, error.message), error)
 
@@ -147,18 +130,23 @@ class Mistakes:
         return isinstance(error, SpecError)
 
     def together(self) -> SpecError:
-        """Return what was found as one error; there has to be something."""
-        return next(iter(self._found.values())) if len(self) == 1 else SpecErrors([*self._found.values()])
+        """Return all errors as one; there has to be one."""
+        errors = tuple(self._found.values())
+        if len(errors) == 1:
+            return errors[0]
+        together = SpecError(errors[0].path, errors[0].message)
+        together.errors = errors
+        return together
 
     def check(self) -> None:
-        """Raise what was found, if anything."""
+        """Raise the errors, if there are any."""
         if self._found:
             raise self.together() from None
 
 
 @contextmanager
 def placed(place: Callable[[Path], Path]) -> Iterator[None]:
-    """Replace the places of errors raised inside by what a function makes of them."""
+    """Map the places of errors raised within a context by a function."""
     try:
         yield
     except SpecError as error:
@@ -168,7 +156,7 @@ def placed(place: Callable[[Path], Path]) -> Iterator[None]:
 
 
 def within(*place: str) -> AbstractContextManager[None]:
-    """Prefix the places of errors raised inside with a place in the spec."""
+    """Prefix the places of errors raised within a context with a place in the spec."""
     return placed(lambda path: (*place, *path))
 
 
@@ -178,10 +166,7 @@ def dotted(path: Sequence[str]) -> str:
 
 
 def no_string(value: object) -> str:
-    """Write what is given in place of a string: the value, its type, and that quotes make it a string.
-
-    Of a list, that is the first item that is none.
-    """
+    """Write a value that isn't a string, or the first such item of a list, with a hint to quote it."""
     if isinstance(value, list | tuple):
         value = next((item for item in value if not isinstance(item, str)), value)
     quotes = ": put it in quotes" if isinstance(value, bool | int | float) else ""
@@ -189,7 +174,7 @@ def no_string(value: object) -> str:
 
 
 def choices(given: object, valid: Iterable[str]) -> str:
-    """List the valid values, after the one nearest to what was given."""
+    """List the valid values, after the one nearest to the given value."""
     known = list(valid)
     hint = nearest(str(given), known)
     listed = f"valid: {', '.join(known)}"
@@ -197,7 +182,7 @@ def choices(given: object, valid: Iterable[str]) -> str:
 
 
 def kind_of(value: object) -> str:
-    """Name the type of a value in a spec writer's words."""
+    """Name the type of a value in the terms of a spec."""
     if hasattr(value, "items"):
         return "a mapping"
     names: dict[type, str] = {

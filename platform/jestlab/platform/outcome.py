@@ -1,4 +1,4 @@
-"""Plans, outcomes and pages that show themselves, in notebooks and as text: what `jestlab.api` returns."""
+"""Plans, outcomes, and pages as text and in notebooks: part of `jestlab.api`."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from jestlab.platform.launch.session import LaunchResult
-    from jestlab.platform.planning.survey import Cost, Survey
+    from jestlab.platform.planning.survey import PlanCost, Survey
 
 _COMPLETED = "COMPLETED"
 _MOST = 10  # runs whose failures are shown
 
 
 class Plan:
-    """What a launch would run, what it costs, and what is done: print it, or let a notebook show it."""
+    """What a launch would run, what is done, and what it costs. It prints, and notebooks show it."""
 
     def __init__(self, survey: Survey) -> None:
         """Use `Study.plan`."""
         self._survey = survey
 
     @property
-    def cost(self) -> Cost:
-        """What the runs that are still to do take: `plan.cost.flops`, `.hours`, `.chip_hours`, `.dollars`."""
+    def cost(self) -> PlanCost:
+        """Cost of the remaining runs: `plan.cost.flops`, `.hours`, `.chip_hours`, `.dollars`."""
         return self._survey.cost
 
     def frame(self) -> pd.DataFrame:
-        """Return one row a run, dependencies first.
+        """Return one row per run, dependencies first.
 
-        Its columns: run, label, seed, fingerprint, program, action ("done", "resume", "run"), state (in the
-        store), examples, learner_flops, scoring_flops, selection_flops, reference_scoring_flops, total_flops,
-        chips, hours, chip_hours, dollars, and why the run would run, if that was asked for. What is unknown
-        is missing.
+        Columns: run, label, seed, fingerprint, program, action ("done", "resume", "run"), state (in the
+            store),
+        examples, learner_flops, scoring_flops, selection_flops, reference_scoring_flops, total_flops, chips,
+        hours, chip_hours, dollars, and why, if requested. Unknown values are NaN.
         """
         import pandas as pd
 
@@ -52,14 +52,12 @@ class Plan:
         return len(self._survey.plan.runs)
 
     def __str__(self) -> str:
-        """Write what `jestlab plan` prints."""
+        """Return what `jestlab plan` prints."""
         from jestlab.platform.planning import show
 
         return show.text(self._survey)
 
-    def __repr__(self) -> str:
-        """Write what `jestlab plan` prints."""
-        return str(self)
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         from jestlab.platform.planning import show
@@ -77,11 +75,11 @@ class Outcome:
 
     Attributes:
         experiment: Name of the study.
-        states: Run and seed, as "joint/0" → state: "COMPLETED", "FAILED", "SKIPPED", "CANCELLED", …
-        reasons: Run and seed → why it did not complete.
-        files: The study's tables, figures and page, and what lies beside that.
-        notes: What was said during the launch.
-        ok: Whether all runs are completed and all reports written.
+        states: Run and seed, such as "joint/0" → "COMPLETED", "FAILED", "SKIPPED", "CANCELLED", ...
+        reasons: Run and seed → why it didn't complete.
+        files: Tables, figures, and the page with its files.
+        notes: Messages during the launch.
+        ok: Whether all runs have completed and all reports are written.
     """
 
     experiment: str
@@ -107,26 +105,24 @@ class Outcome:
 
     @property
     def page(self) -> Page | None:
-        """The page with all of it, `report.html`; None where there is none."""
+        """The page, `report.html`; None if there is none."""
         return next((Page(file) for file in self.files if file.name == "report.html"), None)
 
     def check(self) -> Outcome:
-        """Return this outcome if all is well.
+        """Return this outcome if it is ok.
 
         Raises:
-            Error: Not all runs are completed, or not all reports written; it says which, and why.
+            Error: Some runs haven't completed, or some reports aren't written; the message names them.
         """
         if not self.ok:
             raise UserError(str(self))
         return self
 
     def __str__(self) -> str:
-        """Write how many runs are in which state, why some did not complete, and where the page is."""
+        """Return the number of runs by state, the reasons of failures, and the path of the page."""
         return "\n".join(self._lines())
 
-    def __repr__(self) -> str:
-        """Write what `print` does."""
-        return str(self)
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         page = [] if self.page is None else [f"page: {self.page._repr_html_()}"]
@@ -149,26 +145,22 @@ class Outcome:
 
 
 class Page(PosixPath):
-    """The path of an HTML page, which a notebook shows as a link."""
+    """The path of an HTML page, which notebooks show as a link."""
 
     def __repr__(self) -> str:
-        """Write the path from the working directory, if it is inside."""
         return f"Page({str(near(self))!r})"
 
     def _repr_html_(self) -> str:
         place = near(self)
-        if place.is_absolute():  # a notebook's server shows nothing outside its own folder
+        if place.is_absolute():  # a notebook's server doesn't serve files outside its folder
             return escape(str(place))
         return f'<a href="{escape(quote(str(place)))}" target="_blank">{escape(str(place))}</a>'
 
 
 def near(path: Path) -> Path:
-    """Return a path from the working directory, if it is inside."""
+    """Return a path relative to the working directory, if it is inside."""
     here = Path.cwd()
     return Path(os.path.relpath(path, here)) if path.is_relative_to(here) else Path(path)
-
-
-_CELL = "padding:2px 10px;white-space:nowrap;text-align:"
 
 
 def html_table(
@@ -178,39 +170,29 @@ def html_table(
     right: Collection[int],
     below: Sequence[str],
 ) -> str:
-    """Write a table of text for a notebook, whose style it brings along.
+    """Write a table of text for a notebook.
 
     Args:
-        headline: What it shows, in a line above it.
+        headline: Line above the table.
         columns: Headings.
-        rows: Cells; the last row is set off, as it is the sum of the others.
-        right: Indices of the columns that are aligned to the right.
-        below: Sentences below it.
+        rows: Cells; the last row is the sum of the others.
+        right: Indices of the right-aligned columns.
+        below: Paragraphs below the table.
     """
 
-    def line(cells: Sequence[str], tag: str, border: str = "") -> str:
-        sides = ("right" if i in right else "left" for i in range(len(cells)))
-        styled = (
-            f'<{tag} style="{_CELL}{side}{border}">{_indented(cell)}</{tag}>'
-            for side, cell in zip(sides, cells, strict=True)
-        )
-        return f"<tr>{''.join(styled)}</tr>"
+    def line(cells: Sequence[str], tag: str, border: str) -> str:
+        style = f"padding:2px 10px;white-space:pre;{border}text-align:"
+        aligned = ("right" if i in right else "left" for i in range(len(cells)))
+        styled = zip(aligned, cells, strict=True)
+        return "".join(f'<{tag} style="{style}{side}">{escape(cell)}</{tag}>' for side, cell in styled)
 
-    last = len(rows) - 1
-    head = line(columns, "th", ";font-weight:600;border-bottom:1px solid")
-    body = (line(row, "td", ";border-top:1px solid" if i == last else "") for i, row in enumerate(rows))
-    paragraphs = (f'<p style="margin:.4em 0;max-width:60em">{escape(text)}</p>' for text in below)
+    borders = [""] * (len(rows) - 1) + ["border-top:1px solid;"]
+    body = [line(row, "td", border) for row, border in zip(rows, borders, strict=False)]
+    head = line(columns, "th", "border-bottom:1px solid;")
+    table = "".join(f"<tr>{cells}</tr>" for cells in (head, *body))
     return (
-        '<div style="font-variant-numeric:tabular-nums">'
-        f"<p>{escape(headline)}</p>"
-        '<div style="overflow-x:auto" tabindex="0">'
-        '<table style="border-collapse:collapse;border-block:2px solid">'
-        f"<thead>{head}</thead><tbody>{''.join(body)}</tbody></table></div>"
-        f"{''.join(paragraphs)}</div>"
+        f'<div style="font-variant-numeric:tabular-nums;overflow-x:auto"><p>{escape(headline)}</p>'
+        f'<table style="border-collapse:collapse;border-block:2px solid">{table}</table>'
+        + "".join(f"<p>{escape(text)}</p>" for text in below)
+        + "</div>"
     )
-
-
-def _indented(cell: str) -> str:
-    """Write a cell whose spaces at its beginning are to be seen."""
-    text = cell.lstrip(" ")
-    return "&nbsp;" * (len(cell) - len(text)) + escape(text)

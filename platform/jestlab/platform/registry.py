@@ -1,4 +1,4 @@
-"""The registered studies: the modules of `jestlab.experiments` with a `get_config`."""
+"""The registered studies: the modules of `jestlab.experiments`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jestlab.platform.errors import SpecError, UserError, nearest
 REGISTRY = "jestlab.experiments"
 """The package of the registered studies; named only, because the platform imports no experiments."""
 
-_SHARED = frozenset({"base"})  # modules that are no studies
+_SHARED = frozenset({"base"})  # modules that aren't studies
 
 
 def study_names() -> list[str]:
@@ -26,11 +26,11 @@ def study_module(name: str) -> ModuleType:
     """Import the module of a registered study.
 
     Raises:
-        SpecError: There is no study of that name; suggests the nearest.
+        SpecError: The name is unknown; suggests the nearest.
     """
     known = study_names()
     if name not in known:
-        raise SpecError((), f"no study {name!r}: {nearest(name, known)} (for your own spec, give its path)")
+        raise SpecError((), f"no study {name!r}: {nearest(name, known)} (for a spec file, give its path)")
     return importlib.import_module(f"{REGISTRY}.{name}")
 
 

@@ -1,4 +1,4 @@
-"""Words that plans, launches and verbs share: counts, places in line, lists, what may be printed."""
+"""Helpers for text: counts, lists, and printable characters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def few(labels: Sequence[str]) -> str:
-    """Write the first two of some labels, and how many more there are."""
+    """Write the first two labels and the number of the others."""
     return ", ".join(labels[:2]) + (f" and {len(labels) - 2} more" if len(labels) > 2 else "")
 
 
@@ -23,15 +23,15 @@ def ordinal(number: int) -> str:
 
 
 def listed(text: str) -> list[str]:
-    """Take apart names that are separated by commas."""
+    """Split names at commas."""
     return [name for part in text.split(",") if (name := part.strip())]
 
 
 def printable(text: str) -> str:
-    """Replace what a terminal would obey by spaces."""
+    """Replace control characters by spaces."""
     return "".join(character if character.isprintable() else " " for character in text)
 
 
 def on_one_line(text: str) -> str:
-    """Write a text on one line, whole; what a terminal would obey becomes a space."""
+    """Join the lines of a text, with spaces in place of control characters."""
     return " ".join(printable(text).split())

@@ -1,4 +1,4 @@
-"""What every executor promises, one case after the other, by a harness that sets the scene for it."""
+"""Contract test for executors: cases that every executor passes, with a harness that controls its jobs."""
 
 from __future__ import annotations
 
@@ -19,27 +19,26 @@ from jestlab.platform.launch.executors.base import (
     JobStatus,
     LaunchedJob,
 )
-from jestlab.platform.launch.executors.custom import Guarded
+from jestlab.platform.launch.executors.custom import guarded
 from jestlab.platform.spec.resources import Resources
 
 NAME = "jestlab-0a1b2c3d-1"
-_OBEDIENT = "jestlab.testing.job"
 _PATIENCE_SECONDS = 30.0
-_LATE_SECONDS = 0.5  # after which a second job of one name would have begun
+_LATE_SECONDS = 0.5  # a second job of a name would have begun by then
 _STORE = "postgresql+psycopg://ada:correct-horse@db.example/lab"
 
 
 class Harness(Protocol):
-    """Sets scenes for one executor.
+    """Controls the jobs of one executor.
 
     Attributes:
-        remote: Whether another process knows as much of a job as the one that launched it.
+        remote: Whether other processes can find a job by its handle as well as the one that launched it.
     """
 
     remote: bool
 
     def executor(self) -> Executor:
-        """Create one, as another process would."""
+        """Create an executor, as another process would."""
 
     def job(self, name: str) -> Job:
         """Describe a job that the executor can launch."""
@@ -48,76 +47,74 @@ class Harness(Protocol):
         """Count the jobs that wait or run."""
 
     def run(self, started: LaunchedJob) -> None:
-        """Let a job begin."""
+        """Make a job begin."""
 
     def end(self, started: LaunchedJob, code: int) -> None:
-        """Let a job's first process end."""
+        """Make a job's first process end."""
 
     def finish_stop(self) -> None:
-        """Let what was asked to stop have stopped."""
+        """Complete the stops that were requested."""
 
     def prints(self, started: LaunchedJob, lines: list[str]) -> None:
-        """Let a job print lines."""
+        """Make a job print lines."""
 
     def close(self) -> None:
-        """Leave nothing behind."""
+        """Remove everything."""
 
 
 def check_executor(executor: Callable[..., Any], **options: Any) -> None:
-    """Check an executor: a class, or function, that takes `(lab, resources, on_exit, **options)`.
+    """Check an executor: a class or function that takes `(lab, resources, on_exit, **options)`.
 
-    It launches real jobs, which do as they are told, in a temporary folder that they have to see (TMPDIR
-    says where that is). Checked: a job runs, succeeds, or fails with its exit code; another process finds it
-    by its handle; the same name twice is one job; many are told apart; it is stopped, at once or not, and a
-    second time without harm; what it prints is its log; and, unless jobs are `here`, it is left alone where
-    its marks are of another attempt.
-
-    Args:
-        executor: The class.
-        options: Its further arguments.
-
-    Raises:
-        AssertionError: It is no executor; the message says why.
+    It launches real jobs, which need access to the temporary folder (see TMPDIR). It must report how jobs
+    end, find jobs by their handles from another process, launch each name once, stop jobs, and return their
+    logs. It must leave jobs of other attempts alone, unless jobs run `here`.
     """
     for case in CASES:
-        # A job that a bad executor has not ended may still write there; what is to be told is what it broke.
+        description = (case.__doc__ or case.__name__).strip().rstrip(".")
+        # A bad executor may leave a job that still writes to the folder.
         with tempfile.TemporaryDirectory(prefix="jestlab-", ignore_cleanup_errors=True) as folder:
-            harness = _Obedient(executor, options, Path(folder))
+            harness = _LocalHarness(executor, options, Path(folder))
             try:
                 case(harness)
             except AssertionError as error:
-                raise AssertionError(f"{_told(case)}: {error}") from error
+                raise AssertionError(f"{description}: {error}") from error
             except Exception as error:
-                raise AssertionError(f"{_told(case)}: {type(error).__name__}: {error}") from error
+                raise AssertionError(f"{description}: {type(error).__name__}: {error}") from error
             finally:
                 harness.close()
 
 
 def key_of(name: str) -> JobKey:
-    """Return marks of a job of this name, with a token of its own."""
+    """Return the key of a job of this name."""
     return JobKey("5e" * 16, "0a1b2c3d" * 8, 1, hashlib.sha256(name.encode()).hexdigest()[:32])
 
 
-class _Obedient:
-    """A harness for any executor that can start a Python module.
+class _LocalHarness:
+    """A harness for any executor that can start a Python module on this machine; its jobs obey files."""
 
-    Attributes:
-        remote: As of `Harness`.
-    """
-
-    def __init__(self, make: Callable[..., Any], options: dict[str, Any], folder: Path) -> None:
-        self._make = make
+    def __init__(self, factory: Callable[..., Any], options: dict[str, Any], folder: Path) -> None:
+        self._factory = factory
         self._options = options
         self._folder = folder
         self._lab = Lab.find(folder / "lab")
         self._lab.root.mkdir()
-        self._made: list[tuple[Guarded, dict[LaunchedJob, str]]] = []
+        self._executors: list[Executor] = []
+        self._names: dict[LaunchedJob, str] = {}
         self.remote = not self.executor().here
 
     def executor(self) -> Executor:
-        made = _Watched(self._make(self._lab, Resources(), lambda: None, **self._options))
-        self._made.append((made, made.launched))
-        return made
+        created = self._factory(self._lab, Resources(), lambda: None, **self._options)
+        executor = guarded(type(created).__name__, created)
+        launch = executor.launch
+
+        def recorded_launch(job: Job) -> LaunchedJob:
+            started = launch(job)
+            self._names[started] = job.name
+            return started
+
+        executor.launch = recorded_launch  # type: ignore[method-assign]
+        self._executors.append(executor)
+        return executor
 
     def job(self, name: str) -> Job:
         return Job(
@@ -128,7 +125,7 @@ class _Obedient:
             log=self._lab.root / f"{name}.txt",
             key=key_of(f"{self._folder}/{name}"),
             labels={"experiment": "quickstart", "run": "joint", "seed": "1"},
-            module=_OBEDIENT,
+            module="jestlab.testing.job",
         )
 
     def count(self) -> int:
@@ -136,82 +133,65 @@ class _Obedient:
         return len(list(self._folder.glob("*.began")))
 
     def run(self, started: LaunchedJob) -> None:
-        name = self._name(started)
+        name = self._names[started]
         _until(lambda: any(self._folder.glob(f"{name}.*.began")), "the job has not begun")
 
     def end(self, started: LaunchedJob, code: int) -> None:
-        self._tell(f"{self._name(started)}.code", str(code))
+        self._write(f"{self._names[started]}.code", str(code))
 
     def prints(self, started: LaunchedJob, lines: list[str]) -> None:
-        name = self._name(started)
-        self._tell(f"{name}.lines", "".join(f"{line}\n" for line in lines))
+        name = self._names[started]
+        self._write(f"{name}.lines", "".join(f"{line}\n" for line in lines))
         _until(lambda: not (self._folder / f"{name}.lines").exists(), "the job does not run")
 
     def finish_stop(self) -> None:
-        """It stops by itself."""
+        """Do nothing: the jobs stop by themselves."""
 
     def close(self) -> None:
-        for executor, launched in self._made:
-            for started in launched:
+        for executor in self._executors:
+            for started in self._names:
                 executor.stop(started, now=True)
             executor.close()
 
-    def _name(self, started: LaunchedJob) -> str:
-        return next(launched[started] for _, launched in self._made if started in launched)
-
-    def _tell(self, file: str, text: str) -> None:
+    def _write(self, file: str, text: str) -> None:
         ready = self._folder / "ready"
         ready.write_text(text, encoding="utf-8")
         ready.rename(self._folder / file)
-
-
-class _Watched(Guarded):
-    """An executor that remembers what it has launched."""
-
-    def __init__(self, executor: Any) -> None:
-        super().__init__(type(executor).__name__, executor)
-        self.launched: dict[LaunchedJob, str] = {}
-
-    def launch(self, job: Job) -> LaunchedJob:
-        started = super().launch(job)
-        self.launched[started] = job.name
-        return started
 
 
 # ---- the cases
 
 
 def a_job_waits_runs_and_succeeds(harness: Harness) -> None:
-    """A job waits, runs and succeeds."""
+    """A job waits, runs, and succeeds."""
     executor = harness.executor()
     started = executor.launch(harness.job(NAME))
-    assert started.handle, "the handle is empty, and a store keeps it to find the job"
-    assert started.key == harness.job(NAME).key, "the launched job has other marks than the job"
+    assert started.handle, "the handle is empty"
+    assert started.key == harness.job(NAME).key, "the launched job has another key than the job"
     _expect(executor, started, JobState.QUEUED, JobState.RUNNING)
     harness.run(started)
-    # A job may have begun before whoever runs it says so.
-    _until(lambda: _state(executor, started) != JobState.QUEUED, "it runs, and its state is still queued")
+    _until(lambda: _state(executor, started) != JobState.QUEUED, "a running job is still queued")
     _expect(executor, started, JobState.RUNNING)
     harness.end(started, 0)
     status = _over(executor, started)
     assert status.state == JobState.SUCCEEDED, f"exit code 0 is {status.state}, not succeeded"
-    assert status.exit_code in (0, None), f"exit code 0 is told as {status.exit_code}"
+    assert status.exit_code in (0, None), f"exit code 0 became {status.exit_code}"
 
 
-def a_job_that_fails_says_so(harness: Harness) -> None:
-    """A job that fails says so, with its exit code where that is known."""
+def a_failed_job_has_a_reason(harness: Harness) -> None:
+    """A job that fails has a reason, and its exit code if it is known."""
     executor = harness.executor()
     started = executor.launch(harness.job(NAME))
     harness.run(started)
     harness.end(started, 137)
     status = _over(executor, started)
     assert status.state == JobState.FAILED, f"a job that was killed is {status.state}, not failed"
-    assert status.exit_code in (-9, None), f"SIGKILL is told as {status.exit_code}, not as -9"
+    assert status.exit_code in (-9, None), f"the exit code of SIGKILL is {status.exit_code}, not -9"
     assert status.reason, "a job that failed has no reason"
 
 
 def another_process_finds_a_job_by_its_handle(harness: Harness) -> None:
-    """Another process finds a job by its handle, reads its log and stops it."""
+    """Another process finds a job by its handle, reads its log, and stops it."""
     started = harness.executor().launch(harness.job(NAME))
     harness.run(started)
     harness.prints(started, ["step 1"])
@@ -224,27 +204,27 @@ def another_process_finds_a_job_by_its_handle(harness: Harness) -> None:
 
 
 def the_same_name_twice_is_one_job(harness: Harness) -> None:
-    """Launching a name again finds its job, and starts no second one."""
+    """Launching a name again finds its job and doesn't start a second one."""
     one = harness.executor()
-    two = harness.executor() if harness.remote else one  # a launcher names each of its jobs once
+    two = harness.executor() if harness.remote else one  # a launcher of local jobs launches each name once
     started = one.launch(harness.job(NAME))
     again = (one.launch(harness.job(NAME)), two.launch(harness.job(NAME)))
     assert again == (started, started), f"{started.handle!r} became {[job.handle for job in again]}"
     harness.run(started)
-    assert (count := harness.count()) == 1, f"{count} jobs of one name run"
+    assert (count := harness.count()) == 1, f"{count} jobs with the same name run"
 
 
-def many_jobs_are_told_apart(harness: Harness) -> None:
-    """Many jobs are told apart, also when they are asked for together."""
+def many_jobs_have_their_own_status(harness: Harness) -> None:
+    """Each of many jobs has its own status."""
     executor = harness.executor()
     all_started = [executor.launch(harness.job(f"jestlab-0a1b2c3d-{number}")) for number in range(6)]
-    assert len(set(all_started)) == 6, "two jobs have one handle"
+    assert len(set(all_started)) == 6, "two jobs have the same handle"
     harness.run(all_started[3])
     harness.run(all_started[5])
     harness.end(all_started[5], 1)
     _over(executor, all_started[5])
     found = executor.statuses(all_started)
-    assert set(found) == set(all_started), "statuses are not of the jobs that were asked for"
+    assert set(found) == set(all_started), "the statuses are those of other jobs"
     states = [found[started].state for started in all_started]
     assert states[3] == JobState.RUNNING and states[5] == JobState.FAILED, f"the states are {states}"
     others = {state for number, state in enumerate(states) if number not in (3, 5)}
@@ -252,17 +232,17 @@ def many_jobs_are_told_apart(harness: Harness) -> None:
 
 
 def a_job_is_asked_to_stop(harness: Harness) -> None:
-    """A job that is asked to stop ends, and a second time changes nothing."""
+    """A job that is asked to stop ends; a second request changes nothing."""
     _stopped(harness, now=False)
 
 
 def a_job_is_killed(harness: Harness) -> None:
-    """A job that is stopped now ends, and a second time changes nothing."""
+    """A job that is killed ends; a second request changes nothing."""
     _stopped(harness, now=True)
 
 
-def nothing_happens_to_one_that_is_over(harness: Harness) -> None:
-    """A job that is over stays as it is when it is stopped, and its log can be read."""
+def a_job_that_is_over_does_not_change(harness: Harness) -> None:
+    """Stopping a job that is over changes nothing, and its log can be read."""
     executor = harness.executor()
     started = executor.launch(harness.job(NAME))
     harness.run(started)
@@ -276,8 +256,8 @@ def nothing_happens_to_one_that_is_over(harness: Harness) -> None:
     _expect_log(executor, started, "done\n")
 
 
-def logs_are_what_was_printed(harness: Harness) -> None:
-    """The log is what the job has printed, in UTF-8."""
+def logs_are_the_output(harness: Harness) -> None:
+    """The log is the output of the job, in UTF-8."""
     executor = harness.executor()
     started = executor.launch(harness.job(NAME))
     harness.run(started)
@@ -287,14 +267,14 @@ def logs_are_what_was_printed(harness: Harness) -> None:
 
 
 def a_job_of_another_attempt_is_left_alone(harness: Harness) -> None:
-    """A job whose marks are of another attempt is gone for it: neither watched, nor stopped, nor read."""
+    """A job with another key belongs to another attempt: it is gone, and is neither stopped nor read."""
     if not harness.remote:
-        return  # the handle of a process of this machine is of that process alone
+        return  # the handle of a local process identifies it
     executor = harness.executor()
-    theirs = executor.launch(harness.job(NAME))
-    harness.run(theirs)
-    harness.prints(theirs, ["a secret"])
-    forged = LaunchedJob(theirs.handle, theirs.key._replace(token="0e" * 16))
+    other = executor.launch(harness.job(NAME))
+    harness.run(other)
+    harness.prints(other, ["a secret"])
+    forged = LaunchedJob(other.handle, other.key._replace(token="0e" * 16))
     _expect(executor, forged, JobState.GONE)
     for now in (False, True):
         executor.stop(forged, now=now)
@@ -302,24 +282,24 @@ def a_job_of_another_attempt_is_left_alone(harness: Harness) -> None:
         read = b"".join(executor.logs(forged))
     except ExecutorError:
         read = b""
-    assert not read, "the log of another attempt's job is read"
+    assert not read, "the log of another attempt can be read"
     harness.finish_stop()
-    _expect(executor, theirs, JobState.RUNNING)
+    _expect(executor, other, JobState.RUNNING)
 
 
 CASES: tuple[Callable[[Harness], None], ...] = (
     a_job_waits_runs_and_succeeds,
-    a_job_that_fails_says_so,
+    a_failed_job_has_a_reason,
     another_process_finds_a_job_by_its_handle,
     the_same_name_twice_is_one_job,
-    many_jobs_are_told_apart,
+    many_jobs_have_their_own_status,
     a_job_is_asked_to_stop,
     a_job_is_killed,
-    nothing_happens_to_one_that_is_over,
-    logs_are_what_was_printed,
+    a_job_that_is_over_does_not_change,
+    logs_are_the_output,
     a_job_of_another_attempt_is_left_alone,
 )
-"""Every executor passes each of them."""
+"""Cases that every executor passes."""
 
 
 def _stopped(harness: Harness, *, now: bool) -> None:
@@ -355,25 +335,19 @@ def _expect_log(executor: Executor, started: LaunchedJob, text: str) -> None:
 
 
 def _over(executor: Executor, started: LaunchedJob) -> JobStatus:
-    """Wait until a job is over; return how."""
-    found: list[JobStatus] = []
+    """Wait until a job is over, and return its status."""
 
-    def is_over() -> bool:
-        found[:] = executor.statuses([started]).values()
-        return found[0].state.is_over
+    def status() -> JobStatus:
+        return executor.statuses([started])[started]
 
-    _until(is_over, lambda: f"it has not ended: {found[0].state}, {found[0].reason or 'no reason'}")
-    return found[0]
+    _until(lambda: status().state.is_over, lambda: f"it has not ended: {status().state}")
+    return status()
 
 
 def _until(condition: Callable[[], bool], otherwise: str | Callable[[], str]) -> None:
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while not condition():
         if time.monotonic() > deadline:
-            told = otherwise if isinstance(otherwise, str) else otherwise()
-            raise AssertionError(f"after {_PATIENCE_SECONDS:.0f} s {told}")
+            failure = otherwise if isinstance(otherwise, str) else otherwise()
+            raise AssertionError(f"after {_PATIENCE_SECONDS:.0f} s {failure}")
         time.sleep(0.02)
-
-
-def _told(case: Callable[[Harness], None]) -> str:
-    return (case.__doc__ or case.__name__).strip().rstrip(".")

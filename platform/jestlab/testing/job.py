@@ -1,7 +1,7 @@
-"""A job that does as it is told: `python -m jestlab.testing.job FOLDER NAME`.
+"""A job that is controlled by files: `python -m jestlab.testing.job FOLDER NAME`.
 
-In the folder it leaves a file `NAME.<process id>.began`, prints what `NAME.lines` holds, and ends with the
-code in `NAME.code`; 137 stands for being killed.
+It creates `NAME.<process id>.began`, prints the content of `NAME.lines`, and exits with the code in
+`NAME.code`. Code 137 means that it kills itself.
 """
 
 from __future__ import annotations
@@ -13,28 +13,23 @@ import time
 from pathlib import Path
 
 
-def main(folder: Path, name: str) -> int:
-    """Say that it has begun, and obey."""
-    (folder / f"{name}.{os.getpid()}.began").touch()
-    return obey(folder, name)
-
-
 def obey(folder: Path, name: str) -> int:
-    """Print the lines that are written for it, until its exit code is; 137 is SIGKILL."""
+    """Print lines until there is an exit code, and return it; 1 if the folder was removed."""
     lines, code = folder / f"{name}.lines", folder / f"{name}.code"
-    while folder.exists():  # nobody would tell it to end any more
+    while folder.exists():
         if lines.exists():
             sys.stdout.write(lines.read_text(encoding="utf-8"))
             sys.stdout.flush()
             lines.unlink()
-        if code.exists() and (text := code.read_text(encoding="utf-8")):  # empty while it is being written
-            number = int(text)
-            if number == 137:
+        if code.exists() and (text := code.read_text(encoding="utf-8")):  # it may be being written
+            if int(text) == 137:
                 os.kill(os.getpid(), signal.SIGKILL)
-            return number
+            return int(text)
         time.sleep(0.02)
     return 1
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), sys.argv[2]))
+    place = Path(sys.argv[1])
+    (place / f"{sys.argv[2]}.{os.getpid()}.began").touch()
+    sys.exit(obey(place, sys.argv[2]))

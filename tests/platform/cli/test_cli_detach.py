@@ -24,7 +24,7 @@ from jestlab.platform.programs import command_run
 from jestlab.platform.store import tables
 from jestlab.platform.store.store import Store
 
-BEGINS = (
+STARTS = (
     "import time; from jestlab.platform.launch.detached import signal_start; "
     "print('launching', flush=True); signal_start(); time.sleep(600)"
 )
@@ -32,7 +32,7 @@ BEGINS = (
 
 @contextmanager
 def ended(root: Path):
-    """Kill the processes that a test leaves."""
+    """Kill the remaining processes of a test."""
     try:
         yield
     finally:
@@ -40,24 +40,26 @@ def ended(root: Path):
             os.kill(pid, signal.SIGKILL)
 
 
+def pid_and_log(output: str) -> tuple[int, Path]:
+    match = re.search(r"^toy .*\(process (\d+) on .*^log: +(\S+)$", output, re.M | re.S)
+    assert match is not None, output
+    return int(match[1]), Path(match[2])
+
+
 def test_a_detached_launch_is_a_session_with_a_lock_and_a_log(root, tmp_path, monkeypatch):
-    monkeypatch.setattr(detached, "_COMMAND", BEGINS)
+    monkeypatch.setattr(detached, "_COMMAND", STARTS)
     words = ("launch", labs.write_study(tmp_path), "--detach", "--store", f"sqlite:///{root}/own.db")
     with ended(root):
-        begun = labs.here(*words, root=root)
-        assert begun.returncode == 0, begun.stderr
-        match = re.search(
-            r"^toy is running in the background \(process (\d+) on .*^log: +(\S+)$", begun.stdout, re.M | re.S
-        )
-        assert match is not None, begun.stdout
-        pid, log = int(match[1]), Path(match[2])
-        assert "see:  jestlab attach toy" in begun.stdout and log.read_text() == "launching\n"
+        launched = labs.here(*words, root=root)
+        assert launched.returncode == 0, launched.stderr
+        pid, log = pid_and_log(launched.stdout)
+        assert "see:  jestlab attach toy" in launched.stdout and log.read_text() == "launching\n"
         assert os.getsid(pid) == pid
         command = Path(f"/proc/{pid}/cmdline").read_text()
         assert "toy.yaml" in command and "own.db" not in command  # the URL may contain a password
         again = labs.here(*words, root=root)
         assert again.returncode == 1
-        assert re.match(rf"jestlab: toy is already running on .*, process {pid}, log {log}", again.stderr)
+        assert f"process {pid}, log {log}" in again.stderr
 
 
 def test_the_terminal_shows_why_a_detached_launch_was_refused(root, tmp_path, monkeypatch):
@@ -78,13 +80,24 @@ def test_the_terminal_shows_why_a_detached_launch_was_refused(root, tmp_path, mo
     ],
 )
 def test_launches_of_different_names_share_neither_lock_nor_log(root, monkeypatch, names):
-    monkeypatch.setattr(detached, "_COMMAND", BEGINS)
+    monkeypatch.setattr(detached, "_COMMAND", STARTS)
+    lab = Lab(root, "sqlite:///none.db")
     with ended(root):
-        first, second = (detached.start(Lab(root, "sqlite:///none.db"), name, ["retry"]) for name in names)
+        first, second = (detached.start(lab, name, ["retry"]) for name in names)
         assert (first.code, second.code) == (None, None)
         assert first.log != second.log
         with pytest.raises(UserError, match=f"process {second.pid}, log {second.log}"):
-            detached.start(Lab(root, "sqlite:///none.db"), names[1], ["retry"])
+            detached.start(lab, names[1], ["retry"])
+
+
+def test_a_detached_launch_gets_the_store_and_not_the_token_of_the_server(root, monkeypatch):
+    monkeypatch.setenv("JESTLAB_SERVE_TOKEN", "a-token-of-the-tests")
+    monkeypatch.setattr(detached, "_COMMAND", "import os, sys; print(*os.environ.items(), *sys.argv)")
+    url = "postgresql://me:secret@host/db"
+    words = ["launch", "toy.yaml", "--store", "other", "--root", "lab", "--store=other"]
+    printed = detached.start(Lab(root, url), "toy", words).log.read_text()
+    assert f"('JESTLAB_STORE', '{url}')" in printed and "a-token-of-the-tests" not in printed
+    assert printed.strip().endswith("launch toy.yaml --root lab")
 
 
 @pytest.mark.parametrize("environment", [local._inherited, command_run._inherited, passed_on])
@@ -92,19 +105,6 @@ def test_no_run_gets_the_token_of_the_server(monkeypatch, environment):
     before = environment()
     monkeypatch.setenv("JESTLAB_SERVE_TOKEN", "a-token-of-the-tests")
     assert environment() == before
-
-
-def test_no_detached_launch_gets_the_token_of_the_server(root, monkeypatch):
-    monkeypatch.setenv("JESTLAB_SERVE_TOKEN", "a-token-of-the-tests")
-    monkeypatch.setattr(detached, "_COMMAND", "import os; print(*os.environ.items())")
-    printed = detached.start(Lab(root, "sqlite:///none.db"), "toy", ["retry"]).log.read_text()
-    assert "JESTLAB_STORE" in printed and "a-token-of-the-tests" not in printed
-
-
-def test_a_detached_command_has_no_store():
-    url = "postgresql://me:secret@host/db"
-    words = ["launch", "toy.yaml", "--store", url, "--root", "lab", f"--store={url}"]
-    assert detached._without_store(words) == ["launch", "toy.yaml", "--root", "lab"]
 
 
 @pytest.fixture
@@ -165,10 +165,9 @@ def test_a_real_detached_launch(root, tmp_path):
     runs = {"uniform": {"steps": 60}, "longer": {"steps": 61, "gate": str(tmp_path / "gate")}}
     spec = labs.write_study(tmp_path, runs=runs, reports=["table"])
     with ended(root):
-        begun = labs.here("launch", spec, "--detach", root=root)
-        assert begun.returncode == 0, begun.stderr
-        match = re.search(r"^toy is running in the background \(process (\d+) on ", begun.stdout)
-        assert match is not None, begun.stdout
+        launched = labs.here("launch", spec, "--detach", root=root)
+        assert launched.returncode == 0, launched.stderr
+        pid, log = pid_and_log(launched.stdout)
         labs.wait_until(lambda: labs.starts(root, "longer"))
         # Another root, because `started` kills all processes of its root.
         store = f"sqlite:///{root}/results.db"
@@ -177,7 +176,7 @@ def test_a_real_detached_launch(root, tmp_path):
             attached.send_signal(signal.SIGINT)
             attached.communicate()
             assert attached.wait() == 130
-        os.kill(int(match[1]), 0)
+        os.kill(pid, 0)
         canceled = labs.here("cancel", "toy/longer", root=root)
         assert canceled.stdout.splitlines()[-1] == "1 run cancelled"
         labs.wait_until_ended(root)
@@ -185,5 +184,4 @@ def test_a_real_detached_launch(root, tmp_path):
         run["run"]: run["state"] for run in json.loads(labs.here("status", "toy", "--json", root=root).stdout)
     }
     assert states == {"uniform": "COMPLETED", "longer": "CANCELLED"}
-    [log] = [Path(line.split()[1]) for line in begun.stdout.splitlines() if line.startswith("log:")]
     assert log.read_text().splitlines()[-1] == "1 CANCELLED, 1 COMPLETED"

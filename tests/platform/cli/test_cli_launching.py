@@ -46,10 +46,13 @@ def settings(folder, monkeypatch, **changes) -> None:
 
 
 def at_each_sleep(monkeypatch, module, *actions):
-    """Make a module's calls of `sleep` do something instead, one action each; then nothing."""
+    """Replace a module's calls of `sleep` by actions, one each."""
     following = itertools.chain(actions, itertools.repeat(lambda: None))
     fake = SimpleNamespace(sleep=lambda _: next(following)(), monotonic=time.monotonic)
     monkeypatch.setattr(module, "time", fake)
+
+
+# ---- launch
 
 
 def test_renders_manifests_and_nothing_else(root, tmp_path, monkeypatch):
@@ -62,7 +65,6 @@ def test_renders_manifests_and_nothing_else(root, tmp_path, monkeypatch):
     store = "postgresql://lab:open-sesame@db.example/results"
     rendered = labs.here("launch", spec, "--render", jobs, "--store", store, root=root)
     assert rendered.returncode == 0, rendered.stderr
-    assert rendered.stdout == f"3 manifests in {jobs}\n"
     files = sorted(jobs.iterdir())
     assert len(files) == 3
     for file in files:
@@ -73,7 +75,7 @@ def test_renders_manifests_and_nothing_else(root, tmp_path, monkeypatch):
 
 
 def test_problems_of_an_executor_are_reported_before_anything_is_written(root, tmp_path, monkeypatch):
-    no_store = f"jobs on kubernetes cannot reach the SQLite file {root / 'results.db'}: give --store"
+    no_store = f"cannot reach the SQLite file {root / 'results.db'}: give --store"
     for image, problem in ((None, "image"), (IMAGE, no_store)):
         settings(tmp_path, monkeypatch, image=image)
         refused = labs.here("launch", labs.write_study(tmp_path, resources=PODS), root=root)
@@ -94,6 +96,150 @@ def test_a_completed_study_needs_no_executor(root, store, tmp_path, monkeypatch)
     assert f"nothing to run: all {len(planned.runs)} runs are COMPLETED" in shown.stdout
 
 
+@pytest.mark.usefixtures("in_process")
+def test_commands_suggested_after_a_failure_work(root, tmp_path):
+    axes = [{"runs": "joint", "grid": {"steps": [10, 11]}}]
+    spec = labs.write_study(tmp_path, runs={"joint": {"fail_at": 3}}, axes=axes)
+    failed = labs.here("launch", spec, "--store", f"sqlite:///{root}/own.db", root=root)
+    assert failed.returncode == 1, failed.stderr
+    advice = dict(line.split(": ", 1) for line in failed.stdout.splitlines() if ": jestlab " in line)
+    assert set(advice) == {"see", "then"}
+    for command in advice.values():
+        assert command.endswith(f" --root {root} --store sqlite:///{root}/own.db")
+    shown = labs.here(*shlex.split(advice["see"])[1:])
+    assert shown.returncode == 0, shown.stderr
+    assert "--- attempt 1" in shown.stdout
+
+
+OWN = {"a": {}, "b": {"steps": 5}}
+OTHER = {"c": {"steps": 6}, "d": {"steps": 7}, "e": {"steps": 8}}
+
+
+@pytest.fixture
+def launch(jestlab, tmp_path, in_process, store):
+    def call(*options, code=0, **parts):
+        return jestlab("launch", labs.write_study(tmp_path, **parts), *options, "--no-reports", code=code)
+
+    return call
+
+
+def members(root):
+    query = "SELECT run FROM v_runs WHERE experiment = 'toy' ORDER BY position"
+    return [run for (run,) in sqlite3.connect(root / "results.db").execute(query)]
+
+
+def test_another_study_does_not_replace_an_experiment_of_the_same_name(root, tmp_path, launch, jestlab):
+    launch(runs={"a": {"fail_at": 1}, "b": {"fail_at": 1, "steps": 5}}, code=1)
+    launch(runs=OWN)  # an experiment without results is replaced
+    launch(runs=OWN, seeds=2)
+    refused = launch(runs=OTHER, code=1)
+    assert refused.count("\n") == 1 and "experiment toy already" in refused and "--replace" in refused
+    assert members(root) == ["a", "b"] * 2
+    planned = jestlab("plan", labs.write_study(tmp_path, runs=OTHER))
+    assert "experiment toy already" in planned.splitlines()[-1]
+    launch("--set", "name=other", runs=OTHER)
+    assert members(root) == ["a", "b"] * 2
+    launch("--replace", runs=OTHER)
+    assert members(root) == ["c", "d", "e"]
+    launch(runs={"c": {"steps": 6}, "x": {"steps": 9}})  # it shares a run
+
+
+def test_an_experiment_of_another_user_is_not_replaced(root, launch, store):
+    def set_owner(owner):
+        with store.writing() as connection:
+            connection.execute(update(tables.Experiment).values(owner=owner, host="atlas"))
+
+    launch(runs=OWN)
+    set_owner("alice")
+    refused = launch(runs=OWN, seeds=2, code=1)
+    assert refused.count("\n") == 1 and "alice" in refused and "atlas" in refused
+    set_owner(None)  # unknown
+    launch(runs=OWN)
+    set_owner("alice")
+    launch("--replace", runs=OWN)
+    owners = sqlite3.connect(root / "results.db").execute("SELECT owner FROM v_experiments").fetchall()
+    assert owners == [(user_name(),)]
+
+
+def test_a_union_does_not_replace_experiments_by_its_parts(tmp_path, launch, jestlab):
+    launch(runs=OWN, name="two")
+    union = {
+        name: {"program": "toy_programs:loop", "base": {"steps": 9}, "runs": {"x": {"y": index}}}
+        for index, name in enumerate(("one", "two"))
+    }
+    path = tmp_path / "both.yaml"
+    path.write_text(f"name: both\nstudies: {union}\n")
+    assert "experiment two already" in jestlab("launch", path, "--no-reports", code=1)
+    jestlab("launch", path, "--no-reports", "--replace")
+
+
+STATEMENT = "Joint selection learns more than independent selection at f = 0.8 and 0.9"
+
+
+def claim(study="filtering_ratio", statement=STATEMENT, verdict="holds", **changes):
+    score = {"measure": "score", "unit": "percent", "digits": None, "within": None}
+    interval = {"difference": 0.0836, "low": 0.0294, "high": 0.1377}
+    return {"study": study, "statement": statement, "verdict": verdict, **score, **interval, **changes}
+
+
+def test_each_claim_is_a_line():
+    rows = [
+        claim(),
+        claim("criteria", "It\nhelps", "does not hold", difference=-0.5, low=-1.0, high=0.0, unit="raw"),
+        claim("criteria", "It spikes", "undecided", measure="loss_spikes", low=None, high=None, unit="raw"),
+        claim("criteria", "It is so", "not run", difference=None, low=None, high=None),
+    ]
+    assert render(claims_table(rows, by_study=True)).splitlines() == [
+        f"✓  filtering_ratio  {STATEMENT}   +8.4 [+2.9, +13.8]",
+        f"✗  criteria         It helps{' ' * 73}−0.5 [−1, +0]",
+        f"?  criteria         It spikes{' ' * 66}+0.0836 loss_spikes",
+        f"○  criteria         It is so{' ' * 85}—",
+    ]
+    assert render(claims_table(rows[3:], by_study=False)) == "○  It is so  —"
+
+
+@pytest.mark.usefixtures("in_process")
+def test_a_launch_ends_in_verdicts_and_links_to_the_whole_table(root, tmp_path, monkeypatch, jestlab):
+    plans.blank_page(monkeypatch)
+    spec = labs.write_study(
+        tmp_path,
+        program="toy_programs:draw",
+        base={"mean": 0.5, "spread": 0.0},
+        runs={"joint": {}, "uniform": {"salt": "u"}},
+        claims=[{"statement": STATEMENT, "of": "joint", "above": "uniform"}],
+        reports=["table"],
+        metrics={"toy/score": {"goal": "max", "unit": "percent"}},
+    )
+    launched = jestlab("launch", spec)
+    assert f"\n?  {STATEMENT}  +0.0\n1 claim: undecided.\n" in launched
+    assert f"\nclaims:  jestlab table claims toy --root {root}\n" in launched
+    assert "| source" not in launched and "| joint" in launched
+    assert json.loads((root / "reports" / "toy" / "claims.json").read_text())["rows"][0]["source"] == ""
+
+
+@pytest.mark.parametrize("value", ["-0.5", "inf", "nan", "soon"])
+def test_an_interval_is_a_number_of_seconds(monkeypatch, value):
+    monkeypatch.setenv("JESTLAB_POLL_SECONDS", value)
+    with pytest.raises(UserError, match=f"JESTLAB_POLL_SECONDS '{value}'"):
+        Intervals.from_environment()
+
+
+def test_silence_is_measured_by_the_local_clock_and_a_wakeup_needs_no_waiter():
+    Wakeup().set()
+    clock = [10.0]
+    silence = Silence(lambda: clock[0])
+    assert silence.seconds("a", "first") == 0
+    clock[0] = 40.0
+    assert (silence.seconds("a", "first"), silence.seconds("b", "first")) == (30.0, 0.0)
+    assert silence.seconds("a", "second") == 0
+    clock[0] = 50.0
+    silence.clear()
+    assert silence.seconds("a", "second") == 0
+
+
+# ---- logs
+
+
 def test_asks_the_executor_for_the_log(root, tmp_path, monkeypatch, namespace):
     location = "kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION"
     monkeypatch.setattr(location, str(namespace.kubeconfig(tmp_path / "kubeconfig")))
@@ -101,17 +247,13 @@ def test_asks_the_executor_for_the_log(root, tmp_path, monkeypatch, namespace):
     run = plans.run("joint")
     store = Store.open(Lab.find(root).store_url)
     store.record(plans.plan(run))
-    none = labs.here("logs", "toy/joint", root=root)
-    assert none.returncode == 1
-    assert "has no log yet: it is PENDING" in none.stderr
-    claim = claims.claim(
-        store, run.fingerprint, leases.enter_launcher(store, "a:1:0"), "kubernetes", 256, "runs/x/log.txt"
-    )
+    assert "no log yet: it is PENDING" in labs.here("logs", "toy/joint", root=root).stderr
+    launcher = leases.enter_launcher(store, "a:1:0")
+    claim = claims.claim(store, run.fingerprint, launcher, "kubernetes", 256, "runs/x/log.txt")
     assert claim is not None
     claims.launched(store, {claim.attempt_id: f"lab/{namespace.name}/jestlab-gone-1"})
     asked = labs.here("logs", "toy/joint", root=root)
-    assert asked.returncode == 1
-    assert len(asked.stderr.splitlines()) == 1
+    assert (asked.returncode, len(asked.stderr.splitlines())) == (1, 1)
     assert f"jestlab-gone-1 has no pods in {namespace.name}" in asked.stderr
 
 
@@ -151,23 +293,7 @@ def test_following_a_log_continues_through_a_retry(root, store, monkeypatch):
     assert (followed.returncode, followed.stdout) == (0, "first\nsecond\n")
 
 
-@pytest.mark.usefixtures("in_process")
-def test_commands_suggested_after_a_failure_work(root, tmp_path):
-    spec = labs.write_study(
-        tmp_path,
-        runs={"joint": {"fail_at": 3}},
-        axes=[{"runs": "joint", "grid": {"steps": [10, 11]}}],
-        resources={"retries": 0},
-    )
-    failed = labs.here("launch", spec, "--store", f"sqlite:///{root}/own.db", root=root)
-    assert failed.returncode == 1, failed.stderr
-    advice = dict(line.split(": ", 1) for line in failed.stdout.splitlines() if ": jestlab " in line)
-    assert set(advice) == {"see", "then"}
-    for command in advice.values():
-        assert command.endswith(f" --root {root} --store sqlite:///{root}/own.db")
-    shown = labs.here(*shlex.split(advice["see"])[1:])
-    assert shown.returncode == 0, shown.stderr
-    assert "--- attempt 1" in shown.stdout
+# ---- watch
 
 
 def test_watch_on_a_terminal_continues_until_all_runs_are_over(store, jestlab, monkeypatch):
@@ -176,7 +302,7 @@ def test_watch_on_a_terminal_continues_until_all_runs_are_over(store, jestlab, m
     attempt = plans.begun(store, run)
     attempt.progress(5, 60)
     attempt.flush()
-    read, reads, update = Watch.update, itertools.count(), Live.update
+    read, reads, redraw = Watch.update, itertools.count(), Live.update
 
     def read_or_fail(watch):
         if next(reads) == 1:
@@ -184,7 +310,7 @@ def test_watch_on_a_terminal_continues_until_all_runs_are_over(store, jestlab, m
         return read(watch)
 
     monkeypatch.setattr(Watch, "update", read_or_fail)
-    monkeypatch.setattr(Live, "update", lambda live, content: update(live, content, refresh=True))
+    monkeypatch.setattr(Live, "update", lambda live, content: redraw(live, content, refresh=True))
     at_each_sleep(monkeypatch, status, lambda: None, lambda: None, attempt.complete)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     for name, value in {"TERM": "xterm", "COLUMNS": "140", "LINES": "40"}.items():
@@ -200,190 +326,36 @@ def test_watch_shows_active_runs_if_not_all_fit(store):
     store.record(plans.plan(*runs))
     plans.begun(store, runs[17]).flush()
     rows = [RunStatus(row) for row in store.runs("toy")]
-    assert len(render(status.watch_lines(rows), None).splitlines()) == 33
-    few = render(status.watch_lines(rows, height=20), None).splitlines()
+    assert len(render(status.watch_lines(rows)).splitlines()) == 33
+    few = render(status.watch_lines(rows, height=20)).splitlines()
     assert [line.split()[0] for line in few[1:-2]] == ["run17"]
     assert few[-1] == "29 PENDING, 1 RUNNING"
 
 
+# ---- cancel
+
+
 def test_cancel_lists_the_runs_that_it_stopped(root, store):
     reference, joint, uniform = plans.reference_and_two().runs
-    store.record(plans.plan(reference, joint, uniform))
+    bad = plans.run("bad")
+    store.record(plans.plan(reference, joint, uniform, bad))
     store.record(plans.plan(reference, joint, name="other"))
+    plans.begun(store, bad).fail("ValueError: no")  # nothing to stop
     one = labs.here("cancel", "toy/uniform", "--json", root=root)
     stopped = [{"run": "uniform", "label": "uniform ratio=0.5", "seed": 0}]
     assert (one.returncode, json.loads(one.stdout)) == (0, stopped)
     states = {row.label: row.state for row in store.runs("toy")}
-    assert states == {"reference": "PENDING", "joint": "BLOCKED", "uniform ratio=0.5": "CANCELLED"}
-    assert store.reasons([run.fingerprint for run in (reference, joint, uniform)]).keys() == {
-        uniform.fingerprint
-    }
+    cancelled = {"uniform ratio=0.5": "CANCELLED", "bad": "FAILED"}
+    assert states == {"reference": "PENDING", "joint": "BLOCKED"} | cancelled
     wrong = labs.here("cancel", "toy/unifrom", root=root)
     assert (wrong.returncode, len(wrong.stderr.splitlines())) == (1, 1)
     assert "uniform" in wrong.stderr
-    shown = labs.here("cancel", "toy", root=root)
-    assert shown.stdout.splitlines()[-1] == (
-        "2 runs shared with other: CANCELLED until other is launched again"
-    )
-    assert "to run" not in shown.stdout
-    assert "2 runs cancelled" in shown.stdout.splitlines()  # one of the three was so before
-    assert {row.state for row in store.runs("toy")} == {"CANCELLED"}
+    shown = labs.here("cancel", "toy", root=root).stdout
+    assert "to run" not in shown and "2 runs cancelled" in shown.splitlines()
+    assert shown.splitlines()[-1].startswith("2 runs shared with other")
+    assert {row.state for row in store.runs("toy")} == {"CANCELLED", "FAILED"}
     before = store.reasons([uniform.fingerprint])
-    leases.request_stop(store, [uniform.fingerprint], "cancelled by somebody else")
+    leases.request_stop(store, [uniform.fingerprint], "cancelled by another user")
     assert store.reasons([uniform.fingerprint]) == before
-    again = labs.here("cancel", "toy", root=root)
-    assert (again.returncode, again.stdout.splitlines()[-1]) == (0, "nothing to cancel")
+    assert labs.here("cancel", "toy", root=root).stdout.splitlines()[-1] == "nothing to cancel"
     assert labs.here("cancel", "toy", "--json", root=root).stdout == "[]\n"
-
-
-def test_cancel_has_nothing_to_stop_of_what_has_failed(root, store):
-    run = plans.run("bad")
-    store.record(plans.plan(run))
-    plans.begun(store, run).fail("ValueError: no")
-    done = labs.here("cancel", "toy", root=root)
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "nothing to cancel")
-
-
-def test_silence_is_measured_by_the_local_clock_and_a_wakeup_needs_no_waiter():
-    Wakeup().set()
-    now = [10.0]
-    silence = Silence(lambda: now[0])
-    assert silence.seconds("a", "first") == 0
-    now[0] = 40.0
-    assert (silence.seconds("a", "first"), silence.seconds("b", "first")) == (30.0, 0.0)
-    assert silence.seconds("a", "second") == 0
-    now[0] = 50.0
-    silence.clear()
-    assert silence.seconds("a", "second") == 0
-
-
-@pytest.mark.parametrize("value", ["-0.5", "inf", "nan", "soon"])
-def test_an_interval_is_a_number_of_seconds(monkeypatch, value):
-    monkeypatch.setenv("JESTLAB_POLL_SECONDS", value)
-    with pytest.raises(UserError, match=f"JESTLAB_POLL_SECONDS '{value}': expected a number of seconds"):
-        Intervals.from_environment()
-
-
-OWN = {"a": {}, "b": {"steps": 5}}
-OTHER = {"c": {"steps": 6}, "d": {"steps": 7}, "e": {"steps": 8}}
-
-
-@pytest.fixture
-def launch(jestlab, tmp_path, in_process, store):
-    def call(*options, code=0, **parts):
-        return jestlab("launch", labs.write_study(tmp_path, **parts), *options, "--no-reports", code=code)
-
-    return call
-
-
-def members(root):
-    query = "SELECT run FROM v_runs WHERE experiment = 'toy' ORDER BY position"
-    return [run for (run,) in sqlite3.connect(root / "results.db").execute(query)]
-
-
-def test_another_study_does_not_replace_an_experiment_of_the_same_name(root, tmp_path, launch, jestlab):
-    launch(runs={"a": {"fail_at": 1}, "b": {"fail_at": 1, "steps": 5}}, code=1)
-    launch(runs=OWN)  # an experiment without results is replaced
-    launch(runs=OWN, seeds=2)
-    assert launch(runs=OTHER, code=1) == (
-        "jestlab: there is an experiment toy already, and this study has none of its 4 runs: --replace if it "
-        "is what toy has become, or another name (--set name=NAME) to keep both\n"
-    )
-    assert members(root) == ["a", "b"] * 2
-    planned = jestlab("plan", labs.write_study(tmp_path, runs=OTHER))
-    assert planned.splitlines()[-1].startswith("a launch is refused: there is an experiment toy")
-    launch("--set", "name=other", runs=OTHER)
-    assert members(root) == ["a", "b"] * 2
-    launch("--replace", runs=OTHER)
-    assert members(root) == ["c", "d", "e"]
-    launch(runs={"c": {"steps": 6}, "x": {"steps": 9}})  # it shares a run
-
-
-def test_an_experiment_of_another_user_is_not_replaced(root, launch, store):
-    def set_owner(owner):
-        with store.writing() as connection:
-            connection.execute(update(tables.Experiment).values(owner=owner, host="atlas"))
-
-    launch(runs=OWN)
-    set_owner("alice")
-    assert launch(runs=OWN, seeds=2, code=1) == (
-        "jestlab: toy is an experiment of alice, launched on atlas: take another name (--set name=NAME), or "
-        "--replace to make it yours\n"
-    )
-    set_owner(None)  # unknown
-    launch(runs=OWN)
-    set_owner("alice")
-    launch("--replace", runs=OWN)
-    owners = sqlite3.connect(root / "results.db").execute("SELECT owner FROM v_experiments").fetchall()
-    assert owners == [(user_name(),)]
-
-
-def test_a_union_does_not_replace_experiments_by_its_parts(tmp_path, launch, jestlab):
-    launch(runs=OWN, name="two")
-    union = {
-        name: {"program": "toy_programs:loop", "base": {"steps": 9}, "runs": {"x": {"y": index}}}
-        for index, name in enumerate(("one", "two"))
-    }
-    path = tmp_path / "both.yaml"
-    path.write_text(f"name: both\nstudies: {union}\n")
-    refused = jestlab("launch", path, "--no-reports", code=1)
-    assert "there is an experiment two already" in refused
-    assert "another name in the union" in refused
-    jestlab("launch", path, "--no-reports", "--replace")
-
-
-STATEMENT = "Joint selection learns more than independent selection at f = 0.8 and 0.9"
-
-
-def claim(study="filtering_ratio", statement=STATEMENT, verdict="holds", **changes):
-    score = {"measure": "score", "unit": "percent", "digits": None, "within": None}
-    interval = {"difference": 0.0836, "low": 0.0294, "high": 0.1377}
-    return {"study": study, "statement": statement, "verdict": verdict, **score, **interval, **changes}
-
-
-ROWS = [
-    claim(),
-    claim("criteria", "It\nhelps", "does not hold", difference=-0.5, low=-1.0, high=0.0, unit="raw"),
-    claim("criteria", "It spikes", "undecided", measure="loss_spikes", low=None, high=None, unit="raw"),
-    claim("criteria", "It is so", "not run", difference=None, low=None, high=None),
-]
-
-
-def claim_lines(rows, by_study, width):
-    return list(map(str, claims_table(rows, by_study).lines(width)[0]))
-
-
-def test_each_claim_is_a_line():
-    assert claim_lines(ROWS, by_study=True, width=None) == [
-        f"✓  filtering_ratio  {STATEMENT}   +8.4 [+2.9, +13.8]",
-        f"✗  criteria         It helps{' ' * 73}−0.5 [−1, +0]",
-        f"?  criteria         It spikes{' ' * 66}+0.0836 loss_spikes",
-        f"○  criteria         It is so{' ' * 85}—",
-    ]
-    assert claim_lines(ROWS[3:], by_study=False, width=None) == ["○  It is so  —"]
-    assert claim_lines(ROWS, by_study=True, width=72)[:4] == [
-        "✓  filtering_ratio  Joint selection learns more       +8.4 [+2.9, +13.8]",
-        "                    than independent selection at f",
-        "                    = 0.8 and 0.9",
-        f"✗  criteria         It helps{' ' * 31}−0.5 [−1, +0]",
-    ]
-
-
-@pytest.mark.usefixtures("in_process")
-def test_a_launch_ends_in_verdicts_and_links_to_the_whole_table(root, tmp_path, monkeypatch, jestlab):
-    plans.blank_page(monkeypatch)
-    spec = labs.write_study(
-        tmp_path,
-        program="toy_programs:draw",
-        base={"mean": 0.5, "spread": 0.0},
-        runs={"joint": {}, "uniform": {"salt": "u"}},
-        claims=[{"statement": STATEMENT, "of": "joint", "above": "uniform"}],
-        reports=["table"],
-        metrics={"toy/score": {"goal": "max", "unit": "percent"}},
-    )
-    launched = jestlab("launch", spec)
-    assert f"\n?  {STATEMENT}  +0.0\n1 claim: undecided.\n" in launched
-    assert f"\nclaims:  jestlab table claims toy --root {root}\n" in launched
-    assert "| source" not in launched
-    assert "| joint" in launched
-    assert json.loads((root / "reports" / "toy" / "claims.json").read_text())["rows"][0]["source"] == ""

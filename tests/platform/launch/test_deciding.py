@@ -64,7 +64,6 @@ def seeds(root: Path, name: str = "toy") -> dict[str, int]:
 
 
 def started_once(root: Path) -> bool:
-    """Whether no run was started twice."""
     return all(len(path.read_text().splitlines()) == 1 for path in (root / "runs").glob("*/starts.txt"))
 
 

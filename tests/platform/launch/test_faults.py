@@ -134,20 +134,16 @@ def test_a_run_resumes_from_its_checkpoint(
 
 
 class Signaled(Listener):
-    """Sends a signal to this process once a run has made progress, and again when the launch suggests it."""
+    """Sends a signal to this process once a run has made progress."""
 
-    def __init__(self, number: int, *, twice: bool = False) -> None:
-        self._number: int | None = number
-        self._twice = twice
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number: int | None = number
 
     def progress(self, found: Mapping[str, Progress]) -> None:
-        if self._number is not None and any(progress.step for progress in found.values()):
-            os.kill(os.getpid(), self._number)
-            self._number = None
-
-    def note(self, message: str) -> None:
-        if self._twice and "again to kill them" in message:
-            os.kill(os.getpid(), signal.SIGINT)
+        if self.number is not None and any(progress.step for progress in found.values()):
+            os.kill(os.getpid(), self.number)
+            self.number = None
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -159,42 +155,22 @@ def test_a_signal_stops_the_runs_and_the_next_launch_goes_on(root, tmp_path, mac
     assert_goes_on(root, spec, undisturbed)
 
 
-def test_a_second_ctrl_c_kills_what_ignores_the_first(root, tmp_path, machine, monkeypatch):
-    monkeypatch.setattr(Threads, "grace_seconds", 600.0)
-    machine.harm("long", "ignore", 1)
-    spec = labs.write_study(tmp_path, runs=LONG)
-    assert launched(root, spec, listener=Signaled(signal.SIGINT, twice=True)) == 130
-    assert states(root) == CANCELLED
-    assert rows(root, "SELECT state, exit_code FROM attempt") == [("CANCELLED", -signal.SIGKILL)]
-
-
-class Told(Signaled):
-    """Also keeps what it is told."""
-
-    def __init__(self) -> None:
-        super().__init__(signal.SIGTERM)
-        self.notes: list[str] = []
-
-    def note(self, message: str) -> None:
-        self.notes.append(message)
-
-
 @pytest.mark.parametrize("reads", [True, False])
 def test_with_a_full_disk_one_signal_ends_the_launcher(root, tmp_path, machine, monkeypatch, reads):
     """Its jobs can't write how they end, so nobody sees it: also where the store can still be read."""
     monkeypatch.setattr(Threads, "grace_seconds", 600.0)
     monkeypatch.setattr(controller, "LAST_SECONDS", 0.0)
     machine.harm("long", "ignore", 1)
-    listener = Told()
+    listener = Signaled(signal.SIGTERM)
 
     def standings(*given: Any) -> Any:
-        if not reads and listener._number is None:
+        if not reads and listener.number is None:
             raise StoreUnreachable("store results.db: the disk is full: make room")
         return known(*given)
 
     known = leases.standings
     monkeypatch.setattr(leases, "standings", standings)
-    monkeypatch.setattr(controller, "is_full", lambda folder: listener._number is None)
+    monkeypatch.setattr(controller, "is_full", lambda folder: listener.number is None)
     spec = labs.write_study(tmp_path, runs=LONG)
     assert launched(root, spec, listener=listener) == 130
     assert sum("disk full" in note and str(root) in note for note in listener.notes) == 1

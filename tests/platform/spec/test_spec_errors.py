@@ -3,7 +3,7 @@
 import labs_support as labs
 import pytest
 
-from jestlab.platform.errors import Mistakes, SpecError, SpecErrors, UserError, UserErrors, sentence, within
+from jestlab.platform.errors import Mistakes, SpecError, UserError, UserErrors, sentence, within
 from jestlab.platform.spec import Study, load
 from jestlab.platform.spec.yaml import Document
 
@@ -376,7 +376,7 @@ def test_an_error_of_seeds_names_their_range(seeds):
 
 
 def test_several_errors_read_as_the_first_one():
-    with pytest.raises(SpecErrors) as caught:
+    with pytest.raises(SpecError) as caught:
         Study.parse({"name": "s", "sedes": 1, "runs": {"a": {}}, "seeds": "x"})
     paths = [error.path for error in caught.value.errors]
     assert sorted(paths) == [("sedes",), ("seeds",)]
@@ -387,7 +387,9 @@ def test_mistakes_collects_each_error_once_with_the_path_around_it():
     mistakes = Mistakes()
     for _ in range(2):
         with mistakes, within("runs", "a"):
-            raise SpecErrors([SpecError(("x",), "is wrong"), SpecError(("y",), "is wrong")])
+            inner = Mistakes()
+            inner.add([SpecError(("x",), "is wrong"), SpecError(("y",), "is wrong")])
+            inner.check()
     assert [str(error) for error in mistakes.together().errors] == [
         "runs.a.x: is wrong",
         "runs.a.y: is wrong",

@@ -21,6 +21,7 @@ STUDY = Study.parse(
             "vit": {},
         },
         "axes": [{"runs": ["joint"], "grid": {"selection.filtering_ratio": [0.5, 0.8]}}],
+        "question": "What?",
         "reports": ["curves", {"kind": "table", "baseline": "joint"}],
     }
 )
@@ -85,6 +86,17 @@ def test_needs_programs_seeds_resources_axes_and_reports_can_be_set():
     assert study.question == "Why?"
 
 
+def test_keys_with_dots_in_lists_and_mappings_are_set():
+    metrics = {"clip-v1.5/acc": {"goal": "max"}}
+    study = changed(
+        "metrics.clip-v1.5/acc.digits=3", study=Study.parse(STUDY.to_dict() | {"metrics": metrics})
+    )
+    assert (study.metrics["clip-v1.5/acc"].goal, study.metrics["clip-v1.5/acc"].digits) == ("max", 3)
+    assert changed("runs.vit.needs={teacher: reference}", "runs.vit.needs.teacher=joint").runs[
+        "vit"
+    ].needs == {"teacher": "joint"}
+
+
 def test_axes_can_be_dropped_or_replaced():
     assert "joint" in configs(changed("axes=[]"))
     study = changed("axes=[{runs: [vit], zip: {optimizer.beta1: [0.1, 0.2]}}]")
@@ -107,21 +119,23 @@ base=3
 base.optimizer.beta2=2
 => base.optimizer.beta2: must be less than 1, not 2
 runs.joint.needs.a=b
-=> runs.joint.needs.a: needs has no parts: set it as a whole, --set runs.joint.needs=…
+=> runs.joint.needs: no run 'b'
 seeds.0=1
-=> seeds.0: seeds has no parts: set it as a whole, --set seeds=…
+=> seeds.0: unknown key
 scale=paper
 => scale: cannot be set: use --scale
 axes.1.grid.x=[1]
 => axes.1.grid.x: no axes.1: there are 1, counted from 0
+question.x=3
+=> question.x: no question.x: it has no parts
 axes.x.grid.x=[1]
 => axes.x.grid.x: no axes.x
 axes.0.grid.selection.chunks=[1]
 => axes.0.grid.selection.chunks: no such key on the axis: did you mean 'selection.filtering_ratio'?
 axes.0=1
-=> axes.0: unknown place: expected axes.<n>.runs, .grid.<key>, .zip.<key>, .cases or .labels
+=> axes.0: must be a mapping
 reports.0=1
-=> reports.0: unknown place: expected reports.<n>.<option>
+=> reports.0: must be one of
 reports.0.ovr=flops
 => reports.0.ovr: unknown key: did you mean 'over'?
 resources.x=1
@@ -220,9 +234,7 @@ base.n.x.y=9
 axes=[{runs: [own], grid: {lst.2: [9]}}]
 => axes.0.grid.lst.2: no such element: there are 2, counted from 0
 reports.²=x
-=> reports.²: unknown place
-reports.².kind=curves
-=> reports.².kind: no reports.²: there are 0, counted from 0
+=> reports: must be a list
 base.sep=|
 => base.sep: '|': has a special meaning in YAML; put strings with special characters in quotes
 base.sep=>

@@ -1,4 +1,4 @@
-"""`jestlab init`: write a study to begin with."""
+"""`jestlab init`: write a starter study."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from jestlab.platform.errors import UserError
     type=click.Choice(templates.STARTS),
     default="train",
     show_default=True,
-    help="What its runs execute: jestlab's own training, or a script of yours, which is written beside it.",
+    help="Program of the runs: jestlab's training, or a custom script, which is written next to the study.",
 )
 @json_option("Print the names of the files as JSON.")
 def init_command(file: Path, program: templates.Start, as_json: bool) -> None:
-    """Write FILE, a short study with comments, ready to be planned and launched  [default: study.yaml]"""
+    """Write FILE, a short commented study, ready to plan and launch  [default: study.yaml]"""
     texts = templates.files(file, program)
     for path in texts:
         if path.exists():
@@ -43,7 +43,7 @@ def init_command(file: Path, program: templates.Start, as_json: bool) -> None:
 
 
 def _activation() -> str | None:
-    """Return what makes `python` the one that jestlab is installed in; None if it is, or nothing is known."""
+    """Return the command that activates jestlab's environment; None if it is active, or unknown."""
     folder = Path(sys.executable).parent
     found = shutil.which("python")
     script = folder / "activate"

@@ -1,4 +1,4 @@
-"""`jestlab published`: published results: import, list, export, remove, check."""
+"""`jestlab published`: import, list, export, remove, and lint published results."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import itertools
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.text import Text
@@ -43,8 +42,8 @@ FILE is CSV in UTF-8, one line per cell:
   Doe et al. 2025,ours,SigLIP,examples_seen,13B,count,yes
   Doe et al. 2025,ours,JEST++,imagenet/zero_shot,71.0,percent,
 \b
-Further columns: position group variant data citation citation_key ours
-  accounting value bold note, as `jestlab published export` writes them.
+Optional columns: position group variant data citation citation_key ours
+  accounting value bold note (see `jestlab published export`).
 unit: percent or share; count for examples_seen, flag for filtered (yes, no).
 quantity: dataset/metric, mean, mean_delta, examples_seen, filtered,
   flops_per_iteration or flops_total.
@@ -55,7 +54,7 @@ _LARGEST = 64_000_000  # bytes
 
 @click.group(cls=Verbs, epilog=_EPILOG)
 def published_command() -> None:
-    """Manage published results, to compare your runs with."""
+    """Manage published results that your runs are compared with."""
 
 
 @published_command.command(
@@ -91,9 +90,8 @@ def import_(files: tuple[Path, ...], *, as_json: bool, lab: Lab) -> None:
     if done.left:
         key = done.left[0]
         say(
-            f"cells of these tables that were not in the import and are kept: {len(done.left)} "
-            f"({key.table}, row {key.position}, {key.quantity}, …); to delete them, run "
-            f"jestlab published remove {key.source!r} first"
+            f"other cells of these tables are kept: {len(done.left)} ({key.table}, row {key.position}, "
+            f"{key.quantity}, …); to delete them, run jestlab published remove {key.source!r} first"
         )
 
 
@@ -106,7 +104,7 @@ def import_(files: tuple[Path, ...], *, as_json: bool, lab: Lab) -> None:
 @json_option()
 @lab_options
 def list_(name: str | None, source: str | None, *, as_json: bool, lab: Lab) -> None:
-    """Print the published tables in the store, as they were printed."""
+    """Print the published tables in the store."""
     cells = _stored(lab, name, source)
     if as_json:
         print_json([dataclasses.asdict(cell) for cell in cells])
@@ -125,12 +123,12 @@ def list_(name: str | None, source: str | None, *, as_json: bool, lab: Lab) -> N
         "published export > published.csv", 'published export --source "Evans et al. 2024" -o evans.csv'
     ),
 )
-@click.option("--source", metavar="SOURCE", help="Export only what this source has published.")
+@click.option("--source", metavar="SOURCE", help="Export only the results of this source.")
 @output_option()
 @json_option()
 @lab_options
 def export(source: str | None, output: Path | None, *, as_json: bool, lab: Lab) -> None:
-    """Write the published cells in the store as CSV that `jestlab published import` takes."""
+    """Write the published cells in the store as CSV, which `jestlab published import` reads."""
     cells = _stored(lab, None, source)
     text = render(cells)
     if as_json:
@@ -171,10 +169,10 @@ Examples:
 @lab_options
 @click.pass_context
 def lint(context: click.Context, file: Path | None, *, everything: bool, as_json: bool, lab: Lab) -> None:
-    """List published numbers that contradict those that they derive from. Changes nothing.
+    """List published numbers that contradict the numbers that they derive from. Writes nothing.
 
-    Checks the CSV file FILE; without it, the store; where nothing was imported, the JEST paper.
-    Exit code: 0 all numbers are consistent, 1 some are not.
+    Checks the CSV file FILE; without it, the store; if that is empty, the JEST paper. The exit code is 1 if
+    some numbers are inconsistent.
     """
     found = checks(_parsed((file,)) if file is not None else _in_store(lab) or _parsed(()))
     wrong = [finding for finding in found if not finding.confirmed]
@@ -186,7 +184,7 @@ def lint(context: click.Context, file: Path | None, *, everything: bool, as_json
         print_json({"confirmed": len(found) - len(wrong), "findings": len(wrong), "cells": rows})
     else:
         if everything:
-            say([_regenerated(found), ""])
+            say([_recalculated(found), ""])
         for finding in wrong:
             say(finding.message)
         say(f"derived cells confirmed: {len(found) - len(wrong)}; findings: {len(wrong)}")
@@ -195,22 +193,14 @@ def lint(context: click.Context, file: Path | None, *, everything: bool, as_json
 
 def _parsed(files: Sequence[Path]) -> list[PublishedCell]:
     """Read the cells of files; without files, of the paper."""
-    if not files:
-        return paper()
-    cells: list[PublishedCell] = []
-    origin: dict[Any, Path] = {}
+    cells = [] if files else paper()
     for file in files:
         try:
             if file.stat().st_size > _LARGEST:
                 raise UserError(f"{file} is too large: expected a CSV file of at most {_LARGEST // 10**6} MB")
-            content = file.read_bytes()
+            cells += parse(file.read_bytes(), str(file))
         except OSError as error:
             raise UserError(f"cannot read {file}: {error.strerror}") from error
-        for cell in parse(content, str(file)):
-            if (first := origin.setdefault(cell.key, file)) is not file:
-                where = f"{cell.table}, row {cell.position}, {cell.quantity}"
-                raise UserError(f"{file} and {first} both contain {where}: remove one, or import one by one")
-            cells.append(cell)
     return cells
 
 
@@ -226,12 +216,12 @@ def _stored(lab: Lab, name: str | None, source: str | None) -> list[PublishedCel
 
 
 def _in_store(lab: Lab) -> list[PublishedCell]:
-    # Opened first, because it says what to do about a store of another schema.
+    # Store.open_readonly reports a store of another version.
     return stored(lab.store_url) if Store.open_readonly(lab.store_url) is not None else []
 
 
 def _matrix(cells: Sequence[PublishedCell]) -> Table:
-    """Arrange the cells of a table as they were printed."""
+    """Arrange cells as the rows and columns of their table."""
     quantities = sorted({cell.quantity for cell in cells}, key=order)
     rows = []
     for _, own in itertools.groupby(cells, key=lambda cell: cell.position):
@@ -245,8 +235,8 @@ def _matrix(cells: Sequence[PublishedCell]) -> Table:
     return table(headers, rows, (0, *range(3, len(headers))), importance)
 
 
-def _regenerated(found: Sequence[Finding]) -> Table:
-    """List all recalculated cells with their verdicts."""
+def _recalculated(found: Sequence[Finding]) -> Table:
+    """List recalculated cells with their verdicts."""
     rows: list[list[str | Text]] = [
         [
             finding.table,

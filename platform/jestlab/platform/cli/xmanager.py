@@ -32,7 +32,7 @@ def xmanager_main(spec: str) -> Callable[[Sequence[str]], int]:
         A function that launches the spec with the options after `--`, and returns the exit code.
     """
     running = _CLI in sys.modules or _is_main(_CLI)
-    if running:  # else the spec is only read, by `jestlab` or on its own
+    if running:  # otherwise `jestlab` loads the spec
         _define_flags()
 
     def main(argv: Sequence[str]) -> int:

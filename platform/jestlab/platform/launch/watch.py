@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from typing import NamedTuple
 
 from jestlab.platform.launch.display import Pace
 from jestlab.platform.launch.status import RunStatus, read_status
-from jestlab.platform.store.marks import NOTHING, Marks, marks
+from jestlab.platform.store.changes import ChangedRun, changes_since
 from jestlab.platform.store.records import WAITING, RunState, Spending
 from jestlab.platform.store.spending import spending
 from jestlab.platform.store.store import Store
@@ -17,7 +18,7 @@ _WAITS_SECONDS = 5.0
 """How often the waiting runs are read if no run has changed its state."""
 
 _SHARE = 20
-"""Costs and waiting runs are read at most this fraction (1/20) of the time."""
+"""Costs and waiting runs are read for at most 1/20 of the time."""
 
 
 class WatchUpdate(NamedTuple):
@@ -38,7 +39,9 @@ class Watch:
     def __init__(self, store: Store, experiment: str) -> None:
         self._store = store
         self._experiment = experiment
-        self._marks = NOTHING
+        self._cursor = 0
+        self._launched_at: datetime | None = None
+        self._runs: Mapping[str, ChangedRun] = {}
         self._rows: list[RunStatus] = []
         self._index: dict[tuple[str, int], int] = {}  # label and seed → index of the row
         self._paces: dict[str, Pace] = {}
@@ -46,67 +49,52 @@ class Watch:
         self._costs_due = self._waits_due = 0.0
 
     def update(self) -> WatchUpdate:
-        """Read the rows that changed.
+        """Read the rows that changed. If this fails, the next update reads them.
 
         Raises:
             UserError: The experiment doesn't exist any more.
         """
-        before, self._marks = self._marks, NOTHING  # after an error, read everything again
-        new = marks(self._store, self._experiment, before)
-        changed = self._read(before, new)
-        self._marks = new
+        changes = changes_since(self._store, self._experiment, self._cursor)
+        if is_new := changes.launched_at != self._launched_at:  # it may have other runs
+            changes = changes_since(self._store, self._experiment)
+        runs = {run.fingerprint: run for run in changes.runs}
+        different = {run for run, new in runs.items() if self._runs.get(run) != new}
+        moved = any(run not in self._runs or self._runs[run].state != runs[run].state for run in different)
+        runs = runs if is_new else {**self._runs, **runs}
+        began = time.monotonic()
+        if is_new or (moved and began >= self._costs_due):
+            self._costs = spending(self._store, self._experiment)
+            self._costs_due = began + _SHARE * (time.monotonic() - began)
+        changed = self._read_all() if is_new else self._read(runs, different, moved)
+        self._cursor, self._launched_at, self._runs = changes.cursor, changes.launched_at, runs
         return WatchUpdate(list(self._rows), changed)
 
     def running(self) -> dict[str, int]:
         """Return the step of each run that was running at the last update, by fingerprint."""
-        return {run: mark.step for run, mark in self._marks.states.get(RunState.RUNNING, {}).items()}
+        return {run.fingerprint: run.step for run in self._runs.values() if run.state == RunState.RUNNING}
 
-    def _read(self, before: Marks, new: Marks) -> set[int]:
-        """Read what differs between two marks; return the indices of the changed rows."""
+    def _read_all(self) -> set[int]:
+        """Read all rows; return their indices."""
+        self._rows = read_status(self._store, self._experiment, self._costs, paces=self._paces)
+        self._index = {(row.run.label, row.run.seed): index for index, row in enumerate(self._rows)}
+        return set(range(len(self._rows)))
+
+    def _read(self, runs: Mapping[str, ChangedRun], different: set[str], moved: bool) -> set[int]:
+        """Read the rows of running runs and of different ones; return the indices of the changed rows."""
         began = time.monotonic()
-        different, moved = _compare(before, new)
-        count = sum(map(len, new.states.values()))
-        is_new = new.launched != before.launched or count != len({row.run.fingerprint for row in self._rows})
-        if is_new or not self._costs or (moved and began >= self._costs_due):
-            self._costs = spending(self._store, self._experiment)
-            self._costs_due = began + _SHARE * (time.monotonic() - began)
-        if is_new:
-            rows = self._store.runs(self._experiment)
-            self._rows = read_status(self._store, self._experiment, self._costs, rows, self._paces)
-            self._index = {(row.label, row.seed): index for index, row in enumerate(rows)}
-            return set(range(len(rows)))
-        wanted, waiting = different.union(new.of((RunState.RUNNING,))), set(new.of(WAITING))
-        if reads_waits := moved or began >= self._waits_due:
-            wanted |= waiting
-        else:  # the place in line depends on all waiting runs
-            wanted -= waiting
-        if not wanted:
-            return set()
-        rows = self._store.runs(self._experiment, wanted)
+        waiting = {run.fingerprint for run in runs.values() if run.state in WAITING}
+        wanted = different.union(run.fingerprint for run in runs.values() if run.state == RunState.RUNNING)
+        # The place in line depends on all waiting runs.
+        reads_waits = moved or began >= self._waits_due
+        wanted = wanted | waiting if reads_waits else wanted - waiting
         changed = set()
-        for row in read_status(self._store, self._experiment, self._costs, rows, self._paces):
-            index = self._index.get((row.run.label, row.run.seed))
-            if index is not None:  # otherwise it was added just now
+        if wanted:
+            rows = self._store.runs(self._experiment, wanted)
+            for row in read_status(self._store, self._experiment, self._costs, rows, self._paces):
+                index = self._index[row.run.label, row.run.seed]
                 if row != self._rows[index]:
                     changed.add(index)
                 self._rows[index] = row
         if reads_waits:
             self._waits_due = began + max(_WAITS_SECONDS, _SHARE * (time.monotonic() - began))
         return changed
-
-
-def _compare(before: Marks, new: Marks) -> tuple[set[str], bool]:
-    """Return the runs with different marks, and whether any of them is in another state."""
-    old = {
-        run: mark
-        for state in before.states
-        if state in new.read or state not in new.states
-        for run, mark in before.states[state].items()
-    }
-    pairs = {
-        run: (mark, old.get(run))
-        for state in new.read
-        for run, mark in new.states[state].items()
-        if mark != old.get(run)
-    }
-    return set(pairs), any(was is None or was.state != mark.state for mark, was in pairs.values())

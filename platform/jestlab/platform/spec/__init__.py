@@ -1,4 +1,4 @@
-"""The spec language: the words that a study is written in with Python. Each returns plain data, as in YAML.
+"""The spec language in Python. Each function returns plain data, as in YAML.
 
 study = spec.study(question="Does joint selection learn faster?")
 study.runs.joint = {"selection.rule": "joint"}
@@ -36,15 +36,19 @@ __all__ = [
 
 Value = TypeVar("Value")
 
+Labels = Mapping[str, Mapping[Any, str]]
+"""Key of an axis → its display name, under "name", and the display texts of its values:
+`{"selection.filtering_ratio": {"name": "f", 0.5: "50%", 0.9: "90%"}}`."""
+
 
 def study(
     *, question: str, name: str | None = None, paper: str | None = None, program: str = "train"
 ) -> ConfigDict:
-    """Create an empty study, to be filled: `base`, `runs`, `axes`, `seeds`, `resources`, `reports`, `claims`.
+    """Create an empty study: set its `base`, `runs`, `axes`, `seeds`, `resources`, `reports`, and `claims`.
 
     Args:
-        question: What it asks.
-        name: Its name; that of its file by default.
+        question: The question that the study answers.
+        name: Name of the study; the name of the file by default.
         paper: The figure or table that it reproduces.
         program: What its runs execute.
 
@@ -64,16 +68,16 @@ def union(
     name: str | None = None,
     paper: str | None = None,
 ) -> ConfigDict:
-    """Create a spec of several whole studies, which run once what they share.
+    """Create a spec of several whole studies, which share equal runs.
 
     `resources` and `reports` may be added.
 
     Args:
-        question: What they ask together.
-        studies: Name → spec, such as what another study's `get_config(scale)` returns; or a list of
+        question: The question that they answer together.
+        studies: Name → spec, such as the result of another study's `get_config(scale)`; or a list of
             registered names and of paths, which are loaded at the union's scale.
-        name: Its name; that of its file by default.
-        paper: What of the paper it reproduces.
+        name: Name of the study; the name of the file by default.
+        paper: The part of the paper that it reproduces.
     """
     config = _mapping() if name is None else _mapping(name=name)
     config.update(question=question, paper=paper, studies=studies)
@@ -81,55 +85,49 @@ def union(
 
 
 def _mapping(**entries: Any) -> ConfigDict:
-    """Create a `ConfigDict` that keeps mappings, dotted keys and their order as they are."""
+    """Create a `ConfigDict` that keeps mappings, dotted keys, and their order unchanged."""
     return ConfigDict(entries, convert_dict=False, allow_dotted_keys=True, sort_keys=False)
-
-
-Labels = Mapping[str, Mapping[Any, str]]
-"""Key of an axis → its name, under "name", and the texts of its values, as tables and figures show them:
-`{"selection.filtering_ratio": {"name": "f", 0.5: "50%", 0.9: "90%"}}`; either may be left out."""
 
 
 def grid(values: Mapping[str, Sequence[Any]], labels: Labels | None = None) -> dict[str, Any]:
     """Create an axis of every combination: `grid({"selection.filtering_ratio": (0.5, 0.8, 0.9)})`."""
-    return {"grid": values, **_labelled(labels)}
+    return _axis("grid", values, labels)
 
 
 def zip_(values: Mapping[str, Sequence[Any]], labels: Labels | None = None) -> dict[str, Any]:
-    """Create an axis of the first values, then the second values, …: as many for each key."""
-    return {"zip": values, **_labelled(labels)}
+    """Create an axis of the first values, then the second values, and so on; all keys have equally many."""
+    return _axis("zip", values, labels)
 
 
 def cases(*points: Mapping[str, Any], labels: Labels | None = None) -> dict[str, Any]:
     """Create an axis of explicit points, each a mapping of overrides."""
-    return {"cases": list(points), **_labelled(labels)}
+    return _axis("cases", list(points), labels)
 
 
-def _labelled(labels: Labels | None) -> dict[str, Any]:
-    return {} if labels is None else {"labels": labels}
+def _axis(kind: str, values: Any, labels: Labels | None) -> dict[str, Any]:
+    return {kind: values} if labels is None else {kind: values, "labels": labels}
 
 
 def table(**options: Any) -> dict[str, Any]:
-    """Report final scores, mean ± std over seeds, and the difference to `baseline`, the name of a run.
+    """Report a table: final scores, mean ± std over seeds, and the difference to the run `baseline`.
 
-    With `name` another table: "speedups", or one of the paper's, such as "comparison". What is shown of it:
-    `columns`, `rows`, `digits`, `sort`, `caption`, `label` and `width` in LaTeX, `notes=False`.
+    `name` selects another table, such as "speedups". `jestlab keys reports.table` lists the options.
     """
     return figure("table", **options)
 
 
 def curves(**options: Any) -> dict[str, Any]:
-    """Report the learning curves of every run, `over` "examples_seen", "flops", "seconds"."""
+    """Report learning curves; `jestlab keys reports.curves` lists the options."""
     return figure("curves", **options)
 
 
 def pareto(**options: Any) -> dict[str, Any]:
-    """Report score against the cost of training, `over` "flops" or "seconds", with the front."""
+    """Report scores against the cost of training; `jestlab keys reports.pareto` lists the options."""
     return figure("pareto", **options)
 
 
 def learnability(**options: Any) -> dict[str, Any]:
-    """Report how learnable the batches are that the rules select, of `run`, a run of `diagnose`."""
+    """Report how learnable the selected batches are, as measured by `run`, a run of `diagnose`."""
     return figure("learnability", **options)
 
 
@@ -139,22 +137,20 @@ def figure(kind: str, **options: Any) -> dict[str, Any]:
 
 
 def claim(statement: str, **options: Any) -> dict[str, Any]:
-    """State a claim that the study's runs decide.
+    """State a claim that the study's runs confirm or refute.
 
-    `claim("Joint selection learns more", of="joint", above="independent", source="Figure 3")`, or `below`,
-    or `near` with `within`; `above` and `below` take a `within`, too, for no worse than. A side names a label
-    or a run, a list of them (their mean), or, as `{"of": …, "minus": …}`, a difference. With `measure` other
-    than the score: "score_at_flops", "score_after_0.5", an evaluation, a training metric, "loss_spikes"; of
-    one side alone as `{"of": …, "measure": …}`. With `unless` the likely reason where it does not hold.
+    `claim("Joint selection learns more", of="joint", above="independent", source="Figure 3")`; or `below`,
+    `better_than`, or `near` with `within`. A side is a label, a run, a list of runs (their mean), or a
+    difference, `{"of": …, "minus": …}`. `jestlab keys claims` lists the options.
     """
     return {"statement": statement, **options}
 
 
 def at_scale(scale: str, **values: Value) -> Value:
-    """Return what holds at a scale: `at_scale(scale, smoke=9_600, mini=2_000_000)`.
+    """Return the value of a scale: `at_scale(scale, smoke=9_600, mini=2_000_000)`.
 
     Raises:
-        UserError: Nothing is given for that scale.
+        UserError: The scale has no value.
     """
     if scale not in values:
         raise UserError(f"no scale {scale!r}: {choices(scale, values)}")

@@ -116,7 +116,7 @@ class Axis(BaseModel):
 
 
 def listed_axes(written: Any) -> Any:
-    """Convert a mapping from names of runs to axes into a list of axes; leave a list as it is.
+    """Convert a mapping from names of runs to axes into a list of axes; return a list unchanged.
 
     The names are a tuple in Python or joined by commas; each entry is one axis or a list of them.
     """
@@ -216,7 +216,7 @@ def _labels(given: Any, columns: Mapping[str, Iterable[Any]]) -> AxisLabels:
 
 
 def _value_on_axis(value: Any, known: Mapping[str, Any]) -> str | None:
-    """Return the text of an axis's value that equals a given one (0.50 is 0.5); None if there is none."""
+    """Return the text of an axis's value that equals a given one (0.50 is 0.5), or None."""
     text = value_text(value)
     if text in known or isinstance(value, bool):
         return text if text in known else None

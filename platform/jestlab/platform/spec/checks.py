@@ -1,4 +1,4 @@
-"""Checks of a study that is loaded from a spec. A study from the store passes without them."""
+"""Checks of a study that was loaded from a spec, but not of a study from the store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OF_COMMANDS = ("command", "cwd")
 
 
 def check_names(study: Study, registered: Collection[str]) -> None:
-    """Check that the names of a study and its parts don't mean a table or a kind of report to the CLI.
+    """Check that a study and its parts don't have the name of a table or a kind of report.
 
     Args:
         study: The study.
@@ -27,23 +27,23 @@ def check_names(study: Study, registered: Collection[str]) -> None:
     Raises:
         SpecError: A name is reserved.
     """
-    if what := _meaning(study.name):
+    if what := _reserved(study.name):
         problem = f"{study.name!r} is the name of {what}: choose another one, such as my_{study.name}"
         raise SpecError(("name",), problem)
     for name in study.studies:
-        if name not in registered and (what := _meaning(name)):
+        if name not in registered and (what := _reserved(name)):
             problem = f"is the name of {what}: choose another one, such as my_{name}"
             raise SpecError((STUDIES, name), problem)
 
 
-def _meaning(name: str) -> str | None:
+def _reserved(name: str) -> str | None:
     if name in TABLES:
         return f"a table (`jestlab table {name}`)"
     return "a kind of report" if name in REPORTS else None
 
 
 def check_texts(study: Study) -> None:
-    """Check that no text in a free-form config is the name of a run that was meant as a dependency.
+    """Check that no text in a free-form config is the name of a run, which may be an intended dependency.
 
     `init: pretrain` reaches the program as a text, and the run doesn't wait for `pretrain`. The text is
     accepted if the other run has it at the same key, or if `needs: {init: null}` declares it a text.

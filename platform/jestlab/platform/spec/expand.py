@@ -29,7 +29,7 @@ SEED = "seed"
 MAX_RUNS, MOST_RUNS = "JESTLAB_MAX_RUNS", 100_000
 """Environment variable for the largest number of runs of a study, and its default."""
 
-_MATCH_ROLE = " match"  # can't be the role of a dependency: no key begins with a space
+_MATCH_ROLE = " match"  # never the role of a dependency, because of the space
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,8 @@ class Replicate:
     """A variant with a seed in its config.
 
     Attributes:
-        needs: Role → position, among the study's members, of a dependency; always before its own.
-        match: Position of the run whose budget it spends, also before its own; None if it has no match.
+        needs: Role → position, among the study's members, of a dependency; always before this member.
+        match: Position of the run whose budget it spends, also before this member; or None.
     """
 
     variant: Variant
@@ -300,7 +300,7 @@ def _check_shared(study: Study, mistakes: Mistakes) -> None:
 
 
 def _check_run(study: Study, name: str, mistakes: Mistakes) -> None:
-    """Check the seed of a free-form config, and the runs that a run refers to beside its config."""
+    """Check the seed of a free-form config, and the runs that `needs` and `match` refer to."""
     run = study.runs[name]
     seed = run.overrides.get(SEED, 0)
     if program_of(study, name).schema is None and (not isinstance(seed, int) or isinstance(seed, bool)):

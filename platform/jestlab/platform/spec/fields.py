@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.json_schema import GenerateJsonSchema, PydanticJsonSchemaWarning
 
+from jestlab.analysis.written import WrittenError
 from jestlab.platform.errors import (
     Mistakes,
     Path,
@@ -66,7 +67,7 @@ def _described(schema: dict[str, Any], cls: type) -> dict[str, Any]:
 
 
 def attributes(cls: type) -> dict[str, str]:
-    """Return what a class and its bases document under `Attributes:`, each attribute on one line."""
+    """Return the texts under `Attributes:` in the docstrings of a class and its bases, each on one line."""
     found: dict[str, str] = {}
     for one in reversed(cls.__mro__):
         _, _, section = (one.__dict__.get("__doc__") or "").partition("    Attributes:\n")
@@ -108,7 +109,7 @@ class Field:
 
     @cached_property
     def sections(self) -> tuple[JsonSchema, ...]:
-        """The alternatives that are sections: models with fields of their own."""
+        """The alternatives that are sections: models with fields."""
         return tuple(each for each in self.alternatives if "properties" in each)
 
     @cached_property
@@ -125,12 +126,12 @@ class Field:
 
     @property
     def description(self) -> str:
-        """What the field means."""
+        """The description of the field."""
         return str(self.schema.get("description", ""))
 
     @property
     def introduction(self) -> str:
-        """What the section is; empty for a value, and for a section of several kinds."""
+        """The description of the section's model; empty for a value, and for a section of several kinds."""
         return str(self.sections[0].get("description", "")) if len(self.sections) == 1 else ""
 
     @property
@@ -181,6 +182,8 @@ def _alternatives(schema: JsonSchema, definitions: JsonSchema) -> Iterator[JsonS
     if several := schema.get("anyOf") or schema.get("oneOf"):
         for each in several:
             yield from _alternatives(each, definitions)
+    elif isinstance(types := schema.get("type"), list):
+        yield from ({**schema, "type": each} for each in types)
     else:
         yield schema
 
@@ -296,7 +299,9 @@ def _errors_of(error: ValidationError, root: Field) -> Iterator[SpecError]:
     for details in error.errors(include_url=False):
         path, siblings, kind = _located(details["loc"], root)
         own = details.get("ctx", {}).get("error")
-        if isinstance(own, SpecError):
+        if isinstance(own, WrittenError):
+            yield SpecError((*path, *own.path), own.message)
+        elif isinstance(own, SpecError):
             yield from (SpecError((*path, *each.path), each.message) for each in own.errors)
         elif details["type"] != "too_short" or len(details["input"]) < details["ctx"]["min_length"]:
             yield SpecError(path, _message(details, siblings, kind, root))

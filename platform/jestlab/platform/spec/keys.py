@@ -30,7 +30,7 @@ REQUIRED = "required"
 """The default of a key that has none."""
 
 COMMAND = "A command in any language. Every other key is a value for its placeholders."
-"""What the config of the program `command` is."""
+"""The description of the config of `command`."""
 
 _PARTS: dict[str, tuple[type, str, tuple[str, ...]]] = {
     "": (Study, "study", ("resources", "record")),
@@ -84,8 +84,8 @@ _VALUES = {
     "data.recaption": "similarity < 0.2",
     "data.repeat": "size",
     "data.train.function": "readers.py:pairs",
-    "evaluation.extra": "{colours: probes.py:colours}",
-    "evaluation.extra.<name>.function": "probes.py:colours",
+    "evaluation.extra": "{colors: probes.py:colors}",
+    "evaluation.extra.<name>.function": "probes.py:colors",
     "soft_cap.of": "negcliploss",
     "command": "[python, train.py, --lr, '{learning_rate}']",
     "cwd": "../code",
@@ -100,22 +100,15 @@ _EXAMPLES = {
     "seeds": "seeds: {until: decided, at_least: 3, at_most: 24, budget: {hours: 1}}",
     "reports": "reports: [table: {baseline: uniform}, curves, pareto]",
     "claims": "claims: [{statement: Joint selection learns more, of: joint, above: uniform}]",
-    "family": "family: {error: 0.01}",
     "metrics": "metrics: {wiki/perplexity: {goal: min, name: Perplexity, digits: 2}}",
-    "score": "score: [coco/i2t_r1, coco/t2i_r1]",
     "studies": "studies: [filtering_ratio, criteria, mine.yaml]",
     "runs.<run>.program": "runs: {cache: {program: embed, reference: reference}}",
     "runs.<run>.needs": "runs: {tuned: {needs: {init: pretrained}}}",
     "runs.<run>.match": "runs: {uniform: {match: {flops: joint}}}",
-    "axes.<n>.zip": "axes: [{runs: [joint], zip: {loss: [sigmoid, softmax], initialization: [1, 2]}}]",
     "axes.<n>.cases": "axes: [{runs: [joint], cases: [{loss: sigmoid}, {loss: softmax}]}]",
     "claims.<n>.within": "claims: [{statement: As good, of: joint, near: reference, within: 0.02}]",
-    "claims.<n>.measure": "claims: [{statement: Ahead, of: joint, above: uniform, measure: score_at_flops}]",
     "claims.<n>.of": "claims: [{statement: Gains, of: {of: joint, minus: uniform}, above: independent}]",
-    "record.files": "record: {files: [data/train.csv]}",
     "resources.on": "resources: {on: kubernetes, tpu: v5e-16x16}",
-    "resources.nodes": "resources: {nodes: 2, gpus: 8}",
-    "resources.time": "resources: {time: 12h}",
     "resources.slurm.gres": "resources: {gpus: 4, slurm: {gres: gpu:a100}}",
     "resources.slurm.setup": "resources: {slurm: {setup: [module load cuda]}}",
 }
@@ -128,9 +121,9 @@ class Key:
 
     Attributes:
         path: Dotted, with `<…>` in place of a name or a number: `selection.rule`, `runs.<run>.needs`. A key
-            of configs starts at the config, as it is written below `base` and below a run.
+            of configs starts at the config, as below `base` and below a run.
         type: In the terms of a spec.
-        default: In YAML; "required" if there is none.
+        default: In YAML, or "required".
         meaning: One or several sentences.
         where: The programs whose configs have it, the kinds of reports, or its owner in a spec.
         identity: Whether it is part of the identity of runs.
@@ -277,7 +270,7 @@ def _example(key: Key) -> str:
 
 
 def group(key: Key) -> str:
-    """Return the heading of a key of configs: its section, or its first program if it is at the top."""
+    """Return the heading of a key of configs: the section, or the first program for a top-level key."""
     return key.section or key.where[0]
 
 
@@ -289,21 +282,14 @@ def _above(section: str) -> Iterator[str]:
 # ---- types
 
 
-_NOUNS = {
-    "integer": ("whole number", "whole numbers"),
-    "number": ("number", "numbers"),
-    "string": ("string", "strings"),
-    "boolean": ("true or false", "true or false"),
-    "null": ("null", "null"),
-    "object": ("mapping", "mappings"),
-}
+_NOUNS = {"object": "mapping", "boolean": "true or false", "null": "null"}
 _MARKS = {NAMES_A_RUN: ("name of a run", "names of runs"), IS_PATH: ("path", "paths")}
 _BOUNDS = {"exclusiveMinimum": "above", "minimum": "from", "exclusiveMaximum": "below", "maximum": "up to"}
 _CUSTOM_CODE = ("module:function", "file.py:function")
 
 
 def _type(field: Field, plural: bool = False) -> str:
-    """Name the type of a field: "whole number above 0", "list of strings or null"."""
+    """Name the type of a field: "integer above 0", "list of strings or null"."""
     return _either([name for each in field.alternatives for name in _type_names(each, field, plural)])
 
 
@@ -325,7 +311,9 @@ def _type_names(schema: Mapping[str, Any], field: Field, plural: bool) -> Sequen
     text = ", ".join(bounds.values())
     if [*bounds] == ["from", "up to"]:
         text = f"{bounds['from']} {bounds['up to'].removeprefix('up ')}"
-    return [f"{_NOUNS[type_][plural]} {text}".strip() if type_ in _NOUNS else "anything"]
+    noun = _NOUNS.get(type_, type_) if type_ else "anything"
+    is_plural = plural and type_ in ("integer", "number", "string", "object")
+    return [f"{noun}{'s' if is_plural else ''} {text}".strip()]
 
 
 def _either(names: Iterable[str]) -> str:
@@ -367,7 +355,7 @@ def find(prefix: str = "") -> tuple[Key, ...]:
             `runs.joint.selection.rule` or `axes.0.grid.loss`; empty for all keys.
 
     Raises:
-        UserError: There is no such key; suggests the nearest.
+        UserError: The key is unknown; suggests the nearest.
     """
     every = (*spec_keys(), *config_keys())
     parts = tuple(part for part in prefix.strip().split(".") if part)

@@ -212,7 +212,7 @@ def _source(name_or_path: str, scale: str | None) -> _Source:
     """Read a registered study or a file.
 
     Raises:
-        SpecError: There is no such study or file, or it has no such scale; the place is the caller's.
+        SpecError: The study, the file, or its scale doesn't exist; the caller adds the place.
         UserError: It can't be read or run; names the place in the file.
     """
     path = Path(name_or_path)

@@ -1,4 +1,4 @@
-"""The names of metrics, config keys and columns of metadata that a spec mentions, each with its place."""
+"""The metrics, config keys, and metadata columns that a spec refers to, each with its place."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from jestlab.analysis.claims.measures import SPIKES, is_score
 from jestlab.platform.errors import Path
 
 LOSS = "loss"
-"""What spikes are counted in."""
+"""The metric in which spikes are counted."""
 
 COMPOSITION = "composition"
-"""The report whose `x` is no config key: it is a column of metadata."""
+"""The report whose `x` is a metadata column instead of a config key."""
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,8 @@ class Mention:
     """A name in a spec.
 
     Attributes:
-        path: Its place.
-        name: Of a metric or a column, or a dotted key of configs.
+        path: The place of the name.
+        name: A metric, a column, or a dotted key of configs.
     """
 
     path: Path
@@ -31,15 +31,15 @@ class Mention:
 
     @property
     def is_evaluation(self) -> bool:
-        """Whether it has the form of an evaluation's name: dataset/metric."""
+        """Whether the name has the form of an evaluation: dataset/metric."""
         return "/" in self.name
 
 
 def metrics(spec: Mapping[str, Any]) -> Iterator[Mention]:
-    """Yield the metrics that a study's score, claims and reports need; those of a union are its studies'.
+    """Yield the metrics that a study's score, claims, and reports use.
 
     Args:
-        spec: The study as it is written.
+        spec: A study, or one of the studies of a union, as plain data.
     """
     yield from (Mention(("score", str(i)), name) for i, name in enumerate(spec.get("score") or ()))
     for i, claim in enumerate(parse_claims(list(spec.get("claims") or ()))):
@@ -55,7 +55,7 @@ def metrics(spec: Mapping[str, Any]) -> Iterator[Mention]:
 
 
 def keys(spec: Mapping[str, Any]) -> Iterator[Mention]:
-    """Yield the config keys by which a study's reports compare its runs; arguments as of `metrics`."""
+    """Yield the config keys by which a study's reports compare runs; takes the argument of `metrics`."""
     for i, report in enumerate(spec.get("reports") or ()):
         place = ("reports", str(i))
         for option in ("x", "split"):
@@ -65,7 +65,7 @@ def keys(spec: Mapping[str, Any]) -> Iterator[Mention]:
 
 
 def columns(spec: Mapping[str, Any]) -> Iterator[Mention]:
-    """Yield the columns of metadata by which a study's reports count examples; arguments as of `metrics`."""
+    """Yield the metadata columns that a study's reports count; takes the argument of `metrics`."""
     for i, report in enumerate(spec.get("reports") or ()):
         if report["kind"] == COMPOSITION and report.get("x") is not None:
             yield Mention(("reports", str(i), "x"), report["x"])

@@ -13,11 +13,17 @@ from jestlab.platform.spec.axes import Point
 
 
 class Reference(NamedTuple):
-    """The name of another run, as it appears in a run."""
+    """A reference to another run.
 
-    role: str  # under which the program finds it: the config's dotted key, or the role given in `needs`
-    name: str  # of the other run
-    path: Path  # where it is written
+    Attributes:
+        role: The role under which the program finds the other run: a key of the config, or a role of `needs`.
+        name: The name of the other run.
+        path: The place of the reference in the spec.
+    """
+
+    role: str
+    name: str
+    path: Path
 
 
 Node = tuple[str, str, Point, Sequence[Reference]]
@@ -25,15 +31,15 @@ Node = tuple[str, str, Point, Sequence[Reference]]
 
 
 def order(nodes: Sequence[Node]) -> list[tuple[int, dict[str, int]]]:
-    """Resolve references and sort: dependencies first, else as given. Linear in nodes and references.
+    """Resolve references and sort: dependencies first, otherwise in the given order, in linear time.
 
-    A reference means the run of that name with equal values on all axis keys that both have.
+    A reference is resolved to the run of that name with equal values on all axis keys that both runs have.
 
     Returns:
         For each place in the new order, the node's index and its dependencies, role → index.
 
     Raises:
-        SpecError: A reference to no run or to several, or a cycle.
+        SpecError: A reference matches no run or several runs, or there is a cycle.
     """
     resolver = _Resolver(nodes)
     needs = [
@@ -60,7 +66,7 @@ def order(nodes: Sequence[Node]) -> list[tuple[int, dict[str, int]]]:
 
 
 class _Resolver:
-    """Finds the run that a reference means; looks through the runs of a name once per set of axis keys."""
+    """Resolves references, with one table per name and set of axis keys."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._nodes = nodes
@@ -70,7 +76,7 @@ class _Resolver:
         self._tables: dict[tuple[str, frozenset[str]], dict[frozenset[str], dict[str, list[int]]]] = {}
 
     def resolve(self, point: Point, reference: Reference) -> int:
-        """Return the index of the run that is meant by a run at a point."""
+        """Return the index of the run that a run at a point refers to."""
         name = reference.name
         if name not in self._by_name:
             raise SpecError(reference.path, f"no run {name!r}: {nearest(name, self._by_name)}")
@@ -78,11 +84,11 @@ class _Resolver:
         for shared, table in self._table(name, frozenset(point)).items():
             found += table.get(_values(point, shared), [])
         if len(found) != 1:
-            raise SpecError(reference.path, self._complaint(point, name, found))
+            raise SpecError(reference.path, self._problem(point, name, found))
         return found[0]
 
     def _table(self, name: str, keys: frozenset[str]) -> dict[frozenset[str], dict[str, list[int]]]:
-        """Map the keys that runs of a name share with a point, then the values on these keys, to the runs."""
+        """Group the runs of a name by the keys that they share with a point, and by their values."""
         if (name, keys) not in self._tables:
             tables: dict[frozenset[str], dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
             for index in self._by_name[name]:
@@ -92,7 +98,7 @@ class _Resolver:
             self._tables[name, keys] = tables
         return self._tables[name, keys]
 
-    def _complaint(self, point: Point, name: str, found: Sequence[int]) -> str:
+    def _problem(self, point: Point, name: str, found: Sequence[int]) -> str:
         own = {key for index in self._by_name[name] for key in self._nodes[index][2]}
         if not found:
             where = ", ".join(f"{key}={point[key]}" for key in sorted(own & point.keys()))
@@ -110,7 +116,7 @@ def _values(point: Point, keys: frozenset[str]) -> str:
 
 
 def _raise_cycle(nodes: Sequence[Node], needs: Sequence[Mapping[str, int]], blocked: Collection[int]) -> None:
-    """Raise for a cycle among runs whose dependencies cannot be met: each of them needs another of them."""
+    """Raise an error with a cycle among runs that block each other."""
     index = min(blocked)
     path: dict[int, None] = {}  # in order
     while index not in path:

@@ -1,4 +1,4 @@
-"""What the spec language knows of the programs that runs execute: the keys of their configs.
+"""The config of a program, which determines the keys of a spec.
 
 `jestlab.platform.programs` builds on this module, so that package is only named here, and imported when a
 spec is validated.
@@ -25,11 +25,11 @@ Config = BaseModel | dict[str, Any]
 """A config: validated by the program's schema, or a plain mapping where the program has none."""
 
 Problem = tuple[tuple[str, ...], str]
-"""Path of a field in a config, and what is wrong there."""
+"""Path of a field in a config, and an error message."""
 
 
 class FreeKey(NamedTuple):
-    """A documented key of a program without a schema: its type, its default, and its meaning."""
+    """A documented key of a free-form config: type, default, and meaning."""
 
     type: str
     default: str
@@ -44,12 +44,11 @@ class ProgramConfig:
         name: The program's name in specs.
         schema: Model of the config; None for a free-form mapping.
         free_keys: Documented keys of a free-form mapping.
-        problems_of: Finds what is wrong with a free-form config, given the roles of the runs that it depends
-            on; None if every config is valid.
-        local_paths: Fields of a free-form config that hold paths of files and folders.
+        problems_of: Checks a free-form config, given the roles of the runs that it depends on; None if every
+            config is valid.
+        local_paths: Fields of a free-form config with paths of files and folders.
         identity_of: Selects the part of a config that decides the result; None for all of it.
-        extent: Field of the config for the training length, to which the price is proportional; None if
-            there is no such field.
+        extent: Field of the config for the training length, to which the price is proportional.
         inherits: Sections of a study's base that also apply to runs of this program, if the study's own
             program is another one with a section of that name and type.
         spec_folder: Key of a free-form config whose default is the folder of the spec.
@@ -79,7 +78,7 @@ class ProgramConfig:
         return own is not None and theirs is not None and own.annotation is theirs.annotation
 
     def problems(self, config: Mapping[str, Any], roles: Collection[str]) -> Iterable[Problem]:
-        """Find what is wrong with a free-form config, given the roles of the runs that the run depends on."""
+        """Check a free-form config, given the roles of the runs that the run depends on."""
         return () if self.problems_of is None else self.problems_of(config, roles)
 
     def identity(self, config: Config) -> dict[str, Any]:
@@ -97,7 +96,7 @@ def program_of(study: Study, name: str | None = None) -> ProgramConfig:
     """Return the program of a run; without a run's name, the study's program.
 
     Raises:
-        SpecError: There is no such program.
+        SpecError: The program is unknown.
     """
     own = study.runs[name].program if name is not None else None
     path = ("program",) if own is None else ("runs", str(name), "program")

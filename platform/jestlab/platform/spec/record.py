@@ -13,7 +13,7 @@ _Texts = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeValida
 
 
 class Record(BaseModel):
-    """What a study records about each attempt.
+    """Additional data that a study records about each attempt.
 
     Attributes:
         packages: Installed packages whose versions may matter, in addition to JAX and NumPy.

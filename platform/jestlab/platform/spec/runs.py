@@ -1,4 +1,4 @@
-"""The runs of a spec as they are written: their names, their differences from the base, and their match."""
+"""The runs of a spec: their names, their differences from the base, and the budgets that they match."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _name(name: str) -> str:
     if not is_name(name):
         raise ValueError(
             f"invalid name {shown(name)}: expected at most {_LONGEST_NAME} letters, digits, and _ . + -, "
-            "not beginning with . or -, and without '..'"
+            "without '..', and without . or - at the start"
         )
     return name
 
@@ -81,7 +81,7 @@ class RunSpec(BaseModel):
     """One named run: its differences from the base.
 
     Attributes:
-        program: What the run executes, if not the study's program. The base is a config of the study's
+        program: The program of the run, if not the study's. The base is a config of the study's
             program, so a run of another program starts from that program's defaults and from the sections of
             the base that both programs share, as `embed` does with `data`.
         needs: Runs that have to complete first, by the role under which the program finds them. In a list,

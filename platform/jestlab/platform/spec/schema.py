@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
@@ -33,22 +33,12 @@ from jestlab.platform.spec.record import Record
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.spec.runs import LABEL, Name, RunSpec
 from jestlab.platform.spec.tree import STUDIES, Tree, is_mapping, listed, plain, put
-from jestlab.platform.spec.yaml import dump
-
-Parsed = TypeVar("Parsed")
+from jestlab.platform.spec.yaml import dump, dump_inline
 
 _OF_PARTS = ("runs", "base", "axes", "seeds")  # what only the studies of a union have
 _MOST_SEEDS = 100_000  # more is probably a typing error
 
 # ---- values as a spec writes them
-
-
-def _spec_error(parse: Callable[[], Parsed]) -> Parsed:
-    """Call a parser of the analysis package; its error becomes a SpecError."""
-    try:
-        return parse()
-    except WrittenError as error:
-        raise SpecError(error.path, error.message) from None
 
 
 def _config(base: Any) -> Any:
@@ -61,7 +51,7 @@ def _seeds(written: Any) -> Any:
     if isinstance(written, Until):
         return written
     if is_mapping(written):
-        return _spec_error(lambda: Until.parse(dict(written.items()), ()))
+        return Until.parse(dict(written.items()), ())
     if _is_whole(written) and 1 <= written <= _MOST_SEEDS:
         return tuple(range(written))
     is_list = isinstance(written, list | tuple) and len(written) > 0
@@ -83,8 +73,6 @@ def _report(given: Any) -> Any:
     """Convert `curves`, `{curves: {…}}`, and `{kind: curves, …}` to a report."""
     if isinstance(given, str):
         given = {"kind": given}
-    if isinstance(given, BaseModel):
-        given = given.model_dump()
     if not is_mapping(given):
         raise SpecError((), f"must be one of {', '.join(REPORTS)}, not {shown(given)}")
     if len(named := dict(given.items())) == 1:
@@ -112,9 +100,8 @@ def _metrics(written: Any) -> Any:
 
 
 def _distinct(claims: tuple[Claim, ...]) -> tuple[Claim, ...]:
-    written = [claim.written() for claim in claims]
     try:
-        parse_claims(written)
+        parse_claims([claim.written() for claim in claims])
     except WrittenError as error:
         raise SpecError(error.path[1:], error.message) from None
     return claims
@@ -126,45 +113,29 @@ def _evaluation(name: str) -> str:
     return name
 
 
-def _mapping_schema(**properties: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "additionalProperties": False}
-
-
-_SEEDS_SCHEMA = {
-    "anyOf": [
-        {"type": "integer", "minimum": 1},
-        {"type": "array", "items": {"type": "integer"}},
-        _mapping_schema(
-            until={"const": "decided"},
-            at_least={"type": "integer"},
-            at_most={"type": "integer"},
-            budget={"type": "object"},
-        ),
-    ]
-}
 _Seeds = Annotated[
     tuple[int, ...] | InstanceOf[Until],
     BeforeValidator(_seeds),
     PlainSerializer(lambda seeds: seeds.written() if isinstance(seeds, Until) else list(seeds)),
-    WithJsonSchema(_SEEDS_SCHEMA),
+    WithJsonSchema({"type": ["integer", "array", "object"]}),
 ]
 _Claim = Annotated[
     InstanceOf[Claim],
-    BeforeValidator(lambda claim: _spec_error(lambda: Claim.parse(claim))),
+    BeforeValidator(lambda written: Claim.parse(written)),
     PlainSerializer(Claim.written),
     WithJsonSchema({"type": "object"}),
 ]
 _Metric = Annotated[
     InstanceOf[Metric],
-    BeforeValidator(lambda metric: _spec_error(lambda: Metric.parse(metric))),
+    BeforeValidator(lambda written: Metric.parse(written)),
     PlainSerializer(Metric.written),
     WithJsonSchema({"type": "object"}),
 ]
 _Family = Annotated[
     InstanceOf[Family],
-    BeforeValidator(lambda family: _spec_error(lambda: Family.parse(family, ()))),
+    BeforeValidator(lambda written: Family.parse(written, ())),
     PlainSerializer(Family.written),
-    WithJsonSchema({"anyOf": [{"type": "object"}, {"const": "none"}]}),
+    WithJsonSchema({"type": ["object", "string"]}),
 ]
 
 
@@ -177,16 +148,16 @@ class Study(BaseModel):
         question: The question that the study answers.
         paper: The figure or table of the paper that it reproduces.
         scale: The scale of this spec.
-        program: What the runs execute by default: train, embed, diagnose, weights, command,
+        program: The default program of the runs: train, embed, diagnose, weights, command,
             module:function or file.py:function.
         base: Config keys that all runs of that program share, and in part those of other programs: see
             `runs.<run>.program`.
         runs: The runs by name, each with its differences from the base.
         axes: Config keys with several values, each of which makes a run.
-        seeds: Replicates of every run: 3 stands for the seeds 0, 1, and 2; or `{until: decided}`, optionally
+        seeds: Replicates of every run: 3 means the seeds 0, 1, and 2; or `{until: decided}`, optionally
             with `at_least`, `at_most`, and `budget`: seeds are added until the claims are decided.
-        resources: What a launch may use.
-        record: What attempts record in addition to code and machine.
+        resources: Resources of a launch.
+        record: Data that attempts record in addition to code and machine.
         reports: The tables and figures that the study produces.
         figure: How its figures are printed, unless a report overrides it; in a union, those of its studies.
         claims: Statements that its runs confirm or refute.
@@ -196,8 +167,8 @@ class Study(BaseModel):
             better, the unit, and the format. The metrics of jestlab's own programs are built in.
         score: Names of evaluations (dataset/metric) whose mean is the score: of one goal and unit; empty for
             all headline ones.
-        adopted: Names of imported runs: a spec with some needs no runs of its own. Other imported runs of the
-            study are included, too.
+        adopted: Names of imported runs; a spec with imported runs doesn't have to have other ones. Imported
+            runs that aren't named here are included, too.
         studies: The parts of a union, by name, each a whole study; empty for an ordinary study.
     """
 
@@ -284,7 +255,7 @@ class Study(BaseModel):
             raise SpecError((), f"a spec is a mapping of {', '.join(cls.model_fields)}, not {shown(written)}")
         given = {key: _unwrapped(value) for key, value in written.items() if value is not None}
         if isinstance(parts := given.get(STUDIES), dict) and parts:
-            given.pop("program", None)  # each study has its own
+            given.pop("program", None)  # only the studies have programs
             shared = {key: given[key] for key in ("scale", "figure") if key in given}
             given[STUDIES] = {
                 name: {"name": name, **shared, **part} if isinstance(part, dict) else part
@@ -297,7 +268,7 @@ class Study(BaseModel):
         mistakes = Mistakes()
         if self.studies:
             mistakes.add(
-                SpecError((key,), f"not valid in a spec with {STUDIES}: each of them has its own")
+                SpecError((key,), f"not valid in a spec with {STUDIES}: move it to the studies")
                 for key in _OF_PARTS
                 if key in self.model_fields_set and getattr(self, key)
             )
@@ -353,12 +324,11 @@ def _common_resources(parts: Mapping[str, Study]) -> Resources:
         first, common = given[0]
         if resources != common:
             one, other = (
-                " ".join(dump(each.model_dump(mode="json", exclude_defaults=True)).split())
+                dump_inline(each.model_dump(mode="json", exclude_defaults=True))
                 for each in (common, resources)
             )
-            raise SpecError(
-                ("resources",),
-                f"is missing: {first} has {one} and {name} has {other}, and a union is one launch: "
-                f"give it its own, such as resources: {one}",
+            problem = (
+                f"is missing: {first} has {one} and {name} has {other}: choose one, as in resources: {one}"
             )
+            raise SpecError(("resources",), problem)
     return given[0][1] if given else Resources()

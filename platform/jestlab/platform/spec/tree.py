@@ -35,7 +35,7 @@ def plain(value: Any, path: Sequence[str] = ()) -> Any:
 
     Args:
         value: Mappings (also `ConfigDict`), lists, tuples, strings, finite numbers, booleans, None.
-        path: Its place, for errors.
+        path: The place of the value, for errors.
     """
     if is_mapping(value):
         tree: Tree = {}
@@ -111,7 +111,7 @@ def lookup(tree: Any, path: Sequence[str]) -> Any:
     """Return the value at a path.
 
     Raises:
-        KeyError: There is no value at the path.
+        KeyError: The tree has no value at the path.
     """
     for part in path:
         tree = parts_of(tree)[part]

@@ -1,11 +1,8 @@
-"""YAML as specs use it: the core schema of YAML 1.2, no tags, no duplicate keys, line numbers for errors.
+"""YAML for specs: the core schema of YAML 1.2, without tags and duplicate keys, with line numbers.
 
-PyYAML reads YAML 1.1, in which `1e-3` is a string, `no` is false and `1:30` is ninety. Here they are a number
-and two strings, as a reader expects; and `1e6` is a whole number, which run fingerprints depend on.
-
-ruamel.yaml reads YAML 1.2, but not its core schema: `1e6` is a float, `1_000` is a thousand, `0b1` is one and
-`2026-01-01` is a date; tags are taken, and a list that contains itself is read as `[null]`. Its resolvers and
-its checks would have to be replaced as PyYAML's are here, and it takes twice as long.
+PyYAML implements YAML 1.1, where `1e-3` is a string, `no` is false, and `1:30` is ninety. This loader reads
+a number and two strings, and `1e6` as an integer, which fingerprints depend on. ruamel.yaml would read `1e6`
+as a float, accept tags, and take twice as long.
 """
 
 from __future__ import annotations
@@ -19,7 +16,7 @@ import yaml
 from jestlab.platform.errors import SpecError, shown
 
 LARGEST = 1_000_000
-"""Most values in a spec, counting an alias each time it is used: a few lines can stand for billions."""
+"""Maximum number of values in a spec, counting each use of an alias."""
 
 _MOST_DIGITS = 300  # larger numbers are infinite as floats
 
@@ -40,7 +37,7 @@ _RESOLVERS: tuple[tuple[str, str, str], ...] = (
 )
 
 
-_LEFT_OUT = (yaml.AnchorToken, yaml.DirectiveToken, yaml.DocumentStartToken, yaml.DocumentEndToken)
+_IGNORED = (yaml.AnchorToken, yaml.DirectiveToken, yaml.DocumentStartToken, yaml.DocumentEndToken)
 
 
 class _Loader(yaml.SafeLoader):
@@ -50,26 +47,26 @@ class _Loader(yaml.SafeLoader):
 
 
 class _ValueLoader(_Loader):
-    """Takes `#` for a letter like any other, which begins no comment."""
+    """Loader that reads `#` as an ordinary character."""
 
     def peek(self, index: int = 0) -> str:
-        """Return the next character, or another one, which decides what it is part of."""
+        """Return the next character, with a letter in place of `#`."""
         character: str = super().peek(index)
         return "x" if character == "#" else character
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes what the loader above would not read as a string; never writes anchors."""
+    """Dumper that quotes strings which the loader would read as another type, and writes no anchors."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 — PyYAML's protocol
 
     def ignore_aliases(self, data: Any) -> bool:
-        """Write a value that is used twice in full both times."""
+        """Write a repeated value in full each time."""
         return True
 
 
 def _text(dumper: _Dumper, value: str) -> yaml.ScalarNode:
-    # PyYAML writes Unicode's line breaks as they are, and reads them as spaces: escape them.
+    # PyYAML would read Unicode's line breaks as spaces: escape them.
     style = '"' if re.search("[\x85\u2028\u2029]", value) else None
     return dumper.represent_scalar(_TAG + "str", value, style=style)
 
@@ -77,11 +74,11 @@ def _text(dumper: _Dumper, value: str) -> yaml.ScalarNode:
 def _integer(loader: _Loader, node: yaml.ScalarNode) -> int:
     text = str(loader.construct_scalar(node))
     digits, _, exponent = text.lower().partition("e") if "x" not in text else (text, "", "")
-    # In this order: Python reads no exponents of thousands of digits.
+    # The length first: Python can't parse exponents with thousands of digits.
     if len(text) > _MOST_DIGITS or len(digits) + int(exponent or 0) > _MOST_DIGITS + 1:
         problem = f"{shown(text)[1:-1]} is too large"
         raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
-    if exponent:  # 1e6: a whole number, however it is written
+    if exponent:
         return int(digits) * int("1" + "0" * int(exponent))
     return int(text, 0 if text[:2] in ("0o", "0x") else 10)
 
@@ -96,20 +93,25 @@ _Dumper.add_representer(str, _text)
 
 
 class Document:
-    """A parsed YAML document: its value, and the line of any place in it."""
+    """A parsed YAML document with line numbers.
+
+    Attributes:
+        value: The document as plain data.
+    """
 
     def __init__(self, text: str, loader_class: type[_Loader] = _Loader) -> None:
         """Parse a document.
 
         Raises:
-            SpecError: Not YAML, a tag, a duplicate key, too many values, or a value within itself.
+            SpecError: The document is invalid, has a tag, a duplicate key, or too many values, or contains
+                itself.
         """
         self._root: yaml.Node | None = None
         try:
             loader = loader_class(text)
             self._root = loader.get_single_node()
             if self._root is not None:
-                _check(self._root)
+                _check(self._root, {}, set())
             self.value: Any = None if self._root is None else loader.construct_document(self._root)
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
@@ -127,7 +129,7 @@ class Document:
             raise SpecError((), "nested too deeply for a spec") from None
 
     def line(self, path: Sequence[str]) -> int | None:
-        """Return the line of a place, or of the nearest place above it that is written; counted from 1."""
+        """Return the line of a place, counted from 1, or of the nearest place above it in the document."""
         node, rest = self._root, list(path)
         line = None
         while node is not None and rest:
@@ -141,55 +143,54 @@ class Document:
 
 
 def value_of(text: str) -> Any:
-    """Parse a value as the shell passes it: no part of it is a comment, a name, or the mark of a document.
+    """Parse a value from a command line, without comments, anchors, and document markers.
 
     Raises:
-        SpecError: As of `Document`; or it is written with what YAML would leave out.
+        SpecError: The value isn't valid YAML, or YAML would ignore a part of it.
     """
     value = Document(text, _ValueLoader).value
-    is_left_out = text.strip() in ("-", "?")
+    is_ignored = text.strip() in ("-", "?")
     for token in yaml.scan(text, Loader=_ValueLoader):
-        is_left_out |= isinstance(token, _LEFT_OUT)
+        is_ignored |= isinstance(token, _IGNORED)
         if isinstance(token, yaml.ScalarToken):
             is_block = token.style in ("|", ">")
-            # Outside a block, a line break would become a space.
-            is_left_out |= not token.value if is_block else token.start_mark.line < token.end_mark.line
-    if is_left_out:
+            # Outside a block, YAML replaces a line break by a space.
+            is_ignored |= not token.value if is_block else token.start_mark.line < token.end_mark.line
+    if is_ignored:
         raise SpecError((), "has a special meaning in YAML")
     return value
 
 
 def _below(node: yaml.Node) -> Iterator[tuple[list[str], yaml.Node, yaml.Node]]:
-    """Yield what lies below a node: the parts of its key (dotted keys have several), its key, its value."""
+    """Yield the parts of each key below a node, its key node, and its value node."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             yield str(key.value).split("."), key, value
-        # Axes may be written as a mapping, but their places are numbered.
+        # Axes may be a mapping, but errors number them.
         yield from (([str(index)], key, value) for index, (key, value) in enumerate(node.value))
     elif isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
             yield [str(index)], item, item
 
 
-def _check(root: yaml.Node) -> None:
-    """Refuse tags, duplicate keys, values within themselves, and too many values."""
-    sizes: dict[int, int] = {}  # of finished nodes
-    within: set[int] = set()  # nodes that are being looked into
-    stack = [(root, False)]
-    while stack:
-        node, finished = stack.pop()
-        if finished:
-            within.discard(id(node))
-            sizes[id(node)] = 1 + sum(sizes[id(child)] for child in _children(node))
-            if sizes[id(node)] > LARGEST:
-                raise SpecError((), f"has more than {LARGEST:,} values: too many for a spec")
-        elif id(node) in within:
-            raise SpecError((), f"line {node.start_mark.line + 1}: contains itself through an alias")
-        elif id(node) not in sizes:
-            _check_node(node)
-            within.add(id(node))
-            stack.append((node, True))
-            stack.extend((child, False) for child in _children(node))
+def _check(node: yaml.Node, sizes: dict[int, int], above: set[int]) -> int:
+    """Check a node and its children, and return the number of values in it.
+
+    Args:
+        node: The node.
+        sizes: Results by the identity of nodes; an alias is the same node again.
+        above: Nodes that contain this one.
+    """
+    if id(node) in above:
+        raise SpecError((), f"line {node.start_mark.line + 1}: contains itself through an alias")
+    if id(node) not in sizes:
+        _check_node(node)
+        above.add(id(node))
+        sizes[id(node)] = 1 + sum(_check(child, sizes, above) for child in _children(node))
+        above.remove(id(node))
+        if sizes[id(node)] > LARGEST:
+            raise SpecError((), f"has more than {LARGEST:,} values: too many for a spec")
+    return sizes[id(node)]
 
 
 def _children(node: yaml.Node) -> list[yaml.Node]:
@@ -202,7 +203,7 @@ def _check_node(node: yaml.Node) -> None:
     line = node.start_mark.line + 1
     if node.tag not in _CORE and node.tag != _MERGE:
         written = node.tag.replace(_TAG, "!!")
-        raise SpecError((), f"line {line}: the tag {written} is not allowed: a spec is plain data")
+        raise SpecError((), f"line {line}: the tag {written} is not allowed: specs are plain YAML")
     if isinstance(node, yaml.MappingNode):
         seen = set()
         for key, _ in node.value:
@@ -220,7 +221,7 @@ def dump_inline(value: Any) -> str:
 
 
 def dump(value: Any) -> str:
-    """Write YAML that reads well and loads again to an equal value."""
+    """Write readable YAML that loads to an equal value."""
     text: str = yaml.dump(
         value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=None, width=110
     )

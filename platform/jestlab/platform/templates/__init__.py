@@ -1,4 +1,4 @@
-"""Studies to begin with, as `jestlab init` writes them: `train.yaml`, or `command.yaml` with `command.py`."""
+"""Starter studies for `jestlab init`: `train.yaml`, or `command.yaml` with `command.py`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jestlab.platform.spec.schema import Study
 from jestlab.platform.spec.yaml import Document
 
 Start = Literal["train", "command"]
-"""What the runs of the study execute: jestlab's own training, or a script of one's own."""
+"""The program of the study: jestlab's training, or a custom script."""
 
 STARTS: tuple[Start, ...] = get_args(Start)
 
@@ -20,14 +20,14 @@ _HERE = Path(__file__).parent
 
 
 def files(study: Path, program: Start) -> dict[Path, str]:
-    """Return the files of a study to begin with: path → text, the study first.
+    """Return the files of a starter study: path → text, the study first.
 
     Args:
-        study: Path of the study's file; its name becomes the study's.
-        program: What its runs execute.
+        study: Path of the study's file; its name becomes the name of the study.
+        program: The program of the study.
 
     Raises:
-        UserError: The file is not one of YAML, or no study can have its name.
+        UserError: The path isn't a YAML file, or the name isn't valid.
     """
     if study.suffix not in (".yaml", ".yml"):
         raise UserError(f"{study}: the study is written in YAML: give a path that ends in .yaml")

@@ -1,6 +1,6 @@
-"""A linear classifier in NumPy that STUDY.yaml trains: put your own training in its place.
+"""A linear classifier in NumPy, trained by STUDY.yaml: replace it with your training.
 
-By hand, without jestlab, it prints what it reports: python SCRIPT
+Without jestlab, it prints its reports: python SCRIPT
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import numpy as np
 from jestlab.platform import client
 
 STEPS, BATCH = 200, 32
-SCALES = np.geomspace(1.0, 0.05, 20)  # of the features: a problem that plain gradient descent learns slowly
+SCALES = np.geomspace(1.0, 0.05, 20)  # of the features; gradient descent without momentum learns slowly
 
 
 def examples(count: int, *seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -26,7 +26,7 @@ def main() -> None:
     rate, momentum = run.config.get("learning_rate", 0.02), run.config.get("momentum", 0.9)
     done, weights, velocity = 0, np.zeros(SCALES.size), np.zeros(SCALES.size)
     state = run.directory / "state.npz"
-    if run.resume and state.exists():  # an earlier attempt was interrupted: go on where it stopped
+    if run.resume and state.exists():  # continue an interrupted attempt
         with np.load(state) as saved:
             done, weights, velocity = int(saved["done"]), saved["weights"], saved["velocity"]
     test, truth = examples(2_000, 1, run.seed)
@@ -42,7 +42,7 @@ def main() -> None:
             run.evaluation(step, examples_seen=step * BATCH, scores={"test/accuracy": float(accuracy)})
             run.progress(step, STEPS)
         if step % 50 == 0 or run.stop_requested():
-            run.flush()  # so that what was reported is never behind the checkpoint
+            run.flush()  # reports are saved before the checkpoint
             unfinished = state.with_name("unfinished.npz")
             np.savez(unfinished, done=step, weights=weights, velocity=velocity)
             unfinished.replace(state)

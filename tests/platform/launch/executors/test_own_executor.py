@@ -49,8 +49,8 @@ LATE = pytest.mark.full
     [
         pytest.param(own.NoStop, "asked to stop ends, .*: after .* it has not ended: running", marks=LATE),
         pytest.param(own.Silent, "reads its log .*: after .* its log is '', not 'step 1", marks=LATE),
-        (own.Twice, "finds its job, and starts no second one: .* became"),
-        (own.AnyMarks, "whose marks are of another attempt .*: its state is running, not gone"),
+        (own.Twice, "finds its job and doesn't start a second one: .* became"),
+        (own.AnyMarks, "another key .*: its state is running, not gone"),
         (own.Failing, "launch of the executor Failing fails: KeyError: 'no such queue'"),
     ],
 )
@@ -90,9 +90,9 @@ def test_options_of_the_study_come_after_those_of_the_settings(lab, monkeypatch)
     ("name", "message"),
     [
         ("Gone", r"no 'Gone' in .*own_executors.py"),
-        ("shlex", r"the executor .*:shlex cannot be created: TypeError: 'module' object is not callable"),
-        ("LaunchedJob", "cannot be created: TypeError"),
-        ("Sequence", "cannot be created: TypeError"),
+        ("shlex", r"the executor .*:shlex can't be created: TypeError: 'module' object is not callable"),
+        ("LaunchedJob", "can't be created: TypeError"),
+        ("Sequence", "can't be created: TypeError"),
     ],
 )
 def test_what_is_no_executor_is_told_in_one_line(lab, name, message):
@@ -120,7 +120,7 @@ def test_what_an_executor_raises_is_one_line(lab):
     [
         ({"on": "kubernets"}, "did you mean 'kubernetes'"),
         ({"on": "mine"}, "valid: local, vertex, kubernetes, slurm; of your own: package.module:name"),
-        ({"on": "local", "options": {"x": 1}}, "local is no executor of your own: leave out `options`"),
+        ({"on": "local", "options": {"x": 1}}, "local is not a custom executor: leave out `options`"),
     ],
 )
 def test_what_is_wrong_in_a_spec_is_told(tmp_path, resources, message):
