@@ -90,7 +90,7 @@ def test_adopted_runs_are_in_tables_and_claims_next_to_own_runs(root, spec, sigl
     assert "nothing to run" in printed(root, "launch", spec, "--no-reports")
     assert printed(root, "cancel", "toy") == "nothing to cancel\n"
     assert adopt_table(root, siglip)["runs"][0]["change"] == "same"
-    assert "was adopted" in printed(root, "logs", "toy/siglip/0", code=1)
+    assert "was imported" in printed(root, "logs", "toy/siglip/0", code=1)
 
 
 def test_a_study_can_consist_of_adopted_runs(root, spec, siglip, tmp_path):

@@ -159,6 +159,7 @@ class _Import:
         self._check_store()
         self._take_runs()
         fresh = self._take_experiments()
+        table: Any
         for table in (Member, Registration):
             self._insert(table, lambda row: row["experiment"] in fresh)
         for table in (Attempt, Evaluation, Cost, Artifact, Budget, Acceptance, Retraction):

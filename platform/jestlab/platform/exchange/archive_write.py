@@ -140,8 +140,8 @@ def _copy_store(store: Store, path: Path, experiments: Sequence[str]) -> tuple[l
             logs: dict[int, list[str]] = {}
             for key, log in copy.execute(select(Attempt.run_id, Attempt.log)):
                 logs.setdefault(key, []).append(log)
-            rows = copy.execute(select(Run.id, Run.directory, Run.state)).all()
-            runs = [(row.directory, row.state, logs.get(row.id, [])) for row in rows]
+            places = copy.execute(select(Run.id, Run.directory, Run.state)).all()
+            runs = [(row.directory, row.state, logs.get(row.id, [])) for row in places]
         with engine.connect() as connection:
             raw: Any = connection.connection.dbapi_connection
             raw.execute("PRAGMA journal_mode = DELETE")  # one file, without a log next to it
