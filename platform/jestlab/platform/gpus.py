@@ -1,8 +1,8 @@
-"""GPUs of this machine, given to jobs: each has its own, whoever launches it and in whichever lab.
+"""GPUs of this machine: each job gets different ones, whichever launcher and lab it belongs to.
 
-A GPU is held by a lock on a file of its own, in a folder of this machine and user. The job's process inherits
-the file: the kernel keeps the lock as long as any process of the job lives, also when its launcher has gone,
-and frees it when the last one ends.
+A job holds a GPU by a lock on the GPU's file in a folder of this machine and user. The job's process inherits
+the open file, so the kernel keeps the lock while any process of the job lives, even after its launcher has
+ended, and releases it when the last one ends.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from jestlab.platform.errors import UserError, sentence
 from jestlab.platform.spec.resources import Resources
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-"""Environment variable that says which GPUs a process may use."""
+"""Environment variable with the GPUs that a process may use."""
 
 FOLDER = "JESTLAB_DEVICES"
-"""Environment variable that names the folder of the locks, in the place of one among temporary files."""
+"""Environment variable with the folder of the locks; by default it is among temporary files."""
 
 _ANSWER_SECONDS = 20.0
 _DRIVER = Path("/proc/driver/nvidia/gpus")
@@ -32,18 +32,18 @@ _DRIVER = Path("/proc/driver/nvidia/gpus")
 
 @dataclass(frozen=True)
 class TakenGpus:
-    """GPUs that have been taken for a job.
+    """GPUs that are locked for a job.
 
     Attributes:
-        visible: What `CUDA_VISIBLE_DEVICES` is in the job.
-        files: Descriptors that hold them: for the job to inherit, and for this process to close.
+        visible: Value of `CUDA_VISIBLE_DEVICES` in the job.
+        files: Descriptors that hold the locks: the job inherits them, and this process closes them.
     """
 
     visible: str
     files: tuple[int, ...]
 
     def close(self) -> None:
-        """Let go of them here: what has inherited them goes on holding them."""
+        """Close the descriptors in this process. Processes that inherited them keep the locks."""
         for descriptor in self.files:
             os.close(descriptor)
 
@@ -52,33 +52,33 @@ class LocalGpus:
     """The GPUs that this process may use."""
 
     def __init__(self, resources: Resources, environment: Mapping[str, str] = os.environ) -> None:
-        """Find them, for jobs that need `resources.gpus` each; nothing is held yet.
+        """Find the GPUs for jobs that need `resources.gpus` (at least 1) each, without locking any.
 
         Args:
-            resources: Of a run; its `gpus` is 1 or more.
-            environment: Holds `CUDA_VISIBLE_DEVICES`, if somebody has chosen some.
+            resources: Resources of a run.
+            environment: Environment, which may contain `CUDA_VISIBLE_DEVICES`.
 
         Raises:
-            UserError: There are not so many, or the folder of the locks may be somebody else's.
+            UserError: There are too few GPUs, or another user may control the folder of the locks.
         """
         self._count = resources.gpus
         self._names = _names(environment)
         if self._count > len(self._names):
-            there = f"{len(self._names)} GPU{'s' if len(self._names) != 1 else ''}"
-            seen = f" in {VISIBLE}" if environment.get(VISIBLE) is not None else ""
+            found = f"{len(self._names)} GPU{'s' if len(self._names) != 1 else ''}"
+            visible = f" in {VISIBLE}" if environment.get(VISIBLE) is not None else ""
             raise UserError(
-                f"each run asks for {self._count} (resources.gpus), and this machine has {there}{seen}: "
+                f"each run requests {self._count} (resources.gpus), but this machine has {found}{visible}: "
                 "--set resources.gpus=N for fewer, or --on for another machine"
             )
         self._folder = _folder(environment)
 
     @property
     def jobs(self) -> int:
-        """How many jobs have GPUs at a time."""
+        """How many jobs can have GPUs at a time."""
         return len(self._names) // self._count
 
     def room(self) -> int:
-        """Return for how many more jobs there are GPUs that nobody holds now."""
+        """Return for how many more jobs there are free GPUs."""
         free = 0
         for name in self._names:
             if (descriptor := self._lock(name)) is not None:
@@ -87,7 +87,7 @@ class LocalGpus:
         return free // self._count
 
     def take(self) -> TakenGpus | None:
-        """Take GPUs for one job; None if too few are free."""
+        """Lock GPUs for one job; None if too few are free."""
         found: dict[str, int] = {}
         for name in self._names:
             if len(found) < self._count and (descriptor := self._lock(name)) is not None:
@@ -99,7 +99,7 @@ class LocalGpus:
         return None
 
     def _lock(self, name: str) -> int | None:
-        """Lock a GPU; return the descriptor that holds it, None if somebody else does."""
+        """Lock a GPU; return the descriptor that holds the lock, None if it is taken."""
         file = self._folder / re.sub(r"[^-\w.:]", "_", self._names[name])
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -121,30 +121,27 @@ def _folder(environment: Mapping[str, str]) -> Path:
 
 
 def _names(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return each GPU as CUDA_VISIBLE_DEVICES names it → the name of its lock, the same for all launchers."""
+    """Return each GPU's name in CUDA_VISIBLE_DEVICES → the name of its lock, which all launchers share."""
     uuids = _uuids()
     chosen = environment.get(VISIBLE)
     if chosen is None:
         return {uuid: uuid for uuid in uuids.values()}
     names: dict[str, str] = {}
     for name in (part.strip() for part in chosen.split(",")):
-        if not name or name == "-1":  # CUDA ignores what follows
+        if not name or name == "-1":  # CUDA ignores the rest
             break
         names[name] = uuids.get(name, name)
     return names
 
 
 def _uuids() -> dict[str, str]:
-    """Return the index and UUID of each GPU of this machine, by the driver's tool or its files."""
+    """Return each GPU's UUID by its index, from the driver's tool or the driver's files."""
+    command = ["nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader"]
     with suppress(OSError, subprocess.SubprocessError):
-        said = subprocess.run(
-            ["nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader"],
-            capture_output=True,
-            text=True,
-            timeout=_ANSWER_SECONDS,
-            check=True,
-        ).stdout
-        pairs = [line.split(",", 1) for line in said.splitlines() if "," in line]
+        answer = subprocess.check_output(
+            command, stderr=subprocess.DEVNULL, text=True, timeout=_ANSWER_SECONDS
+        )
+        pairs = [line.split(",", 1) for line in answer.splitlines() if "," in line]
         return {index.strip(): uuid.strip() for index, uuid in pairs}
     found = []
     for file in sorted(_DRIVER.glob("*/information")):

@@ -1,4 +1,4 @@
-"""Logs of runs: one file a run, appended by each attempt, read from its end however long it is."""
+"""Logs of runs: one file per run, to which each attempt appends. Long logs are read from the end."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from jestlab.platform.words import printable
 NAME = "log.txt"
 
 COPIED = "JESTLAB_COPY_LOG"
-"""Set where a worker's output is not yet the run's log: on another machine than the launcher's."""
+"""Set if the worker must copy its output to the run's log: on a machine other than the launcher's."""
 
 _BLOCK = 1 << 16
-_PLACE = re.compile(
+_LOCATION = re.compile(
     r'^Traceback \(most recent call last\):$|^ +File ".*(?:", line \d+.*$|\Z)(?:\n {4}.*$)*', re.MULTILINE
 )
-"""The lines of a traceback that say where an error was raised, not which."""
+"""Lines of a traceback that give the location of an error instead of the error."""
 
 
 def last_lines(path: Path, count: int, limit: int = 1 << 24) -> bytes:
@@ -40,22 +40,22 @@ def last_lines(path: Path, count: int, limit: int = 1 << 24) -> bytes:
 
 
 def summary(path: Path, count: int = 3) -> str:
-    """Return the last lines of a log that say something, as one line fit for a table."""
+    """Return the last lines of a log with content, as one line for a table."""
     return tail(last_lines(path, 4 * count, limit=4_096).decode(errors="replace"), count)
 
 
 def tail(text: str, count: int = 3) -> str:
-    """Return the last lines of a text that say something, as one line without passwords in URLs.
+    """Return the last lines of a text with content, as one line without passwords in URLs.
 
-    Of a traceback, that is the error alone.
+    Of a traceback, only the error is kept.
     """
-    said = (one_line(line) for line in _PLACE.sub("", without_url_credentials(text)).splitlines())
-    lines = [line for line in said if line.strip("~^ ") and not line.startswith("---")]
+    shown = (one_line(line) for line in _LOCATION.sub("", without_url_credentials(text)).splitlines())
+    lines = [line for line in shown if line.strip("~^ ") and not line.startswith("---")]
     return one_line(" | ".join(lines[-count:]))
 
 
 def one_line(text: str, length: int = 500) -> str:
-    """Return text as one printable line: white space single, its middle left out if long."""
+    """Return text as one printable line with single spaces. The middle of a long line is left out."""
     line = without_addresses(" ".join(printable(text).split()))
     half = length // 2
     return line if len(line) <= length else f"{line[:half]} … {line[-half:]}"

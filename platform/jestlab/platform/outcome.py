@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from jestlab.platform.launch.session import LaunchResult
-    from jestlab.platform.planning.survey import Cost, Survey
+    from jestlab.platform.planning.survey import PlanCost, Survey
 
 _COMPLETED = "COMPLETED"
 _MOST = 10  # runs whose failures are shown
@@ -31,7 +31,7 @@ class Plan:
         self._survey = survey
 
     @property
-    def cost(self) -> Cost:
+    def cost(self) -> PlanCost:
         """Cost of the remaining runs: `plan.cost.flops`, `.hours`, `.chip_hours`, `.dollars`."""
         return self._survey.cost
 

@@ -1,11 +1,12 @@
-"""Processes of this machine: names that identify each of them for good, and what its exit code means.
+"""Processes on this machine: unique names, exit codes, and ending everything that belongs to a job.
 
 A process is named `machine:pid:start`. Process ids are reused and machines share host names, so the name also
-tells boot, namespace and start time apart. A local job's handle is its process's name, `:` and its log.
+contains the boot, the namespace, and the start time. A local job's handle is its process's name, `:`, and its
+log.
 
-A process can leave its session, and outlive its parent. So a worker adopts the orphans among its descendants,
-and ends them all when it ends; and for the case that it is killed itself, all that it starts bears a key in
-its environment, by which it is found.
+A process can leave its session and outlive its parent. So a worker adopts the orphans among its descendants
+and ends them all when it ends. In case the worker is killed, everything that it starts has the job's key in
+its environment, by which the processes are found.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ import psutil
 EXIT_COMPLETED = 0
 EXIT_FAILED = 1
 EXIT_BUSY = 75
-"""EX_TEMPFAIL: the worker's attempt was revoked, or the store cannot be used."""
+"""EX_TEMPFAIL: the worker's attempt was revoked, or the store is unavailable."""
 EXIT_REFUSED = 78
-"""EX_CONFIG: the run's input is wrong, and would be wrong the next time."""
+"""EX_CONFIG: the run's input is invalid, so another attempt would fail as well."""
 EXIT_STOPPED = 128 + signal.SIGTERM
 
 JOB_KEY = "JESTLAB_JOB_TOKEN"
-"""Environment variable of a local job's processes: whose they are. Its name says that it is a secret."""
+"""Environment variable with the key of a local job. The name marks it as a secret."""
 
 KILL_SECONDS = 5.0
 """How long killed processes may take to end."""
@@ -40,19 +41,18 @@ KILL_SECONDS = 5.0
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _PAUSE_SECONDS = 0.01
-_BLOCK = 1 << 17
 _TICKS = os.sysconf("SC_CLK_TCK")
 _OVER = (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
 
 
 def exit_from_shell(code: int) -> int:
-    """Convert 128 + n, as shells count signals, to −n; 143 stays: a worker exits with it by itself."""
+    """Convert a shell's 128 + n for signal n to −n, except 143, the exit code of a stopped worker."""
     ended_by_signal = 128 < code <= 128 + signal.NSIG and code != EXIT_STOPPED
     return 128 - code if ended_by_signal else code
 
 
 def describe_exit(code: int) -> str:
-    """Describe an exit code in words; negative ones are signals, as `subprocess` has them."""
+    """Describe an exit code in words; negative codes are signals, as in `subprocess`."""
     if code >= 0:
         return f"exit code {code}"
     try:
@@ -61,14 +61,17 @@ def describe_exit(code: int) -> str:
         return f"killed by signal {-code}"
 
 
+# ---- names
+
+
 @dataclass(frozen=True)
 class Process:
-    """A process, named so that no other one will ever be taken for it.
+    """Unique name of a process.
 
     Attributes:
-        machine: Where its id means something.
-        pid: Its id, and its session's.
-        start: When it began, in the kernel's clock ticks since boot.
+        machine: Machine on which the id is valid.
+        pid: Id of the process, and of the session that it leads.
+        start: Start time in the kernel's clock ticks since boot.
     """
 
     machine: str
@@ -80,7 +83,7 @@ class Process:
 
     @classmethod
     def of(cls, pid: int) -> Process:
-        """Name a process of this machine."""
+        """Name a process on this machine."""
         return cls(machine(), pid, start_of(pid) or "0")
 
     @classmethod
@@ -91,15 +94,15 @@ class Process:
 
     @property
     def is_here(self) -> bool:
-        """Whether its id means something on this machine."""
+        """Whether the process is on this machine."""
         return self.machine == machine()
 
     def runs(self) -> bool:
-        """Whether it runs, as far as this machine shows it."""
+        """Whether the process runs, as far as this machine shows it."""
         return start_of(self.pid) == self.start
 
     def is_hidden(self) -> bool:
-        """Whether a process with its id exists and this machine hides other users' processes."""
+        """Whether a process with this id exists, but this machine hides other users' processes."""
         try:
             psutil.Process(self.pid).status()
         except psutil.AccessDenied:
@@ -114,7 +117,7 @@ class Process:
         return False
 
     def session(self) -> set[int]:
-        """Return the ids of what is left of its session, whose id nobody else gets as long as that is any."""
+        """Return the ids of the session's processes. Its id isn't reused before all have ended."""
         if start_of(self.pid) not in (None, self.start):
             return set()  # the id belongs to another process by now
         found = set()
@@ -126,12 +129,12 @@ class Process:
 
 
 def identity() -> str:
-    """Name this process, as other launchers may look for it."""
+    """Return this process's name, by which launchers know each other."""
     return str(Process.of(os.getpid()))
 
 
 def own_handle(log: str) -> str:
-    """Return this process's handle: it leads a session of its own; its log is relative to the lab's root."""
+    """Return the handle of this process, which leads a session; `log` is relative to the lab's root."""
     return f"{identity()}:{log}"
 
 
@@ -146,9 +149,9 @@ def is_running(name: str) -> bool | None:
 
 @functools.cache
 def machine() -> str:
-    """Name the place where process ids mean what they mean to this process: host, boot and namespace.
+    """Return the scope of process ids: host, boot, and namespace.
 
-    Containers often share a host name, cloned machines do too, and a restarted machine is another one.
+    Containers often share a host name, and so do cloned machines. A restarted machine counts as another one.
     """
     boot = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
     namespace = "".join(filter(str.isdigit, str(Path("/proc/self/ns/pid").readlink())))
@@ -156,7 +159,7 @@ def machine() -> str:
 
 
 def start_of(pid: int) -> str | None:
-    """Return when a live process began, in clock ticks since boot; None if it has ended, as a zombie has."""
+    """Return when a process started, in clock ticks since boot; None if it has ended or is a zombie."""
     try:
         process = psutil.Process(pid)
         if process.status() in _OVER:
@@ -167,7 +170,7 @@ def start_of(pid: int) -> str | None:
 
 
 def own_age() -> float:
-    """Return for how many seconds this process has been running; 0 where the system does not say."""
+    """Return for how many seconds this process has been running; 0 if the system doesn't show it."""
     try:
         began = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]  # in ticks since boot
         return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - int(began) / _TICKS)
@@ -175,38 +178,34 @@ def own_age() -> float:
         return 0.0
 
 
-# ---- what belongs to a job
+# ---- ending a job's processes
 
 
 def end_job(process: Process, key: str) -> set[int]:
-    """Kill what is left of a job on this machine: its session, and what bears its key.
-
-    Args:
-        process: Its worker.
-        key: The value of `JOB_KEY` in its environment.
+    """Kill a job's remaining processes on this machine: its session, and all processes with its key.
 
     Returns:
         Ids of processes that still run after `KILL_SECONDS`.
     """
-    return _end(lambda: process.session() | marked(key))
+    return _end(lambda: process.session() | with_key(key))
 
 
 def end_descendants(but: Collection[int] = ()) -> set[int]:
-    """Kill all that this process has started, directly or not, except these processes.
+    """Kill all processes that this one has started, directly or not, except those in `but`.
 
-    Call `adopt_orphans` before anything is started. Returns what still runs after `KILL_SECONDS`.
+    Call `adopt_orphans` before starting any. Returns the ids of those that still run after `KILL_SECONDS`.
     """
     this = psutil.Process()
     return _end(lambda: {child.pid for child in this.children(recursive=True)} - set(but))
 
 
 def still_there(pids: Collection[int]) -> str:
-    """Say of which processes it is that they were killed, and run all the same."""
-    return f"process {', '.join(map(str, sorted(pids)))} was killed, and is still there"
+    """Describe killed processes that still run."""
+    return f"process {', '.join(map(str, sorted(pids)))} was killed, but still runs"
 
 
 def _end(find: Callable[[], set[int]]) -> set[int]:
-    """Kill processes until none is found: while one looks, they may start others."""
+    """Kill processes until none is found: they may start others meanwhile."""
     deadline = time.monotonic() + KILL_SECONDS
     while True:
         left = {pid for pid in find() if start_of(pid) is not None}
@@ -218,40 +217,27 @@ def _end(find: Callable[[], set[int]]) -> set[int]:
         time.sleep(_PAUSE_SECONDS)
 
 
-def marked(key: str) -> set[int]:
-    """Return the ids of this machine's processes that were started with a key in their environment.
+def with_key(key: str) -> set[int]:
+    """Return the ids of processes that were started with a job's key in their environment.
 
-    Other users' processes cannot be read, nor what has overwritten its environment.
+    Environments of other users' processes can't be read. This runs whenever a job ends, so it avoids psutil.
     """
     wanted, found, this = f"{JOB_KEY}={key}".encode(), set(), os.getpid()
     for pid in psutil.pids():
-        environment = _environment(pid)
-        if wanted in environment and pid != this and wanted in environment.split(b"\0"):
-            found.add(pid)
+        with contextlib.suppress(OSError):
+            environment = Path(f"/proc/{pid}/environ").read_bytes()
+            if wanted in environment and pid != this and wanted in environment.split(b"\0"):
+                found.add(pid)
     return found
 
 
-def _environment(pid: int) -> bytes:
-    """Return a process's environment; nothing where it cannot be read. Asked of all, whenever a job ends."""
-    try:
-        file = os.open(f"/proc/{pid}/environ", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    read = b""
-    with contextlib.suppress(OSError):
-        while block := os.read(file, _BLOCK):
-            read += block
-    os.close(file)
-    return read
-
-
 def adopt_orphans() -> None:
-    """Become the parent of every descendant whose own parent ends (prctl(2), PR_SET_CHILD_SUBREAPER)."""
+    """Become the parent of every descendant whose parent ends (prctl(2), PR_SET_CHILD_SUBREAPER)."""
     _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def reap_orphans(but: int) -> None:
-    """Forget adopted processes that have ended, as their parent has to; not the child `but`."""
+    """Reap adopted processes that have ended, except the child `but`."""
     with contextlib.suppress(ChildProcessError):
         while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
             if ended.si_pid == but:
@@ -260,12 +246,12 @@ def reap_orphans(but: int) -> None:
 
 
 def die_with_parent() -> None:
-    """Be killed when the parent ends: one system call, safe between fork and exec."""
+    """Let the kernel kill this process when its parent ends. One system call, safe between fork and exec."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def group_runs(group: int) -> bool:
-    """Whether any process of a process group runs, zombies aside."""
+    """Return whether any process of a process group runs, except zombies."""
     for pid in psutil.pids():
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if os.getpgid(pid) == group and start_of(pid) is not None:

@@ -1,14 +1,14 @@
-"""Run one attempt at a run, from start to end, in a process of its own.
+"""Run one attempt at a run, from start to end, in its own process.
 
     JESTLAB_STORE=URL python -m jestlab.platform.worker --root DIR --run FINGERPRINT --attempt NUMBER
 
-A launcher has claimed the attempt; the worker takes it up, and from then on does not depend on the launcher.
-Exit codes: 0 the run is COMPLETED; 1 it FAILED (the traceback is on standard error); 78 it FAILED, and would
-fail again; 75 the attempt was revoked, or the store cannot be used; 143 it was asked to stop: by SIGTERM,
-by SIGINT, or by its user through the store.
+A launcher has claimed the attempt. The worker takes it up, and from then on doesn't depend on the launcher.
+Exit codes: 0: the run is COMPLETED; 1: the run FAILED, with the traceback on standard error; 78: the run
+FAILED and would fail again; 75: the attempt was revoked, or the store is unavailable; 143: the worker was
+asked to stop, by SIGTERM, by SIGINT, or by its user through the store.
 
-Of several processes that compute one run together (`JAX_PROCESS_ID`), the first is its worker and the others
-assist it: they write no results.
+If several processes compute one run together (`JAX_PROCESS_ID`), the first is the worker. The others assist
+it and write no results.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from jestlab.models.processes import launched_first
 from jestlab.models.training.phases import PhaseClock
@@ -58,49 +58,54 @@ from jestlab.platform.programs.context import Failed, Interrupted, NeededRun, Ru
 from jestlab.platform.programs.sources import interpreter_of, sources_of
 from jestlab.platform.spec.record import Record
 from jestlab.platform.store import provenance
-from jestlab.platform.store.attempt import Attempt, AttemptLost, ValueRefused
+from jestlab.platform.store.attempt import Attempt, ValueRefused
 from jestlab.platform.store.code import store_texts
-from jestlab.platform.store.records import RunRecord, RunState
+from jestlab.platform.store.records import AttemptLost, RunRecord, RunState
 from jestlab.platform.store.store import Store
 
 Result = TypeVar("Result")
 
-LAST_WORDS_SECONDS = 5.0
-"""How long the end waits until all output is in the log."""
-
-_COPIERS: set[int] = set()
-"""Processes that copy this one's output, and end with it."""
+_OUTPUT_SECONDS = 5.0
+"""How long to wait at the end until all output is in the log."""
 
 STORE_SECONDS = 120.0
-"""How long a starting worker waits for a store that it cannot use."""
+"""How long to wait at the start for an unavailable store."""
 
-SAID_SECONDS = 30.0
-"""How often it says so."""
+_NOTE_SECONDS = 30.0
+"""Time between two messages about the unavailable store."""
+
+_copiers: set[int] = set()
+"""Processes that copy this one's output, and end with it."""
 
 
 class Stop:
-    """Holds whether to stop, and why: set by signals, and by the run's user through the store."""
+    """Records that the attempt must stop, and the reason: a signal, or the user's request in the store.
+
+    Attributes:
+        reason: Why the attempt must stop; None until then.
+        asked: Returns the reason of the user's request, if there is one.
+    """
 
     def __init__(self) -> None:
         self.reason: str | None = None
         self.asked: Callable[[], str | None] = lambda: None
 
     def requested(self) -> bool:
-        """Whether the attempt has to stop."""
+        """Whether the attempt must stop."""
         self.reason = self.reason or self.asked()
         return self.reason is not None
 
     def on_signals(self) -> None:
-        """Stop on SIGTERM and SIGINT, and on what batch scripts of Slurm pass on.
+        """Stop on SIGTERM, SIGINT, and the signals of Slurm's batch scripts.
 
-        That is SIGUSR1 where the time limit is near, and SIGUSR2 for SIGTERM, which would make `srun` end
-        everything at once.
+        These are SIGUSR1 before the time limit, and SIGUSR2 instead of SIGTERM, at which `srun` would end all
+        processes at once.
         """
         reasons = {signal.SIGUSR1: "stopped before its time limit", signal.SIGUSR2: "stopped by SIGTERM"}
 
         def stop(number: int, _: FrameType | None) -> None:
-            told = signal.Signals(number)
-            self.reason = self.reason or reasons.get(told, f"stopped by {told.name}")
+            received = signal.Signals(number)
+            self.reason = self.reason or reasons.get(received, f"stopped by {received.name}")
 
         for number in (signal.SIGTERM, signal.SIGINT, *reasons):
             signal.signal(number, stop)
@@ -113,7 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--run", required=True, help="fingerprint of the run")
     parser.add_argument("--attempt", required=True, type=int, help="number of the attempt")
     options = parser.parse_args(arguments)
-    # Tracing makes many objects and little garbage: looking for it took a twentieth of a small run's start.
+    # Tracing creates many objects and little garbage: collecting it took 5% of a small run's start.
     gc.set_threshold(10_000)
 
     clock = PhaseClock(own_age())
@@ -125,17 +130,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         store, run = _patiently(lambda: _open(lab, options.run), stop)
         bucket = Bucket(lab.remote) if lab.remote else None
         assists = not launched_first()
-        if bucket is not None or logs.COPIED in os.environ:  # its own machine, where nothing is moved away
+        if (
+            bucket is not None or logs.COPIED in os.environ
+        ):  # a machine of the job's own, where no lab is moved
             lab.root.mkdir(parents=True, exist_ok=True)
         directory = _patiently(lambda: lab.make_folder(run.directory), stop)
-    except StoreError as error:  # no fault of the run: it is tried again
+    except StoreError as error:  # not the run's fault, so it is retried
         _say(f"jestlab: {error}")
         return EXIT_BUSY
     except (UserError, ValueError) as error:
         _say(f"jestlab: {error}")
         return EXIT_REFUSED
     if assists:
-        store.close()  # one of a slice's 64 hosts is enough to keep a connection
+        store.close()  # one connection is enough for a slice's 64 hosts
         return _assist(lab, run, stop)
     synced = SyncedFolder(bucket, run.directory, directory) if bucket else None
     with _copied_output(directory / logs.NAME, synced) if os.environ.get(logs.COPIED) else nullcontext():
@@ -147,14 +154,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _copied_output(log: Path, synced: SyncedFolder | None) -> Iterator[None]:
-    """Context that also writes output to the run's log, for jobs whose output is lost with their machines."""
+    """Context that copies output to the run's log, for jobs whose output is lost with their machines."""
     if synced:
-        with suppress(BucketUnreachable):  # then the log holds this attempt alone
+        with suppress(BucketUnreachable):  # then the log only has this attempt's output
             synced.fetch_log(log)
     streams = (sys.stdout, sys.stderr)
-    own = [os.dup(stream.fileno()) for stream in streams]
+    saved = [os.dup(stream.fileno()) for stream in streams]
     copier = subprocess.Popen(["tee", "-a", str(log)], stdin=subprocess.PIPE, start_new_session=True)
-    _COPIERS.add(copier.pid)
+    _copiers.add(copier.pid)
     assert copier.stdin is not None
     for stream in streams:
         stream.flush()
@@ -163,11 +170,11 @@ def _copied_output(log: Path, synced: SyncedFolder | None) -> Iterator[None]:
     try:
         yield
     finally:
-        for stream, descriptor in zip(streams, own, strict=True):
+        for stream, descriptor in zip(streams, saved, strict=True):
             stream.flush()
             os.dup2(descriptor, stream.fileno())
         with suppress(subprocess.TimeoutExpired):  # a process that the program left behind may still print
-            copier.wait(LAST_WORDS_SECONDS)
+            copier.wait(_OUTPUT_SECONDS)
 
 
 def _open(lab: Lab, fingerprint: str) -> tuple[Store, RunRecord]:
@@ -176,9 +183,9 @@ def _open(lab: Lab, fingerprint: str) -> tuple[Store, RunRecord]:
 
 
 def _patiently(act: Callable[[], Result], stop: Stop) -> Result:
-    """Do something that needs the store, and retry while the store cannot be used: moved, read-only, down."""
-    began = said_at = time.monotonic()
-    said_at -= SAID_SECONDS
+    """Use the store, and retry while it is unavailable: moved, read-only, or down."""
+    began = noted_at = time.monotonic()
+    noted_at -= _NOTE_SECONDS
     while True:
         try:
             return act()
@@ -186,40 +193,39 @@ def _patiently(act: Callable[[], Result], stop: Stop) -> Result:
             now = time.monotonic()
             if stop.requested() or now > began + STORE_SECONDS:
                 raise
-            if now >= said_at + SAID_SECONDS:
+            if now >= noted_at + _NOTE_SECONDS:
                 _say(f"jestlab: {error}: waiting for the store")
-                said_at = now
+                noted_at = now
             time.sleep(1.0)
 
 
 def _attempt(
     lab: Lab, store: Store, run: RunRecord, number: int, stop: Stop, keeper: LocalFolder, clock: PhaseClock
 ) -> int:
-    """Take up the attempt and bring it to its end."""
+    """Take up the attempt, run its program, and record how it ended."""
     _log_to_standard_error()
     parts, wanted = provenance.recorded_parts(), _patiently(lambda: _wanted(store, run), stop)
-    about = provenance.collect(Path(__file__).parent, parts, wanted)
-    directory = lab.root / run.directory
-    handle = own_handle(f"{run.directory}/{logs.NAME}")
+    collected = provenance.collect(Path(__file__).parent, parts, wanted)
     tries = itertools.count()
-    try:
-        attempt = _patiently(
-            lambda: Attempt.begin(
-                store,
-                run.fingerprint,
-                number,
-                directory=directory,
-                provenance=about,
-                handle=handle,
-                again=next(tries) > 0,
-                disk_lasts=lab.remote is None,
-                spent=clock.spent,
-                resumed=clock.resumed,
-            ),
-            stop,
+
+    def begin() -> Attempt:
+        return Attempt.begin(
+            store,
+            run.fingerprint,
+            number,
+            directory=lab.root / run.directory,
+            provenance=collected,
+            handle=own_handle(f"{run.directory}/{logs.NAME}"),
+            again=next(tries) > 0,
+            disk_lasts=lab.remote is None,
+            spent=clock.spent,
+            resumed=clock.resumed,
         )
+
+    try:
+        attempt = _patiently(begin, stop)
         _patiently(attempt.catch_up, stop)
-        # Read now: while the program runs, the store may be away.
+        # Read now: the store may be unavailable while the program runs.
         study = _patiently(lambda: store.last_launched(run.fingerprint), stop)
         seconds = _patiently(lambda: store.seconds_by_step(run.fingerprint), stop)
         if wanted.sources is not None and "sources" in parts:
@@ -231,25 +237,84 @@ def _attempt(
     stop.asked = attempt.stop_requested
     started = time.strftime("%Y-%m-%d %H:%M:%S %Z")
     _say(f"--- attempt {attempt.number}: {started}, {socket.gethostname()}, pid {os.getpid()}")
-    artifact = functools.partial(attempt.artifact, root=lab.root)
 
     def execute() -> None:
         keeper.begin(attempt.number, attempt.flush)
-        context = _context(  # not before: the files of earlier attempts may have come from a bucket
-            lab, run, attempt, artifact, stop, keeper.keep,
-            (lambda names: None) if study is None else functools.partial(check_first, *study, run.program),
-            seconds, clock,
-        )  # fmt: skip
+        options: dict[str, Any] = {"saved": keeper.keep, "earlier_seconds": seconds, "clock": clock}
+        if study is not None:
+            options["check_evaluation"] = functools.partial(check_first, *study, run.program)
+        # Created now, since the files of earlier attempts may have come from a bucket.
+        artifact = functools.partial(attempt.artifact, root=lab.root)
+        context = _context(lab, run, attempt, artifact, stop, **options)
         if attempt.number == 1 or context.resume is None:
             clock.resumed.finds_nothing()
         _fetch_needs(lab, run)
-        _kept(keeper, lambda: _measured(run, context))
+        try:
+            try:
+                _execute(run, context)
+            finally:
+                clock.wind_down()
+        except AttemptLost:
+            raise
+        except BaseException as error:
+            if not _is_success(error):
+                with suppress(BucketUnreachable):  # the next attempt resumes from earlier uploads
+                    keeper.push()
+                raise
+        keeper.push(PUSH_SECONDS)  # before the store records that the run completed
 
-    return _ended(attempt, stop, execute, lab.root)
+    try:
+        try:
+            code, reason = _outcome(attempt, stop, execute, lab.root)
+        finally:
+            _end_descendants()
+        if code == EXIT_COMPLETED:
+            attempt.complete()
+        elif code == EXIT_STOPPED:
+            attempt.interrupt(reason)
+        else:
+            attempt.fail(reason, code)
+        return code
+    except (AttemptLost, StoreUnreachable) as error:
+        _say(f"jestlab: {error}")
+        return EXIT_BUSY
+    except ValueRefused as error:  # the store has recorded that the run FAILED
+        _say(f"jestlab: {error}")
+        return EXIT_FAILED
+
+
+def _outcome(attempt: Attempt, stop: Stop, execute: Callable[[], None], root: Path) -> tuple[int, str]:
+    """Execute, and return the exit code and the reason."""
+    if attempt.ended_before:
+        return EXIT_COMPLETED, ""
+    try:
+        execute()
+    except (Interrupted, KeyboardInterrupt):
+        if stop.requested():
+            return EXIT_STOPPED, str(stop.reason)
+        if int(os.environ.get("JAX_NUM_PROCESSES", "1")) > 1:
+            return EXIT_STOPPED, "another of its hosts was stopped"
+        return EXIT_FAILED, "stopped itself"
+    except AttemptLost:
+        raise
+    except Failed as error:
+        _say(f"jestlab: {error}")
+        return EXIT_REFUSED if error.recurs else EXIT_FAILED, logs.one_line(str(error))
+    except BaseException as error:  # whatever a program raises ends only this run
+        with suppress(OSError):  # the disk may be full
+            traceback.print_exc()
+        code = EXIT_REFUSED if failures.recurs(error, root) else EXIT_FAILED
+        return code, logs.one_line(f"{type(error).__name__}: {error}")
+    return EXIT_COMPLETED, ""
+
+
+def _is_success(error: BaseException) -> bool:
+    """Whether a program ended itself successfully."""
+    return isinstance(error, SystemExit) and not error.code
 
 
 def _wanted(store: Store, run: RunRecord) -> provenance.RunDetails:
-    """Return what is recorded of this run: its own code, and what its studies ask for."""
+    """Return the details to record about a run: its custom code, and those that its studies request."""
     records = [Record.model_validate(record) for record in store.record_of(run.fingerprint)]
     files = dict.fromkeys(file for record in records for file in record.files)
     return provenance.RunDetails(
@@ -260,33 +325,10 @@ def _wanted(store: Store, run: RunRecord) -> provenance.RunDetails:
     )
 
 
-def _fetch_needs(lab: Lab, run: RunRecord) -> None:
-    """Download the folders of the runs that this one reads."""
-    for need in run.needs.values():
-        if need.state == RunState.COMPLETED:
-            fetched(lab, need.directory)
-
-
-def _kept(keeper: LocalFolder, execute: Callable[[], None]) -> None:
-    """Execute, and upload the run's folder: before the store is told that the run completed."""
-    try:
-        execute()
-    except AttemptLost:
-        raise
-    except BaseException as error:
-        if isinstance(error, SystemExit) and not error.code:
-            keeper.push(PUSH_SECONDS)
-        else:
-            with suppress(BucketUnreachable):  # the next attempt resumes from what was uploaded before
-                keeper.push()
-        raise
-    keeper.push(PUSH_SECONDS)
-
-
 def _assist(lab: Lab, run: RunRecord, stop: Stop) -> int:
-    """Compute along with the run's first process, which holds the attempt and writes its results.
+    """Compute together with the run's first process, which has the attempt and writes its results.
 
-    If the first process finds nothing to do, or another worker has the run, the others wait for it until JAX
+    If the first process has nothing to do, or another worker has the run, the others wait for it until JAX
     times out.
     """
     if run.state == RunState.COMPLETED or not programs.get(run.program).collective:
@@ -305,9 +347,11 @@ def _assist(lab: Lab, run: RunRecord, stop: Stop) -> int:
     return EXIT_COMPLETED
 
 
-def _log_to_standard_error() -> None:
-    logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
-    logging.getLogger("jestlab").setLevel(logging.INFO)
+def _fetch_needs(lab: Lab, run: RunRecord) -> None:
+    """Download the folders of the run's dependencies."""
+    for need in run.needs.values():
+        if need.state == RunState.COMPLETED:
+            fetched(lab, need.directory)
 
 
 def _context(
@@ -321,7 +365,7 @@ def _context(
     earlier_seconds: Mapping[int, float] | None = None,
     clock: PhaseClock | None = None,
 ) -> RunContext:
-    """Create what the run's program is called with."""
+    """Create the context that the run's program is called with."""
     directory = lab.root / run.directory
     return RunContext(
         directory=directory,
@@ -343,14 +387,6 @@ def _context(
     )
 
 
-def _measured(run: RunRecord, context: RunContext) -> None:
-    """Execute, and take the time of the program apart from what comes after it."""
-    try:
-        _execute(run, context)
-    finally:
-        context.clock.wind_down()
-
-
 def _execute(run: RunRecord, context: RunContext) -> None:
     for role, need in run.needs.items():
         if need.state != RunState.COMPLETED:
@@ -358,74 +394,27 @@ def _execute(run: RunRecord, context: RunContext) -> None:
     programs.get(run.program).entry(run.config, context)
 
 
-def _ended(attempt: Attempt, stop: Stop, execute: Callable[[], None], root: Path) -> int:
-    """Execute, and record how it ended."""
-    try:
-        try:
-            code, reason = _outcome(attempt, stop, execute, root)
-        finally:
-            _end_descendants()
-        return _enter(attempt, code, reason)
-    except (AttemptLost, StoreUnreachable) as error:
-        _say(f"jestlab: {error}")
-    except ValueRefused as error:  # the run is FAILED by it
-        _say(f"jestlab: {error}")
-        return EXIT_FAILED
-    return EXIT_BUSY
-
-
 def _end_descendants() -> None:
-    """End what the program has started and left behind, before anybody is told that the attempt is over."""
-    if left := end_descendants(but=_COPIERS):
+    """End the processes that the program left behind, before the end of the attempt is recorded."""
+    if left := end_descendants(but=_copiers):
         _say(f"jestlab: {still_there(left)}")
 
 
-def _outcome(attempt: Attempt, stop: Stop, execute: Callable[[], None], root: Path) -> tuple[int, str]:
-    """Execute, and return the exit code and the reason."""
-    if attempt.ended_before:
-        return EXIT_COMPLETED, ""
-    try:
-        execute()
-    except (Interrupted, KeyboardInterrupt):
-        if stop.requested():
-            return EXIT_STOPPED, str(stop.reason)
-        if int(os.environ.get("JAX_NUM_PROCESSES", "1")) > 1:
-            return EXIT_STOPPED, "another of its hosts was stopped"
-        return EXIT_FAILED, "stopped itself"
-    except AttemptLost:
-        raise
-    except Failed as error:
-        _say(f"jestlab: {error}")
-        return EXIT_REFUSED if error.recurs else EXIT_FAILED, logs.one_line(str(error))
-    except BaseException as error:  # whatever ends a program ends this run, and nothing else
-        if isinstance(error, SystemExit) and not error.code:
-            return EXIT_COMPLETED, ""
-        with suppress(OSError):  # a full disk may be what there is to say
-            traceback.print_exc()
-        code = EXIT_REFUSED if failures.recurs(error, root) else EXIT_FAILED
-        return code, logs.one_line(f"{type(error).__name__}: {error}")
-    return EXIT_COMPLETED, ""
-
-
-def _enter(attempt: Attempt, code: int, reason: str) -> int:
-    if code == EXIT_COMPLETED:
-        attempt.complete()
-    elif code == EXIT_STOPPED:
-        attempt.interrupt(reason)
-    else:
-        attempt.fail(reason, code)
-    return code
+def _log_to_standard_error() -> None:
+    logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    logging.getLogger("jestlab").setLevel(logging.INFO)
 
 
 def _say(line: str) -> None:
-    with suppress(OSError):  # a full disk may be what there is to say
+    with suppress(OSError):  # the disk may be full
         sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
 
 
 if __name__ == "__main__":
     code = main()
-    # Python looks for garbage several times as it ends, and in all that JAX has made: once is enough.
+    # Python collects garbage several times as it exits, among all objects that JAX has created: once is
+    # enough.
     gc.collect()
     gc.freeze()
     sys.exit(code)

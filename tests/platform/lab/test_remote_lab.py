@@ -73,7 +73,7 @@ def lose(lab, run, process, machine: Path):
     store = Store.open(lab.store_url)
     lease = leases.standings(store, [run.fingerprint])[run.fingerprint].lease
     assert lease is not None
-    assert leases.end(store, run.fingerprint, lease.id, RunState.PREEMPTED, "gone", None)
+    assert plans.end(store, run.fingerprint, lease.id, RunState.PREEMPTED, "gone", None)
 
 
 def snapshots(run):

@@ -36,14 +36,14 @@ def test_a_launch_stops_when_the_first_runs_fail_for_the_same_reason(root, tmp_p
     spec = labs.write_study(tmp_path, runs={"bad": FAULTY}, seeds=6, resources={"retries": 1})
     done = labs.here("launch", spec, "--parallel", 1, "--no-reports", root=root)
     assert done.returncode == 1
-    assert f"not tried again: {FAULT}" in done.stdout
+    assert f"not retried: {FAULT}" in done.stdout
     [line] = [line for line in done.stdout.splitlines() if line.startswith("stopped: ")]
     assert line.startswith(f"stopped: 3 runs failed with the same error: {FAULT}; ")
     assert "--keep-going" in line
     assert "jestlab retry" not in done.stdout  # it would fail again
     assert attempts(root) == [("bad", 1)] * 3
     status = labs.here("status", "toy", root=root).stdout
-    assert "not tried again: " in status
+    assert "not retried: " in status
     assert "CANCELLED" in status
     again = labs.here("launch", spec, "--keep-going", "--no-reports", "--json", root=root)
     outcome = json.loads(again.stdout)

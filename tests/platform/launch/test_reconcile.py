@@ -103,7 +103,7 @@ FREE = [
     # it failed
     (failed(2), seen(), SetState(PENDING, "failed: because; retry 2 of 2")),
     (failed(3), seen(), Done(FAILED, "because")),
-    (failed(1, exit_code=processes.EXIT_REFUSED), seen(), Done(FAILED, "not tried again: because")),
+    (failed(1, exit_code=processes.EXIT_REFUSED), seen(), Done(FAILED, "not retried: because")),
     (run(PENDING, lease(FAILED, ended_at=NOW), failures=1), seen(), Wait()),
     (run(PENDING, lease(FAILED), failures=1), seen(), StartAttempt()),
     # it is preempted again and again

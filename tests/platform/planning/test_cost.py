@@ -49,7 +49,7 @@ def test_the_users_prices_and_utilization_count_for_their_own_type():
     assert a.chip_hours == pytest.approx(1.5)
     assert a.dollars == pytest.approx(3.75)
     assert free is None
-    assert cost.total(priced.runs) == cost.Sum(a.chip_hours, a.dollars, unknown=1)
+    assert cost.total(priced.runs) == cost.BudgetTotal(a.chip_hours, a.dollars, unknown=1)
 
 
 def test_without_tpus_hours_come_from_earlier_runs_of_the_program():
@@ -96,9 +96,9 @@ def limited() -> Plan:
 
 
 def test_a_plan_above_the_limit_names_the_sum_and_the_largest_runs():
-    cost.refuse_above(limited(), 40, "local")
+    cost.check_chip_hours(limited(), 40, "local")
     with pytest.raises(UserError) as error:
-        cost.refuse_above(limited(), 39.9, "local")
+        cost.check_chip_hours(limited(), 39.9, "local")
     assert str(error.value) == (
         "the 4 runs to do would take 40.0 chip-hours, more than --max-chip-hours 39.9 "
         "(largest: a seed 1 16.0, a seed 3 12.0, a seed 2 8.00); nothing was launched"
@@ -108,9 +108,9 @@ def test_a_plan_above_the_limit_names_the_sum_and_the_largest_runs():
 def test_completed_runs_cost_nothing_and_resumed_runs_count_in_full():
     plan = limited()
     states = {plan.runs[1].fingerprint: RunState.COMPLETED, plan.runs[3].fingerprint: RunState.PREEMPTED}
-    cost.refuse_above(plan.with_states(states), 24, "local")
+    cost.check_chip_hours(plan.with_states(states), 24, "local")
     with pytest.raises(UserError, match=r"the 3 runs to do would take 24\.0"):
-        cost.refuse_above(plan.with_states(states), 23, "local")
+        cost.check_chip_hours(plan.with_states(states), 23, "local")
 
 
 def test_an_unknown_estimate_is_refused_with_the_reason():
@@ -121,4 +121,4 @@ def test_an_unknown_estimate_is_refused_with_the_reason():
         (plans.run("a"), "slurm", "no run of .*loop has completed on slurm with as many chips"),
     ):
         with pytest.raises(UserError, match=reason):
-            cost.refuse_above(plans.plan(run), 1e9, place)
+            cost.check_chip_hours(plans.plan(run), 1e9, place)

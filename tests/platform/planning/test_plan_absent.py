@@ -63,7 +63,7 @@ def test_missing_data_is_identified_by_its_path(spec):
 def test_the_verbs_list_missing_data_in_one_line(spec):
     listed = (
         "not found: siglip.npz, spiece.model, webli/, benchmark/ (1 checkpoint, 1 tokenizer, 2 folders): "
-        "until they exist, runs are identified by these paths and cannot be launched"
+        "until they exist, runs are identified by these paths and can't be launched"
     )
     for verb in ("plan", "show", "costs"):
         done = labs.here(verb, "s.yaml")

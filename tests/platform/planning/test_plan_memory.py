@@ -16,7 +16,7 @@ from jestlab.models.training.step import build_step, initial_state
 from jestlab.models.two_towers import initialize
 from jestlab.models.weights.layout import parameter_shapes
 from jestlab.platform.planning import memory as planning
-from jestlab.platform.planning.memory import Room, lines, room
+from jestlab.platform.planning.memory import AvailableMemory, available, lines
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.programs import MemoryEstimate, memory
 from jestlab.platform.spec import Study
@@ -174,11 +174,11 @@ GB = 1e9
 
 
 def test_a_plan_says_what_fits():
-    assert list(lines([], Room(16 * GB, "here", 2))) == []
-    assert said([(1, 2, 0, 1)] * 3, Room(16 * GB, "here", 2)) == [
+    assert list(lines([], AvailableMemory(16 * GB, "here", 2))) == []
+    assert said([(1, 2, 0, 1)] * 3, AvailableMemory(16 * GB, "here", 2)) == [
         "MEMORY: about 4.0 GB for the largest run (a), 8.0 GB for 2 at a time, of 16 GB here."
     ]
-    assert said([(1, 2, 0, 1)], Room(16 * GB, "of a v5e chip")) == [
+    assert said([(1, 2, 0, 1)], AvailableMemory(16 * GB, "of a v5e chip")) == [
         "MEMORY: about 3.0 GB for the largest run (a), of 16 GB of a v5e chip."
     ]
 
@@ -186,19 +186,19 @@ def test_a_plan_says_what_fits():
 @pytest.mark.parametrize(
     ("amounts", "room", "advice"),
     [
-        ([(1, 30, 0, 1)], Room(24 * GB, "here"),
+        ([(1, 30, 0, 1)], AvailableMemory(24 * GB, "here"),
          "a needs about 32 GB of the 24 GB here: set a higher runtime.microbatches, or lower "
          "schedule.batch_size"),
-        ([(30, 2, 0, 1)], Room(16 * GB, "of a v5e chip"),
+        ([(30, 2, 0, 1)], AvailableMemory(16 * GB, "of a v5e chip"),
          "a needs about 32 GB of the 16 GB of a v5e chip: choose a smaller model: every chip holds all "
          "parameters"),
-        ([(1, 2, 30, 1)], Room(16 * GB, "of a v5e chip"),
+        ([(1, 2, 30, 1)], AvailableMemory(16 * GB, "of a v5e chip"),
          "a needs about 33 GB of the 16 GB of a v5e chip: lower schedule.batch_size, or take more chips"),
-        ([(1, 2, 0, 1)] * 8, Room(16 * GB, "here", 8),
+        ([(1, 2, 0, 1)] * 8, AvailableMemory(16 * GB, "here", 8),
          "8 runs at a time need about 32 GB of the 16 GB here: launch with --parallel 4"),
-        ([(0.1, 0.2, 0, 0.6)], Room(16 * GB, "here", 1, 0.5 * GB),
+        ([(0.1, 0.2, 0, 0.6)], AvailableMemory(16 * GB, "here", 1, 0.5 * GB),
          "a needs about 0.9 GB of the 0.5 GB of resources.memory_gb: raise that above 0.9 GB"),
-        ([(1, 9, 0, 1)], Room(16 * GB, "here", 1, 8 * GB),
+        ([(1, 9, 0, 1)], AvailableMemory(16 * GB, "here", 1, 8 * GB),
          "a needs about 11 GB of the 8.0 GB of resources.memory_gb: raise that, set a higher "
          "runtime.microbatches, or lower schedule.batch_size"),
     ],
@@ -210,7 +210,7 @@ def test_a_plan_says_what_will_not_fit_and_what_to_do(amounts, room, advice):
     assert second == advice
 
 
-V5E = Room(16 * GB, "of a v5e chip")
+V5E = AvailableMemory(16 * GB, "of a v5e chip")
 L16 = {"model": {"variant": "L/16", "compute_dtype": "bfloat16"}, "schedule.batch_size": 4_096}
 
 
@@ -245,7 +245,7 @@ FOLLOWED = {
 @pytest.mark.parametrize("chips", [1, 8, 256])
 def test_advice_that_is_followed_makes_a_run_fit_and_other_changes_do_not(parts, gigabytes, chips):
     needs = {"selection.reference": EmbedConfig(reference="r")} if "selection" in parts[1] else {}
-    its, room = config(*parts), Room(gigabytes * GB, "of a chip")
+    its, room = config(*parts), AvailableMemory(gigabytes * GB, "of a chip")
     advice = said_of([estimated(its, needs, chips)], room)[1:]
     for text, change in FOLLOWED.items():
         try:
@@ -264,18 +264,18 @@ def test_runs_that_are_not_trained_are_advised_what_they_have():
     found = memory.of_embedding(embed, {"reference": config(B16)}, 1)
     assert said_of([found], V5E)[1].endswith("lower runtime.batch_size")
     score = MemoryEstimate(0.0, 99 * GB, 0.0, GB)
-    assert said_of([score], Room(16 * GB, "here"))[1].endswith("use a machine with more memory")
+    assert said_of([score], AvailableMemory(16 * GB, "here"))[1].endswith("use a machine with more memory")
 
 
 def test_the_room_is_this_machines_or_a_chips():
-    here = room(Resources(parallel=3, memory_gb=2.0), local=True)
+    here = available(Resources(parallel=3, memory_gb=2.0), local=True)
     assert here is not None
-    assert (here.parallel, here.each, here.where) == (3, 2e9, "here")
+    assert (here.parallel, here.per_run, here.where) == (3, 2e9, "here")
     assert 0 < here.bytes == planning.machine_bytes()
-    chip = room(Resources(tpu="v6e-2x2"), local=False)
+    chip = available(Resources(tpu="v6e-2x2"), local=False)
     assert chip is not None
     assert (chip.bytes, chip.where, chip.parallel) == (32e9, "of a v6e chip", 1)
-    assert room(Resources(), local=False) is None
+    assert available(Resources(), local=False) is None
 
 
 def test_a_container_may_have_less_than_the_machine(monkeypatch, tmp_path):

@@ -20,7 +20,6 @@ from jestlab.analysis import frames
 from jestlab.platform import processes
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.plan import PlannedRun
-from jestlab.platform.store import leases
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 
@@ -305,7 +304,7 @@ time.sleep(600)
     labs.wait_until(lambda: pid not in labs.processes_of(lab.root))
     rows = sqlite3.connect(lab.root / "results.db")
     [attempt_id] = rows.execute("SELECT MAX(id) FROM attempt").fetchone()
-    leases.end(store, run.fingerprint, attempt_id, RunState.FAILED, "killed by SIGKILL", -9)
+    plans.end(store, run.fingerprint, attempt_id, RunState.FAILED, "killed by SIGKILL", -9)
     code, said = finished(lab, run)
     assert code == processes.EXIT_COMPLETED, said
 

@@ -164,7 +164,7 @@ def test_scores_are_shown_and_written_for_other_tools(launched, tmp_path):
     assert f"{EXAMPLES} of {EXAMPLES} examples are scored" in again.stdout
     wrong = labs.here("data", "score", "every/joint/0", root=launched.root)
     assert wrong.returncode != 0
-    assert "joint is a run of train: name a run of embed, or of score" in wrong.stderr
+    assert "joint is a run of train: name a run of embed or score" in wrong.stderr
 
 
 def test_a_training_run_reports_its_phases(launched):

@@ -3,13 +3,16 @@
 import re
 from typing import Any
 
+import jsonschema
 import pytest
 
 from jestlab.analysis.claims import Claim, parse_claims
 from jestlab.models.config import DiagnoseConfig, EmbedConfig, ScoreConfig, TrainConfig, WeightsConfig
 from jestlab.platform.errors import UserError
-from jestlab.platform.spec import Study
+from jestlab.platform.registry import study_names
+from jestlab.platform.spec import Study, load
 from jestlab.platform.spec.fields import fields_of, unknown_keys
+from jestlab.platform.spec.json_schema import spec_schema
 from jestlab.platform.spec.keys import config_keys, find, spec_keys, together
 from jestlab.platform.spec.options import REPORTS
 from jestlab.platform.spec.resources import Resources
@@ -167,3 +170,27 @@ def test_options_that_reports_share_are_listed_once():
     assert baselines[0].path == "reports.*.baseline"
     assert {"table", "curves", "pareto", "batch_size"} <= set(baselines[0].where)
     assert [key.path for key in together(find("reports.table.baseline"))] == ["reports.table.baseline"]
+
+
+@pytest.fixture(scope="module")
+def invalid():
+    validator = jsonschema.Draft202012Validator(spec_schema("train"))
+    return lambda spec: sorted(
+        ".".join(map(str, error.absolute_path)) for error in validator.iter_errors(spec)
+    )
+
+
+def test_the_json_schema_accepts_studies_and_rejects_typing_errors(invalid):
+    assert [name for name in study_names() if invalid(load(name).to_dict())] == []
+    written = {
+        "runs": {"a": {"model.vision.width": 8, "selection": {"rul": "joint"}}, "b": {"needs": "a"}},
+        "sedes": 3,
+        "seeds": 3,
+        "reports": ["curves", {"table": {"baseline": "a"}}, "curvs"],
+        "axes": {"a": {"grid": {"loss": ["softmax"]}}},
+        "base": {"schedule": {"batch_size": "x"}},
+    }
+    assert invalid(written) == ["", "base.schedule.batch_size", "reports", "runs.a.selection"]
+    jsonschema.Draft202012Validator(spec_schema("command")).validate({"runs": {"a": {"command": ["true"]}}})
+    with pytest.raises(UserError, match="no program 'trian': did you mean 'train'"):
+        spec_schema("trian")

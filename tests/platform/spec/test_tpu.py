@@ -47,7 +47,7 @@ def test_unknown_slices_name_the_nearest(subtests):
         "v4-128": "v4-4x4x4",  # as Cloud TPU counts: TensorCores
     }  # fmt: skip
     for name, meant in nearest.items():
-        message = f"there is no TPU slice '{name}': did you mean '{meant}'\\?"
+        message = f"unknown TPU slice '{name}': did you mean '{meant}'\\?"
         with subtests.test(name), pytest.raises(ValueError, match=message):
             parse_slice(name)
 
@@ -56,9 +56,9 @@ def test_the_error_lists_what_exists():
     for name, listed in (
         ("v5e-512", "v5e has 1x1, 2x2, 2x4, 4x4, 4x8, 8x8, 8x16, 16x16"),
         ("v5p-16x16x28", "A ≤ B ≤ C, all multiples of 4, up to 6,144 chips"),
-        ("tensor", "the types are v4, v5e, v5p, v6e, written as in v5e-16x16"),
+        ("tensor", "the types are v4, v5e, v5p, v6e, as in v5e-16x16"),
     ):
-        with pytest.raises(ValueError, match=f"there is no TPU slice.*{listed}"):
+        with pytest.raises(ValueError, match=f"unknown TPU slice.*{listed}"):
             parse_slice(name)
 
 
@@ -67,7 +67,7 @@ def test_any_string_is_a_slice_or_a_one_line_error(text):
     try:
         found = parse_slice(text)
     except ValueError as error:
-        assert "there is no TPU slice" in str(error)
+        assert "unknown TPU slice" in str(error)
         assert "\n" not in str(error)
         return
     assert str(found) == text

@@ -34,9 +34,9 @@ from jestlab.platform.programs import failures
 from jestlab.platform.programs.context import Interrupted, RunContext
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.store import provenance
-from jestlab.platform.store.attempt import Attempt, AttemptLost
+from jestlab.platform.store.attempt import Attempt
 from jestlab.platform.store.code import store_texts
-from jestlab.platform.store.records import RunRecord
+from jestlab.platform.store.records import AttemptLost, RunRecord
 from jestlab.platform.store.store import Store
 
 _SECONDS = 60.0

@@ -8,20 +8,26 @@ from dataclasses import asdict
 import click
 
 from jestlab.platform.cli.options import examples, json_option
-from jestlab.platform.cli.output import counted, show
+from jestlab.platform.cli.output import counted, print_json, show
 from jestlab.platform.render import Block, styled, table
+from jestlab.platform.spec.json_schema import spec_schema
 from jestlab.platform.spec.keys import Key, find, together
 
 
 @click.command(epilog=examples("keys", "keys selection", "keys selection.rule", "keys reports.table"))
 @click.argument("prefix", default="")
+@click.option("--schema", "program", metavar="PROGRAM",
+              help="Print the JSON schema of specs of PROGRAM, such as train, for editors.")  # fmt: skip
 @json_option()
-def keys_command(prefix: str, as_json: bool) -> None:
+def keys_command(prefix: str, program: str | None, as_json: bool) -> None:
     """List the keys of specs and configs at or below PREFIX.
 
     A single key is shown with its type, its choices, and an example. PREFIX may also be a place as in errors,
     such as runs.joint.selection.rule.
     """
+    if program is not None:
+        print_json(spec_schema(program))
+        return
     found = find(prefix)
     is_single = len({key.path for key in found}) == 1
     show(as_json, [asdict(key) for key in found], _details(found) if is_single else _list(together(found)))

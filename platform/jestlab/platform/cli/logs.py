@@ -32,8 +32,8 @@ _EPILOG = f"""{naming.HELP}
 {examples("logs quickstart/joint/1", "logs quickstart/joint/1 -n 20 -f")}"""
 
 _POLL_SECONDS = 0.5
-_FETCH_SECONDS = 10.0  # from a bucket, to which its worker sends it every minute
-_QUIET_LOOKS = 8
+_FETCH_SECONDS = 10.0  # between downloads from a bucket, to which the worker uploads every minute
+_ENDED_CHECKS = 8  # a run that failed or was stopped may be retried soon
 _BLOCK = 1 << 20
 
 
@@ -46,8 +46,8 @@ _BLOCK = 1 << 20
 def logs_command(name: str, *, lines: int | None, follow: bool, as_json: bool, lab: Lab) -> None:
     """Print the log of a RUN.
 
-    The log is read from the lab's folder, or else fetched from where the last attempt ran. It is printed as
-    it is; a terminal gets its colours and progress bars, and no other control sequences.
+    The log is read from the lab's folder, or fetched from where the last attempt ran. It is printed
+    unchanged, except that a terminal only receives colors and progress bars, and no other control sequences.
     """
     if follow and as_json:
         raise click.UsageError("--follow and --json: expected only one of them")
@@ -57,32 +57,31 @@ def logs_command(name: str, *, lines: int | None, follow: bool, as_json: bool, l
     lease = leases.standings(store, [chosen.fingerprint])[chosen.fingerprint].lease
     path, fetch = _log_of(chosen.directory, lease, lab)
     fetch()
-    if not path.is_file() and not follow:
-        text = _of_executor(store, lease, lab)
-        if text is None and chosen.program == ADOPTED:
-            raise UserError(f"{named.title} was adopted: its log is where its tool has left it")
-        if text is None:
-            raise UserError(f"{named.title} has no log yet: it is {chosen.state}")
+    if path.is_file() or follow:
+        blocks = (
+            _blocks(path, lines)
+            if not follow
+            else _followed(path, lines, _End(store, chosen.fingerprint), fetch)
+        )
+    elif (text := _of_executor(store, lease, lab)) is not None:
         if lines is not None:
             text = b"".join(text.splitlines(keepends=True)[-lines:] if lines else [])
-    elif as_json:
-        text = path.read_bytes() if lines is None else logs.last_lines(path, lines)
+        blocks = iter([text])
+    elif chosen.program == ADOPTED:
+        raise UserError(f"{named.title} was imported: see the original tool for its log")
     else:
-        with _printing() as write:
-            _stream(path, lines, write)
-            if follow:
-                _follow(path, _End(store, chosen.fingerprint), fetch, write)
-        return
+        raise UserError(f"{named.title} has no log yet: it is {chosen.state}")
     if as_json:
-        about = {"path": str(path), "state": chosen.state, "text": text.decode(errors="replace")}
-        print_json(about)
-    else:
-        with _printing() as write:
-            write(text)
+        whole = b"".join(blocks).decode(errors="replace")
+        print_json({"path": str(path), "state": chosen.state, "text": whole})
+        return
+    with _printing() as write:
+        for block in blocks:
+            write(block)
 
 
 def _log_of(directory: str, lease: Lease | None, lab: Lab) -> tuple[Path, Callable[[], None]]:
-    """Find the path of a run's log on this machine, and the function that fetches it there."""
+    """Return the path of a run's log on this machine, and the function that fetches it there."""
     path = lab.inside(f"{directory}/{logs.NAME}")
     if lab.remote is None or (lease is not None and lease.executor == "local" and path.exists()):
         return path, lambda: None
@@ -100,11 +99,11 @@ def _log_of(directory: str, lease: Lease | None, lab: Lab) -> tuple[Path, Callab
 
 
 def _of_executor(store: Store, lease: Lease | None, lab: Lab) -> bytes | None:
-    """Ask for the log of the last attempt where it ran; None where this store has launched nothing."""
+    """Fetch the log of the last attempt from its executor; None if this store didn't launch it."""
     job = None if lease is None else LaunchedJob.of(store.id(), lease)
     if lease is None or job is None:
         return None
-    # Here, because they import pydantic, and most logs are files.
+    # Imported here, because they import pydantic, and most logs are files.
     from jestlab.platform.lab.settings import Settings
     from jestlab.platform.launch import executors
 
@@ -112,12 +111,12 @@ def _of_executor(store: Store, lease: Lease | None, lab: Lab) -> bytes | None:
 
 
 class _End:
-    """Tells when nothing more will be written: the run has ended, or its worker is lost."""
+    """Whether a log is complete: the run has ended, or its worker is lost."""
 
     def __init__(self, store: Store, fingerprint: str) -> None:
         self._store = store
         self._fingerprint = fingerprint
-        self._quiet = 0
+        self._checks = 0
 
     def __call__(self) -> bool:
         try:
@@ -127,50 +126,50 @@ class _End:
         doubts = liveness.doubts(standing.lease, now())
         if doubts is not None:
             say(f"jestlab: {doubts}", err=True)
-        # What failed, or was stopped from outside, may be tried again in a moment.
-        self._quiet = self._quiet + 1 if standing.state.is_terminal else 0
-        return standing.state == RunState.COMPLETED or self._quiet > _QUIET_LOOKS or doubts is not None
+        self._checks = self._checks + 1 if standing.state.is_terminal else 0
+        return standing.state == RunState.COMPLETED or self._checks > _ENDED_CHECKS or doubts is not None
 
 
-def _stream(path: Path, lines: int | None, write: Callable[[bytes], None]) -> None:
-    """Print a log, whatever its size and bytes."""
+def _blocks(path: Path, lines: int | None, position: int = 0) -> Iterator[bytes]:
+    """Yield a log from a position, or only its last lines."""
     if lines is not None:
-        write(logs.last_lines(path, lines))
+        yield logs.last_lines(path, lines)
     elif path.is_file():
         with path.open("rb") as stream:
+            stream.seek(position)
             while block := stream.read(_BLOCK):
-                write(block)
+                yield block
 
 
-def _follow(
-    path: Path, ended: Callable[[], bool], fetch: Callable[[], None], write: Callable[[bytes], None]
-) -> None:
-    position = path.stat().st_size if path.exists() else 0
+def _followed(
+    path: Path, lines: int | None, ended: Callable[[], bool], fetch: Callable[[], None]
+) -> Iterator[bytes]:
+    """Yield a log, and what is appended until the run has ended."""
+    position = path.stat().st_size if lines is not None and path.exists() else 0
+    if lines is not None:
+        yield from _blocks(path, lines)
     while True:
-        last = ended()  # asked before reading, so that what was written before the end is read
+        last = ended()  # checked before reading, so that everything written before the end is read
         fetch()
-        if path.is_file():
-            with path.open("rb") as stream:
-                stream.seek(position)
-                while block := stream.read(_BLOCK):
-                    write(block)
-                position = stream.tell()
+        for block in _blocks(path, None, position):
+            position += len(block)
+            yield block
         if last:
             return
         time.sleep(_POLL_SECONDS)
 
 
-# ---- how a log is printed
+# ---- printing
 
-_COLOUR = r"\x1b\[[0-9;:]{0,32}m"
-_OBEYED = re.compile(rf"({_COLOUR})|[\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-_BEGUN = re.compile(r"\x1b(\[[0-9;:]{0,32})?\Z")
-_PLAIN = "\x1b[0m"
+_COLOR = r"\x1b\[[0-9;:]{0,32}m"
+_CONTROL = re.compile(rf"({_COLOR})|[\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_INCOMPLETE = re.compile(r"\x1b(\[[0-9;:]{0,32})?\Z")
+_RESET = "\x1b[0m"
 
 
 @contextmanager
 def _printing() -> Iterator[Callable[[bytes], None]]:
-    """Context with a function that prints parts of a log: unchanged, but on a terminal only harmless ones."""
+    """Context with a function that prints parts of a log: unchanged, or only harmless ones on a terminal."""
     out = sys.stdout.buffer
     terminal = Terminal() if sys.stdout.isatty() else None
 
@@ -187,32 +186,32 @@ def _printing() -> Iterator[Callable[[bytes], None]]:
 
 
 class Terminal:
-    """Lets a log change colours and go back to the start of a line, as progress bars do, and nothing else.
+    """Keeps colors and carriage returns of a log, and removes all other control sequences.
 
-    A log is what a program printed, perhaps somebody else's, and a terminal lets its output change its title,
-    what is on the screen, even the clipboard.
+    A program may print anything, and a terminal lets its output change the title, the screen, and even the
+    clipboard.
     """
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._held = ""  # the beginning of a sequence, maybe
-        self._coloured = False
+        self._held = ""  # possibly the first part of a color sequence
+        self._colored = False
 
     def shown(self, block: bytes) -> bytes:
-        """Return what to print of the next part of a log."""
+        """Return the printable version of the next part of a log."""
         text = self._held + self._decoder.decode(block)
-        begun = _BEGUN.search(text)
-        self._held = begun[0] if begun else ""
+        incomplete = _INCOMPLETE.search(text)
+        self._held = incomplete[0] if incomplete else ""
         return self._harmless(text.removesuffix(self._held))
 
     def end(self) -> bytes:
-        """Return what to print in the end."""
+        """Return what remains to be printed at the end."""
         rest = self._harmless(self._held + self._decoder.decode(b"", final=True))
-        return rest + (_PLAIN.encode() if self._coloured else b"")
+        return rest + (_RESET.encode() if self._colored else b"")
 
     def _harmless(self, text: str) -> bytes:
         def kept(found: re.Match[str]) -> str:
-            self._coloured |= found[1] is not None
+            self._colored |= found[1] is not None
             return found[1] or " "
 
-        return _OBEYED.sub(kept, text).encode()
+        return _CONTROL.sub(kept, text).encode()

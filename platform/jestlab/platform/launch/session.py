@@ -31,8 +31,8 @@ from jestlab.platform.launch.options import ControllerOptions, LaunchOptions
 from jestlab.platform.launch.reconcile import title
 from jestlab.platform.planning import deciding, registering
 from jestlab.platform.planning import plan as planning
-from jestlab.platform.planning.changes import Changes, changes
-from jestlab.platform.planning.cost import budgeted, refuse_above
+from jestlab.platform.planning.changes import ResultChanges, changes
+from jestlab.platform.planning.cost import budgeted, check_chip_hours
 from jestlab.platform.planning.deciding import without
 from jestlab.platform.planning.matching import Timings, matches_seconds
 from jestlab.platform.planning.names import check as check_names
@@ -41,8 +41,9 @@ from jestlab.platform.spec.load import load_stored
 from jestlab.platform.spec.resources import ExecutorName, runs_here
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.spec.yaml import dump
-from jestlab.platform.store import labs, leases, provenance
+from jestlab.platform.store import leases, provenance
 from jestlab.platform.store.address import parse_url, sqlite_file
+from jestlab.platform.store.identity import completed_elsewhere
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rerun import start_over, with_dependents
 from jestlab.platform.store.rows import now
@@ -288,7 +289,7 @@ class _Session:
                 plan = budgeted(plan, store, place)
                 if options.max_chip_hours is not None:
                     what = "nothing" if is_first else "no further run"
-                    refuse_above(plan, options.max_chip_hours, place, what)
+                    check_chip_hours(plan, options.max_chip_hours, place, what)
             if store is not None:
                 if is_first and not options.replace:
                     refuse_taken(store, plan.by_study)
@@ -311,7 +312,7 @@ def _stuck(plan: Plan, outcome: LaunchOutcome) -> set[str]:
     return stuck
 
 
-def _runs_again(options: LaunchOptions, plan: Plan, found: Changes) -> list[str]:
+def _runs_again(options: LaunchOptions, plan: Plan, found: ResultChanges) -> list[str]:
     """Return the completed runs that have to run again, with all that depend on them.
 
     Raises:
@@ -348,7 +349,7 @@ def _check_other_labs(lab: Lab, store: Store, plan: Plan) -> list[str]:
     """
     here = known_id(lab)
     completed = {run.fingerprint: run for run in plan.runs if run.state == RunState.COMPLETED}
-    found = labs.completed_elsewhere(store, completed, None if here is None else here.uid)
+    found = completed_elsewhere(store.engine, completed, None if here is None else here.uid)
     # A user may have copied the folder.
     away = {run: place for run, place in found.items() if not (lab.root / completed[run].directory).is_dir()}
     for run in plan.runs:

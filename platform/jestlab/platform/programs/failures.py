@@ -1,7 +1,7 @@
-"""Which failures would come again if their run were tried again, and when runs of a launch fail alike.
+"""Decide which failures of a run would recur, and whether runs of a launch fail for the same reason.
 
 A fault of the program (a TypeError, a missing module or file, wrong usage of a command) fails its run at
-once. What may pass is tried again: memory that ran out, lost connections, signals, and all that is not known.
+once. Failures that may pass are retried: out of memory, lost connections, signals, and all unknown ones.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from jestlab.platform.processes import EXIT_REFUSED
 from jestlab.platform.store.records import RunState, Standing
 
 RETRIED_CODES = "JESTLAB_RETRY_EXIT_CODES"
-"""Variable in a worker's environment: exit codes that are tried again, with commas between them."""
+"""Variable of a worker: exit codes that are always retried, separated by commas."""
 
 ALIKE = 3
-"""A launch is stopped by so many runs that failed alike, if no other run has ended otherwise."""
+"""A launch stops when this many runs failed for the same reason, and no run ended otherwise."""
 
 _MISSING = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 _FAULTS: tuple[type[BaseException], ...] = (
@@ -32,13 +32,13 @@ _FAULTS: tuple[type[BaseException], ...] = (
     SyntaxError,
     TypeError,
 )
-_PASSING = (StoreError, BucketUnreachable)
+_TRANSIENT = (StoreError, BucketUnreachable)
 
 _USAGE, _NOT_EXECUTABLE, _NOT_FOUND = 2, 126, 127
-"""Exit codes of parsers of arguments, and of shells that cannot execute a command."""
+"""Exit codes of argument parsers, and of shells that can't execute a command."""
 
 _STATUS = re.compile(r"\b(RESOURCE_EXHAUSTED|UNAVAILABLE|DEADLINE_EXCEEDED|ABORTED|CANCELLED)\b")
-"""What XLA, gRPC and TensorStore call that which may pass, whichever Python exception says it."""
+"""Transient errors of XLA, gRPC, and TensorStore, in the message of any Python exception."""
 
 _HEADER = "Traceback (most recent call last):"
 _RAISED = re.compile(r"([A-Za-z_][\w.]*)(?:: .*)?")
@@ -53,30 +53,30 @@ _VARIES = re.compile(r"\S*/\S*|0x[0-9a-f]+|\b[0-9a-f]{8,}\b|\d+")
 
 
 def recurs(error: BaseException, lab: Path) -> bool:
-    """Whether an exception that ended a program would end it again: a fault of its code or of its input.
+    """Return whether an exception that ended a program would end it again: a fault of its code or its input.
 
     Args:
-        error: What was raised. Of those that it came from, none may be of the kind that passes.
-        lab: Root of the lab. A file that is missing there may come back: labs are moved.
+        error: The exception. None of the exceptions that caused it may be transient.
+        lab: Root of the lab. Files missing there may reappear: labs are moved.
     """
     if isinstance(error, UserError):
-        return not isinstance(error, _PASSING)
+        return not isinstance(error, _TRANSIENT)
     if isinstance(error, SystemExit):
         return isinstance(error.code, int) and exit_recurs(error.code, "", lab)
-    if any(_may_pass(each, lab) for each in _with_origins(error)):
+    if any(_is_transient(cause, lab) for cause in _with_causes(error)):
         return False
     return isinstance(error, _FAULTS) or (isinstance(error, ValueError) and _is_raised_by_jestlab(error))
 
 
 def exit_recurs(code: int, output: str, lab: Path) -> bool:
-    """Whether a command that ended with an exit code would do so again, as far as code and output tell.
+    """Return whether a command that ended with an exit code would do so again, judging by its output.
 
-    Wrong usage (2), a command that cannot be executed (126, 127), and a Python traceback that the output ends
-    with, if it is of a fault. Exit codes that the spec names are always tried again.
+    That holds for wrong usage (2), a command that can't be executed (126, 127), and output that ends with a
+    Python traceback of a fault. Exit codes listed in the spec are always retried.
 
     Args:
-        code: Its exit code, negative for a signal.
-        output: The last that it printed.
+        code: Exit code, negative for a signal.
+        output: Last lines of the output.
         lab: Root of the lab, as in `recurs`.
     """
     if str(code) in os.environ.get(RETRIED_CODES, "").split(","):
@@ -86,25 +86,25 @@ def exit_recurs(code: int, output: str, lab: Path) -> bool:
     return code == 1 and _ends_in_fault(output.rstrip(), lab)
 
 
-def _with_origins(error: BaseException) -> Iterator[BaseException]:
-    """Yield an exception and those that it came from, as a traceback shows them."""
+def _with_causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an exception and its causes, as a traceback shows them."""
     seen: set[int] = set()
-    origin: BaseException | None = error
-    while origin is not None and id(origin) not in seen:
-        seen.add(id(origin))
-        yield origin
-        origin = origin.__cause__ or (None if origin.__suppress_context__ else origin.__context__)
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        yield cause
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
 
 
-def _may_pass(error: BaseException, lab: Path) -> bool:
+def _is_transient(error: BaseException, lab: Path) -> bool:
     if isinstance(error, _MISSING):
         return error.filename is not None and Path(os.fsdecode(error.filename)).is_relative_to(lab)
-    passing = isinstance(error, (*_PASSING, OSError, MemoryError))
-    return passing or _STATUS.search(str(error)) is not None
+    transient = isinstance(error, (*_TRANSIENT, OSError, MemoryError))
+    return transient or _STATUS.search(str(error)) is not None
 
 
 def _is_raised_by_jestlab(error: BaseException) -> bool:
-    """Whether our own code raised it: that says what is wrong with the input."""
+    """Return whether jestlab raised the exception, so that it describes invalid input."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -112,52 +112,47 @@ def _is_raised_by_jestlab(error: BaseException) -> bool:
 
 
 def _ends_in_fault(output: str, lab: Path) -> bool:
-    """Whether an output ends in a traceback of Python of nothing but faults."""
+    """Return whether an output ends with Python tracebacks that contain only faults."""
     if _STATUS.search(output) or str(lab) + os.sep in output.rpartition("\n")[2]:
         return False
     if _UNREADABLE.search(output):
         return True
     _, *traces = output.split(_HEADER)
-    raised = [_last_line_of(trace) for trace in traces]
+    # The first line of a traceback that isn't indented names the exception.
+    raised = [
+        next((line for line in trace.splitlines() if line.strip() and line[0] != " "), "") for trace in traces
+    ]
     names = [match[1].rpartition(".")[2] if match else "" for match in map(_RAISED.fullmatch, raised)]
     ends = bool(raised) and output.endswith("\n" + raised[-1])
     return ends and all(name in _FAULT_NAMES for name in names)
 
 
-def _last_line_of(trace: str) -> str:
-    """Return the line of a traceback that names the exception: the first that is not indented."""
-    lines = (line for line in trace.splitlines() if line.strip() and not line.startswith(" "))
-    return next(lines, "")
-
-
 def is_refused(run: Standing) -> bool:
-    """Whether a run failed by a fault that would come again."""
+    """Return whether a run failed with a fault that would recur."""
     return run.state == RunState.FAILED and run.lease is not None and run.lease.exit_code == EXIT_REFUSED
 
 
 def reason_of(run: Standing) -> str | None:
-    """Return why a run is in its state, as people read it: also that it was not tried again."""
-    return f"not tried again: {run.reason}" if is_refused(run) and run.reason else run.reason
+    """Return the reason of a run's state for users, including that it was not retried."""
+    return f"not retried: {run.reason}" if is_refused(run) and run.reason else run.reason
 
 
 def alike(
     states: Mapping[str, RunState], reasons: Mapping[str, str | None], needed: Collection[str]
 ) -> str | None:
-    """Return the reason for which all runs fail that have ended; None while that cannot be said.
+    """Return the reason for which all ended runs failed, apart from numbers and paths; None if there is none.
 
-    It takes `ALIKE` runs that failed for one reason, numbers and paths in it aside, and no run that failed
-    for another one or completed. A run that others need, such as a reference, may have completed.
+    At least `ALIKE` runs must have failed. Runs that others depend on, such as a reference, may have
+    completed.
 
     Args:
-        states: Of the runs that have ended, by fingerprint.
-        reasons: Why each is in its state.
-        needed: Fingerprints of runs that others need.
+        states: States of the runs that have ended, by fingerprint.
+        reasons: Reason of each state.
+        needed: Fingerprints of the runs that others depend on.
     """
     failed = [run for run, state in states.items() if state == RunState.FAILED]
     completed = any(state == RunState.COMPLETED and run not in needed for run, state in states.items())
     kinds = {_VARIES.sub("#", (reasons[run] or "").rpartition(" | ")[2]) for run in failed}
-    return (
-        None
-        if completed or len(failed) < ALIKE or len(kinds) > 1
-        else reasons[failed[0]] or "no reason known"
-    )
+    if completed or len(failed) < ALIKE or len(kinds) > 1:
+        return None
+    return reasons[failed[0]] or "no reason known"

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.json_schema import GenerateJsonSchema, PydanticJsonSchemaWarning
 
+from jestlab.analysis.written import WrittenError
 from jestlab.platform.errors import (
     Mistakes,
     Path,
@@ -181,6 +182,8 @@ def _alternatives(schema: JsonSchema, definitions: JsonSchema) -> Iterator[JsonS
     if several := schema.get("anyOf") or schema.get("oneOf"):
         for each in several:
             yield from _alternatives(each, definitions)
+    elif isinstance(types := schema.get("type"), list):
+        yield from ({**schema, "type": each} for each in types)
     else:
         yield schema
 
@@ -296,7 +299,9 @@ def _errors_of(error: ValidationError, root: Field) -> Iterator[SpecError]:
     for details in error.errors(include_url=False):
         path, siblings, kind = _located(details["loc"], root)
         own = details.get("ctx", {}).get("error")
-        if isinstance(own, SpecError):
+        if isinstance(own, WrittenError):
+            yield SpecError((*path, *own.path), own.message)
+        elif isinstance(own, SpecError):
             yield from (SpecError((*path, *each.path), each.message) for each in own.errors)
         elif details["type"] != "too_short" or len(details["input"]) < details["ctx"]["min_length"]:
             yield SpecError(path, _message(details, siblings, kind, root))

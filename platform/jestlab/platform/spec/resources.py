@@ -1,9 +1,9 @@
-"""TPU types, and what a launch may use: where runs go, how many at a time, what each gets, its retries.
+"""Resources of a launch: the executor, parallel runs, machines of each run, and retries; and the TPU types.
 
-To add a TPU type, add a row to `TYPES`. Sources of that table, as read in 2026-11:
-- topologies, hosts, GKE labels and machine types: cloud.google.com/kubernetes-engine/docs/concepts/plan-tpus
-- what Vertex AI trains on, and with which machine: cloud.google.com/vertex-ai/docs/training/configure-compute
-  and …/training-with-tpu-vm
+To add a TPU type, add a row to `TYPES`. Sources of that table, read in 2026-11:
+- topologies, hosts, GKE labels, and machine types: cloud.google.com/kubernetes-engine/docs/concepts/plan-tpus
+- types and machines for training on Vertex AI: cloud.google.com/vertex-ai/docs/training/configure-compute and
+  …/training-with-tpu-vm
 - peak FLOP/s in bfloat16 and HBM of a chip: cloud.google.com/tpu/docs/v4, …/v5e, …/v5p, …/v6e
 """
 
@@ -34,10 +34,10 @@ from jestlab.platform.spec.slurm import SlurmOptions
 from jestlab.platform.spec.tree import listed
 
 CLUSTERS = ("vertex", "kubernetes", "slurm")
-"""Names of the built-in executors that launch elsewhere, on chips that are counted."""
+"""Names of the built-in executors on remote machines, whose chips are counted."""
 
 EXECUTORS = ("local", *CLUSTERS)
-"""Names of the executors that are built in."""
+"""Names of the built-in executors."""
 
 
 def _executor(name: str) -> str:
@@ -45,15 +45,15 @@ def _executor(name: str) -> str:
 
 
 ExecutorName = Annotated[str, AfterValidator(_executor)]
-"""Name of an executor: built in, or where one of one's own is: `package.module:Class`, `path.py:Class`, or an
-entry point of `jestlab.executors`."""
+"""Name of a built-in or custom executor: `package.module:Class`, `path.py:Class`, or an entry point of
+`jestlab.executors`."""
 
 
 def runs_here(name: ExecutorName | None) -> bool:
     """Return whether an executor runs jobs on this machine, where data and scripts can be checked.
 
     Raises:
-        UserError: It is a custom executor, which cannot be imported.
+        UserError: A custom executor can't be imported.
     """
     if name is None or name in EXECUTORS:
         return name == "local"
@@ -64,9 +64,9 @@ def runs_here(name: ExecutorName | None) -> bool:
 
 
 LOCAL_PARALLEL = 2
-"""Runs at a time on this machine, where a study does not say."""
+"""Concurrent runs on this machine by default."""
 
-_CUBE = 4  # v4 and v5p are built of cubes of 4 × 4 × 4 chips; larger slices are made of whole cubes
+_CUBE = 4  # v4 and v5p consist of cubes of 4 × 4 × 4 chips; larger slices are multiples of whole cubes
 _PLANE = ("1x1", "2x2", "2x4", "4x4", "4x8", "8x8", "8x16", "16x16")
 _PARTS_OF_A_CUBE = ("2x2x1", "2x2x2", "2x2x4", "2x4x4")
 
@@ -75,16 +75,17 @@ _PINNED = re.compile(r"[a-z0-9][a-z0-9._:/-]*@sha256:[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class TpuType:
-    """One generation of TPU, by the name that a spec writes.
+    """One generation of TPU.
 
     Attributes:
+        name: Name in specs.
         label: Value of GKE's node label `cloud.google.com/gke-tpu-accelerator`.
-        machine: Its machine types, without the number of chips at the end.
+        machine: Name of the machine types, without the number of chips at the end.
         peak_flops: FLOP/s of a chip, in bfloat16.
         hbm_gb: Memory of a chip.
-        on_vertex: Whether Vertex AI's documents offer it for training.
+        on_vertex: Whether Vertex AI offers it for training.
         cores: TensorCores of a chip. Names like `v4-128` count cores.
-        most_chips: Of the largest slice that is made of cubes; 0 where topologies are flat.
+        most_chips: Chips of the largest slice of cubes; 0 if topologies are flat.
     """
 
     name: str
@@ -103,7 +104,7 @@ class TpuType:
 
     @property
     def offered(self) -> str:
-        """The topologies of the type, as an error message lists them."""
+        """The topologies in words."""
         if not self.most_chips:
             return f"{self.name} has {', '.join(self.topologies)}"
         return (
@@ -125,7 +126,7 @@ TYPES = {
 
 @dataclass(frozen=True)
 class Slice:
-    """Chips of one type that compute one run together, connected in a topology such as `16x16`."""
+    """Chips of one type that compute one run together, in a topology such as `16x16`."""
 
     type: TpuType
     topology: str
@@ -134,31 +135,31 @@ class Slice:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "chips", math.prod(_sides(self.topology)))
-        # One chip, or all eight of 2x4, are on one machine; every other slice has machines of four.
-        alone = self.topology in ("1x1", "2x4")
-        object.__setattr__(self, "chips_per_host", self.chips if alone else 4)
+        # 1x1 and 2x4 are one machine; every other slice has machines of four chips.
+        single = self.topology in ("1x1", "2x4")
+        object.__setattr__(self, "chips_per_host", self.chips if single else 4)
 
     def __str__(self) -> str:
         return f"{self.type.name}-{self.topology}"
 
     @property
     def hosts(self) -> int:
-        """Machines, each of which runs one process."""
+        """Number of machines, each with one process."""
         return self.chips // self.chips_per_host
 
     @property
     def machine_type(self) -> str:
-        """Compute Engine's name of each machine, such as `ct5lp-hightpu-4t`."""
+        """Compute Engine's name of the machines, such as `ct5lp-hightpu-4t`."""
         return f"{self.type.machine}-{self.chips_per_host}t"
 
 
 @dataclass(frozen=True)
 class Nodes:
-    """Machines that compute one run together, one process on each, without a TPU.
+    """Machines without a TPU that compute one run together, with one process each.
 
     Attributes:
         hosts: Number of machines.
-        chips_per_host: GPUs of each; 0 where the processor computes.
+        chips_per_host: GPUs of each machine; 0 to compute on CPUs.
     """
 
     hosts: int = 1
@@ -180,7 +181,7 @@ def parse_slice(text: str) -> Slice:
     """Parse the name of a TPU slice, type and topology: `v5e-16x16`.
 
     Raises:
-        ValueError: There is no such slice; one line that names the nearest, and what there is.
+        ValueError: The slice doesn't exist. The message names the nearest one, and lists the valid ones.
     """
     name, _, topology = text.partition("-")
     type_ = TYPES.get(name)
@@ -188,9 +189,9 @@ def parse_slice(text: str) -> Slice:
         return Slice(type_, topology)
     near = _nearest_slice(text)
     known = type_ or (near.type if near else None)
-    offered = known.offered if known else f"the types are {', '.join(TYPES)}, written as in v5e-16x16"
+    offered = known.offered if known else f"the types are {', '.join(TYPES)}, as in v5e-16x16"
     hint = f"did you mean '{near}'? ({offered})" if near else offered
-    raise ValueError(f"there is no TPU slice {text!r}: {hint}")
+    raise ValueError(f"unknown TPU slice {text!r}: {hint}")
 
 
 def _cubes(most_chips: int) -> tuple[str, ...]:
@@ -207,29 +208,18 @@ def _cubes(most_chips: int) -> tuple[str, ...]:
 
 
 def _nearest_slice(text: str) -> Slice | None:
-    """Guess the slice that was meant: of that many chips, or with sides of the nearest proportions."""
-    written = text.strip().lower().replace("v5litepod", "v5e").replace("*", "x").replace("_", "-")
-    name, _, rest = written.partition("-")
-    names = list(TYPES)
-    while (near := closest(name, names)) is not None:
-        if found := _nearest_of(TYPES[near], rest):
-            return found
-        names.remove(near)
-    return None
-
-
-def _nearest_of(type_: TpuType, rest: str) -> Slice | None:
-    slices = [Slice(type_, topology) for topology in type_.topologies]
-    if rest.isdecimal():  # `v5litepod-256` counts chips, `v4-128` cores; the most compact one comes first
-        return next((found for found in slices if found.chips * type_.cores == int(rest)), None)
-    sides = sorted(int(side) for side in re.findall(r"\d+", rest))
-    if len(sides) != len(_sides(type_.topologies[0])) or not all(sides):
+    """Return the slice with the most similar type, and the nearest number of chips."""
+    name, _, rest = text.strip().lower().replace("v5litepod", "v5e").replace("_", "-").partition("-")
+    sides = [int(side) for side in re.findall(r"[0-9]+", rest)]
+    of_chips = rest.isdecimal()  # `v5litepod-256` counts chips, `v4-128` cores
+    types = [type_ for type_ in TYPES.values() if of_chips or len(sides) == len(_sides(type_.topologies[-1]))]
+    near = closest(name, [type_.name for type_ in types])
+    if near is None or not math.prod(sides):
         return None
-
-    def distance(found: Slice) -> float:
-        return sum(abs(math.log(a / b)) for a, b in zip(sorted(_sides(found.topology)), sides, strict=True))
-
-    return min(slices, key=distance)
+    slices = [Slice(TYPES[near], topology) for topology in TYPES[near].topologies]
+    if of_chips:  # the most compact slice comes first
+        return next((found for found in slices if found.chips * found.type.cores == sides[0]), None)
+    return min(slices, key=lambda found: abs(math.log(found.chips / math.prod(sides))))
 
 
 def _sides(topology: str) -> list[int]:
@@ -237,10 +227,10 @@ def _sides(topology: str) -> list[int]:
 
 
 def pinned_image(image: str) -> str:
-    """Return a container image if it is pinned by digest.
+    """Return a container image that is pinned by digest.
 
     Raises:
-        ValueError: It is not: a tag can mean something else tomorrow.
+        ValueError: The image isn't pinned: a tag can change its meaning.
     """
     if not _PINNED.fullmatch(image):
         raise ValueError(
@@ -251,30 +241,30 @@ def pinned_image(image: str) -> str:
 
 
 class Resources(BaseModel):
-    """What a launch may use. Not part of a run's identity.
+    """Resources of a launch. They are not part of a run's identity.
 
     Attributes:
-        on: Where runs are launched: local, vertex, kubernetes, slurm, or with an executor of one's own
+        on: Executor of the runs: local, vertex, kubernetes, slurm, or a custom executor
             (`path/to/file.py:Class`, `package.module:Class`, an entry point of `jestlab.executors`); null for
-            what the user's settings say, else this machine.
-        options: Arguments of an executor of one's own, beside those in the user's settings.
+            the one in the user's settings, or else this machine.
+        options: Arguments of a custom executor, in addition to those in the user's settings.
         parallel: Number of concurrent runs; null for 2 on this machine, or as many as its GPUs suffice
-            for, and all of them elsewhere.
+            for, and for all of them on other executors.
         threads: Number of CPU threads of a run on each of its machines.
         memory_gb: Most memory of a run on each of its machines in GB; null for no limit.
-        gpus: Number of GPUs of a run on each of its machines. On this machine each run gets GPUs of its own.
+        gpus: Number of GPUs of a run on each of its machines. On this machine, runs don't share GPUs.
         nodes: Number of machines that compute a run together, one process on each.
-        time: Longest time that a run may hold its machines at a time, as in `4h`, `90m` or `2-12:00:00`; it
-            saves before, and goes on with new ones. Null for what the cluster allows.
-        retries: Further attempts at a run that fails. Those that end because machines were taken away do not
-            count, and faults of the program (a TypeError, a missing file, wrong usage) are not tried again.
-        retry_exit_codes: Exit codes of commands that are tried again, whatever they seem to mean.
+        time: Longest time that a run may hold its machines at a time, as in `4h`, `90m` or `2-12:00:00`. The
+            run saves before that, and resumes on new machines. Null for the cluster's limit.
+        retries: Further attempts at a run that fails. Attempts that end because machines were taken away
+            don't count. Faults of the program (a TypeError, a missing file, wrong usage) are not retried.
+        retry_exit_codes: Exit codes of commands that are always retried.
         lease_seconds: How long a worker may go without a heartbeat before it is considered dead; it sends one
             every 5 seconds.
-        tpu: The slice that each run computes on, as in `v5e-16x16`: type and topology.
-        image: Container that holds jestlab, pinned by digest; null for the one in the user's settings.
-        spot: Whether machines may be taken away at any time, at a lower price.
-        slurm: What the site's Slurm wants to be told, beside the user's settings.
+        tpu: TPU slice of each run, type and topology, as in `v5e-16x16`.
+        image: Container image with jestlab, pinned by digest; null for the one in the user's settings.
+        spot: Whether to use cheaper machines that may be taken away at any time.
+        slurm: Options of the site's Slurm, in addition to the user's settings.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -297,26 +287,26 @@ class Resources(BaseModel):
 
     @property
     def slice(self) -> Slice | None:
-        """The TPU slice that each run computes on; None on machines without."""
+        """TPU slice of each run; None without a TPU."""
         return None if self.tpu is None else parse_slice(self.tpu)
 
     @property
     def machines(self) -> Slice | Nodes:
-        """What each run occupies: hosts, and chips of each."""
+        """Machines of each run, and their chips."""
         return self.slice or Nodes(self.nodes, self.gpus)
 
     @property
     def time_seconds(self) -> int | None:
-        """Longest time that a run may hold its machines at a time; None for no limit."""
+        """Limit of `time` in seconds; None for no limit."""
         return None if self.time is None else parse_duration(self.time)
 
     def executor(
         self, asked: ExecutorName | None = None, default: ExecutorName | None = None
     ) -> ExecutorName | None:
-        """Choose where runs go: as `--on` asks, else the study, else the user's settings, else here.
+        """Choose the executor by `--on`, the study, or the user's settings, in this order; else this machine.
 
         Returns:
-            The name of the executor; None if each run needs a TPU slice and nothing says where to get one.
+            The name of the executor; None if each run needs a TPU slice and no executor is named.
         """
         name = asked or self.on or default or "local"
         return None if name == "local" and asked is None and self.tpu is not None else name
@@ -325,17 +315,17 @@ class Resources(BaseModel):
     def _exists(self) -> Resources:
         slice_ = self.slice
         if slice_ is not None and (self.gpus or self.nodes > 1):
-            raise ValueError(f"{slice_} says what each run computes on: leave out `gpus` and `nodes`")
+            raise ValueError(f"`gpus` and `nodes` can't be combined with `tpu: {slice_}`: leave them out")
         if self.on in ("local", "vertex") and self.nodes > 1:
-            raise ValueError(f"{self.on} takes runs of one machine each: leave out `nodes`")
+            raise ValueError(f"{self.on} supports only one machine per run: leave out `nodes`")
         if self.on in ("local", "vertex") and self.time is not None:
-            raise ValueError(f"{self.on} has no limit of time: leave out `time`")
+            raise ValueError(f"{self.on} doesn't support time limits: leave out `time`")
         if self.options and self.on in EXECUTORS:
-            raise ValueError(f"{self.on} is no executor of your own: leave out `options`")
+            raise ValueError(f"{self.on} is not a custom executor: leave out `options`")
         if self.on == "vertex" and slice_ is None:
             raise ValueError("vertex requires `tpu`, as in v5e-16x16")
         if self.on == "slurm" and slice_ is not None:
-            raise ValueError(f"Slurm has no {slice_}: say `nodes` and `gpus` instead of `tpu`")
+            raise ValueError(f"Slurm has no {slice_}: set `nodes` and `gpus` instead of `tpu`")
         if self.on == "local" and slice_ is not None:
             raise ValueError(f"this machine has no {slice_}: leave out `tpu`, or set `on: kubernetes`")
         if self.on == "vertex" and slice_ is not None and not slice_.type.on_vertex:

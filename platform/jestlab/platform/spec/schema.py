@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
@@ -33,22 +33,12 @@ from jestlab.platform.spec.record import Record
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.spec.runs import LABEL, Name, RunSpec
 from jestlab.platform.spec.tree import STUDIES, Tree, is_mapping, listed, plain, put
-from jestlab.platform.spec.yaml import dump
-
-Parsed = TypeVar("Parsed")
+from jestlab.platform.spec.yaml import dump, dump_inline
 
 _OF_PARTS = ("runs", "base", "axes", "seeds")  # what only the studies of a union have
 _MOST_SEEDS = 100_000  # more is probably a typing error
 
 # ---- values as a spec writes them
-
-
-def _spec_error(parse: Callable[[], Parsed]) -> Parsed:
-    """Call a parser of the analysis package; its error becomes a SpecError."""
-    try:
-        return parse()
-    except WrittenError as error:
-        raise SpecError(error.path, error.message) from None
 
 
 def _config(base: Any) -> Any:
@@ -61,7 +51,7 @@ def _seeds(written: Any) -> Any:
     if isinstance(written, Until):
         return written
     if is_mapping(written):
-        return _spec_error(lambda: Until.parse(dict(written.items()), ()))
+        return Until.parse(dict(written.items()), ())
     if _is_whole(written) and 1 <= written <= _MOST_SEEDS:
         return tuple(range(written))
     is_list = isinstance(written, list | tuple) and len(written) > 0
@@ -83,8 +73,6 @@ def _report(given: Any) -> Any:
     """Convert `curves`, `{curves: {…}}`, and `{kind: curves, …}` to a report."""
     if isinstance(given, str):
         given = {"kind": given}
-    if isinstance(given, BaseModel):
-        given = given.model_dump()
     if not is_mapping(given):
         raise SpecError((), f"must be one of {', '.join(REPORTS)}, not {shown(given)}")
     if len(named := dict(given.items())) == 1:
@@ -112,9 +100,8 @@ def _metrics(written: Any) -> Any:
 
 
 def _distinct(claims: tuple[Claim, ...]) -> tuple[Claim, ...]:
-    written = [claim.written() for claim in claims]
     try:
-        parse_claims(written)
+        parse_claims([claim.written() for claim in claims])
     except WrittenError as error:
         raise SpecError(error.path[1:], error.message) from None
     return claims
@@ -126,45 +113,29 @@ def _evaluation(name: str) -> str:
     return name
 
 
-def _mapping_schema(**properties: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "additionalProperties": False}
-
-
-_SEEDS_SCHEMA = {
-    "anyOf": [
-        {"type": "integer", "minimum": 1},
-        {"type": "array", "items": {"type": "integer"}},
-        _mapping_schema(
-            until={"const": "decided"},
-            at_least={"type": "integer"},
-            at_most={"type": "integer"},
-            budget={"type": "object"},
-        ),
-    ]
-}
 _Seeds = Annotated[
     tuple[int, ...] | InstanceOf[Until],
     BeforeValidator(_seeds),
     PlainSerializer(lambda seeds: seeds.written() if isinstance(seeds, Until) else list(seeds)),
-    WithJsonSchema(_SEEDS_SCHEMA),
+    WithJsonSchema({"type": ["integer", "array", "object"]}),
 ]
 _Claim = Annotated[
     InstanceOf[Claim],
-    BeforeValidator(lambda claim: _spec_error(lambda: Claim.parse(claim))),
+    BeforeValidator(lambda written: Claim.parse(written)),
     PlainSerializer(Claim.written),
     WithJsonSchema({"type": "object"}),
 ]
 _Metric = Annotated[
     InstanceOf[Metric],
-    BeforeValidator(lambda metric: _spec_error(lambda: Metric.parse(metric))),
+    BeforeValidator(lambda written: Metric.parse(written)),
     PlainSerializer(Metric.written),
     WithJsonSchema({"type": "object"}),
 ]
 _Family = Annotated[
     InstanceOf[Family],
-    BeforeValidator(lambda family: _spec_error(lambda: Family.parse(family, ()))),
+    BeforeValidator(lambda written: Family.parse(written, ())),
     PlainSerializer(Family.written),
-    WithJsonSchema({"anyOf": [{"type": "object"}, {"const": "none"}]}),
+    WithJsonSchema({"type": ["object", "string"]}),
 ]
 
 
@@ -353,12 +324,11 @@ def _common_resources(parts: Mapping[str, Study]) -> Resources:
         first, common = given[0]
         if resources != common:
             one, other = (
-                " ".join(dump(each.model_dump(mode="json", exclude_defaults=True)).split())
+                dump_inline(each.model_dump(mode="json", exclude_defaults=True))
                 for each in (common, resources)
             )
-            raise SpecError(
-                ("resources",),
-                f"is missing: {first} has {one} and {name} has {other}, and a union is one launch: "
-                f"choose one for the union, such as resources: {one}",
+            problem = (
+                f"is missing: {first} has {one} and {name} has {other}: choose one, as in resources: {one}"
             )
+            raise SpecError(("resources",), problem)
     return given[0][1] if given else Resources()

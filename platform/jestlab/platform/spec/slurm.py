@@ -1,4 +1,4 @@
-"""What a site's Slurm wants to be told: partition, account, container; in settings and in studies."""
+"""Options of a site's Slurm: partition, account, container; in the user's settings and in studies."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
 
 _WORD = re.compile(r"[^\s'\"`$\\;]+")
-_OURS = (
-    "--job-name",
-    "--comment",
-    "--output",
-    "--error",
-    "--array",
-    "--requeue",
-    "--signal",
-    "--wrap",
-    "--chdir",
+_SET_BY_JESTLAB = (
+    *(
+        "--job-name",
+        "--comment",
+        "--output",
+        "--error",
+        "--array",
+        "--requeue",
+        "--signal",
+        "--wrap",
+        "--chdir",
+    ),
 )
 
 
@@ -30,17 +32,15 @@ def _word(text: str) -> str:
 
 def _line(text: str) -> str:
     if "\n" in text or "\r" in text:
-        raise ValueError("expected one line of shell an entry")
+        raise ValueError("expected one line of shell per entry")
     return text
 
 
 def _option(text: str) -> str:
     if not text.startswith("--") or not _WORD.fullmatch(text):
-        raise ValueError(
-            f"{text!r} is not valid: expected an option of sbatch in one word, as in --reservation=x"
-        )
-    if text.partition("=")[0] in _OURS:
-        raise ValueError(f"jestlab sets {text.partition('=')[0]} itself: leave it out")
+        raise ValueError(f"{text!r} is not valid: expected an option of sbatch such as --reservation=x")
+    if text.partition("=")[0] in _SET_BY_JESTLAB:
+        raise ValueError(f"jestlab sets {text.partition('=')[0]} itself: remove it")
     return text
 
 
@@ -55,22 +55,22 @@ _Word = Annotated[str, AfterValidator(_word)]
 
 
 class SlurmOptions(BaseModel):
-    """How jobs are submitted to Slurm. What a study says is laid over the user's settings.
+    """How jobs are submitted to Slurm. A study's options override the user's settings.
 
     Attributes:
-        partition: Partition, or several with commas; null for the cluster's default.
-        account: Account that is charged; null for the user's default.
+        partition: Partition, or several separated by commas; null for the cluster's default.
+        account: Account to charge; null for the user's default.
         qos: Quality of service; null for the default.
-        constraint: Features that nodes must have, as in `a100&nvlink`.
-        exclusive: Whether nodes are shared with no other job.
-        gres: Kind of GPU where the site wants `--gres`, as in `gpu` or `gpu:a100`; null for
+        constraint: Required features of nodes, such as `a100&nvlink`.
+        exclusive: Whether a job's nodes are not shared with other jobs.
+        gres: Kind of GPU where the site requires `--gres`, such as `gpu` or `gpu:a100`; null for
             `--gpus-per-node`.
-        container: Image that the job runs in, as `runtime` names images; null for none. It holds jestlab.
-        runtime: What starts the container: pyxis (`srun --container-image`), or apptainer.
-        mounts: Folders that the container sees beside the lab, as in `/data:/data`.
-        setup: Lines of shell before Python starts, as in `module load cuda`.
-        python: Python that runs jestlab; null for the one that launches, or `python3` in a container.
-        options: Further options of sbatch, as in `--reservation=mine`.
+        container: Image that contains jestlab, in the syntax of `runtime`; null to run without a container.
+        runtime: Container runtime: pyxis (`srun --container-image`) or apptainer.
+        mounts: Folders to mount in the container in addition to the lab, such as `/data:/data`.
+        setup: Lines of shell before Python starts, such as `module load cuda`.
+        python: Python with jestlab; null for the one that launches, or `python3` in a container.
+        options: Further options of sbatch, such as `--reservation=mine`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -89,11 +89,11 @@ class SlurmOptions(BaseModel):
     options: tuple[Annotated[str, AfterValidator(_option)], ...] = ()
 
     def laid_over(self, settings: SlurmOptions) -> SlurmOptions:
-        """Return these with what they do not set taken from the user's settings."""
+        """Return these options, with unset ones from the user's settings."""
         return settings.model_copy(update={name: getattr(self, name) for name in self.model_fields_set})
 
     @model_validator(mode="after")
-    def _mounts_need_a_container(self) -> SlurmOptions:
+    def _gres_has_no_count(self) -> SlurmOptions:
         if self.gres is not None and self.gres.rpartition(":")[2].isdecimal():
-            raise ValueError("`gres` is the kind alone, as in gpu:a100: `resources.gpus` says how many")
+            raise ValueError("`gres` is only a kind, such as gpu:a100: set the number in `resources.gpus`")
         return self

@@ -74,7 +74,7 @@ def test_what_cannot_be_started_is_one_line(tmp_path, monkeypatch):
 def test_a_lab_that_was_moved_away_is_not_made_anew(tmp_path):
     lab = Lab.find(tmp_path / "lab")
     job = Job("jestlab-0a1b2c3d-1", "joint", [], {}, lab.root / "runs" / "joint" / "log.txt", KEY)
-    with pytest.raises(ExecutorUnavailable, match="is not there now"):
+    with pytest.raises(ExecutorUnavailable, match="is missing"):
         LocalExecutor(lab).launch(job)
     assert not lab.root.exists()
 

@@ -85,7 +85,7 @@ def test_more_than_there_are_is_one_clear_line(folder, visible, gpus, there):
     with pytest.raises(UserError) as error:
         LocalGpus(Resources(gpus=gpus), environment)
     assert str(error.value) == (
-        f"each run asks for {gpus} (resources.gpus), and this machine has {there} in CUDA_VISIBLE_DEVICES: "
+        f"each run requests {gpus} (resources.gpus), but this machine has {there} in CUDA_VISIBLE_DEVICES: "
         "--set resources.gpus=N for fewer, or --on for another machine"
     )
 
@@ -94,10 +94,10 @@ def test_a_launch_that_asks_for_more_writes_nothing(folder):
     spec = labs.write_study(folder, runs={"uniform": {}})
     refused = labs.here("launch", spec, "--set", "resources.gpus=5", root=folder / "new")
     assert refused.returncode == 1
-    assert refused.stderr.startswith("jestlab: each run asks for 5 (resources.gpus), and this machine has 4")
+    assert refused.stderr.startswith("jestlab: each run requests 5 (resources.gpus), but this machine has 4")
     planned = labs.here("plan", spec, "--set", "resources.gpus=5", root=folder / "new")
     assert planned.returncode == 0
-    assert "each run asks for 5 (resources.gpus), and this machine has 4 GPUs" in planned.stdout
+    assert "each run requests 5 (resources.gpus), but this machine has 4 GPUs" in planned.stdout
     assert not (folder / "new").exists()
 
 

@@ -120,7 +120,7 @@ def test_exceptions_of_an_executor_are_one_line(lab):
     [
         ({"on": "kubernets"}, "did you mean 'kubernetes'"),
         ({"on": "mine"}, "valid: local, vertex, kubernetes, slurm; of your own: package.module:name"),
-        ({"on": "local", "options": {"x": 1}}, "local is no executor of your own: leave out `options`"),
+        ({"on": "local", "options": {"x": 1}}, "local is not a custom executor: leave out `options`"),
     ],
 )
 def test_wrong_executors_in_a_spec(tmp_path, resources, message):
