@@ -68,7 +68,7 @@ def test_results_accept_and_document_all_options(method, models):
     parameters = inspect.signature(method).parameters
     for name in {name for model in models for name in model.model_fields} - {"kind", "figure"}:
         assert name in parameters
-        assert f"    {name}: " in inspect.getdoc(method)
+        assert f"    {name}: " in (inspect.getdoc(method) or "")
 
 
 def test_nothing_public_is_left_out_here():
