@@ -16,7 +16,7 @@ from jestlab.platform.errors import UserError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from jestlab.platform.launch.session import LaunchResult
+    from jestlab.platform.launch.outcome import LaunchResult
     from jestlab.platform.planning.survey import PlanCost, Survey
 
 _COMPLETED = "COMPLETED"

@@ -25,7 +25,6 @@ from jestlab.analysis.files import write_whole
 from jestlab.platform import plugins
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.reports.make import TrustedLoader, request_of, table_of
 from jestlab.platform.spec.load import load_stored
 from jestlab.platform.spec.options import Report, TableOptions, custom_code
 from jestlab.platform.spec.schema import Study
@@ -206,6 +205,7 @@ def write_reports(lab: Lab, study: Study) -> Written:
     from jestlab.analysis import figures, frames
     from jestlab.analysis.own import NotYet
     from jestlab.analysis.report import build
+    from jestlab.platform.reports.make import TrustedLoader, request_of, table_of
     from jestlab.platform.reports.selected import selected_images
 
     results = cache(lambda: frames.read(lab.store_url, study.name))
@@ -254,6 +254,7 @@ def write_reports(lab: Lab, study: Study) -> Written:
 def tables_of(lab: Lab, study: Study) -> Iterator[Table]:
     """Make the tables among a study's reports, except for claims and those that lack results."""
     from jestlab.analysis import frames
+    from jestlab.platform.reports.make import TrustedLoader, table_of
 
     results, loader = cache(lambda: frames.read(lab.store_url, study.name)), TrustedLoader(lab.store_url)
     for report in study.reports:
@@ -331,6 +332,8 @@ def write_page(
     (folder / PAGE_BUILD_FILE).unlink(missing_ok=True)
     if (before := _read(folder / BUILD_FILE)) is not None:  # still names the files that jestlab wrote
         replace(before, made_from="").write(folder)
+    from jestlab.platform.reports.make import TrustedLoader
+
     loader, images = TrustedLoader(lab.store_url), partial(selected_images, lab)
     return build(lab.store_url, experiment, folder, baseline, scope, loader, images)
 
