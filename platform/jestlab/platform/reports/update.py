@@ -85,12 +85,12 @@ def bring_up_to_date(lab: Lab, store: Store, study: Study, note: Callable[[str],
 
     Args:
         lab: The lab to write to.
-        store: Its store.
+        store: The store of the lab.
         study: The study.
         note: Receives one line for each report that could not be made.
 
     Raises:
-        UserError, OSError: The reports of a study that is no union could not be written.
+        UserError, OSError: The reports of a single study could not be written.
     """
     studies = [*study.studies.values(), study]
     if any(_shows_published(report) for each in studies for report in each.reports):
@@ -283,7 +283,7 @@ def _reports(study: Study) -> tuple[Report, ...]:
 
 
 def _name(report: Report) -> str:
-    """Return what the files of a report are called: its kind, or the name of a table."""
+    """Return the name of a report's files: the kind, or the name of a table."""
     from jestlab.analysis.own import stem_of
 
     if (code := custom_code(report)) is not None:
@@ -325,7 +325,7 @@ def bring_page_up_to_date(lab: Lab, experiment: str) -> list[Path]:
 def write_page(
     lab: Lab, experiment: str, folder: Path, baseline: str | None = None, scope: Scope | None = None
 ) -> list[Path]:
-    """Write the page of an experiment to a folder, and forget what the reports there were built from."""
+    """Write the page of an experiment to a folder; reports in the folder count as out of date."""
     from jestlab.analysis.report import build
     from jestlab.platform.reports.selected import selected_images
 
@@ -349,7 +349,7 @@ PAGE_BUILD_FILE = ".page-made-from.json"
 
 @dataclass(frozen=True)
 class Build:
-    """What the reports of a study were built from.
+    """The origin of a study's reports.
 
     Attributes:
         made_from: Build key.
@@ -367,7 +367,7 @@ class Build:
 
 
 def _read(path: Path) -> Build | None:
-    """Read what reports were built from; None if the file is missing or isn't valid."""
+    """Read a build; None if the file is missing or isn't valid."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         return Build(found["made_from"], tuple(map(str, found["files"])), tuple(found["notes"]))
@@ -376,7 +376,7 @@ def _read(path: Path) -> Build | None:
 
 
 def read_build(folder: Path, key: str, name: str = BUILD_FILE) -> Build | None:
-    """Read what the reports of a folder were built from; None if the key differs or a file is missing."""
+    """Read the build of a folder's reports; None if the key differs or a file is missing."""
     build = _read(folder / name)
     if build is None or build.made_from != key:
         return None
