@@ -85,7 +85,7 @@ def test_errors(tmp_path, capsys):
     for words in (
         ["launch", f"no {EVIL}"],
         [f"no{EVIL}"],
-        ["import", f"{EVIL}.tar.gz"],
+        ["import", f"{EVIL}.zip"],
         ["weights", "inspect", tmp_path / "evil.npz"],
     ):
         error = printed(capsys, *words)
