@@ -138,4 +138,4 @@ def test_plan_and_show_print_the_match(tmp_path):
     assert "EXAMPLES solved for by match: flexi (flops: jest)." in labs.here("plan", spec).stdout
     runs = json.loads(labs.here("plan", spec, "--json").stdout)["runs"]
     assert [run["match"] for run in runs if run["run"] == "flexi"] == ["flops: jest"]
-    assert "  match=flops: jest  " in labs.here("show", spec).stdout
+    assert "  match.flops=\"jest\"  " in labs.here("show", spec).stdout
