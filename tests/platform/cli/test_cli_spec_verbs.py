@@ -145,17 +145,6 @@ def test_why_names_the_fields_that_differ(jestlab, tmp_path):
     assert why["differences"] == {"selection.filtering_ratio": {"before": 0.8, "now": 0.9}}
 
 
-def test_many_points_are_one_row_without_all(jestlab, tmp_path):
-    (tmp_path / "grid.yaml").write_text(GRID)
-    out = jestlab("plan", "grid.yaml")[1]
-    assert "joint × 50 points" in out
-    assert len(out.splitlines()) < 12
-    assert "204 runs: 0 done, 0 to resume, 204 to run." in out
-    everything = jestlab("plan", "grid.yaml", "--all")[1]
-    assert len(everything.splitlines()) > 204
-    assert len(json.loads(jestlab("plan", "grid.yaml", "--json")[1])["runs"]) == 204
-
-
 def test_plans_a_program_without_prices(jestlab, tmp_path):
     (tmp_path / "own.yaml").write_text("program: json:dumps\nruns: {a: {x: 1}}\n")
     out = jestlab("plan", "own.yaml")[1]
