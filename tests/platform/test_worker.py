@@ -145,7 +145,7 @@ def test_a_worker_frozen_until_another_has_its_run_writes_no_more(lab, tmp_path)
         "CREATE TABLE again (step); CREATE TRIGGER told AFTER UPDATE ON metric"
         " BEGIN INSERT INTO again VALUES (new.step); END"
     )
-    leases.end(store, run.fingerprint, lease_of(store, run), RunState.PREEMPTED, "silent", None)
+    plans.end(store, run.fingerprint, lease_of(store, run), RunState.PREEMPTED, "silent", None)
     second = worker(lab, run)
     labs.wait_until(lambda: len(labs.starts(lab.root, "run")) == 2)
     frozen.send_signal(signal.SIGCONT)
@@ -182,7 +182,7 @@ def test_an_end_that_could_not_be_told_is_told_by_the_next_attempt(lab):
     spool = Spool(lab.make_folder(run.directory), lease)
     spool.append(Batch(points=[(5, "loss", 0.5)], progress=(5, 5)))
     spool.append(Batch(end=("COMPLETED", None, 0)))
-    leases.end(store, run.fingerprint, lease, RunState.PREEMPTED, "its process vanished", None)
+    plans.end(store, run.fingerprint, lease, RunState.PREEMPTED, "its process vanished", None)
     assert finished(lab, run)[0] == processes.EXIT_COMPLETED
     assert labs.starts(lab.root, "run") == []
     assert store.runs("toy")[0].state == RunState.COMPLETED
@@ -200,11 +200,6 @@ def test_a_program_that_stops_unasked_or_before_its_needs_has_failed(lab):
     reasons = store.reasons([quitter.fingerprint, joint.fingerprint])
     needs = f"UserError: needs run {quitter.fingerprint[:8]} (reference), which is FAILED"
     assert reasons == {quitter.fingerprint: "stopped itself", joint.fingerprint: needs}
-
-
-def test_exits_in_words():
-    words = {3: "exit code 3", -signal.SIGSEGV: "killed by SIGSEGV", -200: "killed by signal 200"}
-    assert {code: processes.describe_exit(code) for code in words} == words
 
 
 # ---- goodput
@@ -263,7 +258,7 @@ def test_an_attempt_starts_over_if_the_folder_is_empty(lab, tmp_path, leaves, re
 
 def ended_by_launcher(store: Store, run: PlannedRun) -> None:
     """End the attempt of a dead worker, as a launcher does."""
-    assert leases.end(store, run.fingerprint, lease_of(store, run), RunState.PREEMPTED, "killed", -9)
+    assert plans.end(store, run.fingerprint, lease_of(store, run), RunState.PREEMPTED, "killed", -9)
 
 
 def check_sum(attempts: list[AttemptTime], store: Store) -> None:

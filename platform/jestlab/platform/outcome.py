@@ -16,22 +16,22 @@ from jestlab.platform.errors import UserError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from jestlab.platform.launch.session import LaunchResult
-    from jestlab.platform.planning.survey import Cost, Survey
+    from jestlab.platform.launch.outcome import LaunchResult
+    from jestlab.platform.planning.survey import PlanCost, Survey
 
 _COMPLETED = "COMPLETED"
 _MOST = 10  # runs whose failures are shown
 
 
 class Plan:
-    """What a launch would run, what is done, and what it costs. It prints, and notebooks show it."""
+    """A plan: runs to launch, completed runs, and costs. It prints, and notebooks show it."""
 
     def __init__(self, survey: Survey) -> None:
         """Use `Study.plan`."""
         self._survey = survey
 
     @property
-    def cost(self) -> Cost:
+    def cost(self) -> PlanCost:
         """Cost of the remaining runs: `plan.cost.flops`, `.hours`, `.chip_hours`, `.dollars`."""
         return self._survey.cost
 
@@ -105,7 +105,7 @@ class Outcome:
 
     @property
     def page(self) -> Page | None:
-        """The page, `report.html`; None if there is none."""
+        """The page, `report.html`, if it was written."""
         return next((Page(file) for file in self.files if file.name == "report.html"), None)
 
     def check(self) -> Outcome:

@@ -58,9 +58,9 @@ from jestlab.platform.programs.context import Failed, Interrupted, NeededRun, Ru
 from jestlab.platform.programs.sources import interpreter_of, sources_of
 from jestlab.platform.spec.record import Record
 from jestlab.platform.store import provenance
-from jestlab.platform.store.attempt import Attempt, AttemptLost, ValueRefused
+from jestlab.platform.store.attempt import Attempt, ValueRefused
 from jestlab.platform.store.code import store_texts
-from jestlab.platform.store.records import RunRecord, RunState
+from jestlab.platform.store.records import AttemptLost, RunRecord, RunState
 from jestlab.platform.store.store import Store
 
 Result = TypeVar("Result")

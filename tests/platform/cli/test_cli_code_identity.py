@@ -29,8 +29,8 @@ def test_changed_code_is_reported_shown_and_run_again(root, spec, jestlab):
     assert "other code" not in jestlab("plan", spec) + jestlab("status", "ridge")
     own_code.change(spec.parent, 1.0)
     reported = (
-        "4 of 4 runs were made by other code: noise.py changed (jestlab diff ridge/plain/0; --rerun-changed "
-        'runs them again; jestlab accept ridge --reason "…")'
+        "4 of 4 runs were made with different code: noise.py changed (jestlab diff ridge/plain/0; "
+        '--rerun-changed runs them again; jestlab accept ridge --reason "…")'
     )
     assert reported in jestlab("plan", spec)
     assert reported in jestlab("status", "ridge")
@@ -45,7 +45,7 @@ def test_changed_code_is_reported_shown_and_run_again(root, spec, jestlab):
     again = jestlab("launch", spec, "--no-reports", "--rerun-changed", "plain")
     assert "2 runs to run again" in again
     assert scores(root) == [("plain", 0, 0.5), ("plain", 1, 0.6), ("wide", 0, 0.5), ("wide", 1, 0.51)]
-    assert "2 of 4 runs were made by other code" in jestlab("status", "ridge")
+    assert "2 of 4 runs were made with different code" in jestlab("status", "ridge")
     assert "-NOISE = 0.1\n+NOISE = 1.0" in jestlab("diff", "ridge/wide/1", "ridge/plain/1")
     statuses = json.loads(jestlab("status", "ridge", "--json"))
     assert {(row["label"], *row["changed"], row["attempts"]) for row in statuses} == {
@@ -69,7 +69,7 @@ def test_changed_code_is_reported_shown_and_run_again(root, spec, jestlab):
 def test_an_accepted_change_is_not_reported_again(root, spec, jestlab):
     jestlab("launch", spec, "--no-reports", "--set", "seeds=1")
     (spec.parent / "noise.py").write_text("NOISE = 0.1  # a comment\n")
-    assert "2 of 2 runs were made by other code" in jestlab("launch", spec, "--no-reports")
+    assert "2 of 2 runs were made with different code" in jestlab("launch", spec, "--no-reports")
     assert "reason" in jestlab("accept", "ridge", "--reason", " ", code=1)
     assert "noise.py" in jestlab("accept", "ridge", "--reason", "a comment alone", "--author", "Ada")
     assert "other code" not in jestlab("plan", spec) + jestlab("status", "ridge")

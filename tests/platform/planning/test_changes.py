@@ -10,7 +10,8 @@ import stores_support as stores
 from sqlalchemy import select, update
 
 from jestlab.platform.digests import digest_of
-from jestlab.platform.planning.changes import changed_since, changes, changes_of
+from jestlab.platform.planning.changes import changes, changes_of
+from jestlab.platform.planning.compare import compare_with_now
 from jestlab.platform.planning.plan import Plan, plan
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.store.judgments import accept, acceptances, retract, retracted, undo_retraction
@@ -52,11 +53,11 @@ def test_code_is_compared_with_what_is_there_now(store, tmp_path):
     written = study(tmp_path)
     now = digest_of(tmp_path / "ridge.py")
     planned = recorded(store, written, {"sources": {"ridge.py": now}}, {"sources": {"ridge.py": "0" * 64}})
-    assert lines(store, planned) == ["1 of 2 runs was made by other code: ridge.py changed"]
+    assert lines(store, planned) == ["1 of 2 runs was made with different code: ridge.py changed"]
     accept(store, "ridge", changes_of(store, "ridge").values, "a comment", "Ada")
     assert lines(store, planned) == []
     (tmp_path / "ridge.py").write_text("print(2)\n")
-    assert lines(store, planned) == ["2 of 2 runs were made by other code: ridge.py changed"]
+    assert lines(store, planned) == ["2 of 2 runs were made with different code: ridge.py changed"]
     (tmp_path / "ridge.py").unlink()  # as on a machine that has not got the script: nobody knows
     assert lines(store, planned) == []
 
@@ -68,7 +69,7 @@ def test_code_of_the_attempts_that_a_result_rests_on_counts(store, tmp_path):
     stores.attempt(store, run, RunState.PREEMPTED, sources=json.dumps(old))
     resumed = stores.attempt(store, run, number=2, first_step=3, sources=json.dumps(now))
     planned = planned.with_states(store.states(planned.fingerprints))
-    assert lines(store, planned) == ["the run was made by other code: ridge.py changed"]
+    assert lines(store, planned) == ["the run was made with different code: ridge.py changed"]
     with store.writing() as connection:  # as if it had started over
         connection.execute(update(Attempt).where(Attempt.id == resumed).values(first_step=0))
     assert lines(store, planned) == []
@@ -84,7 +85,7 @@ def test_an_attempt_that_went_on_after_scores_of_another_one_resumed_it(store, t
         [step] = connection.scalars(select(Evaluation.step))
     resumed = stores.attempt(store, run, number=2, resumed_step=step, sources=json.dumps(now))
     planned = planned.with_states(store.states(planned.fingerprints))
-    assert lines(store, planned) == ["the run was made by other code: ridge.py changed"]
+    assert lines(store, planned) == ["the run was made with different code: ridge.py changed"]
     with store.writing() as connection:  # it replaced these scores
         connection.execute(update(Attempt).where(Attempt.id == resumed).values(resumed_step=step - 1))
     assert lines(store, planned) == []
@@ -97,8 +98,8 @@ def test_data_are_compared_with_what_is_there_now(store, tmp_path):
     planned = recorded(store, written, {"inputs": inputs}, {"inputs": inputs})
     assert lines(store, planned) == []
     (tmp_path / "x.csv").write_text("2")
-    assert lines(store, planned) == ["2 of 2 runs were made by other data: x.csv changed"]
-    since = changed_since(store, planned.runs[0].fingerprint)
+    assert lines(store, planned) == ["2 of 2 runs were made with different data: x.csv changed"]
+    since = compare_with_now(store, planned.runs[0].fingerprint)
     assert since.data == {"x.csv": (inputs["x.csv"], digest_of(tmp_path / "x.csv"))} and not since.code
 
 
@@ -120,7 +121,7 @@ def test_accepting_for_a_union_counts_in_its_studies(store, tmp_path):
     union = {"name": "both", "studies": {"part": part}}
     old = {"sources": {"ridge.py": "0" * 64}}
     planned = recorded(store, union, old, old)
-    assert lines(store, planned) == ["2 of 2 runs were made by other code: ridge.py changed"]
+    assert lines(store, planned) == ["2 of 2 runs were made with different code: ridge.py changed"]
     accept(store, "both", changes_of(store, "both").values, "a comment", "Ada")
     assert changes_of(store, "part").lines("part") == lines(store, planned) == []
     assert len(acceptances(store, "part")) == 1

@@ -26,7 +26,7 @@ def reasons(now, before):
 def test_only_new_runs_are_explained():
     assert reasons(planned({"a": {}}), planned({"a": {}})) == {}
     found = reasons(planned({"a": {}}), planned({"own": {"program": "json:dumps"}}))
-    assert str(found["a"]) == "new: the store has no finished run of train"
+    assert str(found["a"]) == "new: the store has no completed run of train"
 
 
 def test_the_nearest_finished_run_is_compared_field_by_field_with_defaults_filled_in():
@@ -63,7 +63,7 @@ def test_a_run_that_had_started_is_resumed():
     now = planned({"a": {}, "b": {"optimizer.beta2": 0.5}})
     states = dict(zip(now.fingerprints, (RunState.CANCELLED, RunState.SKIPPED), strict=True))
     found = list(explain(now.with_states(states), []).values())
-    assert str(found[0]) == "CANCELLED before: resumes from its last checkpoint, if it has one"
+    assert str(found[0]) == "CANCELLED before: resumes from its latest checkpoint, if it has one"
     assert str(found[1]).startswith("SKIPPED before: has not started yet")
 
 

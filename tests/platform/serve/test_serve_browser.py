@@ -41,7 +41,7 @@ def test_pages_follow_runs(lab, serving, visited):
         tab = shown.tab
         tab.locator("a", has_text="toy").first.click()
         until(tab, "location.pathname === '/experiment/toy'")
-        state = "document.querySelector('tr[data-place=\"0\"] [data-cell=state]').textContent"
+        state = "document.querySelector('tr[data-index=\"0\"] [data-cell=state]').textContent"
         until(tab, f"{state}.includes('running')")
         points = "(document.querySelector('#losses path.line')?.getAttribute('d').split('L').length ?? 0)"
         for step in (2, 4, 6):
@@ -49,7 +49,7 @@ def test_pages_follow_runs(lab, serving, visited):
             first.log(step, {"loss": 1.0 / step})
             first.progress(step, 10)
             first.flush()
-            progress = "document.querySelector('tr[data-place=\"0\"] [data-cell=progress]').textContent"
+            progress = "document.querySelector('tr[data-index=\"0\"] [data-cell=progress]').textContent"
             until(tab, f"{progress}.includes('{step} of 10')")
             until(tab, f"{points} >= {step}")
 

@@ -32,7 +32,7 @@ def test_labs_without_experiments_and_studies_without_results(lab, client):
 
 
 def test_every_page_answers(lab, runs, client, monkeypatch):
-    monkeypatch.setattr(results, "_DUTY", 0)  # results are made again at once
+    monkeypatch.setattr(results, "_PAUSE", 0)  # results are made again at once
     run, other = runs["joint/0"], runs["uniform/0"]
     asks = client(lab)
     for path in (
@@ -200,6 +200,6 @@ def test_a_store_that_is_away_is_reported_until_it_is_back(lab, client, tmp_path
     shutil.move(path, tmp_path / "away.db")
     answer = asks.get("/", accept="text/html")
     assert answer.status == 503
-    assert "tries again" in answer.text
+    assert "reloads" in answer.text
     shutil.move(tmp_path / "away.db", path)
     assert asks.get("/").status == 200

@@ -92,7 +92,7 @@ def test_ended_attempts_count_with_their_hours_since_the_launch_began(store):
     again = {run: LOGS[run]}
     live = claims.too_dear(store, list(LOGS), Limits(chip_hours=33.5, since=began))
     assert names(live) == ["a", "b", "c"]
-    leases.end(store, run, first.attempt_id, RunState.PREEMPTED, "taken away", None)
+    plans.end(store, run, first.attempt_id, RunState.PREEMPTED, "taken away", None)
     since_then = Limits(chip_hours=33.5, since=began)
     assert "32.0 held, 2.50 planned" in claims.claim_all(store, again, terms(store), since_then).too_dear[run]
     later = Limits(chip_hours=33.5, since=now() - timedelta(hours=1))

@@ -48,8 +48,8 @@ def test_a_claim_holds_the_run_until_it_ends(store):
     claims.launched(store, {claimed.attempt_id: "jobset-a"})
     lease = live_lease(store)
     assert (lease.launcher, lease.executor, lease.handle) == ("host:1:0", "kubernetes", "jobset-a")
-    assert leases.end(store, RUN.fingerprint, lease.id, RunState.PREEMPTED, "taken away", None)
-    assert not leases.end(store, RUN.fingerprint, lease.id, RunState.FAILED, "too late", 1)
+    assert plans.end(store, RUN.fingerprint, lease.id, RunState.PREEMPTED, "taken away", None)
+    assert not plans.end(store, RUN.fingerprint, lease.id, RunState.FAILED, "too late", 1)
     assert (standing(store).state, standing(store).failures) == (RunState.PREEMPTED, 0)
     assert claim(store, second)
     assert live_lease(store).number == 2
@@ -86,7 +86,7 @@ def test_failures_count_until_the_user_launches_again(store):
     for failures in (1, 2):
         claimed = claim(store, launcher)
         assert claimed is not None
-        leases.end(store, RUN.fingerprint, claimed.attempt_id, RunState.FAILED, "no", 1)
+        plans.end(store, RUN.fingerprint, claimed.attempt_id, RunState.FAILED, "no", 1)
         assert standing(store).failures == failures
     store.record(plans.plan(RUN))
     assert (standing(store).failures, standing(store).state) == (0, RunState.PENDING)
@@ -141,9 +141,9 @@ def test_an_attempt_with_a_new_heartbeat_is_not_ended_for_silence(store):
     seen = live_lease(store)
     attempt.flush()
     fingerprint, silent = RUN.fingerprint, (RunState.PREEMPTED, "no sign of life", None)
-    assert not leases.end(store, fingerprint, seen.id, *silent, heartbeat_at=seen.heartbeat_at)
+    assert not plans.end(store, fingerprint, seen.id, *silent, heartbeat_at=seen.heartbeat_at)
     again = live_lease(store)
-    assert leases.end(store, fingerprint, again.id, *silent, heartbeat_at=again.heartbeat_at)
+    assert plans.end(store, fingerprint, again.id, *silent, heartbeat_at=again.heartbeat_at)
 
 
 def test_counts_attempts_without_progress(store):
@@ -183,7 +183,7 @@ def test_every_change_of_a_run_sets_its_time(store):
     assert is_new(store, lambda: leases.request_stop(store, [run], "cancelled by me"))
     assert is_new(store, lambda: store.record(plans.plan(RUN)))  # it takes the request back
     lost = (RunState.PREEMPTED, "no sign of life", None)
-    assert is_new(store, lambda: leases.end(store, run, live_lease(store).id, *lost))
+    assert is_new(store, lambda: plans.end(store, run, live_lease(store).id, *lost))
     attempt = plans.begun(store, RUN)
 
     def report() -> None:

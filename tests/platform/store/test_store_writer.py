@@ -21,8 +21,8 @@ from tests.waiting import wait_until
 from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.store import attempt as attempts
 from jestlab.platform.store import leases
-from jestlab.platform.store.attempt import Attempt, AttemptLost, ValueRefused
-from jestlab.platform.store.records import RunState
+from jestlab.platform.store.attempt import Attempt, ValueRefused
+from jestlab.platform.store.records import AttemptLost, RunState
 from jestlab.platform.store.spool import Batch, Spool
 from jestlab.platform.store.store import Store
 
@@ -66,7 +66,7 @@ def give_up(store: Store) -> None:
     """End the live attempt, as a launcher does if its heartbeats stop."""
     lease = leases.standings(store, [RUN.fingerprint])[RUN.fingerprint].lease
     assert lease is not None
-    assert leases.end(store, RUN.fingerprint, lease.id, RunState.PREEMPTED, "silent", None)
+    assert plans.end(store, RUN.fingerprint, lease.id, RunState.PREEMPTED, "silent", None)
 
 
 def test_writes_where_an_attempt_runs_and_its_points_at_the_next_tick(store, attempt):
@@ -343,7 +343,7 @@ def test_a_refused_value_in_the_spool_fails_the_run_and_the_rest_is_written(
     assert [step for name, step, _ in points(store) if name == "loss"] == [1, 2, 3, 4]
     [run] = store.runs("toy")
     assert (run.state, run.step) == (RunState.FAILED, 3)
-    assert "the store refused score 'shapes/zero_shot' at step 2" in (run.reason or "")
+    assert "score 'shapes/zero_shot' at step 2" in (run.reason or "")
     assert list(tmp_path.glob("spool-*")) == []
 
 

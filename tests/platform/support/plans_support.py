@@ -95,6 +95,11 @@ def move(store: Store, run: PlannedRun, state: RunState, reason: str | None = No
         leases.move(connection, run.fingerprint, state, reason)
 
 
+def end(store: Store, *ending: Any, **more: Any) -> bool:
+    """End one attempt; arguments are those of `leases.Ending`."""
+    return bool(leases.end_all(store, [leases.Ending(*ending, **more)]))
+
+
 def begun(
     store: Store,
     run: PlannedRun | RunRow,

@@ -133,6 +133,8 @@ def everything(engine: Engine) -> dict[str, list[dict[str, Any]]]:
             found[name] = sorted(rows, key=repr)
     for name in ("alembic_version", "identity"):
         found.pop(name, None)
+    for row in found.get("run", ()):
+        row.pop("change", None)
     return found
 
 

@@ -1,4 +1,4 @@
-"""`jestlab diff`: two runs side by side."""
+"""`jestlab diff`: compare two runs."""
 
 from __future__ import annotations
 
@@ -12,20 +12,15 @@ import click
 from rich.text import Text
 
 from jestlab.platform.cli import naming
-from jestlab.platform.cli.options import json_option, lab_options
+from jestlab.platform.cli.options import examples, json_option, lab_options
 from jestlab.platform.cli.output import printable, show
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.planning.changes import Since, changed_since
-from jestlab.platform.planning.explain import Comparison, Pair, compare
+from jestlab.platform.planning.compare import CodeComparison, Pair, RunComparison, compare, compare_with_now
 from jestlab.platform.render import Block, in_state, styled, table
 
 _EPILOG = f"""{naming.HELP}
 
-\b
-Examples:
-  jestlab diff quickstart/joint/0 quickstart/joint/1
-  jestlab diff joint/0 uniform/0
-  jestlab diff ridge/plain/0
+{examples("diff quickstart/joint/0 quickstart/joint/1", "diff joint/0 uniform/0", "diff ridge/plain/0")}
 """
 _ABSENT = "–"
 
@@ -36,60 +31,55 @@ _ABSENT = "–"
 @json_option()
 @lab_options
 def diff_command(first: str, second: str | None, *, as_json: bool, lab: Lab) -> None:
-    """Show how two runs differ: config, dependencies, your own code and data, jestlab's code, machine, last
-    scores and costs. With one RUN, show how its code and data differ from what is there now.
+    """Show how two runs differ: config, dependencies, custom code and data, jestlab's code, machine, last
+    scores, and costs. With one RUN, compare its code and data with the current files.
     """
     store = naming.existing_store(lab)
+    one = naming.run(store, first)
     if second is None:
-        one = naming.run(store, first)
-        since = changed_since(store, one.fingerprint)
-        titles = (one.title, "now")
-        show(as_json, _since_data(since, titles), _own_lines(since, titles))
+        with_now, titles = compare_with_now(store, one.fingerprint), (one.title, "now")
+        code = {"known": with_now.known, "code": dict(with_now.code), "data": dict(with_now.data)}
+        data = {"runs": list(titles), **code, "source": with_now.source}
+        show(as_json, data, _code_blocks(with_now, titles))
         return
-    one, other = (naming.run(store, name) for name in (first, second))
-    compared = compare(store, one.fingerprint, other.fingerprint)
-    titles = (one.title, other.title)
-    show(as_json, _as_data(compared, titles), _lines(compared, titles))
+    other = naming.run(store, second)
+    compared, titles = compare(store, one.fingerprint, other.fingerprint), (one.title, other.title)
+    show(as_json, _as_data(compared, titles), _blocks(compared, titles))
 
 
-def _lines(compared: Comparison, titles: tuple[str, str]) -> Iterator[Block]:
+def _blocks(compared: RunComparison, titles: tuple[str, str]) -> Iterator[Block]:
     for title, fingerprint, state in _runs(compared, titles):
-        why = compared.retracted.get(fingerprint)
-        about = styled(f"{title}  {fingerprint[:8]}  ") + in_state(state)
-        yield about + (f", retracted: {_text(why)}" if why else "")
-    sections: list[tuple[str, Mapping[str, Pair[Any]], Callable[[Any], str]]] = [
-        ("config", compared.config, _text),
-        ("needs", compared.needs, lambda fingerprint: fingerprint[:8]),
-    ]
-    for name, pairs, write in sections:
-        yield ""
-        yield _section(name, pairs, titles, write)
+        reason = compared.retracted.get(fingerprint)
+        line = styled(f"{title}  {fingerprint[:8]}  ") + in_state(state)
+        yield line + (f", retracted: {_text(reason)}" if reason else "")
     yield ""
-    yield from _own_lines(compared, titles)
+    yield _section("config", compared.config, titles, _text)
+    yield ""
+    yield _section("needs", compared.needs, titles, lambda fingerprint: fingerprint[:8])
+    yield ""
+    yield from _code_blocks(compared, titles)
     yield ""
     yield _section("provenance", compared.provenance, titles, _text)
-    for name, numbers in (("scores", compared.scores), ("cost", compared.costs)):
+    for name, pairs in (("scores", compared.scores), ("cost", compared.costs)):
         yield ""
-        figures = [
-            (key, *(_shown(value, _number) for value in (*pair, _difference(pair))))
-            for key, pair in numbers.items()
+        rows = [
+            (key, *(_cell(value, _number) for value in (*pair, _difference(pair))))
+            for key, pair in pairs.items()
         ]
         header = (name.upper(), *titles, "difference")
-        yield table(header, figures, right=(1, 2, 3)) if figures else f"{name.upper()}  none"
+        yield table(header, rows, right=(1, 2, 3)) if rows else f"{name.upper()}  none"
 
 
 def _section(
     name: str, pairs: Mapping[str, Pair[Any]], titles: tuple[str, str], write: Callable[[Any], str]
 ) -> Block:
-    """Write the table of one kind of difference."""
-    rows = [(key, *(_shown(value, write) for value in pair)) for key, pair in pairs.items()]
+    rows = [(key, *(_cell(value, write) for value in pair)) for key, pair in pairs.items()]
     return table((name.upper(), *titles), rows) if rows else f"{name.upper()}  no difference"
 
 
-def _own_lines(compared: Comparison | Since, titles: tuple[str, str]) -> Iterator[Block]:
-    """Write how the user's own code and data differ."""
+def _code_blocks(compared: CodeComparison, titles: tuple[str, str]) -> Iterator[Block]:
     if not compared.known:
-        yield "CODE  unknown: none was recorded"
+        yield "CODE  unknown: not recorded"
     else:
         yield _section("code", compared.code, titles, _digest)
     if compared.source:
@@ -101,21 +91,16 @@ def _own_lines(compared: Comparison | Since, titles: tuple[str, str]) -> Iterato
 
 
 def _source_line(line: str) -> Text:
-    """Colour a line of a difference of files as git does."""
+    """Color a line of a unified diff."""
     return styled(printable(line), {"+": "green", "-": "red", "@": "bright_blue"}.get(line[:1], ""))
 
 
 def _digest(value: str) -> str:
-    """Shorten a digest or a commit; other texts stay whole."""
+    """Shorten a digest or a commit."""
     return value[:12] if set(value) <= set(string.hexdigits) else _text(value)
 
 
-def _since_data(since: Since, titles: tuple[str, str]) -> dict[str, Any]:
-    return {"runs": list(titles), "known": since.known, "code": dict(since.code), "data": dict(since.data),
-            "source": since.source}  # fmt: skip
-
-
-def _as_data(compared: Comparison, titles: tuple[str, str]) -> dict[str, Any]:
+def _as_data(compared: RunComparison, titles: tuple[str, str]) -> dict[str, Any]:
     runs = [
         {
             "name": title,
@@ -125,20 +110,25 @@ def _as_data(compared: Comparison, titles: tuple[str, str]) -> dict[str, Any]:
         }
         for title, fingerprint, state in _runs(compared, titles)
     ]
-    data: dict[str, Any] = {"runs": runs}
-    for name in ("config", "needs", "code", "data", "provenance"):
-        data[name] = dict(getattr(compared, name))
-    data |= {"source": compared.source, "known": compared.known}
-    for name in ("scores", "costs"):
-        pairs: Mapping[str, Pair[float]] = getattr(compared, name)
-        data[name] = {
-            key: {"values": list(map(_finite, pair)), "difference": _finite(_difference(pair))}
-            for key, pair in pairs.items()
-        }
-    return data
+    names = ("config", "needs", "code", "data", "provenance")
+    return {
+        "runs": runs,
+        **{name: dict(getattr(compared, name)) for name in names},
+        "source": compared.source,
+        "known": compared.known,
+        "scores": _numbers(compared.scores),
+        "costs": _numbers(compared.costs),
+    }
 
 
-def _runs(compared: Comparison, titles: tuple[str, str]) -> Iterator[tuple[str, Any, Any]]:
+def _numbers(pairs: Mapping[str, Pair[float]]) -> dict[str, Any]:
+    return {
+        key: {"values": list(map(_finite, pair)), "difference": _finite(_difference(pair))}
+        for key, pair in pairs.items()
+    }
+
+
+def _runs(compared: RunComparison, titles: tuple[str, str]) -> Iterator[tuple[str, Any, Any]]:
     return zip(titles, compared.fingerprints, compared.states, strict=True)
 
 
@@ -147,12 +137,12 @@ def _difference(pair: Pair[float]) -> float | None:
 
 
 def _finite(value: float | None) -> float | str | None:
-    """JSON has no infinities."""
+    """Write infinities and NaN, which JSON lacks, as text."""
     return value if value is None or math.isfinite(value) else str(value)
 
 
-def _shown(value: Any, show: Callable[[Any], str]) -> str:
-    return _ABSENT if value is None else show(value)
+def _cell(value: Any, write: Callable[[Any], str]) -> str:
+    return _ABSENT if value is None else write(value)
 
 
 def _number(value: float) -> str:
@@ -160,5 +150,4 @@ def _number(value: float) -> str:
 
 
 def _text(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return printable(text)
+    return printable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))

@@ -32,12 +32,12 @@ from jestlab.platform.spec.schema import Study
 @json_option()
 @lab_options
 def plan_command(study: Study, why: bool, every: bool, as_json: bool, lab: Lab) -> None:
-    """Show what launching SPEC would run, what it costs, and what is done. Writes nothing.
+    """Show the runs of SPEC, their costs, and which are completed. Writes nothing.
 
-    Costs are in FLOPs; for a study on TPUs also in chip-hours, and in dollars if your settings hold prices;
-    elsewhere in hours, or chip-hours of GPUs, once runs of the same program have completed there. Memory is
-    estimated, and a run that will not fit is named.
+    Costs are in FLOPs. For a study on TPUs they are also in chip-hours, and in dollars if your settings have
+    prices. On other machines they are in hours, or chip-hours of GPUs, once runs of the same program have
+    completed there. Memory is estimated, and runs that won't fit are listed.
     """
-    found = survey(lab, study, why=why)
-    data = show_plan.as_data(found.plan, found.reasons) | {"remarks": list(found.remarks)}
-    show(as_json, data, [*show_plan.blocks(found, every), *found.remarks])
+    preview = survey(lab, study, why=why)
+    data = show_plan.as_data(preview.plan, preview.reasons) | {"remarks": list(preview.remarks)}
+    show(as_json, data, [*show_plan.blocks(preview, every), *preview.remarks])

@@ -1,4 +1,4 @@
-"""`jestlab data score`: scores of a data set by a reference's cached embeddings."""
+"""`jestlab data score`: score a data set by a reference's cached embeddings."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ from jestlab.models.data.shards import ShardIndex
 from jestlab.models.scoring.columns import Column, load
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.options import FILE, examples, json_option, lab_options
-from jestlab.platform.cli.output import print_json, reporting, say, writing
+from jestlab.platform.cli.output import reporting, show, writing
 from jestlab.platform.errors import UserError, one_line_errors
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.render import table
-from jestlab.platform.store.records import RunRow
+from jestlab.platform.render import Block, table
 from jestlab.platform.store.store import Store
 
 _QUANTILES = (0.1, 0.5, 0.9)
@@ -34,106 +33,90 @@ _EPILOG = f"""{naming.HELP}
 @click.command(epilog=_EPILOG)
 @click.argument("name", metavar="RUN")
 @click.argument("file", type=FILE, metavar="[FILE.parquet]", required=False)
-@click.option("--target", metavar="RUN", help="Run that has embedded a target set, for normsim.")
+@click.option("--target", metavar="RUN", help="Run that embedded a target set, for normsim.")
+@click.option("--batch-size", type=click.IntRange(min=2), help="Batch size of negcliploss  [default: 32768]")
+@click.option("--repeats", type=click.IntRange(min=1), help="Random batches per example  [default: 10]")
 @click.option(
-    "--batch-size", type=click.IntRange(min=2), help="Pairs that meet for negcliploss  [default: 32768]"
-)
-@click.option("--repeats", type=click.IntRange(min=1), help="Divisions into batches for it  [default: 10]")
-@click.option(
-    "--clusters", type=click.IntRange(min=1), help="For semdedup  [default: the root of all examples]"
+    "--clusters", type=click.IntRange(min=1), help="For semdedup  [default: root of the number of examples]"
 )
 @json_option()
 @lab_options
 def score_command(
-    name: str,
-    file: Path | None,
-    target: str | None,
-    batch_size: int | None,
-    repeats: int | None,
-    clusters: int | None,
-    as_json: bool,
-    lab: Lab,
+    name: str, file: Path | None, target: str | None, as_json: bool, lab: Lab, **settings: int | None
 ) -> None:
-    """Score each example of the data that a RUN of `embed` has embedded, and show how scores spread.
+    """Score each example of the data that a RUN of `embed` embedded, and show the distribution of scores.
 
     \b
-    clip_score   cosine of image and caption
-    negcliploss  the same, less what is alike to them in random batches
-    semdedup     how alike an image is to one of its kind that is kept
-    normsim      with --target: how alike an image is to those of a target set
+    clip_score   cosine similarity of image and caption
+    negcliploss  the same, minus similarities to other pairs in random batches
+    semdedup     similarity of an image to a kept image of its cluster
+    normsim      with --target: similarity of an image to those of a target set
 
-    FILE.parquet gets a row for each example, with its tar and key. In a study, a run of `program: score` does
-    the same, and runs with `data.scores` filter by its columns; of such a RUN its columns are shown.
+    FILE.parquet gets a row for each example, with its tar and key. In a study, runs of `program: score`
+    compute the same columns, and runs with `data.scores` filter by them. For such a RUN, its columns are
+    shown.
     """
     with closing(naming.existing_store(lab)) as store:
-        row = naming.run(store, name).row
-        found, embedded = _columns(lab, store, row, target, batch_size, repeats, clusters)
+        run = naming.run(store, name).row
+        columns, embedded = _columns(lab, store, run, target, settings)
         if file is not None:
-            _write(file, found, lab, embedded)
-    known = next(iter(found.values()))
-    summary: dict[str, Any] = {
-        "run": row.label,
-        "examples": len(known),
-        "scored": int(np.isfinite(known).sum()),
-        "quantiles": {
-            column: dict(zip(map(str, _QUANTILES), _quantiles(values), strict=True))
-            for column, values in found.items()
-            if not column.endswith("_rank")
-        },
+            _write(file, columns, lab, embedded)
+    first = next(iter(columns.values()))
+    quantiles = {
+        column: dict(zip(map(str, _QUANTILES), map(float, np.nanquantile(values, _QUANTILES)), strict=True))
+        for column, values in columns.items()
+        if not column.endswith("_rank")
     }
-    if file is not None:
-        summary["file"] = str(file)
-    if as_json:
-        print_json(summary, indent=2)
-        return
-    rows = [
-        (column, *(f"{value:.3f}" for value in of.values())) for column, of in summary["quantiles"].items()
+    scored = int(np.isfinite(first).sum())
+    data: dict[str, Any] = {
+        "run": run.label,
+        "examples": len(first),
+        "scored": scored,
+        "quantiles": quantiles,
+    }
+    rows = [(column, *(f"{value:.3f}" for value in values.values())) for column, values in quantiles.items()]
+    text: list[Block] = [
+        table(("column", "10%", "median", "90%"), rows, right=(1, 2, 3)),
+        f"{scored:,} of {len(first):,} examples are scored",
+        'the best 30%, with data.scores a run of program: score: data.filter: "negcliploss_rank > 0.7"',
     ]
-    say(table(("column", "10%", "median", "90%"), rows, right=(1, 2, 3)))
-    say(f"{summary['scored']:,} of {summary['examples']:,} examples are scored")
-    say('the best 30%, with data.scores a run of program: score: data.filter: "negcliploss_rank > 0.7"')
     if file is not None:
-        say(f"{file}")
+        data["file"] = str(file)
+        text.append(str(file))
+    show(as_json, data, text)
 
 
 def _columns(
-    lab: Lab,
-    store: Store,
-    row: RunRow,
-    target: str | None,
-    batch_size: int | None,
-    repeats: int | None,
-    clusters: int | None,
+    lab: Lab, store: Store, run: Any, target: str | None, settings: dict[str, int | None]
 ) -> tuple[dict[str, Column], EmbedConfig]:
-    """Return the columns of a run of `score`, or new ones of one of `embed`; and the config of the latter."""
-    record = store.run(row.fingerprint)
+    """Return the columns of a run of `score`, or compute those of a run of `embed`; and the latter's
+    config."""
+    record = store.run(run.fingerprint)
     if record.program == "score":
-        embedded = record.needs["embeddings"]
         with one_line_errors():
-            found, _ = load(lab.inside(row.directory))
-        return found, EmbedConfig.model_validate(embedded.config, context=ELSEWHERE)
+            columns, _ = load(lab.inside(run.directory))
+        embedded = record.needs["embeddings"].config
+        return columns, EmbedConfig.model_validate(embedded, context=ELSEWHERE)
     if record.program != "embed":
-        raise UserError(f"{row.label} is a run of {record.program}: name a run of embed, or of score")
+        raise UserError(f"{run.label} is a run of {record.program}: name a run of embed or score")
     from jestlab.models.scoring.score import score  # imports JAX
 
-    own = {"batch_size": batch_size, "repeats": repeats}
-    tree: dict[str, Any] = {
-        "embeddings": row.label,
-        "negcliploss": {key: value for key, value in own.items() if value is not None},
-        "semdedup": {} if clusters is None else {"clusters": clusters},
-    }
+    given = {key: value for key, value in settings.items() if value is not None}
+    clusters = given.pop("clusters", None)
+    tree: dict[str, Any] = {"embeddings": run.label, "negcliploss": given}
+    tree["semdedup"] = {} if clusters is None else {"clusters": clusters}
     folder = None
     if target is not None:
-        their = naming.run(store, target).row
-        tree["target"], folder = their.label, lab.inside(their.directory)
+        target_run = naming.run(store, target).row
+        tree["target"], folder = target_run.label, lab.inside(target_run.directory)
     config = ScoreConfig.model_validate(tree)
     with one_line_errors(), reporting("Scoring") as report:
-        found = score(config, lab.inside(row.directory), folder, report)
-    return found, EmbedConfig.model_validate(record.config, context=ELSEWHERE)
+        columns = score(config, lab.inside(run.directory), folder, report)
+    return columns, EmbedConfig.model_validate(record.config, context=ELSEWHERE)
 
 
 def _write(file: Path, columns: dict[str, Column], lab: Lab, embedded: EmbedConfig) -> None:
-    """Write a row for each example, with the names that it has in the shards."""
+    """Write a row for each example, with its tar and key in the shards."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -146,7 +129,3 @@ def _write(file: Path, columns: dict[str, Column], lab: Lab, embedded: EmbedConf
     pq.write_table(pa.table(rows | {name: np.asarray(values) for name, values in columns.items()}), content)
     with writing(file):
         write_whole(file, content.getvalue())
-
-
-def _quantiles(values: Column) -> list[float]:
-    return [float(value) for value in np.nanquantile(values, _QUANTILES)]

@@ -26,7 +26,7 @@ from jestlab.platform.logs import one_line
 from jestlab.platform.planning.changes import changes_of
 from jestlab.platform.render import ESSENTIAL, Block, Table, has_styles, in_state, render, table, width
 from jestlab.platform.store.annotations import tags_of_experiments, tags_of_runs
-from jestlab.platform.store.labs import places
+from jestlab.platform.store.identity import lab_places
 from jestlab.platform.store.records import ExperimentRow, RunState, Spending
 from jestlab.platform.store.spending import attempt_times, spending
 from jestlab.platform.store.store import Store
@@ -187,7 +187,7 @@ def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
     ]
     tags = tags_of_runs(store, [row.run.fingerprint for row in rows])
     goodputs = by_run(attempt_times(store, experiment))
-    found, labs = changes_of(store, experiment), places(store)
+    found, labs = changes_of(store, experiment), lab_places(store.engine)
     data = [
         row.as_data()
         | {

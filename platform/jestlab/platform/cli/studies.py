@@ -24,7 +24,7 @@ from jestlab.platform.cli.options import (
 from jestlab.platform.cli.output import counted, show, writing
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.planning.cost import CostBreakdown, Entry, cost_breakdown
+from jestlab.platform.planning.cost import CostBreakdown, LabelCost, cost_breakdown
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.planning.show import absent_data
 from jestlab.platform.registry import scales_of, study_module, study_names
@@ -197,7 +197,7 @@ def _breakdown(found: CostBreakdown) -> Iterator[Block]:
         yield f"Not priced by the example: {', '.join(found.left_out)}."
 
 
-def _references(entries: list[Entry]) -> Iterator[Block]:
+def _references(entries: list[LabelCost]) -> Iterator[Block]:
     """List the cost of the references that runs need, and the share of each run in it."""
     rows = [
         (

@@ -47,11 +47,11 @@ from pydantic import (
 )
 
 from jestlab.platform.errors import SpecError, UserError, nearest, shown
+from jestlab.platform.redaction import PARTS, Part
 from jestlab.platform.spec.fields import validated
 from jestlab.platform.spec.resources import TYPES, ExecutorName, pinned_image
 from jestlab.platform.spec.slurm import SlurmOptions
 from jestlab.platform.spec.yaml import Document
-from jestlab.platform.store.provenance import PARTS, Part
 
 
 def _matching(pattern: str, form: str) -> AfterValidator:
@@ -173,7 +173,7 @@ class Settings(_Section):
         prices: TPU type → dollars per chip-hour.
         utilization: TPU type → assumed share of the peak FLOP/s in training, until one of your runs has been
             measured; 0.4 for other types.
-        executors: Name of a custom executor → arguments; a study adds its own (`resources: {options: …}`).
+        executors: Name of a custom executor → arguments; studies can add others (`resources: {options: …}`).
         record: What attempts record: uncommitted changes of jestlab's own checkout, and relevant environment
             variables.
     """

@@ -18,7 +18,8 @@ from jestlab.platform.lab.lab import Lab, identify
 from jestlab.platform.launch.executors.base import JobState, JobStatus, LaunchedJob, ProcessesRemain
 from jestlab.platform.launch.reconcile import Observation, Signs, Target, title
 from jestlab.platform.processes import Process, is_running
-from jestlab.platform.store import labs, leases
+from jestlab.platform.store import leases
+from jestlab.platform.store.identity import enter_lab, lab_places
 from jestlab.platform.store.records import Lease, RunState, Standing
 from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
@@ -61,7 +62,7 @@ class Presence:
         """Register the lab and return its id."""
         if self._lab_id is None:
             uid, address, host = identify(self._lab)
-            labs.enter_lab(self._store, uid, address, host)
+            enter_lab(self._store.engine, uid, address, host)
             self._lab_id = uid
         return self._lab_id
 
@@ -89,7 +90,7 @@ class Presence:
         if lease is None or lease.lab in (None, self._lab_id):
             return None
         if lease.lab not in self._labs:
-            self._labs = labs.places(self._store)
+            self._labs = lab_places(self._store.engine)
         return self._labs.get(lease.lab or "")
 
 

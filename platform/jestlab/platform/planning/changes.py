@@ -1,13 +1,15 @@
-"""What completed runs were made by, compared with each other and with the code and the data of now.
+"""Find results that were made with different code or data: compared with each other, and with the current
+files.
 
-A run's identity is its config: nothing here makes anything run again. It is said, can be accepted
-(`store.judgments`), and `jestlab launch --rerun-changed` runs again what it names.
+A run's identity is its config: different code doesn't make a run run again. The differences are reported, can
+be accepted (`store.judgments`), and `jestlab launch --rerun-changed` repeats the runs.
 """
 
 from __future__ import annotations
 
 import json
 import shlex
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,7 +29,6 @@ from jestlab.analysis.mixing import (
 )
 from jestlab.platform.digests import digest_of
 from jestlab.platform.errors import SpecError
-from jestlab.platform.planning.explain import Pair, differing_pairs, source_diff
 from jestlab.platform.planning.plan import PlannedRun
 from jestlab.platform.programs.sources import interpreter_of, sources_of
 from jestlab.platform.spec.record import Record
@@ -38,17 +39,17 @@ from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rows import chunks
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import Attempt, Run
-from jestlab.platform.store.views import FIRST_STEP
+from jestlab.platform.store.view_queries import FIRST_STEP
 
-_MOST_BYTES = 1 << 30
-"""Data that are larger are digested by workers alone: a plan does not wait for that."""
+_MAX_BYTES = 1 << 30
+"""Larger data are digested only by workers, so that planning stays fast."""
 
-_OF_ATTEMPT = ("number", "state", "started_at", "sources", "inputs", "versions", "git_commit")
+_ATTEMPT_COLUMNS = ("number", "state", "started_at", "sources", "inputs", "versions", "git_commit")
 
 
 @dataclass(frozen=True)
-class _StoredRun:
-    """A run of an experiment as the store has it."""
+class StoredRun:
+    """A run of an experiment in the store."""
 
     fingerprint: str
     label: str
@@ -58,22 +59,20 @@ class _StoredRun:
     state: RunState
 
 
-Subject = PlannedRun | _StoredRun
-"""A run that may have been made by other code."""
-
-
 @dataclass(frozen=True)
-class Changes:
-    """What does not go together.
+class ResultChanges:
+    """Results that were made with different code, data, or package versions.
+
+    An item is a file, a package, or jestlab itself; see `jestlab.analysis.mixing`.
 
     Attributes:
         completed: Number of completed runs.
-        changed: Runs that were made by other code or data than is there now, with the items that differ.
-        mixed: Items of which the results of one label mix several values, with the labels.
-        values: All values of every item that differs anywhere, those of now included.
-        older: Runs that differ in such items from the newest result of their label, with the items.
+        changed: Runs whose code or data differ from the current files → the differing items.
+        mixed: Item with several values among the results of one label → those labels.
+        values: Each differing item → all its values, including the current one.
+        older: Runs that differ from the latest result of their label → the differing items.
         names: Label and seed of each completed run.
-        retracted: Completed runs whose results are retracted, or rest on such results, with the reason.
+        retracted: Completed runs whose results, or those of a dependency, are retracted → the reason.
     """
 
     completed: int = 0
@@ -84,261 +83,227 @@ class Changes:
     names: Mapping[str, str] = field(default_factory=dict)
     retracted: Mapping[str, str] = field(default_factory=dict)
 
-    def without(self, fingerprints: Collection[str]) -> Changes:
-        """Return what is left to say when these runs run again."""
-        changed = {run: items for run, items in self.changed.items() if run not in fingerprints}
-        older = {run: items for run, items in self.older.items() if run not in fingerprints}
-        retracted = {run: why for run, why in self.retracted.items() if run not in fingerprints}
-        # What is mixed is no more, if all that is older runs again.
-        left = {item for items in older.values() for item in items}
-        gone = {item for items in self.older.values() for item in items} - left
-        mixed = {item: labels for item, labels in self.mixed.items() if item not in gone}
-        return replace(self, changed=changed, older=older, retracted=retracted, mixed=mixed)
+    def without(self, fingerprints: Collection[str]) -> ResultChanges:
+        """Return the changes that remain once these runs have run again."""
+
+        def remaining(runs: Mapping[str, Any]) -> dict[str, Any]:
+            return {run: value for run, value in runs.items() if run not in fingerprints}
+
+        older = remaining(self.older)
+        # An item is no longer mixed once all older runs with it have run again.
+        items = {item for run_items in older.values() for item in run_items}
+        resolved = {item for run_items in self.older.values() for item in run_items} - items
+        return replace(
+            self,
+            changed=remaining(self.changed),
+            older=older,
+            retracted=remaining(self.retracted),
+            mixed={item: labels for item, labels in self.mixed.items() if item not in resolved},
+        )
 
     def lines(self, experiment: str) -> list[str]:
-        """Say in one line each what differs, and what can be done."""
+        """Describe each difference and its remedies in one line."""
         accept = f'jestlab accept {shlex.quote(experiment)} --reason "…"'
-        said = []
+        lines = []
         if self.retracted:
-            count = len(self.retracted)
-            some = f"{count} of {self.completed} runs" if self.completed > 1 else "the run"
             reasons = "; ".join(dict.fromkeys(" ".join(why.split()) for why in self.retracted.values()))
-            said.append(
-                f"{some} {'is' if count == 1 else 'are'} retracted: {reasons} "
+            lines.append(
+                f"{self._count(self.retracted, 'is', 'are')} retracted: {reasons} "
                 "(--rerun-retracted runs them again; jestlab retract lists them)"
             )
         if self.changed:
-            items = dict.fromkeys(item for its in self.changed.values() for item in its)
+            items = dict.fromkeys(item for run_items in self.changed.values() for item in run_items)
             kinds = [kind for kind in ("code", "data") if any(item.startswith(f"{kind} ") for item in items)]
-            count = len(self.changed)
-            some = f"{count} of {self.completed} runs" if self.completed > 1 else "the run"
-            named = self.names[next(iter(self.changed))]
-            show = f"jestlab diff {shlex.quote(f'{experiment}/{named}')}"
-            made = f"{'was' if count == 1 else 'were'} made by other {' and '.join(kinds)}"
-            said.append(
-                f"{some} {made}: {names_of(items)} changed "
-                f"({show}; --rerun-changed runs them again; {accept})"
+            first = f"{experiment}/{self.names[next(iter(self.changed))]}"
+            lines.append(
+                f"{self._count(self.changed, 'was', 'were')} made with different {' and '.join(kinds)}: "
+                f"{names_of(items)} changed (jestlab diff {shlex.quote(first)}; --rerun-changed runs them "
+                f"again; {accept})"
             )
         for item, labels in self.mixed.items():
-            what = "commits of jestlab" if item == JESTLAB else f"versions of {names_of([item])}"
-            few = ", ".join(labels[:3]) + (", …" if len(labels) > 3 else "")
-            again = any(item in items for items in self.older.values())
-            remedy = f"--rerun-changed runs the older ones again; {accept}" if again else accept
-            said.append(f"results mix {len(self.values[item])} {what}: {few} ({remedy})")
-        return said
+            values = "commits of jestlab" if item == JESTLAB else f"versions of {names_of([item])}"
+            named = ", ".join(labels[:3]) + (", …" if len(labels) > 3 else "")
+            can_rerun = any(item in items for items in self.older.values())
+            remedy = f"--rerun-changed runs the older ones again; {accept}" if can_rerun else accept
+            lines.append(f"results mix {len(self.values[item])} {values}: {named} ({remedy})")
+        return lines
+
+    def _count(self, runs: Collection[str], singular: str, plural: str) -> str:
+        subject = f"{len(runs)} of {self.completed} runs" if self.completed > 1 else "the run"
+        return f"{subject} {singular if len(runs) == 1 else plural}"
 
 
-def changes(store: Store, study: Study, runs: Iterable[Subject]) -> Changes:
-    """Compare what the completed runs of a study were made by with each other and with what is there now.
+def changes(store: Store, study: Study, runs: Iterable[PlannedRun | StoredRun]) -> ResultChanges:
+    """Compare the code and data of a study's completed runs with each other and with the current files.
 
     Args:
-        store: Where they are recorded.
-        study: The study: what it wants recorded, and its name, by which differences are accepted.
+        store: Store with the runs.
+        study: The study, which names the packages and data files to record.
         runs: All its runs.
     """
-    subjects = list(runs)
-    done = [run for run in subjects if run.state == RunState.COMPLETED]
-    if not done:
-        return Changes()
+    runs = list(runs)
+    completed = [run for run in runs if run.state == RunState.COMPLETED]
+    if not completed:
+        return ResultChanges()
     studies = (study, *study.studies.values())
     accepted = [row.accepted for each in studies for row in acceptances(store, each.name)]
-    record = Record(
-        packages=tuple(dict.fromkeys(name for each in studies for name in each.record.packages)),
-        files=tuple(dict.fromkeys(file for each in studies for file in each.record.files)),
-    )
-    now, packages = _Now(record), record.packages
-    attempts = _attempts(store, [run.fingerprint for run in done])
-    made = {run.fingerprint: made_by(run.program, attempts[run.fingerprint], packages) for run in done}
+    packages = tuple(dict.fromkeys(name for each in studies for name in each.record.packages))
+    files = tuple(dict.fromkeys(file for each in studies for file in each.record.files))
+    current = _Current(Record(packages=packages, files=files))
+    attempts = attempts_of(store, [run.fingerprint for run in completed])
+    made = {run.fingerprint: made_by(run.program, attempts[run.fingerprint], packages) for run in completed}
+    values: dict[str, dict[str, None]] = defaultdict(dict)
+
+    def differing_items(results: Iterable[Made]) -> tuple[str, ...]:
+        items = differing(results, accepted)
+        for item, its_values in items.items():
+            values[item] |= dict.fromkeys(its_values)
+        return tuple(items)
+
     changed: dict[str, tuple[str, ...]] = {}
-    values: dict[str, dict[str, None]] = {}
-
-    def note(found: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-        for item, its in found.items():
-            values.setdefault(item, {}).update(dict.fromkeys(its))
-        return tuple(found)
-
-    for run in done:
-        then = made[run.fingerprint]
-        if items := note(differing([then, now.files(run, then)], accepted)):
+    for run in completed:
+        result = made[run.fingerprint]
+        if items := differing_items([result, current.files(run, result)]):
             changed[run.fingerprint] = items
-    mixed: dict[str, dict[str, None]] = {}
+    reported = {item for items in changed.values() for item in items}
+    mixed: dict[str, dict[str, None]] = defaultdict(dict)
     older: dict[str, tuple[str, ...]] = {}
-    told = {item for items in changed.values() for item in items}
-    by_label: dict[str, list[Subject]] = {}
-    for run in subjects:
-        by_label.setdefault(run.label, []).append(run)
-    for label, its_runs in by_label.items():
-        of_label = [run.fingerprint for run in its_runs if run.state == RunState.COMPLETED]
-        if not of_label:
+    by_label: dict[str, list[PlannedRun | StoredRun]] = defaultdict(list)
+    for run in runs:
+        by_label[run.label].append(run)
+    for label, group in by_label.items():
+        done = [run.fingerprint for run in group if run.state == RunState.COMPLETED]
+        if not done:
             continue
-        its = [made[run] for run in of_label]
-        its += [now.packages(run, packages) for run in its_runs if run.state != RunState.COMPLETED]
-        found = [item for item in note(differing(its, accepted)) if item not in told]
-        for item in found:
-            mixed.setdefault(item, {})[label] = None
-        newest = max(of_label, key=lambda its_run: _made_at(attempts[its_run]))
-        for one in of_label if found else ():
-            unlike = differing([made[one], made[newest]], accepted)
-            if behind := tuple(item for item in found if item in unlike):
-                older[one] = behind
-    why = {row.fingerprint: row.reason for row in retracted(store)}
-    return Changes(
-        completed=len(done),
+        results = [made[fingerprint] for fingerprint in done]
+        results += [current.packages(run, packages) for run in group if run.state != RunState.COMPLETED]
+        items = tuple(item for item in differing_items(results) if item not in reported)
+        for item in items:
+            mixed[item][label] = None
+        latest = max(done, key=lambda fingerprint: _started_at(attempts[fingerprint]))
+        for fingerprint in done if items else ():
+            differs = differing([made[fingerprint], made[latest]], accepted)
+            if outdated := tuple(item for item in items if item in differs):
+                older[fingerprint] = outdated
+    reasons = {row.fingerprint: row.reason for row in retracted(store)}
+    return ResultChanges(
+        completed=len(completed),
         changed=changed,
         mixed={item: tuple(labels) for item, labels in mixed.items()},
-        values={item: tuple(its) for item, its in values.items()},
+        values={item: tuple(its_values) for item, its_values in values.items()},
         older=older,
-        names={run.fingerprint: f"{run.label}/{run.seed}" for run in done},
-        retracted={run.fingerprint: why[run.fingerprint] for run in done if run.fingerprint in why},
+        names={run.fingerprint: f"{run.label}/{run.seed}" for run in completed},
+        retracted={
+            run.fingerprint: reasons[run.fingerprint] for run in completed if run.fingerprint in reasons
+        },
     )
 
 
-def _made_at(attempts: Sequence[Mapping[str, Any]]) -> str:
-    """Return when the attempt began that completed a run; empty if nobody knows."""
-    made = contributing(attempts)
-    return str(made[-1]["started_at"]) if made else ""
+def _started_at(attempts: Sequence[Mapping[str, Any]]) -> str:
+    """Return when the attempt started that completed a run; empty if unknown."""
+    used = contributing(attempts)
+    return str(used[-1]["started_at"]) if used else ""
 
 
-def changes_of(store: Store, experiment: str) -> Changes:
-    """Compare the runs of an experiment as it was launched last; none of an experiment that is no spec now.
+def changes_of(store: Store, experiment: str) -> ResultChanges:
+    """Compare the runs of an experiment as it was last launched; no changes if its spec is no longer valid.
 
     Raises:
-        UserError: No such experiment.
+        UserError: There is no such experiment.
     """
     spec = store.spec(experiment)
     try:
         study = Study.parse(spec)
-    except SpecError:  # of an older jestlab
-        return Changes()
+    except SpecError:
+        return ResultChanges()
     return changes(store, study, _stored_runs(store, experiment))
 
 
-def _stored_runs(store: Store, experiment: str) -> list[_StoredRun]:
+def _stored_runs(store: Store, experiment: str) -> list[StoredRun]:
     """Return the runs of an experiment with their configs, in the study's order."""
     rows = {row.fingerprint: row for row in store.runs(experiment)}
-    found = {}
+    configs = {}
     with store.reading() as connection:
         for chunk in chunks(rows):
             query = select(Run.fingerprint, Run.program, Run.config).where(Run.fingerprint.in_(chunk))
             for fingerprint, program, config in connection.execute(query).tuples():
-                found[fingerprint] = (program, json.loads(config))
+                configs[fingerprint] = (program, json.loads(config))
     return [
-        _StoredRun(row.fingerprint, row.label, row.seed, *found[row.fingerprint], row.state)
+        StoredRun(row.fingerprint, row.label, row.seed, *configs[row.fingerprint], row.state)
         for row in rows.values()
     ]
 
 
-@dataclass(frozen=True)
-class Since:
-    """How the user's own code and data differ from what a run was made by.
-
-    Attributes:
-        known: Whether the run's code was recorded, or is jestlab's own.
-        code: File → digests, then and now; None where it is not there.
-        data: The same of recorded files.
-        source: The difference of the code as a unified diff.
-    """
-
-    known: bool
-    code: Mapping[str, Pair[str]]
-    data: Mapping[str, Pair[str]]
-    source: str
-
-
-def changed_since(store: Store, fingerprint: str) -> Since:
-    """Compare what a run was made by with what is there now."""
-    run = store.run(fingerprint)
-    made = contributing(_attempts(store, [fingerprint])[fingerprint])
-    last = made[-1] if made else {"sources": None, "inputs": None}
-    sources = sources_of(run.program, run.config, Path.cwd())
-    then = json.loads(last["sources"] or "{}")
-    here = {} if sources is None or last["sources"] is None else sources.digests()
-    files: dict[str, Path] = {}
-    for record in store.record_of(fingerprint):
-        files |= Record.model_validate(record).named_files()
-    data = json.loads(last["inputs"] or "{}")
-    now = {name: digest_of(path) for name, path in files.items() if name in data}
-    return Since(
-        known=last["sources"] is not None or run.program in OWN_PROGRAMS,
-        code=differing_pairs(then, here),
-        data=differing_pairs(data, now),
-        source=source_diff(store, then, here, {} if sources is None else sources.files),
-    )
-
-
-class _Now:
-    """What runs would be made by if they were launched now; each file is read once."""
+class _Current:
+    """The current code, data, and packages. Each file is read once."""
 
     def __init__(self, record: Record) -> None:
         self._record = record
-        self._sources: dict[str, dict[str, str]] = {}
-        self._inputs: dict[str, str] | None = None
+        self._code: dict[str, dict[str, str]] = {}
+        self._data: dict[str, str] | None = None
         self._versions: dict[str, str] | None = None
 
-    def files(self, run: Subject, then: Made) -> Made:
-        """Return the files of a run's code and data, of those that it was made by."""
-        found: dict[str, str] = {}
-        if any(item.startswith("code ") for item in then):
-            found |= {f"code {name}": digest for name, digest in self._code(run).items()}
-        if any(item.startswith("data ") for item in then):
-            found |= {f"data {name}": digest for name, digest in self._data().items()}
-        return {item: frozenset([value]) for item, value in found.items() if item in then}
+    def files(self, run: PlannedRun | StoredRun, recorded_items: Made) -> Made:
+        """Return the current digests of a run's recorded code and data files."""
+        digests: dict[str, str] = {}
+        if any(item.startswith("code ") for item in recorded_items):
+            digests |= {f"code {name}": digest for name, digest in self._code_digests(run).items()}
+        if any(item.startswith("data ") for item in recorded_items):
+            digests |= {f"data {name}": digest for name, digest in self._data_digests().items()}
+        return {item: frozenset([value]) for item, value in digests.items() if item in recorded_items}
 
-    def packages(self, run: Subject, names: Sequence[str]) -> Made:
-        """Return the versions of packages that a run would find here; of another Python nobody is asked.
+    def packages(self, run: PlannedRun | StoredRun, names: Sequence[str]) -> Made:
+        """Return the current versions of a run's packages; empty if it uses another Python.
 
-        NOTE: the config may be that of an imported study, which names what is executed.
+        NOTE: the other Python isn't executed, since the config may come from an imported study.
         """
         if interpreter_of(run.program, run.config, Path.cwd()) is not None:
             return {}
         if self._versions is None:
             self._versions = versions(names)
-        there = {"sources": None, "inputs": None, "versions": json.dumps(self._versions)}
-        found = recorded("", there, names)
-        return {item: frozenset([value]) for item, value in found.items()}
+        attempt = {"sources": None, "inputs": None, "versions": json.dumps(self._versions)}
+        return {item: frozenset([value]) for item, value in recorded("", attempt, names).items()}
 
-    def _code(self, run: Subject) -> dict[str, str]:
-        config = {key: run.config[key] for key in ("command", "cwd", "code") if key in run.config}
-        braces = "{" in str(config.get("command"))
-        key = json.dumps([run.program, run.config if braces else config], default=str)
-        if run.program in OWN_PROGRAMS:  # what their configs name is in their identity, but for comments
+    def _code_digests(self, run: PlannedRun | StoredRun) -> dict[str, str]:
+        if run.program in OWN_PROGRAMS:  # the digest of custom code in their configs is in their identity
             return {}
-        if key not in self._sources:
+        relevant = {key: run.config[key] for key in ("command", "cwd", "code") if key in run.config}
+        has_placeholders = "{" in str(relevant.get("command"))
+        key = json.dumps([run.program, run.config if has_placeholders else relevant], default=str)
+        if key not in self._code:
             sources = sources_of(run.program, run.config, Path.cwd())
-            self._sources[key] = {} if sources is None else sources.digests()
-        return self._sources[key]
+            self._code[key] = {} if sources is None else sources.digests()
+        return self._code[key]
 
-    def _data(self) -> dict[str, str]:
-        if self._inputs is None:
-            digests = {
-                name: digest_of(path) for name, path in self._record.named_files().items() if _is_small(path)
-            }
-            self._inputs = {name: digest for name, digest in digests.items() if digest is not None}
-        return self._inputs
+    def _data_digests(self) -> dict[str, str]:
+        if self._data is None:
+            small = (entry for entry in self._record.named_files().items() if _is_small(entry[1]))
+            digests = {name: digest_of(path) for name, path in small}
+            self._data = {name: digest for name, digest in digests.items() if digest is not None}
+        return self._data
 
 
 def _is_small(path: Path) -> bool:
-    """Whether data can be digested while somebody waits."""
     try:
         files = [path] if path.is_file() else path.rglob("*")
-        return sum(file.stat().st_size for file in files if file.is_file()) <= _MOST_BYTES
+        return sum(file.stat().st_size for file in files if file.is_file()) <= _MAX_BYTES
     except OSError:
         return False
 
 
-def _attempts(store: Store, fingerprints: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
-    """Return what the attempts at runs recorded, by the fingerprint of the run."""
-    found: dict[str, list[dict[str, Any]]] = {fingerprint: [] for fingerprint in fingerprints}
-    columns = [getattr(Attempt, name) for name in _OF_ATTEMPT]
+def attempts_of(store: Store, fingerprints: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
+    """Return the recorded code and data of runs' attempts, by the fingerprint of the run."""
+    attempts: dict[str, list[dict[str, Any]]] = {fingerprint: [] for fingerprint in fingerprints}
+    columns = [getattr(Attempt, name) for name in _ATTEMPT_COLUMNS]
     columns.append(literal_column(FIRST_STEP).label("first_step"))
-    changes_size = func.length(Attempt.git_patch).label("changes")
+    patch_size = func.length(Attempt.git_patch).label("changes")
     with store.reading() as connection:
         for chunk in chunks(fingerprints):
             query = (
-                select(Run.fingerprint, *columns, changes_size)
+                select(Run.fingerprint, *columns, patch_size)
                 .join(Run, Run.id == Attempt.run_id)
                 .where(Run.fingerprint.in_(chunk))
             )
             for row in connection.execute(query).mappings():
-                found[row["fingerprint"]].append(dict(row))
-    return found
+                attempts[row["fingerprint"]].append(dict(row))
+    return attempts

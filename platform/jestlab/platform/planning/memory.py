@@ -1,134 +1,122 @@
-"""Whether the runs of a plan fit into memory: so many at a time on this machine, or each on its TPU chips."""
+"""Whether runs fit into memory: several at a time on this machine, or each on its TPU chips."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import psutil
 
 from jestlab.platform.planning.plan import PlannedRun
 from jestlab.platform.programs import MemoryEstimate
 from jestlab.platform.spec.resources import LOCAL_PARALLEL, Resources
 
 _CGROUP = Path("/sys/fs/cgroup/memory.max")
-_MOST_NAMED = 3
+_MAX_NAMED = 3
 _GB = 1e9
 
 
 @dataclass(frozen=True)
-class Room:
-    """What there is for the runs of a plan.
+class AvailableMemory:
+    """Memory for the runs of a plan.
 
     Attributes:
-        bytes: For what is computed at a time.
-        where: What that is: "here", or "of a v5e chip".
-        parallel: Runs that share it.
-        each: Most that one run may take, as `resources.memory_gb` says; None for no limit.
+        bytes: Memory of this machine or of a TPU chip.
+        where: "here", or "of a v5e chip".
+        parallel: Number of runs that share it.
+        per_run: Limit for one run, by `resources.memory_gb`; None for no limit.
     """
 
     bytes: float
     where: str
     parallel: int = 1
-    each: float | None = None
+    per_run: float | None = None
+
+    @property
+    def limit(self) -> float:
+        """Maximum memory of one run."""
+        return min(self.bytes, self.per_run or self.bytes)
 
     @property
     def on_chip(self) -> bool:
-        """Whether it is the memory of a TPU's chip, and not of this machine."""
+        """Whether it is the memory of a TPU chip."""
         return self.where != "here"
 
-    def needed(self, memory: MemoryEstimate) -> float:
-        """Return what a run needs of it."""
+    def required(self, memory: MemoryEstimate) -> float:
+        """Return how much of it a run requires."""
         return memory.device if self.on_chip else memory.total
 
 
-def room(resources: Resources, *, local: bool) -> Room | None:
-    """Return the room for a study's runs, on this machine or on its TPU slice; None if nothing is known."""
+def available(resources: Resources, *, local: bool) -> AvailableMemory | None:
+    """Return the memory for a study's runs, on this machine or on its TPU slice; None if unknown."""
     if local:
-        each = None if resources.memory_gb is None else resources.memory_gb * _GB
-        return Room(machine_bytes(), "here", resources.parallel or LOCAL_PARALLEL, each)
+        per_run = None if resources.memory_gb is None else resources.memory_gb * _GB
+        return AvailableMemory(machine_bytes(), "here", resources.parallel or LOCAL_PARALLEL, per_run)
     if (slice_ := resources.slice) is None:
         return None
-    return Room(slice_.type.hbm_gb * _GB, f"of a {slice_.type.name} chip")
+    return AvailableMemory(slice_.type.hbm_gb * _GB, f"of a {slice_.type.name} chip")
 
 
 def machine_bytes() -> float:
     """Return the memory of this machine, or of the container that this process is in."""
+    import psutil  # slow on some machines, and most commands don't compare memory
+
     total = float(psutil.virtual_memory().total)
     with contextlib.suppress(OSError, ValueError):  # ValueError: "max", no limit
         total = min(total, float(int(_CGROUP.read_text())))
     return total
 
 
-def lines(runs: Sequence[PlannedRun], room: Room) -> Iterator[str]:
-    """Write what the largest runs need, and what will not fit, with what to do.
+def lines(runs: Sequence[PlannedRun], memory: AvailableMemory) -> Iterator[str]:
+    """Describe the memory of the largest runs, and of runs that don't fit, with a remedy.
 
     Args:
-        runs: Those that are still to do.
-        room: What there is.
+        runs: The remaining runs.
+        memory: Available memory.
     """
-    by_label = _by_label(runs, room)
-    if not by_label:
+    required = [
+        (memory.required(run.memory), run.label, run.memory) for run in runs if run.memory is not None
+    ]
+    required.sort(key=lambda entry: entry[0], reverse=True)
+    if not required:
         return
-    label, most = max(by_label.items(), key=lambda item: item[1][0])
-    together = _largest(runs, room)
-    at_once = f", {_gigabytes(together)} for {room.parallel} at a time" if room.parallel > 1 else ""
+    largest, label, _ = required[0]
+    together = sum(amount for amount, *_ in required[: memory.parallel])
+    at_once = f", {_gigabytes(together)} for {memory.parallel} at a time" if memory.parallel > 1 else ""
     yield (
-        f"MEMORY: about {_gigabytes(most[0])} for the largest run ({label}){at_once}, of "
-        f"{_gigabytes(room.bytes)} {room.where}."
+        f"MEMORY: about {_gigabytes(largest)} for the largest run ({label}){at_once}, of "
+        f"{_gigabytes(memory.bytes)} {memory.where}."
     )
-    too_large = {
-        label: its for label, its in by_label.items() if its[0] > min(room.bytes, room.each or room.bytes)
-    }
-    for label, (needed, memory) in list(too_large.items())[:_MOST_NAMED]:
-        limit, remedy = _limit(needed, room), _remedy(memory, needed, room)
-        yield f"{label} needs about {_gigabytes(needed)} {limit}: {remedy}"
-    if len(too_large) > _MOST_NAMED:
-        yield f"{len(too_large) - _MOST_NAMED} more do not fit either"
-    if not too_large and together > room.bytes:
-        fit = max(1, int(room.bytes // most[0]))
+    too_large: dict[str, str] = {}
+    for amount, label, estimate in required:
+        if amount > memory.limit:
+            limit = f"of the {_gigabytes(memory.bytes)} {memory.where}"
+            if memory.per_run is not None and amount > memory.per_run:
+                limit = f"of the {_gigabytes(memory.per_run)} of resources.memory_gb"
+            line = f"{label} needs about {_gigabytes(amount)} {limit}: {_remedy(estimate, amount, memory)}"
+            too_large.setdefault(label, line)
+    yield from list(too_large.values())[:_MAX_NAMED]
+    if len(too_large) > _MAX_NAMED:
+        yield f"{len(too_large) - _MAX_NAMED} more do not fit either"
+    if not too_large and together > memory.bytes:
         yield (
-            f"{room.parallel} runs at a time need about {_gigabytes(together)} of the "
-            f"{_gigabytes(room.bytes)} here: launch with --parallel {fit}"
+            f"{memory.parallel} runs at a time need about {_gigabytes(together)} of the "
+            f"{_gigabytes(memory.bytes)} here: launch with --parallel {max(1, int(memory.bytes // largest))}"
         )
 
 
-def _by_label(runs: Iterable[PlannedRun], room: Room) -> dict[str, tuple[float, MemoryEstimate]]:
-    """Return label → what its largest run needs, as far as it is known."""
-    found: dict[str, tuple[float, MemoryEstimate]] = {}
-    for run in runs:
-        if run.memory is not None:
-            needed = room.needed(run.memory)
-            if run.label not in found or needed > found[run.label][0]:
-                found[run.label] = needed, run.memory
-    return found
-
-
-def _largest(runs: Iterable[PlannedRun], room: Room) -> float:
-    """Return what the runs need that may happen to run at a time, if these are the largest."""
-    needed = sorted((room.needed(run.memory) for run in runs if run.memory is not None), reverse=True)
-    return sum(needed[: room.parallel])
-
-
-def _limit(needed: float, room: Room) -> str:
-    if room.each is not None and needed > room.each:
-        return f"of the {_gigabytes(room.each)} of resources.memory_gb"
-    return f"of the {_gigabytes(room.bytes)} {room.where}"
-
-
-def _remedy(memory: MemoryEstimate, needed: float, room: Room) -> str:
-    """Return what makes a run fit."""
-    limit = min(room.bytes, room.each or room.bytes)
-    if room.each is not None and memory.process > limit:
-        return f"raise that above {_gigabytes(needed)}"
-    raised = "raise that, " if room.each is not None and needed <= room.bytes else ""
-    if fitting := [change for change, reduced in memory.reduced if room.needed(reduced) <= limit]:
+def _remedy(estimate: MemoryEstimate, required: float, memory: AvailableMemory) -> str:
+    """Return the changes that make a run fit."""
+    if memory.per_run is not None and estimate.process > memory.limit:
+        return f"raise that above {_gigabytes(required)}"
+    raised = "raise that, " if memory.per_run is not None and required <= memory.bytes else ""
+    if fitting := [
+        change for change, reduced in estimate.reduced if memory.required(reduced) <= memory.limit
+    ]:
         return raised + ", ".join([*fitting[:-1], f"or {fitting[-1]}" if fitting[1:] else fitting[0]])
-    if not memory.state:
+    if not estimate.state:
         return f"{raised}use a machine with more memory"
-    return f"{raised}choose a smaller model" + (": every chip holds all parameters" if room.on_chip else "")
+    return f"{raised}choose a smaller model" + (": every chip holds all parameters" if memory.on_chip else "")
 
 
 def _gigabytes(amount: float) -> str:

@@ -1,9 +1,9 @@
-"""A plan as text, as a table, and as data: what a launch would run, and what it costs."""
+"""Show a plan as text, as a table, and as data."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,19 +11,17 @@ from typing import Any
 from jestlab.analysis import units
 from jestlab.analysis.costs import EXECUTED
 from jestlab.platform.lab.settings import Settings
+from jestlab.platform.planning import memory, power
 from jestlab.platform.planning.cost import NO_CHIP, done, to_do, total, utilization, wall_hours
-from jestlab.platform.planning.explain import Explanation
-from jestlab.platform.planning.memory import lines as memory_lines
-from jestlab.platform.planning.memory import room
+from jestlab.platform.planning.explain import RunReason
 from jestlab.platform.planning.plan import Action, Plan, PlannedRun, totals, waiting_lines
-from jestlab.platform.planning.power import lines as power_lines
 from jestlab.platform.planning.survey import Survey
 from jestlab.platform.programs import MemoryEstimate, Price
 from jestlab.platform.render import Block, render, styled, table
 from jestlab.platform.spec.resources import CLUSTERS, ExecutorName, parse_slice
 from jestlab.platform.words import counted, few
 
-_MOST_ROWS = 40  # labels; beyond it, one row for all points of a run, or for a whole part of a union
+_MAX_ROWS = 40  # with more labels, each run name has one row, or each part of a union
 _COSTS = ("EXAMPLES", "LEARNER", "SCORING", "SELECTION", "REF. SCORING", "TOTAL")
 _IMPORTANCE = {
     "TOTAL": 90,
@@ -40,181 +38,243 @@ _IMPORTANCE = {
     "REF. SCORING": 35,
     "SELECTION": 30,
 }
-"""Columns that a narrow terminal leaves out, the least first."""
+"""Column → importance; narrow terminals omit the least important ones."""
 
 
-def text(found: Survey, every: bool = False) -> str:
-    """Write a plan as plain text; with `every`, a row for each run."""
-    return render([*blocks(found, every), *found.remarks])
+def text(survey: Survey, every: bool = False) -> str:
+    """Return a plan as plain text; with `every`, each run has a row."""
+    return render([*blocks(survey, every), *survey.remarks])
 
 
-def blocks(found: Survey, every: bool = False) -> Iterator[Block]:
-    """Write a plan as blocks of text for a terminal; with `every`, a row for each run."""
-    columns, rows, right = grid(found.plan, every)
-    name, question = headline(found.plan)
+def blocks(survey: Survey, every: bool = False) -> Iterator[Block]:
+    """Yield a plan as blocks of text for a terminal; with `every`, each run has a row."""
+    columns, rows, right = grid(survey.plan, every)
+    name, question = headline(survey.plan)
     yield styled(name, "bold") + f": {question}"
     yield ""
     yield table(columns, rows, right, _IMPORTANCE)
     yield ""
-    yield from sentences(found)
-    if found.reasons:
+    yield from sentences(survey)
+    if survey.reasons:
         yield ""
-        yield from (f"{run}: {why}" for run, why in found.explained())
+        yield from (f"{run}: {reason}" for run, reason in survey.explained())
 
 
 def headline(plan: Plan) -> tuple[str, str]:
-    """Write which study is planned, and what it asks."""
+    """Return the title and the question of a plan's study."""
     study = plan.study
     return f"{study.name}{f' ({study.scale})' if study.scale else ''}", study.question
 
 
-def sentences(found: Survey) -> Iterator[str]:
-    """Write what there is to say below the table of a plan."""
-    plan, study = found.plan, found.plan.study
+# ---- sentences
+
+
+def sentences(survey: Survey) -> Iterator[str]:
+    """Yield the sentences below the table of a plan."""
+    plan, study = survey.plan, survey.plan.study
     yield _summary(plan)
-    yield from _sharing(plan)
-    yield from _solved(plan)
+    if plan.parts:
+        yield _sharing(plan)
+    if matched := dict.fromkeys(f"{run.name} ({run.match})" for run in plan.runs if run.match is not None):
+        yield f"EXAMPLES solved for by match: {few(list(matched))}."
     yield from waiting_lines(plan)
-    yield from power_lines(found)
+    yield from power.lines(survey)
     yield from absent_data(plan)
-    yield from (f"{folder}: left out: {what}" for folder, what in plan.left_out.items() if what)
-    if there := room(study.resources, local=found.here):
-        yield from memory_lines(to_do(plan), there)
+    yield from (f"{folder}: left out: {files}" for folder, files in plan.left_out.items() if files)
+    if available := memory.available(study.resources, local=survey.here):
+        yield from memory.lines(to_do(plan), available)
     if _budget_headers(plan):
-        yield from _by_earlier_runs(found) if study.resources.tpu is None else _on_tpu(plan)
-    elif study.resources.tpu is None and found.place is not None:
-        yield from _unknown_hours(plan, found.place)
+        yield from _by_earlier_runs(survey) if study.resources.tpu is None else _on_tpu(plan)
+    elif study.resources.tpu is None and survey.place is not None:
+        yield from _unknown_hours(plan, survey.place)
+
+
+def _summary(plan: Plan) -> str:
+    if not plan.runs and plan.study.adopted:
+        return f"The study has only imported runs: {few(plan.study.adopted)}."
+    counts = Counter(run.action for run in plan.runs)
+    actions = f"{counts[Action.DONE]} done, {counts[Action.RESUME]} to resume, {counts[Action.RUN]} to run"
+    sentences = [f"{counted(len(plan.runs), 'run')}: {actions}."]
+    if shared := 0 if plan.parts else sum(len(run.aliases) for run in plan.runs):
+        sentences.append(f"{counted(shared, 'more point')} of the study share them.")
+    unpriced = sum(run.price is None for run in plan.runs)
+    if unpriced:
+        sentences.append(f"The cost of {counted(unpriced, 'run')} in FLOPs is unknown.")
+    if unpriced < len(plan.runs):
+        by_paper = (
+            "; BY PAPER is the same total by the paper's formulas, which reuse the scoring pass for the "
+            "gradient and count nothing else"
+        )
+        is_on_tpu = plan.study.resources.tpu is not None
+        sentences.append(f"TOTAL is learner + scoring + selection{by_paper if is_on_tpu else ''}.")
+    return " ".join(sentences)
+
+
+def _sharing(plan: Plan) -> str:
+    """Describe how much the parts of a union save by sharing runs."""
+    saved = _saved(plan)
+    amounts = [units.flops(saved["total_flops"])] if saved["total_flops"] else []
+    if saved["chip_hours"]:
+        unit = "hours" if _budget_headers(plan) == ("HOURS",) else "chip-hours"
+        amounts.append(f"{units.hours(saved['chip_hours'])} {unit}")
+    listed = f" ({', '.join(amounts)})" if amounts else ""
+    return (
+        f"Launched separately, the studies would have {len(plan.runs) + saved['runs']} runs: sharing saves "
+        f"{counted(saved['runs'], 'run')}{listed}."
+    )
+
+
+def _saved(plan: Plan) -> dict[str, Any]:
+    """Compute the runs, FLOPs, and chip-hours that the parts of a union save by sharing."""
+    separate = [run for part in plan.parts for run in part.runs]
+    return {
+        "runs": len(separate) - len(plan.runs),
+        "total_flops": totals(separate).total - totals(plan.runs).total,
+        "chip_hours": total(separate).chip_hours - total(plan.runs).chip_hours,
+    }
 
 
 def absent_data(plan: Plan) -> list[str]:
-    """Name the data and weights of a plan that do not exist yet, in one line; none where all exist."""
+    """List the missing data and weights of a plan in one line; no line if all exist."""
     if not plan.absent:
         return []
     here = Path.cwd()
     names = [
-        str(path.relative_to(here) if path.is_relative_to(here) else path) + ("/" if what == "folder" else "")
-        for path, what in plan.absent.items()
+        str(path.relative_to(here) if path.is_relative_to(here) else path)
+        + ("/" if type_ == "folder" else "")
+        for path, type_ in plan.absent.items()
     ]
-    counts = ", ".join(counted(count, what) for what, count in Counter(plan.absent.values()).items())
+    counts = ", ".join(counted(count, type_) for type_, count in Counter(plan.absent.values()).items())
     return [
         f"not found: {', '.join(names)} ({counts}): until they exist, runs are identified by these paths and "
-        "cannot be launched"
+        "can't be launched"
     ]
-
-
-# ---- files
 
 
 def _on_tpu(plan: Plan) -> Iterator[str]:
-    """Write what is to do and what is done in chip-hours, and what was assumed."""
+    """Yield the remaining and completed chip-hours, and the assumptions."""
     slice_, settings = parse_slice(str(plan.study.resources.tpu)), Settings.find()
     chip = slice_.type
-    runs = to_do(plan)
+    runs, completed = to_do(plan), done(plan)
     longest = max((run.budget.hours for run in runs if run.budget is not None), default=0.0)
-    amount = f"{_amount(runs)} on {slice_}, the longest run {units.duration(longest)}" if runs else "nothing"
-    completed = done(plan)
-    yield f"To do: {amount}." + (f" Done: {_amount(completed)}." if completed else "")
+    amount = "nothing"
+    if runs:
+        amount = f"{_chip_hours(runs)} on {slice_}, the longest run {units.duration(longest)}"
+    yield f"To do: {amount}." + (f" Done: {_chip_hours(completed)}." if completed else "")
     price = settings.prices.get(chip.name)
     paid = f" and {units.dollars(price)} per chip-hour" if price is not None else ""
     yield (
-        "CHIP-HOURS cover learner, scoring, selection and ref. scoring, assuming "
+        "CHIP-HOURS cover learner, scoring, selection, and ref. scoring, assuming "
         f"{utilization(settings, chip.name):.0%} of a {chip.name}'s {chip.peak_flops / 1e12:g} "
         f"TFLOP/s{paid}."
     )
 
 
-def _amount(runs: Sequence[PlannedRun]) -> str:
+def _chip_hours(runs: Sequence[PlannedRun]) -> str:
     amount = total(runs)
     unknown = f", and {amount.unknown} of unknown cost," if amount.unknown else ""
     paid = f" ({units.dollars(amount.dollars)})" if amount.dollars is not None else ""
     return f"{units.hours(amount.chip_hours)} chip-hours{paid}{unknown}"
 
 
-def _by_earlier_runs(found: Survey) -> Iterator[str]:
-    """Write how long the rest takes here or in another place, and how many earlier runs tell."""
-    runs = to_do(found.plan)
+def _by_earlier_runs(survey: Survey) -> Iterator[str]:
+    """Yield the remaining hours, and the number of earlier runs that the estimate is based on."""
+    runs = to_do(survey.plan)
     if not runs:
         return
-    where = found.place or "this machine"
     unknown = total(runs).unknown
     rest = f", and {unknown} of unknown length," if unknown else ""
     earlier = sum({run.program: run.budget.by_runs for run in runs if run.budget is not None}.values())
-    hours = wall_hours(runs, found.parallel)
+    hours = wall_hours(runs, survey.parallel)
     yield (
-        f"To do: about {units.duration(hours)}{rest} on {where} with {found.parallel or 'all'} at a time, "
-        f"estimated from {counted(earlier, 'earlier run')}."
+        f"To do: about {units.duration(hours)}{rest} on {survey.place or 'this machine'} with "
+        f"{survey.parallel or 'all'} at a time, estimated from {counted(earlier, 'earlier run')}."
     )
 
 
 def _unknown_hours(plan: Plan, place: ExecutorName) -> Iterator[str]:
-    """Write why nobody knows how long runs take on a cluster without TPUs."""
+    """Yield why the hours on a cluster without TPUs are unknown."""
     if place == "vertex":
         yield "HOURS are unknown: vertex requires a TPU slice: --set resources.tpu=v5e-2x4, or another one"
         return
     programs = dict.fromkeys(run.program for run in to_do(plan) if run.price is not None)
     if programs:
-        on = plan.study.resources.machines
-        machines = f" with {on}" if place in CLUSTERS and on.chips else ""
-        tpu = "; with TPUs say which: --set resources.tpu=v5e-16x16" if place == "kubernetes" else ""
-        yield (
-            f"HOURS are unknown until runs of {few(list(programs))} have completed on {place}{machines}{tpu}."
-        )
+        machines = plan.study.resources.machines
+        on = f"{place} with {machines}" if place in CLUSTERS and machines.chips else place
+        tpu = "; with TPUs, name a slice: --set resources.tpu=v5e-16x16" if place == "kubernetes" else ""
+        yield f"HOURS are unknown until runs of {few(list(programs))} have completed on {on}{tpu}."
 
 
-def _summary(plan: Plan) -> str:
-    if not plan.runs and plan.study.adopted:
-        return f"It has no runs of its own; adopted ones: {few(plan.study.adopted)}."
-    counts = Counter(run.action for run in plan.runs)
-    parts = f"{counts[Action.DONE]} done, {counts[Action.RESUME]} to resume, {counts[Action.RUN]} to run"
-    shared = 0 if plan.parts else sum(len(run.aliases) for run in plan.runs)
-    saved = f" {counted(shared, 'more point')} of the study share them." if shared else ""
-    unpriced = sum(run.price is None for run in plan.runs)
-    unknown = f" The cost of {counted(unpriced, 'run')} in FLOPs is unknown." if unpriced else ""
-    meaning = "TOTAL is learner + scoring + selection"
-    if plan.study.resources.tpu is not None:
-        meaning += (
-            "; BY PAPER is the same by the paper's formulas, in which the scoring pass is reused for the "
-            "gradient and nothing else counts"
-        )
-    told = f" {meaning}." if unpriced < len(plan.runs) else ""
-    return f"{counted(len(plan.runs), 'run')}: {parts}.{saved}{unknown}{told}"
+# ---- table
+
+Grid = tuple[Sequence[str], list[Sequence[str]], Sequence[int]]
+"""Columns, rows of cells, and the indices of right-aligned columns."""
 
 
-def _sharing(plan: Plan) -> Iterator[str]:
-    """Write what the parts of a union save by sharing runs."""
+def grid(plan: Plan, every: bool = False) -> Grid:
+    """Lay out the table of a plan, with columns of costs and budgets only if any is known.
+
+    Args:
+        plan: A plan with prices.
+        every: Whether each run has a row. Otherwise each label has one; with many labels, each run name, or
+            each part of a union.
+    """
+    costs = _COSTS if any(run.price is not None for run in plan.runs) else ()
+    budgets = _budget_headers(plan)
+
+    def amounts(runs: Sequence[PlannedRun]) -> tuple[str, ...]:
+        return (*(_cost_cells(runs) if costs else ()), *_budget_cells(runs, budgets))
+
+    rows: list[Sequence[str]]
+    if every:
+        first = ("RUN", "SEED", "ID", "TO DO")
+        rows = [
+            (run.label, str(run.seed), run.fingerprint[:8], _state(run), *amounts([run])) for run in plan.runs
+        ]
+    else:
+        first = ("RUN", "RUNS", "TO DO", "NEEDS")
+        rows = [(*cells, *amounts(runs)) for cells, runs in _groups(plan)]
+        rows.append(("all", str(len(plan.runs)), "", "", *amounts(plan.runs)))
+    columns = (*first, *costs, *budgets)
+    return columns, rows, (1, *range(4, len(columns)))
+
+
+_Group = tuple[tuple[str, str, str, str], Sequence[PlannedRun]]
+"""The first cells of a row, and its runs."""
+
+
+def _groups(plan: Plan) -> Iterator[_Group]:
     if not plan.parts:
-        return
-    saved = _saved(plan)
-    count = saved["runs"]
-    amounts = [units.flops(saved["total_flops"])] if saved["total_flops"] else []
-    if saved["chip_hours"]:
-        what = "hours" if _budget_headers(plan) == ("HOURS",) else "chip-hours"
-        amounts.append(f"{units.hours(saved['chip_hours'])} {what}")
-    yield (
-        f"Launched separately, the studies would have {len(plan.runs) + count} runs: sharing saves "
-        f"{counted(count, 'run')}" + (f" ({', '.join(amounts)})." if amounts else ".")
-    )
+        yield from _label_groups(plan)
+    labels = sum(len({run.label for run in part.runs}) for part in plan.parts)
+    for part in plan.parts:
+        yield (part.study.name, str(len(part.runs)), _states(part.runs), ""), part.runs
+        if labels <= _MAX_ROWS:
+            yield from _label_groups(part, "  ")
 
 
-def _saved(plan: Plan) -> dict[str, Any]:
-    """Calculate what sharing saves the parts of a union: runs, FLOPs, chip-hours."""
-    alone = [run for part in plan.parts for run in part.runs]
-    return {
-        "runs": len(alone) - len(plan.runs),
-        "total_flops": totals(alone).total - totals(plan.runs).total,
-        "chip_hours": total(alone).chip_hours - total(plan.runs).chip_hours,
-    }
+def _label_groups(plan: Plan, indent: str = "") -> Iterator[_Group]:
+    groups = _grouped(plan.runs, lambda run: run.label)
+    if len(groups) > _MAX_ROWS:
+        groups = _grouped(plan.runs, lambda run: run.name)
+    names = {run.fingerprint: run.name for run in plan.runs}
+    for title, runs in groups.items():
+        points = len({run.label for run in runs})
+        aliases = dict.fromkeys(alias.label for run in runs for alias in run.aliases)
+        needs = dict.fromkeys(names[fingerprint] for run in runs for fingerprint in run.needs.values())
+        title += f" × {points} points" if points > 1 else ""
+        title += f" (also {few(list(aliases))})" if aliases else ""
+        yield (indent + title, str(len(runs)), _states(runs), ", ".join(needs) or "–"), runs
 
 
-def _solved(plan: Plan) -> Iterator[str]:
-    """Name the runs whose number of examples is solved for, to fit another's budget."""
-    solved = dict.fromkeys(f"{run.name} ({run.match})" for run in plan.runs if run.match is not None)
-    if solved:
-        yield f"EXAMPLES solved for by match: {few(list(solved))}."
+def _grouped(runs: Sequence[PlannedRun], key: Callable[[PlannedRun], str]) -> dict[str, list[PlannedRun]]:
+    groups: dict[str, list[PlannedRun]] = {}
+    for run in runs:
+        groups.setdefault(key(run), []).append(run)
+    return groups
 
 
 def _budget_headers(plan: Plan) -> tuple[str, ...]:
-    """Choose the columns of budgets for which there is something to say."""
     known = [run.budget for run in plan.runs if run.budget is not None]
     if not any(budget.chip_hours for budget in known):
         return ()
@@ -226,91 +286,17 @@ def _budget_headers(plan: Plan) -> tuple[str, ...]:
     return ("BY PAPER", "CHIPS", "CHIP-HOURS", *(("$",) if paid else ()))
 
 
-Grid = tuple[Sequence[str], list[Sequence[str]], Sequence[int]]
-"""Columns, rows of cells, and which columns are aligned to the right."""
-
-
-def grid(plan: Plan, every: bool = False) -> Grid:
-    """Lay out the table of a plan: the columns of costs and of budgets only where any is known.
-
-    Args:
-        plan: Priced.
-        every: Whether each run has a row; otherwise each label has, or each name where there are very many
-            labels, in a union by part.
-    """
-    headers = _budget_headers(plan)
-    first = ("RUN", "SEED", "ID", "TO DO") if every else ("RUN", "RUNS", "TO DO", "NEEDS")
-    rows = _every_run(plan, headers) if every else _groups(plan, headers)
-    costs = _COSTS if any(run.price is not None for run in plan.runs) else ()
-    columns = (*first, *costs, *headers)
-    gone = len(_COSTS) - len(costs)
-    kept: list[Sequence[str]] = [(*row[:4], *row[4 + gone :]) for row in rows]
-    return columns, kept, (1, *range(4, len(columns)))
-
-
-def _groups(plan: Plan, headers: Sequence[str]) -> list[tuple[str, ...]]:
-    rows = []
-    if plan.parts:
-        labels = sum(len({run.label for run in part.runs}) for part in plan.parts)
-        for part in plan.parts:
-            rows.append(_row(part.study.name, part.runs, "", headers))
-            if labels <= _MOST_ROWS:
-                rows += [(f"  {title}", *cells) for title, *cells in _rows(part, headers)]
-    else:
-        rows += _rows(plan, headers)
-    rows.append(_row("all", plan.runs, "", headers, states=False))
-    return rows
-
-
-def _rows(plan: Plan, headers: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    by_label: dict[str, list[PlannedRun]] = {}
-    by_name: dict[str, list[PlannedRun]] = {}
-    for run in plan.runs:
-        by_label.setdefault(run.label, []).append(run)
-        by_name.setdefault(run.name, []).append(run)
-    names = {run.fingerprint: run.name for run in plan.runs}
-    groups = by_label if len(by_label) <= _MOST_ROWS else by_name
-    for title, runs in groups.items():
-        points = len({run.label for run in runs})
-        title = title if points == 1 else f"{title} × {points} points"
-        also = dict.fromkeys(alias.label for run in runs for alias in run.aliases)
-        needs = dict.fromkeys(names[fingerprint] for run in runs for fingerprint in run.needs.values())
-        title += f" (also {few(list(also))})" if also else ""
-        yield _row(title, runs, ", ".join(needs) or "–", headers)
-
-
-def _row(
-    title: str, runs: Sequence[PlannedRun], needs: str, headers: Sequence[str], *, states: bool = True
-) -> tuple[str, ...]:
-    waiting = _states(runs) if states else ""
-    return (title, str(len(runs)), waiting, needs, *_costs(runs), *_budgets(runs, headers))
-
-
-def _every_run(plan: Plan, headers: Sequence[str]) -> list[tuple[str, ...]]:
-    return [
-        (
-            run.label,
-            str(run.seed),
-            run.fingerprint[:8],
-            _state(run),
-            *_costs([run]),
-            *_budgets([run], headers),
-        )
-        for run in plan.runs
-    ]
-
-
 def _state(run: PlannedRun) -> str:
-    return f"{run.action} ({run.state})" if run.state and run.action != "done" else str(run.action)
+    return f"{run.action} ({run.state})" if run.state and run.action is not Action.DONE else str(run.action)
 
 
 def _states(runs: Sequence[PlannedRun]) -> str:
-    counts = Counter(_state(run) for run in runs)
+    counts = Counter(map(_state, runs))
     return ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
 
 
-def _costs(runs: Sequence[PlannedRun]) -> tuple[str, ...]:
-    """Write the cells of a row, summed over its runs; a dash for nothing, a question mark for unknown."""
+def _cost_cells(runs: Sequence[PlannedRun]) -> tuple[str, ...]:
+    """Return the summed costs of runs; a dash for 0, a question mark for unknown."""
     if all(run.price is None for run in runs):
         return ("?",) * len(_COSTS)
     price = totals(runs)
@@ -319,28 +305,36 @@ def _costs(runs: Sequence[PlannedRun]) -> tuple[str, ...]:
     return (units.count(price.examples), *(units.flops(amount) if amount else "–" for amount in amounts))
 
 
-def _budgets(runs: Sequence[PlannedRun], headers: Sequence[str]) -> tuple[str, ...]:
-    """Write the cells of a row under the headers of budgets, as `_costs` does."""
+def _budget_cells(runs: Sequence[PlannedRun], headers: Sequence[str]) -> tuple[str, ...]:
+    """Return the summed budgets of runs under some headers; a dash for 0, a question mark for unknown."""
     amount = total(runs)
     if amount.unknown == len(runs):
         return ("?",) * len(headers)
     hours = units.hours(amount.chip_hours) if amount.chip_hours else "–"
-    chips = max(run.budget.chips for run in runs if run.budget is not None)
     by_paper = sum(run.price.by_paper for run in runs if run.price is not None)
-    cells = {"CHIPS": str(chips), "HOURS": hours, "CHIP-HOURS": hours}
-    cells["BY PAPER"] = units.flops(by_paper) if by_paper else "–"
-    return tuple(units.dollars(amount.dollars or 0.0) if name == "$" else cells[name] for name in headers)
+    cells = {
+        "CHIPS": str(max(run.budget.chips for run in runs if run.budget is not None)),
+        "HOURS": hours,
+        "CHIP-HOURS": hours,
+        "BY PAPER": units.flops(by_paper) if by_paper else "–",
+        "$": units.dollars(amount.dollars or 0.0),
+    }
+    return tuple(cells[header] for header in headers)
 
 
-def as_data(plan: Plan, reasons: Mapping[str, Explanation]) -> dict[str, Any]:
-    """Return a plan as data for JSON."""
+# ---- data
+
+
+def as_data(plan: Plan, reasons: Mapping[str, RunReason]) -> dict[str, Any]:
+    """Return a plan as plain data for JSON."""
+    sharing = {"studies": list(map(_part, plan.parts)), "sharing_saves": _saved(plan)} if plan.parts else {}
     return {
         "study": plan.study.name,
         "scale": plan.study.scale,
         "absent": [str(path) for path in plan.absent],
-        "left_out": {str(folder): what for folder, what in plan.left_out.items()},
+        "left_out": {str(folder): files for folder, files in plan.left_out.items()},
         "totals": _totals(plan),
-        **({"studies": list(map(_part, plan.parts)), "sharing_saves": _saved(plan)} if plan.parts else {}),
+        **sharing,
         "runs": [
             {
                 "run": run.name,
@@ -351,25 +345,22 @@ def as_data(plan: Plan, reasons: Mapping[str, Explanation]) -> dict[str, Any]:
                 "program": run.program,
                 "needs": run.needs,
                 "match": run.match,
-                "price": _price(run.price) | {"paper_flops": run.price.by_paper}
-                if run.price is not None
-                else None,
+                "price": _price(run.price) | {"paper_flops": run.price.by_paper} if run.price else None,
                 "memory": _memory(run.memory),
                 "budget": {**asdict(run.budget), "hours": run.budget.hours} if run.budget else None,
                 "state": run.state,
                 "action": run.action,
                 "also": [alias.label for alias in run.aliases],
                 "directory": run.directory,
-                "why": _why(reasons.get(run.fingerprint)),
+                "why": _reason(reasons.get(run.fingerprint)),
             }
             for run in plan.runs
         ],
-        "waiting": [asdict(its) for its in plan.waiting],
+        "waiting": [asdict(member) for member in plan.waiting],
     }
 
 
 def _part(plan: Plan) -> dict[str, Any]:
-    """Describe one part of a union; its runs are among the union's."""
     labels = list(dict.fromkeys(run.label for run in plan.runs))
     return {"study": plan.study.name, "runs": len(plan.runs), "labels": labels, "totals": _totals(plan)}
 
@@ -393,14 +384,13 @@ def _price(price: Price) -> dict[str, float]:
     }
 
 
-def _memory(memory: MemoryEstimate | None) -> dict[str, float] | None:
-    """Describe what a run occupies, in bytes."""
+def _memory(estimate: MemoryEstimate | None) -> dict[str, float] | None:
     names = ("state", "work", "batches", "process", "device", "total")
-    return None if memory is None else {name: getattr(memory, name) for name in names}
+    return None if estimate is None else {name: getattr(estimate, name) for name in names}
 
 
-def _why(why: Explanation | None) -> dict[str, Any] | None:
-    if why is None:
+def _reason(reason: RunReason | None) -> dict[str, Any] | None:
+    if reason is None:
         return None
-    fields = {d.path: {"before": d.before, "now": d.now} for d in why.differences}
-    return {"reason": why.reason, "nearest": why.nearest, "differences": fields}
+    fields = {d.path: {"before": d.before, "now": d.now} for d in reason.differences}
+    return {"reason": reason.reason, "nearest": reason.nearest, "differences": fields}

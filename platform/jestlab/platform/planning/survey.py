@@ -1,6 +1,6 @@
-"""Look a study over before it is launched: its plan, compared with the store, priced and explained.
+"""Preview a launch: the plan of a study, compared with the store, priced, and explained.
 
-Writes nothing, and does not need a store.
+Writes nothing, and doesn't require a store.
 """
 
 from __future__ import annotations
@@ -14,30 +14,31 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.planning import deciding, registering
 from jestlab.platform.planning.cost import NO_CHIP, budgeted, to_do, total, wall_hours
-from jestlab.platform.planning.explain import Explanation, explain
+from jestlab.platform.planning.explain import RunReason, explain
 from jestlab.platform.planning.matching import Timings
 from jestlab.platform.planning.names import check as check_names
 from jestlab.platform.planning.plan import Plan, totals
 from jestlab.platform.planning.plan import plan as make_plan
-from jestlab.platform.programs import Placement
 from jestlab.platform.spec.resources import LOCAL_PARALLEL, ExecutorName, Resources, runs_here
 from jestlab.platform.spec.schema import Study
 
 if TYPE_CHECKING:
     from jestlab.platform.store.store import Store
 
+_COMPONENTS = ("learner", "scoring", "selection", "reference_scoring")
+
 
 @dataclass(frozen=True)
-class Cost:
-    """What the runs of a plan that are still to do take together, each counted from its start.
+class PlanCost:
+    """Cost of the remaining runs of a plan. Resumed runs count in full.
 
     Attributes:
-        runs: How many they are.
-        flops: Of learner, scoring and selection; None where it is unknown of any run.
-        hours: At least so many of wall-clock time; None where it is unknown of any run.
-        chip_hours: On TPUs or a cluster's GPUs; None where it is unknown of any run, and where chips are not
+        runs: Number of remaining runs.
+        flops: FLOPs of learner, scoring, and selection; None if unknown for any run.
+        hours: Lower bound on the wall-clock hours; None if unknown for any run.
+        chip_hours: Chip-hours on TPUs or a cluster's GPUs; None if unknown for any run, or if chips aren't
             counted, as on this machine.
-        dollars: By your own prices; None where there are none.
+        dollars: Cost at your prices; None if there are none.
     """
 
     runs: int
@@ -49,57 +50,57 @@ class Cost:
 
 @dataclass(frozen=True)
 class Survey:
-    """What is to be known of a study before it is launched.
+    """Preview of a launch.
 
     Attributes:
-        plan: Its plan, compared with the store and with what each run is expected to occupy.
+        plan: The plan, with states and budgets.
         here: Whether runs go to this machine.
-        place: Where else they go; None for this machine, and where nothing says it.
-        reasons: Fingerprint → why the run would run; empty if nobody asked.
-        remarks: What speaks against results that are there, or against a launch.
-        standing: Where a study stands that goes on until its claims are decided; None before it is launched,
-            and where the number of seeds is fixed.
+        place: Where runs go otherwise; None for this machine, and if unknown.
+        reasons: Fingerprint → why the run would run; empty unless requested.
+        remarks: Warnings about existing results, or about the launch.
+        standing: State of a study that adds seeds until its claims are decided; None before its first launch,
+            and if the number of seeds is fixed.
     """
 
     plan: Plan
     here: bool
     place: ExecutorName | None
-    reasons: Mapping[str, Explanation] = field(default_factory=dict)
+    reasons: Mapping[str, RunReason] = field(default_factory=dict)
     remarks: Sequence[str] = ()
     standing: deciding.ClaimsStatus | None = None
 
     @property
     def parallel(self) -> int | None:
-        """Runs at a time; None for all of them."""
-        asked = self.plan.study.resources.parallel
-        return asked or LOCAL_PARALLEL if self.here else asked
+        """Number of runs at a time; None for all."""
+        parallel = self.plan.study.resources.parallel
+        return parallel or LOCAL_PARALLEL if self.here else parallel
 
     @property
-    def cost(self) -> Cost:
-        """What the runs take that are still to do."""
+    def cost(self) -> PlanCost:
+        """Cost of the remaining runs."""
         runs = to_do(self.plan)
         amount = total(runs)
-        known = not amount.unknown
+        is_known = not amount.unknown
         counts_chips = any(run.budget is not None and run.budget.chip != NO_CHIP for run in runs)
-        return Cost(
+        return PlanCost(
             runs=len(runs),
             flops=totals(runs).total if all(run.price is not None for run in runs) else None,
-            hours=wall_hours(runs, self.parallel) if known else None,
-            chip_hours=amount.chip_hours if known and counts_chips else None,
-            dollars=amount.dollars if known else None,
+            hours=wall_hours(runs, self.parallel) if is_known else None,
+            chip_hours=amount.chip_hours if is_known and counts_chips else None,
+            dollars=amount.dollars if is_known else None,
         )
 
-    def explained(self) -> Iterator[tuple[str, Explanation]]:
-        """Yield each run that would run, as "joint/0", and why."""
+    def explained(self) -> Iterator[tuple[str, RunReason]]:
+        """Yield each run that would run, as "joint/0", with the reason."""
         runs = {run.fingerprint: run for run in self.plan.runs}
         for fingerprint, reason in self.reasons.items():
             yield f"{runs[fingerprint].label}/{runs[fingerprint].seed}", reason
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield what is known of each run, as one row of a frame."""
+        """Yield each run as a row of a data frame."""
         for run in self.plan.runs:
             price, budget = run.price, run.budget
-            amounts = {} if price is None else {key: getattr(price.cost, key) for key in _AMOUNTS}
+            flops = {key: None if price is None else getattr(price.cost, key) for key in _COMPONENTS}
             yield {
                 "run": run.name,
                 "label": run.label,
@@ -109,7 +110,7 @@ class Survey:
                 "action": str(run.action),
                 "state": None if run.state is None else str(run.state),
                 "examples": None if price is None else price.examples,
-                **{f"{key}_flops": amounts.get(key) for key in _AMOUNTS},
+                **{f"{key}_flops": amount for key, amount in flops.items()},
                 "total_flops": None if price is None else price.total,
                 "chips": None if budget is None else budget.chips,
                 "hours": None if budget is None else budget.hours,
@@ -119,27 +120,23 @@ class Survey:
             }
 
 
-_AMOUNTS = ("learner", "scoring", "selection", "reference_scoring")
-
-
 def survey(lab: Lab, study: Study, *, why: bool = False) -> Survey:
-    """Look a study over.
+    """Preview a launch.
 
     Args:
-        lab: Where it would be launched; there may be nothing yet.
+        lab: Where the study would be launched; it may be empty.
         study: The study.
         why: Whether to explain for each run why it would run.
 
     Raises:
-        UserError: The study cannot be planned, or the store cannot be read.
+        UserError: The study can't be planned, or the store can't be read.
     """
     place = study.resources.executor(default=Settings.find().on)
-    store = _store(lab)
+    store = _open_store(lab)
     try:
-        timings = Timings.read(store, study)
         is_here = runs_here(place)
-        placement: Placement = "local" if is_here else "remote"
-        plan = make_plan(study, note_absent=True, placement=placement, timings=timings)
+        timings = Timings.read(store, study)
+        plan = make_plan(study, note_absent=True, placement="local" if is_here else "remote", timings=timings)
         check_names(plan, store.measured if store is not None else tuple)
         standing = None
         if deciding.has_open_seeds(study):
@@ -171,7 +168,7 @@ def _missing_gpus(resources: Resources) -> list[str]:
 
 
 def _remarks(store: Store, plan: Plan) -> list[str]:
-    """Say which results were made by other code, data or versions, and whether the study's name is taken."""
+    """Report changed code and data, deviations from a registration, and names that are taken."""
     from jestlab.platform.planning.changes import changes
     from jestlab.platform.store.taken import refuse_taken
 
@@ -184,8 +181,8 @@ def _remarks(store: Store, plan: Plan) -> list[str]:
     return remarks
 
 
-def _store(lab: Lab) -> Store | None:
-    """Open the lab's store, if there is one; where there is none, SQLAlchemy is not even imported."""
+def _open_store(lab: Lab) -> Store | None:
+    """Open the lab's store, if there is one. Otherwise SQLAlchemy isn't imported."""
     if lab.store_is_missing:
         return None
     from jestlab.platform.store.store import Store

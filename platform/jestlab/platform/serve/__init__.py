@@ -1,6 +1,6 @@
-"""The server of `jestlab serve`: pages over the stores of labs, live where runs train.
+"""The web server of `jestlab serve`: pages over the stores of labs, live while runs train.
 
-A request goes `access` (may it?) → `app` (which page?) → a page's module (what does the store say?) →
-`templates`. Pages are whole without scripts; scripts then ask for what has changed since, by a cursor that
-`tail` counts.
+A request passes `access` (is it allowed?), `app` (which page?), and the module of its page, which reads the
+store and fills in a template. Pages are complete without scripts; scripts then request the changes since
+the cursor that `live` counts.
 """

@@ -1,36 +1,38 @@
-"""Who may ask the server what: hosts, the token, and what keeps other pages of a browser out.
+"""Access control of the web server: host names, the token, and requests from other pages in a browser.
 
-A browser sends requests for every page that it shows, so a server on one's own machine is open to all pages
-unless it looks closely:
+A browser sends requests for every page that it shows, so a server on this machine must reject
 
-* a name that an attacker points to 127.0.0.1 (DNS rebinding): the `Host` header has to be one that we serve;
-* a form of another page (CSRF): what writes has to come from our own origin, with the token in a cookie that
-  browsers send with no other page's requests;
-* anyone who can reach the port: without the token nothing is written, and where other machines can reach the
-  port, themselves or through a proxy, nothing is read.
+* names that an attacker points to 127.0.0.1 (DNS rebinding): only known `Host` headers are served;
+* forms of other pages (CSRF): a write needs this server's origin, and the token in a cookie that browsers
+  send only with requests of its pages;
+* everyone else: without the token nothing is written, and if other machines can reach the server, directly or
+  through a proxy, nothing is read.
 """
 
 from __future__ import annotations
 
 import hmac
 import ipaddress
-from collections.abc import Awaitable, Callable
+import socket
 from dataclasses import dataclass, field
 from urllib.parse import quote, urlencode
 
 from starlette.datastructures import MutableHeaders
+from starlette.middleware import Middleware
+from starlette.middleware.body_limit import RequestBodyLimitMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 COOKIE = "jestlab-token"
 BODY_BYTES = 64 * 1024
-"""The longest body of a request: a note, or a query."""
+"""Maximum size of a request's body: a note, or a query."""
 
 _LOOPBACK = frozenset(("localhost", "127.0.0.1", "[::1]"))
 _READS = frozenset(("GET", "HEAD"))
 _FORWARDED = ("forwarded", "via", "x-forwarded", "x-real-ip", "x-client-ip", "x-original-", "cf-connecting")
-"""How headers begin by which a proxy says that it asks for somebody else, who may be on another machine."""
+"""Prefixes of the headers of proxies, whose clients may be on other machines."""
 
 _HEADERS = {
     "content-security-policy": (
@@ -39,7 +41,7 @@ _HEADERS = {
     ),
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
-    # Not no-referrer: with that, browsers send `Origin: null` with our own forms, and `_is_own` rejects them.
+    # Not no-referrer: browsers would send `Origin: null` with forms of this server, which `_is_own` rejects.
     "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
@@ -49,14 +51,13 @@ _HEADERS = {
 
 @dataclass(frozen=True)
 class Access:
-    """What the server allows.
+    """Rules of the server.
 
     Attributes:
-        token: The secret that writing takes, and reading too unless the server is open.
-        writes: Whether anything may be written.
-        hosts: Names by which browsers may ask for the server, lower case and without a port; an IPv6 address
-            in brackets.
-        open: Whether reading takes no token: the server is on loopback, and no proxy is before it.
+        token: The secret for writing, and for reading unless the server is open.
+        writes: Whether writing is allowed.
+        hosts: Host names of the server, in lower case and without a port; an IPv6 address in brackets.
+        open: Whether reading needs no token: the server is on loopback, without a proxy.
     """
 
     token: str = field(repr=False)
@@ -66,165 +67,135 @@ class Access:
 
     @classmethod
     def of(cls, host: str, token: str, *, writes: bool, names: tuple[str, ...] = ()) -> Access:
-        """Return what a server at an address allows.
+        """Return the access to a server at an address.
 
         Args:
-            host: The address that it listens at.
+            host: Address that it listens at.
             token: The secret.
-            writes: Whether anything may be written.
-            names: Further names by which it is asked for, such as that of a proxy before it.
+            writes: Whether writing is allowed.
+            names: Other names of the server, such as that of a proxy.
         """
-        own = frozenset(bracketed(name.lower()) for name in (*names, host))
-        on_loopback = is_loopback(host)
-        is_open = on_loopback and all(map(is_loopback, names))
-        return cls(token, writes, own | _LOOPBACK if on_loopback else own, is_open)
+        hosts = {bracketed(name.lower()) for name in (*names, host)}
+        if is_loopback(host) or {"0.0.0.0", "[::]"} & hosts:
+            hosts |= _LOOPBACK
+        if {"0.0.0.0", "[::]"} & hosts:
+            hosts |= _own_addresses()
+        is_open = is_loopback(host) and all(map(is_loopback, names))
+        return cls(token, writes, frozenset(hosts), is_open)
 
-    def serves(self, host: str) -> bool:
-        """Whether a `Host` header names this server; any number does where it listens on all addresses."""
-        name = host_of(host)
-        if name in self.hosts:
-            return True
-        return bool({"0.0.0.0", "[::]"} & self.hosts) and _address(name) is not None
-
-    def knows(self, token: str | None) -> bool:
-        """Whether a token is the server's."""
+    def matches(self, token: str | None) -> bool:
+        """Return whether a token is the server's."""
         return token is not None and hmac.compare_digest(token.encode(), self.token.encode())
+
+    def middleware(self) -> list[Middleware]:
+        """Return the middleware that applies these rules."""
+        return [
+            Middleware(TrustedHostMiddleware, allowed_hosts=[*self.hosts], www_redirect=False),
+            Middleware(RequestBodyLimitMiddleware, max_body_size=BODY_BYTES),
+            Middleware(Guard, access=self),
+        ]
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address can be reached from this machine alone."""
-    address = _address(host)
-    return host.lower() == "localhost" or (address is not None and address.is_loopback)
-
-
-def host_of(header: str) -> str:
-    """Return the name in a `Host` header, lower case and without the port."""
-    host = header.strip().lower()
-    if host.startswith("["):
-        return host.partition("]")[0] + "]"
-    return host.partition(":")[0]
+    """Return whether only this machine can reach an address."""
+    try:
+        return host.lower() == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 def bracketed(host: str) -> str:
-    """Return a host as addresses write it: IPv6 in brackets."""
+    """Write a host as in URLs: IPv6 addresses in brackets."""
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
-def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Return the address that a name is in numbers, which nobody can point elsewhere; None for others."""
-    try:
-        return ipaddress.ip_address(name.strip("[]"))
-    except ValueError:
-        return None
+def _own_addresses() -> set[str]:
+    """Return the name and the addresses of this machine."""
+    import psutil
+
+    addresses = (each.address for found in psutil.net_if_addrs().values() for each in found
+                 if each.family in (socket.AF_INET, socket.AF_INET6))  # fmt: skip
+    return {socket.gethostname().lower(), *(bracketed(each.partition("%")[0]) for each in addresses)}
 
 
 class Guard:
-    """ASGI middleware that answers what `Access` does not allow, and adds the headers of every answer."""
+    """Middleware that rejects requests without access, and adds security headers to every response."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
-        """Guard an application."""
         self._app = app
         self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, or hand it on."""
+        """Handle one request; only HTTP is served."""
         if scope["type"] != "http":
-            if scope["type"] == "lifespan":
-                await self._app(scope, receive, send)
             return
 
-        async def sending(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
             await send(message)
 
-        request = Request(scope, receive)
-        refused = self._refused(request)
-        if refused is not None:
-            await refused(scope, receive, sending)
-            return
-        await self._app(scope, _limited(receive), sending)
+        app = self._rejection(Request(scope, receive)) or self._app
+        await app(scope, receive, send_with_headers)
 
-    def _refused(self, request: Request) -> Response | None:
-        """Return the answer to a request that is not allowed; None for one that is."""
-        access, host = self._access, request.headers.get("host", "")
-        if not access.serves(host):
-            name = host_of(host)
-            said = f"This server is not called {name!r}. If it is yours: jestlab serve --name {name}"
-            return PlainTextResponse(said, 421)
-        if request.method in _READS and _is_embedded(request):
-            return PlainTextResponse("Other pages may link to this server, and nothing else.", 403)
-        if (given := request.query_params.get("token")) is not None and request.method in _READS:
-            return self._with_cookie(request, given)
-        known = access.knows(_token_of(request))
-        if request.method in _READS:
-            if known or (access.open and not _is_forwarded(request)):
-                return None
+    def _rejection(self, request: Request) -> Response | None:
+        """Return the response to a request without access; None for an allowed request."""
+        access, is_read = self._access, request.method in _READS
+        if is_read and _is_embedded(request):
+            return PlainTextResponse("Other pages may only link to this server.", 403)
+        if is_read and (token := request.query_params.get("token")) is not None:
+            return self._with_cookie(request, token)
+        is_known = access.matches(_token_of(request))
+        if is_read and (is_known or (access.open and not _is_forwarded(request))):
+            return None
+        if not is_read and request.method != "POST":
+            return PlainTextResponse("Method not allowed.", 405)
+        if not is_read and not access.writes:
+            return PlainTextResponse("This server is read-only: start it with `jestlab serve --write`.", 403)
+        if not is_known:
             return PlainTextResponse("Open the address with the token that `jestlab serve` has printed.", 401)
-        if request.method != "POST":
-            return PlainTextResponse("Not a method of this server.", 405)
-        if not access.writes:
-            return PlainTextResponse("This server only reads: start it with `jestlab serve --write`.", 403)
-        if not known:
-            return PlainTextResponse("Open the address with the token that `jestlab serve` has printed.", 401)
-        return None if _is_own(request, host) else PlainTextResponse("This form is not of this server.", 403)
+        return None if _is_own(request) else PlainTextResponse("This form is from another server.", 403)
 
-    def _with_cookie(self, request: Request, given: str) -> Response:
-        """Put the token of an address into a cookie, so that it stays in no address that people share."""
-        if not self._access.knows(given):
-            return PlainTextResponse("This is not the token that `jestlab serve` has printed.", 401)
+    def _with_cookie(self, request: Request, token: str) -> Response:
+        """Move the token from the address to a cookie, so that shared addresses don't contain it."""
+        if not self._access.matches(token):
+            return PlainTextResponse("Wrong token: use the one that `jestlab serve` has printed.", 401)
         others = [pair for pair in request.query_params.multi_items() if pair[0] != "token"]
-        answer = RedirectResponse(
-            "/" + quote(request.scope["path"].lstrip("/")) + (f"?{urlencode(others)}" if others else ""), 303
-        )
-        answer.set_cookie(
-            COOKIE, given, httponly=True, samesite="strict", secure=request.scope["scheme"] == "https"
-        )
-        return answer
+        address = "/" + quote(request.scope["path"].lstrip("/")) + (f"?{urlencode(others)}" if others else "")
+        response = RedirectResponse(address, 303)
+        is_secure = request.scope["scheme"] == "https"
+        response.set_cookie(COOKIE, token, httponly=True, samesite="strict", secure=is_secure)
+        return response
 
 
 def _token_of(request: Request) -> str | None:
-    """Return the token that a request bears: a program's in a header, a browser's in a cookie."""
+    """Return the token of a request: programs send a header, browsers a cookie."""
     scheme, _, value = request.headers.get("authorization", "").partition(" ")
     return value.strip() if scheme.lower() == "bearer" else request.cookies.get(COOKIE)
 
 
 def _is_forwarded(request: Request) -> bool:
-    """Whether a proxy asks for somebody else."""
-    is_old = request.scope["http_version"] == "1.0"  # no browser speaks it; nginx does unless told not to
+    """Return whether a request comes from a proxy."""
+    is_old = request.scope["http_version"] == "1.0"  # not used by browsers; the default of nginx
     return is_old or any(name.startswith(_FORWARDED) for name in request.headers)
 
 
 def _is_embedded(request: Request) -> bool:
-    """Whether a page of another origin asks for something, other than by a link that somebody follows."""
+    """Return whether a request comes from a page of another origin, other than by a link that is followed."""
     headers = request.headers
     if headers.get("sec-fetch-site", "none") in ("same-origin", "none"):
         return False
-    # A frame navigates, too, and so does a page that a browser fetches before anybody follows its link.
+    # Frames and prefetched pages navigate, too.
     is_shown = headers.get("sec-fetch-dest", "document") == "document" and "sec-purpose" not in headers
     return not is_shown or headers.get("sec-fetch-mode") != "navigate"
 
 
-def _is_own(request: Request, host: str) -> bool:
-    """Whether a request that writes comes from a page of ours, or from no browser at all."""
-    origin = request.headers.get("origin")
-    if origin is not None:
-        return origin.lower().partition("://")[2] == host.strip().lower()
+def _is_own(request: Request) -> bool:
+    """Return whether a write comes from one of our pages, or from a program."""
+    if (origin := request.headers.get("origin")) is not None:
+        return origin.lower().partition("://")[2] == request.headers.get("host", "").strip().lower()
     if (site := request.headers.get("sec-fetch-site")) is not None:
         return site in ("same-origin", "none")
     return request.headers.get("authorization") is not None
-
-
-def _limited(receive: Receive) -> Callable[[], Awaitable[Message]]:
-    """Receive a request's body; one that is too long ends as if its sender had left."""
-    left = BODY_BYTES
-
-    async def receiving() -> Message:
-        nonlocal left
-        message = await receive()
-        left -= len(message.get("body", b""))
-        return message if left >= 0 else {"type": "http.disconnect"}
-
-    return receiving

@@ -1,7 +1,6 @@
-"""What who has the token may do with `--write`: annotate, accept, cancel, retry; each says who, and when.
+"""Writes with `--write` and the token: notes, tags, acceptances, queries, cancel, and retry.
 
-Cancelling and retrying are `jestlab cancel` and `jestlab retry`, each in a process of its own that does not
-end with the server.
+Cancel and retry run `jestlab cancel` and `jestlab retry` in processes that outlive the server.
 """
 
 from __future__ import annotations
@@ -33,21 +32,21 @@ from jestlab.platform.whoami import person
 LONGEST_NAME = 100
 
 Form = Mapping[str, str]
-"""What a form holds, by the names of its fields."""
+"""Field → value."""
 
 
 def act(labs: Labs, kind: str, name: str, action: str, form: Form) -> Response:
-    """Do what a form asks for, and send the browser back to the page that it was on.
+    """Perform the action of a form, and redirect the browser to the page of the form.
 
     Args:
         labs: All labs.
         kind: "experiment", "run", or "sql" for saved queries.
-        name: The experiment, or the run's fingerprint.
-        action: What is to be done.
-        form: Its fields: `by` is who does it, the server's user where it is empty.
+        name: Name of the experiment, or start of the run's fingerprint.
+        action: The action.
+        form: The form's fields; `by` is the author, by default the server's user.
 
     Raises:
-        UserError: It cannot be done; says why.
+        UserError: The action is not possible.
     """
     lab = form.get("lab") or None
     if kind == "sql":
@@ -60,50 +59,62 @@ def act(labs: Labs, kind: str, name: str, action: str, form: Form) -> Response:
         subject = Subject(fingerprint=name)
     else:
         served, subject = labs.with_experiment(name, lab), Subject(experiment=name)
-    does = _ACTIONS.get(action)
-    if does is None or (action == "accept" and kind == "run"):
-        raise UserError(f"no action {action!r} on a page of a{'n' if kind[0] == 'e' else ''} {kind}")
+    perform = _ACTIONS.get(action)
+    if perform is None or (action == "accept" and kind == "run"):
+        raise UserError(f"no action {action!r} for {'an' if kind[0] == 'e' else 'a'} {kind}")
     with closing(Store.open(served.lab.store_url, create=False)) as store:
-        does(served.lab, store, subject, _who(form), form)
+        perform(served.lab, store, subject, _author(form), form)
     return RedirectResponse(address(kind, name, lab=lab), 303)
 
 
-def _who(form: Form) -> str:
-    """Return who acts, on one line."""
+def _query(served: Served, action: str, form: Form) -> Response:
+    name, sql = form.get("name", ""), form.get("q", "")
+    with closing(Store.open(served.lab.store_url, create=False)) as store:
+        if action == "save":
+            save_query(store, name, sql, _author(form))
+        elif action == "forget":
+            delete_query(store, name)
+        else:
+            raise UserError(f"no action {action!r} for queries")
+    return RedirectResponse(address("sql", q=sql, lab=form.get("lab")), 303)
+
+
+def _author(form: Form) -> str:
     return " ".join(form.get("by", "").split())[:LONGEST_NAME] or person()
 
 
-def _note(lab: Lab, store: Store, subject: Subject, who: str, form: Form) -> None:
-    add_note(store, subject, form.get("text", ""), who)
+def _note(lab: Lab, store: Store, subject: Subject, author: str, form: Form) -> None:
+    add_note(store, subject, form.get("text", ""), author)
 
 
-def _tag(lab: Lab, store: Store, subject: Subject, who: str, form: Form) -> None:
-    add_tags(store, subject, form.get("names", "").replace(",", " ").split(), who)
+def _tag(lab: Lab, store: Store, subject: Subject, author: str, form: Form) -> None:
+    add_tags(store, subject, form.get("names", "").replace(",", " ").split(), author)
 
 
-def _untag(lab: Lab, store: Store, subject: Subject, who: str, form: Form) -> None:
+def _untag(lab: Lab, store: Store, subject: Subject, author: str, form: Form) -> None:
     remove_tags(store, subject, form.get("names", "").replace(",", " ").split())
 
 
-def _accept(lab: Lab, store: Store, subject: Subject, who: str, form: Form) -> None:
-    assert subject.experiment is not None  # the caller's condition
+def _accept(lab: Lab, store: Store, subject: Subject, author: str, form: Form) -> None:
+    assert subject.experiment is not None  # checked by `act`
     values = changes_of(store, subject.experiment).values
     if not values:
-        raise UserError("nothing to accept: no difference of code, data or versions is known")
-    accept(store, subject.experiment, values, form.get("reason", ""), who)
+        raise UserError("nothing to accept: no known difference of code, data, or versions")
+    accept(store, subject.experiment, values, form.get("reason", ""), author)
 
 
-def _launch(verb: str, done: str, lab: Lab, store: Store, subject: Subject, who: str, form: Form) -> None:
-    """Begin a command that goes on without the server, and note who began it."""
-    what = subject.experiment or subject.fingerprint
-    assert what is not None  # a subject is one of both
-    begun = detached.start(lab, f"{verb} {what}", [verb, what, "--root", lab.address])
-    if begun.code:
-        said = begun.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        raise UserError(
-            said[-1].removeprefix("jestlab: ") if said else f"jestlab {verb} ended with {begun.code}"
-        )
-    add_note(store, subject, f"{done} in `jestlab serve`", who)
+def _run_verb(
+    verb: str, past: str, lab: Lab, store: Store, subject: Subject, author: str, form: Form
+) -> None:
+    """Start a command that outlives the server, and note who started it."""
+    name = subject.experiment or subject.fingerprint
+    assert name is not None  # a subject has one of both
+    started = detached.start(lab, f"{verb} {name}", [verb, name, "--root", lab.address])
+    if started.code:
+        lines = started.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        last = lines[-1] if lines else f"jestlab {verb} ended with exit code {started.code}"
+        raise UserError(last.removeprefix("jestlab: "))
+    add_note(store, subject, f"{past} in `jestlab serve`", author)
 
 
 _ACTIONS: dict[str, Callable[[Lab, Store, Subject, str, Form], None]] = {
@@ -111,19 +122,6 @@ _ACTIONS: dict[str, Callable[[Lab, Store, Subject, str, Form], None]] = {
     "tag": _tag,
     "untag": _untag,
     "accept": _accept,
-    "cancel": partial(_launch, "cancel", "cancelled"),
-    "retry": partial(_launch, "retry", "retried"),
+    "cancel": partial(_run_verb, "cancel", "cancelled"),
+    "retry": partial(_run_verb, "retry", "retried"),
 }
-
-
-def _query(served: Served, action: str, form: Form) -> Response:
-    """Save a query, or forget one."""
-    name, sql = form.get("name", ""), form.get("q", "")
-    with closing(Store.open(served.lab.store_url, create=False)) as store:
-        if action == "save":
-            save_query(store, name, sql, _who(form))
-        elif action == "forget":
-            delete_query(store, name)
-        else:
-            raise UserError(f"no action {action!r} on queries")
-    return RedirectResponse(address("sql", q=sql, lab=form.get("lab")), 303)

@@ -1,4 +1,4 @@
-"""The page of an experiment: its runs live, and its results as the report shows them."""
+"""The front page with all experiments, and the page of one: live runs, and results as in its report."""
 
 from __future__ import annotations
 
@@ -14,123 +14,156 @@ from jestlab.platform.errors import UserError
 from jestlab.platform.launch.status import LOSS, RunStatus
 from jestlab.platform.serve.curves import curves_of, finite
 from jestlab.platform.serve.labs import Labs, Missing, Served
-from jestlab.platform.serve.rendering import address, number, rendered, whole
-from jestlab.platform.store.annotations import Subject, notes, tags, tags_of_runs
-from jestlab.platform.store.records import RunState
+from jestlab.platform.serve.rendering import address, duration, number, rendered, when, whole
+from jestlab.platform.store.annotations import Subject, notes, tags, tags_of_experiments, tags_of_runs
+from jestlab.platform.store.records import ExperimentRow, RunState
 
 PER_PAGE = 200
-"""Rows of a page of the table of runs."""
+"""Rows per page of the table of runs."""
 
 MOST_CURVES = 200
-"""Runs whose losses are drawn at first, those that run before others."""
+"""Maximum number of curves of a plot, running runs first."""
 
 _UNFINISHED = (RunState.PENDING, RunState.BLOCKED, RunState.RUNNING, RunState.PREEMPTED)
-"""States of runs that go on; once there are none, the results stand above the runs."""
+"""States of unfinished runs; without any, the results are above the runs."""
 
 SORTS: dict[str, Callable[[RunStatus], Any]] = {
-    "run": lambda line: (line.run.label, line.run.seed),
-    "state": lambda line: list(RunState).index(line.run.state),
-    "progress": lambda line: line.run.step / line.run.total_steps if line.run.total_steps else None,
-    "loss": lambda line: line.loss,
-    "speed": lambda line: line.rate,
-    "left": lambda line: line.eta_seconds,
-    "flops": lambda line: line.cost.actual_flops,
-    "hours": lambda line: line.cost.actual_hours,
+    "run": lambda row: (row.run.label, row.run.seed),
+    "state": lambda row: list(RunState).index(row.run.state),
+    "progress": lambda row: row.run.step / row.run.total_steps if row.run.total_steps else None,
+    "loss": lambda row: row.loss,
+    "speed": lambda row: row.rate,
+    "left": lambda row: row.eta_seconds,
+    "flops": lambda row: row.cost.actual_flops,
+    "hours": lambda row: row.cost.actual_hours,
 }
-"""Columns that the table can be sorted by."""
+"""Columns by which the table can be sorted."""
+
+
+# ---- all experiments
+
+
+def front_page(labs: Labs, request: Request) -> str:
+    """Show all experiments, the last launched first."""
+    return rendered("experiments.html.j2", labs=labs, rows=_front_rows(labs), here="experiments")
+
+
+def live_front_page(labs: Labs, request: Request) -> dict[str, Any]:
+    """Return the changing part of each row of the front page."""
+    return {
+        "rows": {row["key"]: {key: row[key] for key in ("counts", "launched")} for row in _front_rows(labs)}
+    }
+
+
+def _front_rows(labs: Labs) -> list[dict[str, Any]]:
+    rows = []
+    for served in labs:
+        found, marked = served.store.experiments(), tags_of_experiments(served.store)
+        rows += [_front_row(labs, served, row, marked.get(row.name, [])) for row in found]
+    return sorted(rows, key=lambda row: row["launched"], reverse=True)
+
+
+def _front_row(labs: Labs, served: Served, row: ExperimentRow, marked: list[str]) -> dict[str, Any]:
+    return {
+        "key": f"{served.name}/{row.name}",
+        "lab": served.name,
+        "name": row.name,
+        "href": address("experiment", row.name, lab=served.name if len(labs) > 1 else None),
+        "question": row.question,
+        "scale": row.scale,
+        "counts": {state.value: row.counts[state] for state in RunState if row.counts.get(state)},
+        "launched": when(row.updated_at),
+        "imported_from": row.imported_from,
+        "tags": marked,
+    }
+
+
+# ---- one experiment
 
 
 def page(labs: Labs, request: Request) -> str:
     """Show an experiment."""
-    served = _served(labs, request)
-    name = request.path_params["name"]
-    snapshot = served.tail(name).snapshot()
-    shown = _chosen(snapshot.lines, request)
-    start = (max(1, whole(request.query_params.get("page", "")) or 1) - 1) * PER_PAGE
-    subject = Subject(experiment=name)
+    served, name, query = _served(labs, request), request.path_params["name"], request.query_params
+    snapshot = served.live(name).snapshot()
+    chosen = _chosen(snapshot.rows, request)
+    start = (max(1, whole(query.get("page", "")) or 1) - 1) * PER_PAGE
+    part = chosen[start : start + PER_PAGE]
+    marked = tags_of_runs(served.store, [row.run.fingerprint for _, row in part])
     [about] = [row for row in served.store.experiments() if row.name == name]
-    part = shown[start : start + PER_PAGE]
-    marked = tags_of_runs(served.store, [line.run.fingerprint for _, line in part])
+    subject = Subject(experiment=name)
     return rendered(
         "experiment.html.j2",
         here="",
         about=about,
         served=served,
         several=len(labs) > 1,
-        rows=[row(line, place) | {"tags": marked.get(line.run.fingerprint, [])} for place, line in part],
-        shown=len(shown),
-        total=len(snapshot.lines),
+        rows=[cells(row, index) | {"tags": marked.get(row.run.fingerprint, [])} for index, row in part],
+        shown=len(chosen),
+        total=len(snapshot.rows),
         page=start // PER_PAGE + 1,
-        pages=max(1, -(-len(shown) // PER_PAGE)),
-        sort=request.query_params.get("sort", ""),
-        state=request.query_params.get("state", ""),
-        find=request.query_params.get("find", ""),
-        counts=snapshot.totals.states(),
-        over=not any(snapshot.totals.counts[state] for state in _UNFINISHED),
-        why=snapshot.why,
-        sums=str(snapshot.totals),
+        pages=max(1, -(-len(chosen) // PER_PAGE)),
+        sort=query.get("sort", ""),
+        state=query.get("state", ""),
+        find=query.get("find", ""),
+        totals=snapshot.totals,
+        is_over=not any(snapshot.totals.counts[state] for state in _UNFINISHED),
+        waits=snapshot.waits,
         notes=notes(served.store, subject),
         tags=tags(served.store, subject),
         cursor=snapshot.cursor,
         writes=labs.writes,
-        here_address=partial(address, "experiment", name, lab=request.query_params.get("lab")),
+        here_address=partial(address, "experiment", name, lab=query.get("lab")),
         data_address=partial(_data_address, name, request),
     )
 
 
 def live(labs: Labs, request: Request) -> dict[str, Any]:
-    """Return what has changed since a cursor: rows, sums, and points of losses."""
-    served = _served(labs, request)
-    changes = served.tail(request.path_params["name"]).since(request.query_params.get("since", ""))
-    snapshot = changes.snapshot
+    """Return the changes since a cursor: rows, totals, and points of losses."""
+    live = _served(labs, request).live(request.path_params["name"])
+    changes = live.since(request.query_params.get("since", ""))
     points: dict[str, list[list[Any]]] = {}
     for point in changes.points:
         points.setdefault(point.fingerprint, []).append([point.step, finite(point.value)])
     return {
-        "cursor": snapshot.cursor,
-        "anew": changes.anew,
-        "rows": [] if changes.anew else [row(line, place) for place, line in changes.lines],
+        "cursor": changes.snapshot.cursor,
+        "reset": changes.is_reset,
+        "rows": [] if changes.is_reset else [cells(row, index) for index, row in changes.rows],
         "points": points,
-        "counts": snapshot.totals.states(),
-        "why": snapshot.why,
-        "sums": str(snapshot.totals),
+        "counts": changes.snapshot.totals.states(),
+        "waits": changes.snapshot.waits,
+        "totals": str(changes.snapshot.totals),
     }
 
 
 def losses(labs: Labs, request: Request) -> dict[str, Any]:
-    """Return the curves of a metric of many runs, thinned so that spikes survive."""
+    """Return the curves of a metric of many runs."""
     served = _served(labs, request)
-    snapshot = served.tail(request.path_params["name"]).snapshot()
-    begun = [line for _, line in _chosen(snapshot.lines, request) if line.run.step]
-    running = [line for line in begun if line.run.state == RunState.RUNNING]
-    others = [line for line in begun if line.run.state != RunState.RUNNING]
-    unique = {line.run.fingerprint: line for line in [*running, *others]}
-    chosen = dict(list(unique.items())[:MOST_CURVES])
+    snapshot = served.live(request.path_params["name"]).snapshot()
+    started = [row for _, row in _chosen(snapshot.rows, request) if row.run.step]
+    started.sort(key=lambda row: row.run.state != RunState.RUNNING)
+    unique = {row.run.fingerprint: f"{row.run.label}/{row.run.seed}" for row in started}
+    names = dict(list(unique.items())[:MOST_CURVES])
+    curves = curves_of(served.store, list(names), request.query_params.get("metric", LOSS))
     return {
-        "left": len(unique) - len(chosen),
-        "series": [
-            {"run": run, "name": f"{chosen[run].run.label}/{chosen[run].run.seed}", "x": x, "y": y}
-            for run, (x, y) in curves_of(
-                served, list(chosen), request.query_params.get("metric", LOSS)
-            ).items()
-        ],
+        "left": len(unique) - len(names),
+        "series": [{"run": run, "name": names[run], "x": x, "y": y} for run, (x, y) in curves.items()],
     }
 
 
-def row(line: RunStatus, place: int) -> dict[str, Any]:
-    """Return what the table shows of a run, as texts."""
-    run, cost = line.run, line.cost
+def cells(row: RunStatus, index: int) -> dict[str, Any]:
+    """Return the cells of a run in the table."""
+    run, cost = row.run, row.cost
     return {
-        "place": place,
+        "index": index,
         "run": run.fingerprint,
         "label": run.label,
         "seed": run.seed,
         "state": run.state.value,
         "step": f"{run.step:,}" + (f" of {run.total_steps:,}" if run.total_steps else ""),
         "share": min(1.0, run.step / run.total_steps) if run.total_steps else None,
-        "loss": number(line.loss),
-        "speed": "" if line.rate is None else f"{line.rate:,.0f}/s",
-        "left": "" if line.eta_seconds is None else units.duration(line.eta_seconds / 3600),
+        "loss": number(row.loss),
+        "speed": "" if row.rate is None else f"{row.rate:,.0f}/s",
+        "left": duration(row.eta_seconds),
         "flops": "" if not cost.actual_flops else units.flops(cost.actual_flops),
         "hours": "" if cost.actual_hours is None else units.hours(cost.actual_hours),
         "reason": run.reason or "",
@@ -138,7 +171,7 @@ def row(line: RunStatus, place: int) -> dict[str, Any]:
 
 
 def results(labs: Labs, request: Request) -> Response:
-    """Return the answer, claims, tables and figures as HTML; 304 if the browser has them already."""
+    """Return the answer, claims, tables, and figures as HTML; 304 if the browser has them."""
     made = _served(labs, request).results.of(request.path_params["name"])
     headers = {"etag": made.etag, "cache-control": "no-cache"}
     if request.headers.get("if-none-match") == made.etag:
@@ -147,20 +180,20 @@ def results(labs: Labs, request: Request) -> Response:
 
 
 def figure(labs: Labs, request: Request) -> Response:
-    """Return a figure that is shown as it is printed, as PNG."""
-    name, study, asked = (request.path_params[key] for key in ("name", "study", "figure"))
-    drawn = _served(labs, request).results.still(name, study, asked.removesuffix(".png"))
+    """Return a figure that has no interactive version, as PNG."""
+    name, study, wanted = (request.path_params[key] for key in ("name", "study", "figure"))
+    drawn = _served(labs, request).results.still(name, study, wanted.removesuffix(".png"))
     if drawn is None:
-        raise Missing(f"no figure {asked!r} in {name}")
+        raise Missing(f"no figure {wanted!r} in {name}")
     return Response(drawn, media_type="image/png")
 
 
 def file(labs: Labs, request: Request) -> Response:
-    """Return a table or figure as a file."""
-    name, asked = (request.path_params[key] for key in ("name", "file"))
-    made = _served(labs, request).results.file(name, asked)
+    """Return a table or figure of the report as a file."""
+    name, wanted = (request.path_params[key] for key in ("name", "file"))
+    made = _served(labs, request).results.file(name, wanted)
     if made is None:
-        raise Missing(f"no file {asked!r} in the report of {name}")
+        raise Missing(f"no file {wanted!r} in the report of {name}")
     return Response(made, media_type="application/octet-stream")
 
 
@@ -169,18 +202,18 @@ def _served(labs: Labs, request: Request) -> Served:
 
 
 def _data_address(name: str, request: Request, kind: str) -> str:
-    asked = {key: request.query_params.get(key) for key in ("lab", "find", "state")}
-    return address("experiment", name, kind, **asked)
+    query = {key: request.query_params.get(key) for key in ("lab", "find", "state")}
+    return address("experiment", name, kind, **query)
 
 
-def _chosen(lines: Sequence[RunStatus], request: Request) -> list[tuple[int, RunStatus]]:
-    """Return the rows that an address asks for, in its order, with their places."""
+def _chosen(rows: Sequence[RunStatus], request: Request) -> list[tuple[int, RunStatus]]:
+    """Return the rows of an address with their indices, filtered and sorted."""
     find, state = request.query_params.get("find", "").lower(), request.query_params.get("state", "")
     chosen = [
-        (place, line)
-        for place, line in enumerate(lines)
-        if (not state or line.run.state == state)
-        and (not find or find in f"{line.run.label}/{line.run.seed} {line.run.fingerprint}".lower())
+        (index, row)
+        for index, row in enumerate(rows)
+        if (not state or row.run.state == state)
+        and (not find or find in f"{row.run.label}/{row.run.seed} {row.run.fingerprint}".lower())
     ]
     sort = request.query_params.get("sort", "")
     if not sort:

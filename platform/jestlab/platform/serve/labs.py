@@ -1,4 +1,4 @@
-"""The labs that are served: their stores, open for reading alone, and what is watched in them."""
+"""The served labs, with their stores opened read-only."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from sqlalchemy import select
 from jestlab.analysis.query import distinct
 from jestlab.platform.errors import StoreMissing, UserError, nearest
 from jestlab.platform.lab.lab import Lab
+from jestlab.platform.serve.live import Live
 from jestlab.platform.serve.results import Results
-from jestlab.platform.serve.tail import Tail
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import Experiment, Run
 
 SHORTEST = 6
-"""Characters of a fingerprint that are enough in an address."""
+"""Minimum number of characters of a fingerprint in an address."""
 
 
 @dataclass
@@ -25,43 +25,43 @@ class Served:
     """One lab.
 
     Attributes:
-        name: Its name in addresses.
-        lab: Where it is.
-        store: Its store, which this object cannot write.
-        results: What its experiments say.
+        name: Name in addresses.
+        lab: The lab.
+        store: The lab's store, read-only.
+        results: Results of its experiments.
     """
 
     name: str
     lab: Lab
     store: Store
     results: Results
-    _tails: dict[str, Tail] = field(default_factory=dict)
+    _live: dict[str, Live] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def tail(self, experiment: str) -> Tail:
-        """Return what follows an experiment, one for all who look at it."""
+    def live(self, experiment: str) -> Live:
+        """Return the changes of an experiment, shared by all viewers."""
         with self._lock:
-            if experiment not in self._tails:
-                self._tails[experiment] = Tail(self.store, experiment)
-            return self._tails[experiment]
+            if experiment not in self._live:
+                self._live[experiment] = Live(self.store, experiment)
+            return self._live[experiment]
 
 
 class Missing(UserError):
-    """What an address names is not there."""
+    """The address names something that doesn't exist."""
 
 
 class Labs:
-    """All labs that are served, in the order in which they were named.
+    """All served labs, in the order of the command line.
 
     Attributes:
-        writes: Whether pages offer to write.
+        writes: Whether pages have forms that write.
     """
 
     def __init__(self, labs: Sequence[Lab], writes: bool = False) -> None:
-        """Open their stores.
+        """Open the stores.
 
         Raises:
-            StoreError: One of them cannot be read; the message says what to do.
+            StoreError: A store can't be read; the message says what to do.
         """
         self.writes = writes
         names = distinct((lab.root.name or "lab" for lab in labs), "-")
@@ -79,27 +79,25 @@ class Labs:
         return len(self._served)
 
     def among(self, name: str | None) -> list[Served]:
-        """Return the lab of a name, or without one all of them."""
+        """Return the lab of a name; all labs for None."""
         if name is None:
             return list(self)
         if name not in self._served:
-            raise Missing(f"no lab {name!r} is served here: {nearest(name, self._served)}")
+            raise Missing(f"no lab {name!r}: {nearest(name, self._served)}")
         return [self._served[name]]
 
     def with_experiment(self, experiment: str, lab: str | None = None) -> Served:
-        """Find the lab with an experiment; of several the first."""
-        for served in self.among(lab):
-            with served.store.reading() as connection:
-                if connection.scalar(select(Experiment.name).where(Experiment.name == experiment)):
-                    return served
+        """Find the first lab with an experiment."""
         known: list[str] = []
         for served in self.among(lab):
             with served.store.reading() as connection:
-                known += connection.scalars(select(Experiment.name))
+                known += (names := [*connection.scalars(select(Experiment.name))])
+            if experiment in names:
+                return served
         raise Missing(f"no experiment {experiment!r}: {nearest(experiment, known)}")
 
     def with_run(self, beginning: str, lab: str | None = None) -> tuple[Served, str]:
-        """Find the lab with a run, of several the first, and the fingerprint that begins like this."""
+        """Find the first lab with a run whose fingerprint has this start; return both."""
         beginning = beginning.lower()
         if len(beginning) >= SHORTEST and set(beginning) <= set("0123456789abcdef"):
             for served in self.among(lab):
@@ -109,8 +107,8 @@ class Labs:
                 if len(found) == 1:
                     return served, found[0]
                 if found:
-                    raise Missing(f"several runs have a fingerprint that begins with {beginning}: give more")
-        raise Missing(f"no run {beginning}: give the first {SHORTEST} characters of a fingerprint, or more")
+                    raise Missing(f"several runs have a fingerprint that starts with {beginning}: give more")
+        raise Missing(f"no run {beginning}: give at least {SHORTEST} characters of a fingerprint")
 
     def close(self) -> None:
         """Close all stores."""

@@ -1,11 +1,10 @@
-"""Templates filled in, and the scripts and styles that pages ask for."""
+"""Fill in templates, and serve scripts and styles."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from importlib.resources import files
@@ -29,69 +28,49 @@ GLYPHS = {
     RunState.PREEMPTED: "↺",
     RunState.SKIPPED: "–",
 }
-"""A sign for each state, beside its word: colour alone says nothing to some people."""
-
-_OWN_SCRIPTS = ("results.js", "live.js")
-
-
-@dataclass(frozen=True)
-class Asset:
-    """A script or a style sheet, as browsers get it."""
-
-    content: str
-    media_type: str
+"""A sign for each state, next to its name, for people who don't see colors."""
 
 
 @cache
-def assets() -> dict[str, Asset]:
-    """Return scripts and styles by their names, which change with their content: browsers may keep them."""
-    style = own_file("style.css") + _own("static/serve.css")
-    script = "\n".join([*map(own_file, SCRIPTS), *(_own(f"static/{name}") for name in _OWN_SCRIPTS)])
-    found = {"style.css": Asset(style, "text/css"), "page.js": Asset(script, "text/javascript")}
+def assets() -> dict[str, tuple[str, str]]:
+    """Return scripts and styles: name → content and media type. Names contain a digest, for caching."""
+    style = own_file("style.css") + _own("serve.css")
+    script = "\n".join([*map(own_file, SCRIPTS), _own("results.js"), _own("live.js")])
+    contents = {"style.css": (style, "text/css"), "page.js": (script, "text/javascript")}
     return {
-        f"{hashlib.sha256(asset.content.encode()).hexdigest()[:12]}-{name}": asset
-        for name, asset in found.items()
+        f"{hashlib.sha256(content.encode()).hexdigest()[:12]}-{name}": (content, media_type)
+        for name, (content, media_type) in contents.items()
     }
 
 
+def _own(name: str) -> str:
+    return files(__package__).joinpath("static", name).read_text(encoding="utf-8")
+
+
 def rendered(template: str, **values: Any) -> str:
-    """Fill in a template of this folder."""
+    """Fill in a template."""
     return _environment().get_template(template).render(**values)
 
 
 @cache
 def _environment() -> Environment:
-    from jinja2 import ChoiceLoader, Environment, FunctionLoader, StrictUndefined
-
-    def ours(name: str) -> str | None:
-        place = files(__package__).joinpath("templates", name)
-        return place.read_text(encoding="utf-8") if place.is_file() else None
+    from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
-        autoescape=True, loader=ChoiceLoader([FunctionLoader(ours)]), undefined=StrictUndefined,
+        autoescape=True, loader=PackageLoader(__package__), undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.globals |= {
-        "asset": _asset,
+        "asset": lambda name: next(f"/static/{known}" for known in assets() if known.endswith(f"-{name}")),
         "address": address,
         "glyphs": {state.value: glyph for state, glyph in GLYPHS.items()},
     }
-    environment.filters |= {
-        "when": when,
-        "count": lambda number: f"{number:,}",
-        "duration": lambda seconds: "" if seconds is None else units.duration(seconds / 3600),
-        "flops": lambda amount: "" if amount is None else units.flops(amount),
-        "number": number,
-    }
+    environment.filters |= {"when": when, "count": lambda number: f"{number:,}"}
     return environment
 
 
-def _asset(name: str) -> str:
-    return next(f"/static/{known}" for known in assets() if known.endswith(f"-{name}"))
-
-
 def address(*parts: str, **query: Any) -> str:
-    """Write the address of a page; parts of the path and values may hold any characters."""
+    """Write the address of a page; empty values of the query are omitted."""
     known = {name: value for name, value in query.items() if value not in (None, "", False)}
     path = "/" + "/".join(quote(part, safe="") for part in parts)
     return f"{path}?{urlencode(known, doseq=True)}" if known else path
@@ -103,21 +82,29 @@ def when(time: datetime | None) -> str:
 
 
 def number(value: float | None) -> str:
-    """Write a number of any size in four digits."""
+    """Write a number in four digits."""
     if value is None:
         return ""
     return f"{value:,.4g}" if abs(value) < 1e6 else f"{value:.4g}"
 
 
+def duration(seconds: float | None) -> str:
+    """Write a duration."""
+    return "" if seconds is None else units.duration(seconds / 3600)
+
+
 def whole(text: str) -> int | None:
-    """Read a whole number of an address; None for what is none, or has more digits than any number here."""
+    """Parse a whole number of up to 18 digits; None for other texts."""
     return int(text) if text.isdecimal() and len(text) <= 18 else None
 
 
+def plain(value: Any) -> str:
+    """Write a value of a config."""
+    if value is None:
+        return "default"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
 def as_json(value: Mapping[str, Any]) -> str:
-    """Write JSON for scripts of ours; what is no number becomes null."""
+    """Write JSON for our scripts."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-
-
-def _own(name: str) -> str:
-    return files(__package__).joinpath(*name.split("/")).read_text(encoding="utf-8")

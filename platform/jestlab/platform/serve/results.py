@@ -1,4 +1,4 @@
-"""The answer, claims, tables and figures of an experiment, made again while results come in."""
+"""The answer, claims, tables, and figures of an experiment, updated while results arrive."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
     from jestlab.analysis.report.contents import Contents, StillPart
     from jestlab.analysis.report.union import UnionContents
 
-_DUTY = 5
-"""After results were made, they rest for so many times as long, however much comes in."""
+_PAUSE = 5
+"""Results are updated after a pause of this many times the duration of the last update."""
 
 _STILL_WIDTH = 800
-"""Width of a figure that is shown as it is printed, in pixels of the page."""
+"""Width of a figure without an interactive version, in pixels of the page."""
 
 
 @dataclass(frozen=True)
-class Made:
-    """Results of an experiment as they were made last.
+class MadeResults:
+    """Results of an experiment.
 
     Attributes:
-        html: As a part of a page.
-        etag: Changes with them.
-        contents: What they say.
-        sources: What they were made from.
-        key: Changes with the store, as it was then.
-        rests: Until when they are not made again, as `time.monotonic`.
+        html: Part of a page.
+        etag: Changes with the HTML.
+        contents: Contents of the report.
+        sources: Where its numbers come from.
+        key: State of the store.
+        valid_until: Earliest time of the next update, by `time.monotonic`.
     """
 
     html: str
@@ -47,71 +47,72 @@ class Made:
     contents: Contents | UnionContents
     sources: Sources
     key: object
-    rests: float
+    valid_until: float
 
 
 class Results:
-    """Results of the experiments of one lab. All methods may be called from any thread."""
+    """Results of the experiments of one lab. Methods are thread-safe."""
 
     def __init__(self, lab: Lab, store: Store, name: str) -> None:
-        """Create it; nothing is made yet.
+        """Create it without making any results.
 
         Args:
             lab: The lab.
-            store: Its store.
-            name: Its name in addresses.
+            store: The lab's store.
+            name: Name of the lab in addresses.
         """
         self._lab = lab
         self._store = store
         self._name = name
-        self._made: dict[str, Made] = {}
+        self._made: dict[str, MadeResults] = {}
         self._files: dict[tuple[str, str], bytes] = {}
         self._lock = threading.Lock()
 
-    def of(self, name: str) -> Made:
-        """Return the results of an experiment, made anew where anything has come in and they have rested.
+    def of(self, name: str) -> MadeResults:
+        """Return the results of an experiment, updated if the store has changed.
 
         Raises:
-            UserError: There is nothing to make them from; says why.
+            UserError: The experiment has no results.
         """
         with self._lock:
             known = self._made.get(name)
-            if known is not None and time.monotonic() < known.rests:
+            if known is not None and time.monotonic() < known.valid_until:
                 return known
             key = _key(self._store, name)
             if known is not None and known.key == key:
                 return known
-            began = time.monotonic()
+            start = time.monotonic()
             with one_line_errors():
-                html, contents, sources = self._gathered(name)
+                html, contents, sources = self._make(name)
             now = time.monotonic()
             etag = f'"{hashlib.sha256(html.encode()).hexdigest()[:16]}"'
-            self._made[name] = made = Made(html, etag, contents, sources, key, now + _DUTY * (now - began))
+            made = MadeResults(html, etag, contents, sources, key, now + _PAUSE * (now - start))
+            self._made[name] = made
             return made
 
     def still(self, name: str, study: str, figure: str) -> bytes | None:
-        """Draw a figure that is shown as it is printed, as PNG; None if there is none.
+        """Draw a figure that has no interactive version, as PNG; None for an unknown figure.
 
         Args:
-            name: Of the experiment.
-            study: The study of it, which is the experiment itself unless it is a union.
+            name: Name of the experiment.
+            study: The experiment, or a study of a union.
             figure: Name of the figure.
         """
         made = self.of(name)
-        for of_study, part in _stills(name, made.contents):
-            if (of_study, part.name) == (study, figure):
+        for part_study, part in _stills(name, made.contents):
+            if (part_study, part.name) == (study, figure):
                 return self._once(made, f"{study}/{figure}", partial(part.plot.png, []))
         return None
 
     def file(self, name: str, file: str) -> bytes | None:
-        """Make a file of those that an experiment's report has beside its page; None if there is none."""
+        """Make a file of an experiment's report; None for an unknown file."""
         from jestlab.analysis.report import one_file
 
         made = self.of(name)
         return self._once(made, file, lambda: one_file(made.contents, made.sources, file))
 
-    def _once(self, made: Made, file: str, make: Callable[[], bytes | None]) -> bytes | None:
-        """Make a file once for all who ask, one at a time: figures are not drawn in several threads."""
+    def _once(self, made: MadeResults, file: str, make: Callable[[], bytes | None]) -> bytes | None:
+        """Make a file once for all viewers, one file at a time: drawing is not thread-safe."""
         with self._lock:
             content = self._files.get((made.etag, file))
             if content is None:
@@ -119,12 +120,12 @@ class Results:
                 self._files = {key: known for key, known in self._files.items() if key[0] in current}
                 with one_line_errors():
                     content = make()
-                if content is not None:  # anybody may ask for any name
+                if content is not None:  # unknown names must not fill the memory
                     self._files[made.etag, file] = content
             return content
 
-    def _gathered(self, name: str) -> tuple[str, Contents | UnionContents, Sources]:
-        """Gather what the report of an experiment says; the first is its HTML."""
+    def _make(self, name: str) -> tuple[str, Contents | UnionContents, Sources]:
+        """Gather the contents of an experiment's report, with their HTML."""
         from jestlab.analysis.claims import parts_of
         from jestlab.analysis.provenance import Sources
         from jestlab.analysis.report.contents import gather
@@ -134,28 +135,26 @@ class Results:
         from jestlab.platform.reports.selected import selected_images
 
         url = self._lab.store_url
-        own, selected = TrustedLoader(url), cache(partial(selected_images, self._lab))
+        loader, images = TrustedLoader(url), cache(partial(selected_images, self._lab))
 
         def image(study: str, figure: str) -> dict[str, Any]:
-            return {
-                "src": address("experiment", name, "figure", study, f"{figure}.png", lab=self._name),
-                "width": _STILL_WIDTH,
-            }
+            source = address("experiment", name, "figure", study, f"{figure}.png", lab=self._name)
+            return {"src": source, "width": _STILL_WIDTH}
 
         place = address("experiment", name, "file", "FILE", lab=self._name)
         if parts_of(url, name):
-            union = gather_union(url, name, own, selected)
+            union = gather_union(url, name, loader, images)
             sources = Sources(url, union.history, {})
             html = union_fragment(union, sources, lambda part, still: image(part.name, still.name), place)
             return html, union, sources
-        contents = gather(url, name, own=own, pictures=selected)
+        contents = gather(url, name, own=loader, pictures=images)
         sources = Sources(url, contents.history, {"baseline": contents.baseline, "scope": contents.scope})
         html = study_fragment(contents, sources, lambda still: image(name, still.name), place)
         return html, contents, sources
 
 
 def _stills(name: str, contents: Contents | UnionContents) -> Iterator[tuple[str, StillPart]]:
-    """Yield the figures that are shown as they are printed, with the name of the study of each."""
+    """Yield the figures without an interactive version, each with the name of its study."""
     from jestlab.analysis.report.contents import Contents
 
     if isinstance(contents, Contents):
@@ -165,24 +164,23 @@ def _stills(name: str, contents: Contents | UnionContents) -> Iterator[tuple[str
             yield from ((part.name, still) for still in part.reports.stills)
 
 
+_KEY_QUERIES = (
+    "SELECT COUNT(*), SUM(run.step), MAX(run.updated_at), MAX(experiment.updated_at) FROM run "
+    "JOIN member ON member.run_id = run.id JOIN experiment ON experiment.name = member.experiment "
+    "WHERE member.experiment = :name",
+    "SELECT COUNT(*) FROM evaluation JOIN member ON member.run_id = evaluation.run_id "
+    "WHERE member.experiment = :name",
+    "SELECT " + ", ".join(
+        f"(SELECT COUNT(*) FROM {table})"
+        for table in ("note", "tag", "acceptance", "retraction", "registration", "published")
+    ),
+)  # fmt: skip
+
+
 def _key(store: Store, name: str) -> object:
-    """Return what changes when results may have."""
-    runs = (
-        "SELECT COUNT(*), SUM(run.step), MAX(run.updated_at), MAX(experiment.updated_at) FROM run "
-        "JOIN member ON member.run_id = run.id JOIN experiment ON experiment.name = member.experiment "
-        "WHERE experiment.name = :name"
-    )
-    scores = (
-        "SELECT COUNT(*) FROM evaluation JOIN member ON member.run_id = evaluation.run_id "
-        "WHERE member.experiment = :name"
-    )
-    said = "SELECT " + ", ".join(f"(SELECT COUNT(*) FROM {table})" for table in _SAID)
+    """Return a value that changes when the results may have changed."""
     with store.reading() as connection:
         return [
-            tuple(connection.execute(text(query), given).one())
-            for query, given in ((runs, {"name": name}), (scores, {"name": name}), (said, {}))
+            tuple(connection.execute(text(query), {"name": name} if ":name" in query else {}).one())
+            for query in _KEY_QUERIES
         ]
-
-
-_SAID = ("note", "tag", "acceptance", "retraction", "registration", "published")
-"""Tables of what people say of runs, which are small."""

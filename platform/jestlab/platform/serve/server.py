@@ -1,4 +1,4 @@
-"""Serve labs until somebody stops it."""
+"""Serve labs until the process is stopped."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.serve.access import Access, bracketed, is_loopback
 
 SQLITE_BYTES = 256 * 1024 * 1024
-"""Memory that SQLite takes at most, for all queries together: `json_group_array` has no limit of its own."""
+"""Memory limit of SQLite for all queries together; functions such as `json_group_array` have no limit."""
 
 GRACE_SECONDS = 2
-"""How long answers under way may take once it is to stop."""
+"""Time limit of running requests after a stop."""
 
 
 def serve(
@@ -29,20 +29,20 @@ def serve(
     names: tuple[str, ...],
     ready: Callable[[str, Access], None],
 ) -> None:
-    """Serve labs at an address; return when it was stopped.
+    """Serve labs until the process is stopped.
 
     Args:
-        labs: They.
+        labs: The labs.
         host: Address or name to listen at.
-        port: Port; 0 for a free one.
-        writes: Whether who has the token may write.
+        port: Port; 0 for any free port.
+        writes: Whether writing is allowed with the token.
         token: The token; None for a new one.
-        names: Further names by which browsers ask for the server.
+        names: Other host names of the server.
         ready: Called with the server's URL, without the token, when it answers.
 
     Raises:
-        UserError: The address cannot be listened at, or the token is too short.
-        StoreError: A lab's store cannot be read.
+        UserError: The address can't be used, or the token is too short.
+        StoreError: A lab's store can't be read.
     """
     import uvicorn
 
@@ -50,14 +50,12 @@ def serve(
     from jestlab.platform.serve.labs import Labs
 
     if token is not None and len(token) < 16:
-        raise UserError("the token is shorter than 16 characters: give a longer one, or none for a new one")
-    with closing(sqlite3.connect(":memory:")) as connection:  # the limit is that of the process
+        raise UserError("the token is shorter than 16 characters: set a longer one, or none for a new one")
+    with closing(sqlite3.connect(":memory:")) as connection:  # sets the limit of the process
         connection.execute(f"PRAGMA hard_heap_limit = {SQLITE_BYTES}")
-    served = Labs(labs, writes)
-    try:
-        opened = listening(host, port)
+    with closing(Labs(labs, writes)) as served, closing(listening(host, port)) as opened:
         bound, port, *_ = opened.getsockname()
-        names = (*names, bound)  # "localhost" and "127.1" are names of it
+        names = (*names, bound)  # the address of a name such as localhost
         access = Access.of(host, token or secrets.token_urlsafe(24), writes=writes, names=names)
         config = uvicorn.Config(
             application(served, access), log_level="warning", access_log=False, server_header=False,
@@ -67,27 +65,23 @@ def serve(
 
         class Server(uvicorn.Server):
             async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-                """Say where it is once it handles signals; a Ctrl-C before that may get lost."""
+                """Report the address after the signal handlers are set, so that Ctrl-C works."""
                 await super().startup(sockets)
                 if self.started:
                     ready(address, access)
 
         Server(config).run([opened])
-    finally:
-        served.close()
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """Open the socket that the server listens at."""
+    """Open the server's socket."""
     try:
         [family, kind, _, _, address], *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         opened = socket.socket(family, kind)
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         opened.bind(address)
-        opened.listen(128)  # who comes before the server is up waits
+        opened.listen(128)  # early requests wait
     except (OSError, UnicodeError) as error:
-        said = getattr(error, "strerror", None) or "this is not the name of a host"
-        raise UserError(
-            f"{host}:{port} cannot be listened at: {said}: try another --port or --host"
-        ) from None
+        reason = getattr(error, "strerror", None) or "not the name of a host"
+        raise UserError(f"can't listen at {host}:{port}: {reason}: try another --port or --host") from None
     return opened

@@ -1,4 +1,4 @@
-"""Where a store is: URLs of SQLite files and PostgreSQL databases, and how they are shown."""
+"""URLs of stores: SQLite files and PostgreSQL databases."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 from jestlab.analysis.address import EXAMPLES, parse, shown
 from jestlab.platform.errors import StoreMissing, UserError
 
-if TYPE_CHECKING:  # verbs that need no store do not wait for it
+if TYPE_CHECKING:  # slow to import
     from sqlalchemy import URL
 
 STORE = "JESTLAB_STORE"
 """Environment variable with the store's URL."""
 
-_BESIDE = ("-wal", "-shm", "-journal")  # what SQLite keeps beside a file that is open, or was not closed
+_REMNANTS = ("-wal", "-shm", "-journal")  # SQLite's files next to one that is open, or was not closed
 
 
 def parse_url(url: str) -> URL:
     """Parse the URL of a SQLite file or a PostgreSQL database (`postgres://` or `postgresql://`).
 
     Raises:
-        UserError: It is not such a URL. The message holds no password.
+        UserError: It is another kind of URL. The message contains no password.
     """
     try:
         address = parse(url)
@@ -47,38 +47,37 @@ def sqlite_file(address: URL) -> Path | None:
 
 
 def shown_url(address: URL) -> str:
-    """Return an address to show: a file's path, or a URL without passwords."""
+    """Return an address without passwords; for a file, its path."""
     path = sqlite_file(address)
     return shown(address) if path is None or path == Path() else str(path)
 
 
 def existing_file(url: str) -> Path | None:
-    """Return the file of a SQLite store, which must exist; None for a database on a server.
+    """Return the file of a SQLite store; None for a database on a server.
 
     Raises:
-        StoreMissing: There is no such file.
+        StoreMissing: The file doesn't exist.
     """
     path = sqlite_file(parse_url(url))
     if path is not None and not path.exists():
         refuse_remnants(path)
-        raise StoreMissing(f"no store at {path}: launch a study first, or give --root or --store")
+        raise StoreMissing(f"no store at {path}: launch a study first, or use --root or --store")
     return path
 
 
 def refuse_remnants(path: Path) -> None:
-    """Refuse a missing SQLite file beside which files that belong to it were left: no new one may be made.
+    """Raise an error if a SQLite file is missing, but not the files that belong to it.
 
-    A new file would be taken for theirs, and what they hold would be deleted.
+    SQLite would take a new file for theirs, and delete their content.
 
     Raises:
-        StoreMissing: There are such files; the message says which, and what to do.
+        StoreMissing: Names these files, and the remedy.
     """
     whole = Path(os.path.realpath(path))
-    beside = [whole.with_name(whole.name + suffix) for suffix in _BESIDE]
-    left = [file.name for file in beside if file.exists()]
-    if left and not os.path.lexists(path):  # else somebody has made or moved it there just now
-        them = "it" if len(left) == 1 else "them"
+    files = [whole.with_name(whole.name + suffix) for suffix in _REMNANTS]
+    left = [file.name for file in files if file.exists()]
+    if left and not os.path.lexists(path):  # otherwise another process has just created it
         raise StoreMissing(
-            f"the store {path} was moved away from {' and '.join(left)}, which may hold results: "
-            f"move {whole.name} back, or, to begin a new store, move {them} away, too"
+            f"the store {path} was moved away from {' and '.join(left)}, which may contain results: "
+            f"move {whole.name} back, or move {'it' if len(left) == 1 else 'them'} away, too"
         )

@@ -1,4 +1,4 @@
-"""What a worker writes: one attempt at a run, from its beginning to its end."""
+"""One attempt at a run as its worker writes it, from its start to its end."""
 
 from __future__ import annotations
 
@@ -8,70 +8,53 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, select, update
+from sqlalchemy import Connection, func, select, update
 
 from jestlab.models.training.phases import ResumePoint, Spent
 from jestlab.platform.client import as_count, as_name
 from jestlab.platform.errors import StoreError, StoreUnreachable
 from jestlab.platform.store.engine import database_message
-from jestlab.platform.store.leases import finish, move
+from jestlab.platform.store.leases import finish, heartbeat, start, stop_reason
 from jestlab.platform.store.provenance import Provenance, device
-from jestlab.platform.store.records import RunState
-from jestlab.platform.store.rows import now, to_json
+from jestlab.platform.store.records import AttemptLost, RunState
+from jestlab.platform.store.rows import now
 from jestlab.platform.store.spool import LAST_STEP, Batch, Points, Spool, as_number
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import Attempt as AttemptRow
-from jestlab.platform.store.tables import Run
 
 FLUSH_POINTS = 1_000
-"""Points that are written at once, without waiting for the next tick."""
+"""Number of buffered points that are written without waiting for the next tick."""
 
 TICK_SECONDS = 1.0
 """How often buffered points are written."""
 
 HEARTBEAT_SECONDS = 5.0
-"""How often an attempt sends a heartbeat when it has nothing else to write."""
+"""How often an attempt without new points sends a heartbeat."""
 
 SURE_SHARE = 2 / 3
-"""Share of its lease for which an attempt that cannot reach the store may assume that the run is its own."""
+"""Share of its lease during which an attempt that can't reach the store may assume that it holds the run."""
 
 END_SECONDS = 600.0
-"""How long the end of an attempt, or one whose lab is not there, waits for a store that cannot be reached."""
-
-
-# Built once: building a statement takes as long as executing it.
-_BEAT = (
-    update(AttemptRow)
-    .where(AttemptRow.id == bindparam("its_id"), AttemptRow.state == RunState.RUNNING)
-    .values(heartbeat_at=bindparam("at"))
-)
-_SPENT = tuple(field.name for field in fields(Spent))
-_BEAT_SPENT = _BEAT.values(**{name: bindparam(f"new_{name}") for name in _SPENT})
-_STOP_REASON = select(Run.stop_reason).where(Run.id == bindparam("its_id"))
-
-
-class AttemptLost(Exception):
-    """The attempt was revoked: another one may have the run, and this one can no longer write."""
+"""Time limit for waiting until an unreachable store accepts the end, or until a missing lab is back."""
 
 
 class ValueRefused(ValueError):
-    """The database refused a value that was recorded. Everything else was written."""
+    """The database rejected a recorded value. Everything else was written."""
 
 
 class Attempt:
-    """One worker's attempt at a run. Points are buffered and written in bulk; the last write of a step wins.
+    """One worker's attempt at a run. Points are written in bulk; the last write of a step counts.
 
-    An attempt replaces what earlier attempts recorded after the step from which it goes on: all of it, also
-    artifacts and what holds for the whole run, if it starts over. See `ResumePoint`.
+    An attempt replaces the records of earlier attempts after the step from which it continues. If it starts
+    over, it replaces all of them, including artifacts. See `ResumePoint`.
 
-    A background thread writes the buffer every second. While the store cannot be reached, points go to a file
-    in the run's folder and are replayed later, each once. A value that the database refuses is left out; the
-    program hears of it at its next call, and the run fails. All methods may be called from any thread.
+    A background thread writes the buffer every second. While the store can't be reached, points go to a file
+    in the run's folder, from which each is written once later. A value that the database rejects is left out;
+    the program's next call raises, and the run fails. All methods can be called from any thread.
     """
 
     def __init__(
@@ -84,14 +67,13 @@ class Attempt:
         spent: Callable[[], Spent] | None,
         resumed: ResumePoint,
     ) -> None:
-        """Use `begin`; `row` is the attempt's in the store."""
+        """Use `begin`; `row` is the attempt's row in the store."""
         self.number = row.number
         self.ended_before = False
-        """Whether an earlier attempt completed the run and could not write that."""
+        """Whether an earlier attempt completed the run but couldn't write that."""
         self._store = store
         self._fingerprint = fingerprint
-        self._id = row.id
-        self._run_id = row.run_id
+        self._id, self._run_id = row.id, row.run_id
         self._directory = directory
         self._refused: ValueRefused | None = None  # the first one
         self._spent = spent
@@ -102,16 +84,14 @@ class Attempt:
         self._spooled = False
         self._buffer = Batch()
         self._resumed = resumed
-        self._replaced_after: int | None = None  # what earlier attempts recorded after it is replaced
-        self._early = None if row.number == 1 else Batch()  # until the step from which it goes on is final
-        self._buffering = threading.Lock()  # held for moments only: the program never waits for the store
+        self._replaced_after: int | None = None  # later records of earlier attempts are replaced
+        self._early = None if row.number == 1 else Batch()  # until the step from which it continues is final
+        self._buffering = threading.Lock()  # never held during a transaction
         self._writing = threading.Lock()
-        self._heard_at = time.monotonic()
-        self._retry_at = 0.0
+        self._heard_at, self._retry_at = time.monotonic(), 0.0
         self._lost: AttemptLost | None = None
         self._stop_reason: str | None = None
-        self._ended = False
-        self._told = False  # whether the store knows how it ended
+        self._ended = self._end_stored = False
         self._wake = threading.Event()
         self._ticker = threading.Thread(target=self._tick, name="store-writer", daemon=True)
 
@@ -130,79 +110,51 @@ class Attempt:
         spent: Callable[[], Spent] | None = None,
         resumed: ResumePoint | None = None,
     ) -> Attempt:
-        """Take up an attempt that a launcher has claimed; `catch_up` is to follow.
+        """Start an attempt that a launcher has claimed; call `catch_up` next.
 
         Args:
             store: The store.
             fingerprint: The run.
             number: Number of the attempt.
             directory: The run's folder on this machine.
-            provenance: What runs where.
-            handle: Of this process, for a local job whose launcher died before it could store the handle.
-            again: Whether this process has tried before, and cannot know whether it succeeded.
-            disk_lasts: Whether later attempts will find the folder. If not, nothing is durable before the
-                store has it.
-            spent: Says where the attempt's time went until now, from the start of its process on. The store
-                is told with every write. None: unknown.
-            resumed: Where the attempt resumes. The clock of the program has the same one, and notes the same
-                reports, which change nothing the second time.
+            provenance: Provenance of this process.
+            handle: Handle of this process, for a local job whose launcher died before it could store one.
+            again: Whether this process has tried before, without learning whether it succeeded.
+            disk_lasts: Whether later attempts will find the folder. If not, only the store is durable.
+            spent: Returns how the time since the start of the process was spent. None: unknown.
+            resumed: Where the attempt resumes. The clock of the program shares it.
 
         Raises:
-            AttemptLost: The attempt was revoked, or another worker has taken it up.
+            AttemptLost: The attempt was revoked, or another worker has started it.
         """
+        values = provenance.columns() | {"started_at": now(), "pid": os.getpid()}
+        if spent is not None:
+            values |= vars(so_far := spent())
+            values["started_at"] -= timedelta(seconds=so_far.whole_seconds)
         with store.writing() as connection:
-            row = connection.execute(
-                select(AttemptRow.__table__)
-                .join(Run, Run.id == AttemptRow.run_id)
-                .where(Run.fingerprint == fingerprint, AttemptRow.number == number)
-                .with_for_update()
-            ).one_or_none()
-            own = again and row is not None and (row.host, row.pid) == (provenance.host, os.getpid())
-            if row is None or not (row.state == RunState.PENDING or (own and row.state == RunState.RUNNING)):
-                state = "unknown" if row is None else row.state
-                raise AttemptLost(f"attempt {number} at run {fingerprint[:8]} is {state}: not taken up")
-            move(connection, fingerprint, RunState.RUNNING, None)
-            columns = vars(provenance) | {
-                name: None if (value := getattr(provenance, name)) is None else to_json(value)
-                for name in ("versions", "environment", "sources", "inputs")
-            }
-            until_now = None if spent is None else spent()
-            took = timedelta(seconds=0.0 if until_now is None else until_now.whole_seconds)
-            connection.execute(
-                update(AttemptRow)
-                .where(AttemptRow.id == row.id)
-                .values(
-                    state=RunState.RUNNING,
-                    handle=row.handle or (handle if row.executor == "local" else None),
-                    started_at=now() - took,
-                    heartbeat_at=now(),
-                    pid=os.getpid(),
-                    **columns,
-                    **({} if until_now is None else vars(until_now)),
-                )
-            )
+            row = start(connection, fingerprint, number, again, handle, values)
         attempt = cls(store, fingerprint, row, directory, disk_lasts, spent, resumed or ResumePoint())
         attempt._ticker.start()
         return attempt
 
     def catch_up(self) -> None:
-        """Write what earlier attempts left in their spools; on StoreUnreachable, call it again."""
+        """Write the spools of earlier attempts; if this raises StoreUnreachable, call it again."""
         with self._store.reading() as connection:
             numbers = select(AttemptRow.id, AttemptRow.number).where(AttemptRow.run_id == self._run_id)
             known = dict(connection.execute(numbers).tuples().all())
         for left in Spool.left_in(self._directory, before=self._id):
-            if left.attempt_id in known:  # else it is another store's
+            if left.attempt_id in known:  # otherwise it belongs to another store
                 with self._writing:
                     self.ended_before |= self._replay(left, known[left.attempt_id])
 
     # ---- while it runs
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Record metrics at a step. NaN is kept as NULL, infinities as they are.
+        """Record metrics at a step. NaN is stored as NULL.
 
         Raises:
-            ValueError: A step or name that no database takes.
-            ValueRefused: The database refused a value that was recorded before.
+            ValueError: A step or name is invalid.
+            ValueRefused: The database rejected an earlier value.
             AttemptLost: The attempt was revoked.
         """
         step = as_count("step", step)
@@ -218,36 +170,36 @@ class Attempt:
         *,
         seconds: float | None = None,
     ) -> None:
-        """Record scores named `dataset/metric`; raises as `log`."""
+        """Record scores named `dataset/metric`; raises the same errors as `log`."""
         self._add(Batch.of_scores(step, examples_seen, flops_total, scores, seconds))
 
     def progress(self, step: int, total_steps: int) -> None:
-        """Record how far the run is, in steps."""
+        """Record the progress of the run."""
         self._add(Batch(progress=(as_count("step", step), as_count("total_steps", total_steps))))
 
     def artifact(self, name: str, path: Path, root: Path) -> None:
-        """Record a file or folder of the lab with its size and digest; the same name again replaces it.
+        """Record a file or folder of the lab with its size and digest, replacing an artifact of this name.
 
         Raises:
-            ValueError: It lies outside the lab, or does not exist.
+            ValueError: It is outside the lab, or does not exist.
         """
         self._add(Batch.of_artifact(name, path, root))
 
     def flush(self) -> None:
-        """Make durable all that was recorded: in the store, or else in the spool.
+        """Make all records durable, in the store or in the spool.
 
-        Call it before changing what later attempts start from (a checkpoint). The attempt must then be sure
-        that the run is still its own: if the store has been out of reach for longer than `SURE_SHARE` of the
-        lease, this waits for it; at once, if the spool may be lost with its machine. It also waits while the
-        run's folder is not there, because the lab was moved away, but not for ever: it may have been deleted.
+        Call it before changing the files from which later attempts resume, such as a checkpoint. The attempt
+        must then hold the run. So this waits for a store that has been unreachable for longer than
+        `SURE_SHARE` of the lease, or at all if the spool may be lost with its machine. For a limited time it
+        also waits while the run's folder is missing, because the lab may have been moved.
 
         Raises:
             AttemptLost: The attempt was revoked; nothing was written.
-            ValueRefused: The database refused a value; everything else was written.
-            StoreUnreachable: Store and folder were not there for `END_SECONDS`.
-            UserError: Neither the store nor the spool can be written; everything stays buffered.
+            ValueRefused: The database rejected a value; everything else was written.
+            StoreUnreachable: Both the store and the folder were missing for `END_SECONDS`.
+            UserError: Neither the store nor the spool can be written; everything remains buffered.
         """
-        said, deadline = False, time.monotonic() + END_SECONDS
+        reported, deadline = False, time.monotonic() + END_SECONDS
         while True:
             try:
                 if self._write(keep=True):
@@ -255,32 +207,32 @@ class Attempt:
             except StoreError:
                 if self._directory.is_dir():
                     raise
-            is_there = self._directory.is_dir()
+            has_folder = self._directory.is_dir()
             sure = self._disk_lasts and time.monotonic() - self._heard_at <= self._sure_seconds
-            if sure and is_there:
+            if sure and has_folder:
                 return
-            if not is_there and time.monotonic() > deadline:
-                raise StoreUnreachable(f"neither the store nor {self._directory} is there any more")
-            if not said:
-                _say("waiting for the store: it was moved away, or another worker may have the run by now")
-                said = True
+            if not has_folder and time.monotonic() > deadline:
+                raise StoreUnreachable(f"both the store and {self._directory} are missing")
+            if not reported:
+                _warn("waiting for the store: it was moved, or another worker may have started the run")
+                reported = True
             time.sleep(TICK_SECONDS)
         if self._refused is not None:
             raise self._refused
 
     def stop_requested(self) -> str | None:
-        """Return why the user stops the run, as last read from the store; None to go on."""
+        """Return the user's reason to stop the run, as last read from the store; None to continue."""
         return self._stop_reason
 
-    # ---- how it ends
+    # ---- the end
 
     def complete(self) -> None:
         """Write the last points and set the run COMPLETED, in one transaction.
 
         Raises:
-            ValueRefused: The database refused a value; the run is FAILED.
+            ValueRefused: The database rejected a value; the run is FAILED.
             AttemptLost: The attempt was revoked.
-            StoreUnreachable: The store could not be reached for `END_SECONDS`; the end is in the spool.
+            StoreUnreachable: The store couldn't be reached for `END_SECONDS`; the end is in the spool.
         """
         self._end(RunState.COMPLETED, None, 0)
 
@@ -293,19 +245,19 @@ class Attempt:
         self._end(RunState.PREEMPTED, reason, 143)
 
     def _end(self, state: RunState, reason: str | None, exit_code: int) -> None:
-        """Write the end, waiting for a store that cannot be reached; until then the spool has the end."""
-        if reason is not None:
-            reason = reason.replace("\0", "?").encode(errors="replace").decode()  # what every database takes
+        """Write the end, waiting for an unreachable store; meanwhile the spool has the end."""
+        if reason is not None:  # valid in every database
+            reason = reason.replace("\0", "?").encode(errors="replace").decode()
         self._add(Batch(end=(state, reason, exit_code)))
         deadline = time.monotonic() + END_SECONDS
         try:
             while True:
-                with contextlib.suppress(StoreError):  # nor does the disk take anything
+                with contextlib.suppress(StoreError):  # the spool can't be written either
                     if self._write(keep=True):
                         break
                 if time.monotonic() > deadline:
                     raise StoreUnreachable(
-                        f"the store cannot be reached: how the run ended is kept in {self._spool.path}"
+                        f"the store can't be reached: {self._spool.path} has the end of the run"
                     )
                 time.sleep(TICK_SECONDS)
         finally:
@@ -315,7 +267,7 @@ class Attempt:
         if self._refused is not None and state != RunState.FAILED:
             raise self._refused
 
-    # ---- within
+    # ---- writing
 
     def _add(self, batch: Batch) -> None:
         if self._lost:
@@ -328,9 +280,9 @@ class Attempt:
                 self._wake.set()
 
     def _replacing(self, batch: Batch) -> Batch:
-        """Return a batch with the removal of what it newly tells that this attempt replaces.
+        """Add the removal of earlier attempts' records to a batch, once the batch shows what is replaced.
 
-        It then also holds what was recorded before, which may be in the store and is removed as well.
+        The batch then repeats this attempt's earlier records, which the removal may delete from the store.
         """
         for step in {point[0] for point in batch.points} | {score["step"] for score in batch.scores}:
             self._resumed.reports(step, is_value=True)
@@ -350,10 +302,10 @@ class Attempt:
         return Batch.joined([early, Batch(replaced=[steps])])
 
     def _write(self, keep: bool) -> bool:
-        """Write the buffer and the heartbeat in one transaction; return whether the store has it now.
+        """Write the buffer and the heartbeat in one transaction; return whether that succeeded.
 
-        With `keep`, it has to be durable even if the store cannot be reached. Without, a store that could not
-        be reached a moment ago is not asked again.
+        With `keep`, the buffer becomes durable even if the store can't be reached. Without, a store that was
+        unreachable a moment ago is not tried again.
         """
         with self._writing:
             if self._lost:
@@ -369,7 +321,7 @@ class Attempt:
                 if self._spooled:
                     self._replay(self._spool, self.number)
                     self._spooled = False
-                if not self._told:
+                if not self._end_stored:
                     self._commit(batch, self.number)
             except AttemptLost as lost:
                 self._lost = lost
@@ -387,25 +339,25 @@ class Attempt:
             return True
 
     def _keep(self, batch: Batch) -> bool:
-        """Keep a batch in the spool; False if the disk does not take it."""
+        """Append a batch to the spool; return False if the disk doesn't accept it."""
         if not batch:
             return True
         try:
             self._spool.append(batch)
         except OSError as error:
-            _say(f"{error} (kept in memory)")
+            _warn(f"{error} (kept in memory)")
             return False
         self._spooled = True
         return True
 
     def _replay(self, spool: Spool, number: int) -> bool:
-        """Write the batches of an attempt's spool; return whether the run had been completed in it."""
+        """Write the batches of an attempt's spool; return whether they completed the run."""
         completed, own = False, number == self.number
         batches = list(spool.batches())
         if own and batches and batches[-1].end is not None:
             with self._store.reading() as connection:
-                self._told = self._is_told(connection, batches[-1].end[0])
-            batches = [] if self._told else batches
+                self._end_stored = self._has_end(connection, batches[-1].end[0])
+            batches = [] if self._end_stored else batches
         until = LAST_STEP if own else self._replaced_since(number)
         for batch in batches:
             if not own and batch.end is not None:
@@ -416,15 +368,15 @@ class Attempt:
         return completed
 
     def _replaced_since(self, number: int) -> int:
-        """Return the last step at which what an attempt recorded still counts, next to later attempts."""
+        """Return the last step up to which the records of an attempt still count."""
         of_run = AttemptRow.run_id == self._run_id
-        between = (of_run, AttemptRow.number > number, AttemptRow.number < self.number)
+        later = (of_run, AttemptRow.number > number, AttemptRow.number < self.number)
         with self._store.reading() as connection:
-            step = connection.scalar(select(func.min(AttemptRow.resumed_step)).where(*between))
+            step = connection.scalar(select(func.min(AttemptRow.resumed_step)).where(*later))
         return LAST_STEP if step is None else int(step)
 
     def _commit(self, batch: Batch, number: int) -> None:
-        """Write a batch in one transaction; if the database refuses a value of it, all but that value."""
+        """Write a batch in one transaction; if the database rejects a value, write everything else."""
         try:
             self._commit_whole(batch, number)
         except (AttemptLost, StoreError):
@@ -435,64 +387,48 @@ class Attempt:
                     self._commit(part, number)
                 return
             if not batch or batch.end is not None:
-                raise  # no value was refused: a bug of ours
-            refused = ValueRefused(f"the store refused {batch}: {database_message(error)}")
-            _say(str(refused))
+                raise  # not caused by a value: a bug
+            refused = ValueRefused(f"the store rejected {batch}: {database_message(error)}")
+            _warn(str(refused))
             self._refused = self._refused or refused
 
     def _commit_whole(self, batch: Batch, number: int) -> None:
         with self._store.writing() as connection:
-            if batch.end is not None and self._is_told(connection, batch.end[0]):
-                self._told = True  # the transaction before this one was committed, and its answer lost
+            if batch.end is not None and self._has_end(connection, batch.end[0]):
+                self._end_stored = True  # an earlier transaction was committed, but its answer was lost
                 return
             own = number == self.number
-            stop_reason = self._beat(connection, batch.spent if own else None)
-            if batch.spent is not None and not own:  # what an earlier attempt could not write
+            if not heartbeat(connection, self._id, batch.spent if own else None):
+                raise AttemptLost(
+                    f"attempt {self.number} at run {self._fingerprint[:8]} was revoked by its launcher"
+                )
+            reason = stop_reason(connection, self._run_id)
+            if batch.spent is not None and not own:  # from the spool of an earlier attempt
                 earlier = (AttemptRow.run_id == self._run_id, AttemptRow.number == number)
                 connection.execute(update(AttemptRow).where(*earlier).values(**batch.spent))
             removed = self._points.write(connection, batch, number, late=not own)
             if batch.end is not None:
-                self._write_end(connection, batch.end, stop_reason)
-        self._stop_reason = stop_reason
-        self._told = batch.end is not None
+                end = batch.end
+                if self._refused is not None and end[0] != RunState.FAILED:
+                    end = (RunState.FAILED, str(self._refused), 1)
+                elif end[0] == RunState.PREEMPTED and reason is not None:
+                    end = (RunState.CANCELLED, reason, end[2])
+                finish(connection, self._fingerprint, self._id, *end, device=device())
+        self._stop_reason = reason
+        self._end_stored = batch.end is not None
         if removed:
             first = min(first for first, _ in batch.replaced)
-            _say(f"replaces {removed:,} values that earlier attempts reported from step {first:,} on")
+            _warn(f"replaces {removed:,} values that earlier attempts reported from step {first:,} on")
 
-    def _is_told(self, connection: Connection, state: str) -> bool:
-        """Whether the store has this attempt's end."""
+    def _has_end(self, connection: Connection, state: str) -> bool:
+        """Return whether the store has this attempt's end."""
         known = connection.scalar(select(AttemptRow.state).where(AttemptRow.id == self._id))
         cancelled = state == RunState.PREEMPTED and known == RunState.CANCELLED
-        refused = self._refused is not None and known == RunState.FAILED
-        return known == state or cancelled or refused
-
-    def _beat(self, connection: Connection, spent: Mapping[str, float | int | None] | None) -> str | None:
-        """Send a heartbeat, and return why the run shall stop, if it shall; AttemptLost if it is over."""
-        values: dict[str, Any] = {"its_id": self._id, "at": now()}
-        if spent is None:
-            alive = connection.execute(_BEAT, values).rowcount
-        else:
-            values |= {f"new_{name}": spent.get(name) for name in _SPENT}
-            alive = connection.execute(_BEAT_SPENT, values).rowcount
-        if not alive:
-            raise AttemptLost(
-                f"attempt {self.number} at run {self._fingerprint[:8]} was given up by its launcher"
-            )
-        return connection.scalar(_STOP_REASON, {"its_id": self._run_id})
-
-    def _write_end(
-        self, connection: Connection, end: tuple[str, str | None, int], stop_reason: str | None
-    ) -> None:
-        state, (_, reason, exit_code) = RunState(end[0]), end
-        if self._refused is not None and state != RunState.FAILED:
-            state, reason, exit_code = RunState.FAILED, str(self._refused), 1
-        elif state == RunState.PREEMPTED and stop_reason is not None:
-            state, reason = RunState.CANCELLED, stop_reason
-        finish(connection, self._fingerprint, self._id, state, reason, exit_code, device=device())
+        return known == state or cancelled or (self._refused is not None and known == RunState.FAILED)
 
     def _tick(self) -> None:
-        """Write every second what is buffered, and now and then a heartbeat."""
-        complained_at, problem = -60.0, "the store cannot be reached"
+        """Write the buffer every second, and a heartbeat every few seconds."""
+        warned_at, problem = -60.0, "the store can't be reached"
         while not self._ended:
             self._wake.wait(TICK_SECONDS)
             self._wake.clear()
@@ -501,19 +437,19 @@ class Attempt:
             try:
                 reached = self._write(keep=len(self._buffer) >= FLUSH_POINTS)
             except AttemptLost as lost:
-                _say(str(lost))
-                return  # raised again in the program, at its next call
+                _warn(str(lost))
+                return  # the program's next call raises it
             except StoreError as error:
                 reached, problem = False, str(error)
-            except Exception as error:  # a bug: this thread goes on giving signs of life
-                _say(f"{type(error).__name__}: {error}")
+            except Exception as error:  # a bug: heartbeats have to continue
+                _warn(f"{type(error).__name__}: {error}")
                 continue
-            if not reached and time.monotonic() - complained_at > 30:
-                complained_at = time.monotonic()
-                _say(f"{problem}: what is recorded is kept, and written later")
+            if not reached and time.monotonic() - warned_at > 30:
+                warned_at = time.monotonic()
+                _warn(f"{problem}: records are kept and will be written later")
 
 
-def _say(line: str) -> None:
-    with contextlib.suppress(OSError):  # a full disk may be what there is to say
+def _warn(line: str) -> None:
+    with contextlib.suppress(OSError):  # the disk may be full
         sys.stderr.write(f"jestlab: {line}\n")
         sys.stderr.flush()

@@ -1,7 +1,7 @@
-"""Copy a store into one SQLite file, whatever database it is in, and fill a store from such a file.
+"""Copy a store of either kind into one SQLite file, and restore a store from such a file.
 
-A copy is another store with an id of its own, and knows nothing of the original's jobs: else two stores would
-adopt, and end, each other's.
+A copy is another store with its own ID, and without the original's jobs: otherwise two stores would adopt and
+end each other's jobs.
 """
 
 from __future__ import annotations
@@ -32,20 +32,18 @@ from jestlab.platform.store.identity import disown
 from jestlab.platform.store.tables import Attempt, Base, Experiment, Identity, Run
 
 _RESTORED = "restored from a backup"
-
-_ROWS = 10_000
-"""How many rows are in memory at once."""
+_ROWS = 10_000  # in memory at a time
 
 
 def back_up(url: str, path: Path) -> None:
-    """Copy a store as it is at one moment, while others may go on writing.
+    """Copy a store as it is at one moment; others can write meanwhile.
 
     Args:
         url: The store.
-        path: A new SQLite file; it appears whole or not at all.
+        path: A new SQLite file, which appears complete or not at all.
 
     Raises:
-        UserError: There is no store, the path is taken, or it cannot be written.
+        UserError: The store doesn't exist, or the file exists or can't be written.
     """
     with _appearing(path) as unfinished:
         if (source := existing_file(url)) is not None:
@@ -55,16 +53,16 @@ def back_up(url: str, path: Path) -> None:
 
 
 def restore(path: Path, url: str) -> None:
-    """Fill an empty store with a backup, or move one from SQLite to PostgreSQL; all or nothing.
+    """Restore a backup into an empty store, or move a store from SQLite to PostgreSQL; all or nothing.
 
-    Attempts that were live end here: their workers write to the store that the backup was made of.
+    Live attempts end: their workers write to the original store.
 
     Args:
         path: A backup, or any SQLite store of this version.
-        url: A SQLite file that does not exist yet, or an empty PostgreSQL database.
+        url: A SQLite file that doesn't exist yet, or an empty PostgreSQL database.
 
     Raises:
-        UserError: The path holds no store of this version, or the database is not empty.
+        UserError: The file is not a store of this version, or the database is not empty.
     """
     if not path.is_file():
         raise UserError(f"no backup at {path}")
@@ -92,7 +90,7 @@ def restore(path: Path, url: str) -> None:
 
 
 def _as_one_file(engine: Engine) -> None:
-    """Leave a SQLite store without a log beside it."""
+    """Leave a SQLite store without a log next to it."""
     with engine.connect() as connection:
         raw: Any = connection.connection.dbapi_connection
         raw.execute("PRAGMA journal_mode = DELETE")
@@ -100,9 +98,9 @@ def _as_one_file(engine: Engine) -> None:
 
 @contextmanager
 def _appearing(path: Path) -> Iterator[Path]:
-    """Yield a file to fill, which takes its place when all went well."""
+    """Yield a temporary file, which is moved to its path on success."""
     if not path.parent.is_dir():
-        raise UserError(f"there is no folder {path.parent}: make it, or give another path")
+        raise UserError(f"no folder {path.parent}: create it, or use another path")
     unfinished = path.with_name(f".{path.name}-{os.getpid()}")
     try:
         if path.exists():
@@ -111,37 +109,37 @@ def _appearing(path: Path) -> Iterator[Path]:
         yield unfinished
         with unfinished.open("rb") as stream:
             os.fsync(stream.fileno())
-        os.link(unfinished, path)  # unlike a replacement, it never takes the place of another's file
+        os.link(unfinished, path)  # unlike `replace`, it never overwrites another file
     except FileExistsError:
-        raise UserError(f"{path} is there already: give the backup a name of its own") from None
+        raise UserError(f"{path} already exists: choose another name") from None
     finally:
         for suffix in ("", "-wal", "-shm", "-journal"):
             unfinished.with_name(unfinished.name + suffix).unlink(missing_ok=True)
 
 
 def _copy_file(source: Path, target: Path) -> None:
-    """SQLite's own online backup, in one step: writers go on, and what they write meanwhile is left out."""
+    """Use SQLite's online backup in one step: later writes of others are left out."""
     with closing_engine(read_only(f"sqlite:///{source}")) as engine, plain_errors(engine):
         schema.ensure(engine, create=False)
         with engine.connect() as connection, closing(sqlite3.connect(target)) as copy:
             raw: Any = connection.connection.dbapi_connection
             try:
                 raw.backup(copy)
-                raw.rollback()  # an error where somebody wrote to a file that could not be locked
+                raw.rollback()  # fails if another process wrote to a file that couldn't be locked
                 with copy:
                     copy.execute("DELETE FROM identity")
                     copy.execute("INSERT INTO identity (id) VALUES (?)", (uuid.uuid4().hex,))
                     copy.execute("UPDATE attempt SET handle = NULL, token = NULL")
-                copy.execute("PRAGMA journal_mode = DELETE")  # one file, without a log beside it
+                copy.execute("PRAGMA journal_mode = DELETE")  # one file, without a log next to it
                 [[verdict]] = copy.execute("PRAGMA integrity_check(1)").fetchall()
             except sqlite3.Error as error:
                 raise UserError(f"the backup of {source} failed: {error}") from error
         if verdict != "ok":
-            raise UserError(f"the backup would be damaged, as is {source}: {verdict}: see jestlab db check")
+            raise UserError(f"{source} is damaged: {verdict}: see jestlab db check")
 
 
 def _copy_server(url: str, target: Path) -> None:
-    """Row by row into a new store of the same schema."""
+    """Copy the rows of a database into a new SQLite store."""
     create_file(target)
     with closing_engine(writable(url)) as engine, closing_engine(writable(f"sqlite:///{target}")) as copy:
         schema.ensure(engine, create=False)
@@ -152,16 +150,19 @@ def _copy_server(url: str, target: Path) -> None:
 
 
 def _copy_rows(source: Connection, target: Connection) -> None:
-    """Copy every table, those first that others refer to."""
+    """Copy every table, in the order of references."""
     for table in Base.metadata.sorted_tables:
         if table.name == Identity.__tablename__:
-            continue  # the target has one of its own
+            continue  # the target has its own
         result = source.execution_options(yield_per=_ROWS).execute(table.select())
         for rows in result.mappings().partitions():
             target.execute(table.insert(), [dict(row) for row in rows])
         if table.name == Attempt.__tablename__:
-            target.execute(table.update().values(handle=None, token=None))  # by which jobs are found
+            target.execute(table.update().values(handle=None, token=None))
+        if table.name == Run.__tablename__:
+            # The numbers of changes count transactions of the source.
+            target.execute(table.update().values(change=0, updated_at=table.c.updated_at))
         if target.dialect.name == "postgresql" and table.autoincrement_column is not None:
-            # New rows are numbered after those that brought their numbers along.
+            # Continue the sequence of IDs after the copied ones.
             last = select(func.max(table.c.id)).scalar_subquery()
             target.execute(select(func.setval(func.pg_get_serial_sequence(table.name, "id"), last)))

@@ -1,7 +1,7 @@
-"""Claims: many runs at once get attempts that a launcher may start, and then the handles of their jobs.
+"""Claims: launchers claim many runs at once for new attempts, and store the handles of their jobs.
 
-A claim holds its run until the attempt ends: of several launchers one gets it. What launchers may hold
-together, whoever they are, is looked at in the transaction that claims, one launcher at a time.
+A claim holds its run until the attempt ends; only one of several launchers gets it. Limits that apply to all
+launchers together are checked in the transaction that claims, one launcher at a time.
 """
 
 from __future__ import annotations
@@ -13,31 +13,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import (
-    BindParameter,
-    Connection,
-    RowMapping,
-    Select,
-    and_,
-    bindparam,
-    func,
-    insert,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import BindParameter, Connection, Select, and_, bindparam, func, insert, or_, select, update
 
 from jestlab.analysis import units
 from jestlab.platform.store.engine import CLAIMING, one_at_a_time
 from jestlab.platform.store.records import LIVE, Lease, RunState, check_move
 from jestlab.platform.store.rows import chunks, execute_many, now
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Attempt, Budget, Run
+from jestlab.platform.store.tables import Attempt, Budget, Run, run_key
 
 LIMIT = "the limit"
-"""How the reason of a run begins that would exceed a limit."""
+"""First words of the reason of a run that would exceed a limit."""
 
-_ROUNDING = 1e-9  # of a sum
+_ROUNDING = 1e-9  # relative
 
 
 class Claim(NamedTuple):
@@ -46,7 +34,7 @@ class Claim(NamedTuple):
     Attributes:
         attempt_id: The fencing token.
         number: 1, 2, … within the run.
-        token: The secret that its job bears.
+        token: The secret of its job.
     """
 
     attempt_id: int
@@ -56,14 +44,14 @@ class Claim(NamedTuple):
 
 @dataclass(frozen=True)
 class Terms:
-    """What attempts are claimed for.
+    """Properties of the attempts to claim.
 
     Attributes:
-        launcher: Name of the launcher that claims them.
+        launcher: Name of the launcher.
         executor: Name of the executor that will run their jobs.
         chips: Number of accelerator chips that each job will occupy.
-        lease_seconds: How long their workers may be silent.
-        lab: The lab that they write to, by its id; None where that is unknown.
+        lease_seconds: Silence after which a worker counts as lost.
+        lab: ID of the lab that will have their files; None if unknown.
     """
 
     launcher: str
@@ -75,16 +63,16 @@ class Terms:
 
 @dataclass(frozen=True)
 class Limits:
-    """What the launchers of a store may hold together; without limits, all that they can.
+    """Limits that apply to all launchers of a store together.
 
     Attributes:
-        slots: Most attempts at a time on the executor; None for any number.
-        machine: The machine whose attempts count, by its name in those of launchers; None where jobs go
-            elsewhere, and all of the executor do.
-        chip_hours: Most chip-hours that may be held and planned since the launch began; hours where there are
-            no chips. None for any number.
+        slots: Maximum number of attempts on the executor at a time; None for any number.
+        machine: The machine whose attempts count, by its name in handles and names of launchers; None to
+            count all attempts of the executor.
+        chip_hours: Maximum of chip-hours used and planned since the launch began; hours if there are no
+            chips. None for any number.
         since: When the launch began.
-        dead: Attempts, by their ids, that hold no slot: whoever is to end them has died, too.
+        dead: IDs of attempts that occupy no slot: the launcher that should end them died, too.
     """
 
     slots: int | None = None
@@ -95,14 +83,14 @@ class Limits:
 
 
 class Found(NamedTuple):
-    """What has been claimed, and what could not be.
+    """The result of claiming.
 
     Attributes:
         claims: Fingerprint → claim, in the order of the runs.
         no_slot: Runs for which there is no slot.
-        too_dear: Fingerprint → why a run would exceed the limit of chip-hours.
-        taken: Slots that are taken now, these claims among them.
-        by_others: How many of them by other launchers.
+        too_dear: Fingerprint → why the run would exceed the limit of chip-hours.
+        taken: Number of occupied slots, including these claims.
+        by_others: How many of them other launchers occupy.
     """
 
     claims: dict[str, Claim]
@@ -118,15 +106,13 @@ _NO_LIMITS = Limits()
 def claim_all(store: Store, logs: Mapping[str, str], terms: Terms, limits: Limits = _NO_LIMITS) -> Found:
     """Claim runs for new attempts, all in one transaction, as far as the limits allow.
 
+    Runs that an attempt holds, that are COMPLETED, or that their user wants to stop are left out.
+
     Args:
         store: The store.
         logs: Fingerprint of each run → its log, relative to the lab's root.
-        terms: What for.
-        limits: What all launchers may hold together.
-
-    Returns:
-        What has been claimed. Those runs are left out that another attempt holds, that are COMPLETED, or that
-        their user wants to stop.
+        terms: Properties of the attempts.
+        limits: Limits for all launchers.
     """
     with store.writing() as connection:
         one_at_a_time(connection, CLAIMING)
@@ -148,7 +134,7 @@ def claim_all(store: Store, logs: Mapping[str, str], terms: Terms, limits: Limit
 
 
 def too_dear(store: Store, fingerprints: Sequence[str], limits: Limits) -> dict[str, str]:
-    """Return the runs that would exceed the limit of chip-hours now, and why; the first ones come first."""
+    """Return the runs that would exceed the limit of chip-hours now, and why; earlier runs have priority."""
     with store.reading() as connection:
         return _too_dear(connection, fingerprints, limits, len(fingerprints))
 
@@ -162,29 +148,28 @@ def claim(
     log: str,
     lease_seconds: float = 90.0,
 ) -> Claim | None:
-    """Claim one run, as `claim_all` does; None if it cannot be claimed."""
+    """Claim one run, as `claim_all` does; None if it can't be claimed."""
     terms = Terms(launcher, executor, chips, lease_seconds)
     return claim_all(store, {fingerprint: log}, terms).claims.get(fingerprint)
 
 
 def launched(store: Store, handles: Mapping[int, str]) -> None:
-    """Store the handles of the jobs of attempts, by the attempts' ids, in one transaction."""
+    """Store the handles of the jobs of attempts, by attempt ID, in one transaction."""
     with store.writing() as connection:
-        rows = [{"attempt": attempt, "its_handle": handle} for attempt, handle in sorted(handles.items())]
+        rows = [{"key": attempt, "new_handle": handle} for attempt, handle in sorted(handles.items())]
         execute_many(connection, _LAUNCHED, rows)
 
 
-# Statements are built once: that takes several times as long as to execute them, and launchers do that often.
-
+# Built once: building a statement takes several times as long as executing it.
 _RUNS: BindParameter[Any] = bindparam("runs", expanding=True)
 _LAUNCHED = (
     update(Attempt.__table__)  # type: ignore[arg-type]
-    .where(Attempt.__table__.c.id == bindparam("attempt"))
-    .values(handle=bindparam("its_handle"))
+    .where(Attempt.__table__.c.id == bindparam("key"))
+    .values(handle=bindparam("new_handle"))
 )
 _UNLOCKED = (
     select(Run.id, Run.fingerprint, Run.state, Run.step)
-    .where(Run.fingerprint.in_(_RUNS), Run.state != RunState.COMPLETED, Run.stop_reason.is_(None))
+    .where(Run.id.in_(_RUNS), Run.state != RunState.COMPLETED, Run.stop_reason.is_(None))
     .order_by(Run.id)
     .with_for_update(key_share=True)
 )
@@ -198,7 +183,7 @@ _INSERTED = insert(Attempt).returning(Attempt.run_id, Attempt.id)
 
 
 class _Free(NamedTuple):
-    """A run that can be claimed; `number` is that of its last attempt, 0 before the first."""
+    """A run that can be claimed, with the number of its last attempt (0 before the first)."""
 
     id: int
     fingerprint: str
@@ -209,7 +194,7 @@ class _Free(NamedTuple):
 
 def _free(connection: Connection, fingerprints: Iterable[str]) -> Iterator[_Free]:
     """Lock runs, and find those that can be claimed."""
-    for chunk in chunks(fingerprints):
+    for chunk in chunks(map(run_key, fingerprints)):
         runs = connection.execute(_UNLOCKED, {"runs": chunk}).all()
         attempts = connection.execute(_ATTEMPTS, {"runs": [run.id for run in runs]})
         known = {run_id: (live, number) for run_id, live, number in attempts}
@@ -220,29 +205,21 @@ def _free(connection: Connection, fingerprints: Iterable[str]) -> Iterator[_Free
 
 
 def _holders(connection: Connection, executor: str, limits: Limits) -> list[str | None]:
-    """Return the launcher of each attempt that holds a slot."""
+    """Return the launcher of each attempt that occupies a slot."""
     rows = connection.execute(_holding(executor, limits.machine))
     return [row.launcher for row in rows if row.id not in limits.dead]
 
 
 def holding(store: Store, executor: str, machine: str | None) -> list[Lease]:
-    """Return the live attempts that hold a slot of an executor, on one machine or wherever they are."""
+    """Return the live attempts that occupy a slot of an executor, on one machine or on all."""
     with store.reading() as connection:
         rows = connection.execute(_holding(executor, machine)).mappings()
-        return [_lease(row) for row in rows]
-
-
-_OF_LEASE = tuple(Lease.__dataclass_fields__)
-
-
-def _lease(row: RowMapping) -> Lease:
-    return Lease(**{name: row[name] for name in _OF_LEASE} | {"state": RunState(row["state"])})
+        return [Lease(**dict(row) | {"state": RunState(row["state"])}) for row in rows]
 
 
 @functools.lru_cache(maxsize=8)
 def _holding(executor: str, machine: str | None) -> Select[Any]:
-    """Select the attempts that hold a slot of an executor, on this machine where it has a name."""
-    of_attempt = (getattr(Attempt, name) for name in _OF_LEASE if name != "fingerprint")
+    of_attempt = (getattr(Attempt, name) for name in Lease.__dataclass_fields__ if name != "fingerprint")
     query = (
         select(*of_attempt, Run.fingerprint)
         .join(Run, Run.id == Attempt.run_id)
@@ -254,37 +231,37 @@ def _holding(executor: str, machine: str | None) -> Select[Any]:
     if executor != "local":
         return query.where(by_launcher)
     by_handle = Attempt.handle.startswith(f"{machine}:", autoescape=True)
-    # An attempt may have been adopted by a launcher of another machine.
+    # A launcher of another machine may have adopted an attempt.
     return query.where(or_(by_handle, and_(Attempt.handle.is_(None), by_launcher)))
 
 
 def _too_dear(
     connection: Connection, fingerprints: Sequence[str], limits: Limits, slots: int
 ) -> dict[str, str]:
-    """Return the runs that would exceed the limit beside those before them that start now, and why."""
+    """Return the runs that would exceed the limit, together with earlier runs that start now, and why."""
     most = limits.chip_hours
     if most is None:
         return {}
     planned: dict[str, float] = {}
-    for chunk in chunks(fingerprints):
+    for chunk in chunks(map(run_key, fingerprints)):
         budgets = select(Run.fingerprint, Budget.chip_hours).join(Budget, Budget.run_id == Run.id)
-        planned |= dict(connection.execute(budgets.where(Run.fingerprint.in_(chunk))).tuples().all())
+        planned |= dict(connection.execute(budgets.where(Run.id.in_(chunk))).tuples().all())
     held = _held_hours(connection, limits.since)
     found: dict[str, str] = {}
     for fingerprint in fingerprints:
-        its = planned.get(fingerprint, 0.0)
-        if held + its > most * (1 + _ROUNDING):
+        hours = planned.get(fingerprint, 0.0)
+        if held + hours > most * (1 + _ROUNDING):
             found[fingerprint] = (
-                f"{LIMIT} of {most:g} chip-hours is reached: {units.hours(held)} held, {units.hours(its)} "
+                f"{LIMIT} of {most:g} chip-hours is reached: {units.hours(held)} held, {units.hours(hours)} "
                 "planned for this run"
             )
         elif slots > 0:
-            held, slots = held + its, slots - 1
+            held, slots = held + hours, slots - 1
     return found
 
 
 def _held_hours(connection: Connection, since: datetime) -> float:
-    """Return the chip-hours that attempts have held since a time; live ones at least what was planned."""
+    """Return the chip-hours of attempts since a time; live attempts count at least as planned."""
     query = (
         select(Attempt.state, Attempt.chips, Attempt.started_at, Attempt.ended_at, Budget.chip_hours)
         .outerjoin(Budget, Budget.run_id == Attempt.run_id)
@@ -300,7 +277,7 @@ def _held_hours(connection: Connection, since: datetime) -> float:
 
 
 def _make_pending(connection: Connection, runs: Sequence[_Free]) -> None:
-    """Give runs the state of those that are about to start; one whose process vanished stays RUNNING."""
+    """Set runs PENDING, except those whose process vanished while they were RUNNING."""
     waiting = [run for run in runs if run.state != RunState.RUNNING]
     for run in waiting:
         check_move(run.fingerprint, run.state, RunState.PENDING)
@@ -311,22 +288,18 @@ def _make_pending(connection: Connection, runs: Sequence[_Free]) -> None:
 def _insert(
     connection: Connection, runs: Sequence[_Free], logs: Mapping[str, str], terms: Terms
 ) -> dict[str, Claim]:
-    """Insert an attempt at each run, and return it as a claim, by fingerprint."""
+    """Insert an attempt at each run; return the claims by fingerprint."""
     rows: list[dict[str, Any]] = [
         {
             "run_id": run.id,
             "number": run.number + 1,
             "state": RunState.PENDING,
-            "launcher": terms.launcher,
-            "executor": terms.executor,
-            "chips": terms.chips,
-            "lease_seconds": terms.lease_seconds,
             "claimed_at": now(),
             "heartbeat_at": now(),
             "first_step": run.step,
             "log": logs[run.fingerprint],
             "token": secrets.token_hex(16),
-            "lab": terms.lab,
+            **vars(terms),
         }
         for run in runs
     ]

@@ -1,4 +1,4 @@
-"""The code that runs execute: its commit, its uncommitted changes, and the text of the user's own files.
+"""The code that runs execute: its commit, its uncommitted changes, and the text of the user's files.
 
 Secrets are left out of all text.
 """
@@ -134,12 +134,12 @@ def without_secret_lines(text: str) -> str:
     return "\n".join(lines)
 
 
-# ---- the user's own code
+# ---- the user's code
 
 
 @dataclass(frozen=True)
 class Sources:
-    """Files of the user's own code.
+    """Files of the user's code.
 
     Attributes:
         folder: Folder of the script or module that is executed.

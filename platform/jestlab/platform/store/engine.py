@@ -27,37 +27,33 @@ from jestlab.platform.store.address import parse_url, refuse_remnants, shown_url
 # ---- transactions
 
 BUSY_SECONDS = 30.0
-"""How long a writer waits for another."""
+"""Time that a writer waits for another one."""
 
 CONNECT_SECONDS = 10
-"""How long a server may take to answer."""
+"""Time limit for connecting to a server."""
 
 QUERY_SECONDS = 600.0
-"""How long a server works at one query of a reader."""
+"""Time limit of a reader's query on a server."""
 
-_LEAST_BYTES = 1 << 16  # of room on a disk that isn't full
+_LEAST_BYTES = 1 << 16  # a disk with less free space counts as full
 
 _WRITES = "jestlab_writes"
 
 DEFINING, RECORDING, CLAIMING = 0x6A657374, 0x6A657375, 0x6A657376
-"""Names of locks: for creating tables and views, for recording a plan, and for claiming runs."""
+"""Locks for creating tables and views, for recording a plan, and for claiming runs."""
 
 
 def writable(url: str) -> Engine:
-    """Create an engine whose transactions read, unless they are opened by `writing`.
-
-    It makes no SQLite file: see `create_file`.
-    """
+    """Create an engine for reading and writing. It creates no SQLite file: see `create_file`."""
     store = parse_url(url)
     path = sqlite_file(store)
     return _postgresql(store, writes=True) if path is None else _sqlite(path, writes=True)
 
 
 def read_only(url: str) -> Engine:
-    """Create an engine that cannot write: the database itself refuses.
+    """Create an engine that can't write: the database itself refuses.
 
-    How, and what is left to permissions, is in `jestlab.analysis.guards`. Its transactions are `reading`'s,
-    which end in a rollback.
+    See `jestlab.analysis.guards` for how, and for the limits of that.
     """
     store = parse_url(url)
     path = sqlite_file(store)
@@ -66,7 +62,7 @@ def read_only(url: str) -> Engine:
 
 @contextmanager
 def closing_engine(engine: Engine) -> Iterator[Engine]:
-    """Close an engine's connections in the end."""
+    """Dispose of an engine at the end."""
     try:
         yield engine
     finally:
@@ -75,7 +71,7 @@ def closing_engine(engine: Engine) -> Iterator[Engine]:
 
 @contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
-    """Open a transaction that sees one state of the store. In the end it is rolled back."""
+    """Open a transaction that reads one state of the store, and is rolled back at the end."""
     options: dict[str, Any] = {}
     if engine.dialect.name == "postgresql":
         options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
@@ -95,8 +91,8 @@ def reading(engine: Engine) -> Iterator[Connection]:
 def writing(engine: Engine) -> Iterator[Connection]:
     """Open a transaction that writes all or nothing.
 
-    On SQLite it holds the write lock from its beginning. On PostgreSQL it is READ COMMITTED: what is read to
-    decide what is written has to be locked by `with_for_update`.
+    On SQLite it holds the write lock from the start. On PostgreSQL it is READ COMMITTED: lock rows on which a
+    decision depends with `with_for_update`.
     """
     with (
         plain_errors(engine),
@@ -107,10 +103,10 @@ def writing(engine: Engine) -> Iterator[Connection]:
 
 
 def one_at_a_time(connection: Connection, what: int) -> None:
-    """Wait until no other write transaction is past this point for the same purpose.
+    """Wait until no other write transaction holds this lock. Call it before the first write.
 
-    For transactions that write many rows which others write too: without an order among them, PostgreSQL
-    would detect a deadlock and undo one. SQLite has only one writer anyway. Call it before the first write.
+    Without an order among transactions that write the same rows, PostgreSQL would detect a deadlock and roll
+    one back. SQLite has only one writer at a time.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(select(func.pg_advisory_xact_lock(what)))
@@ -118,42 +114,42 @@ def one_at_a_time(connection: Connection, what: int) -> None:
 
 @contextmanager
 def plain_errors(engine: Engine) -> Iterator[None]:
-    """Turn a database's error that is not our bug (no connection, disk full, …) into a UserError."""
+    """Convert database errors that aren't bugs (no connection, disk full, …) into UserErrors."""
     try:
         yield
     except DBAPIError as error:
-        found = user_error(error, engine.url)
-        if found is None:
+        converted = user_error(error, engine.url)
+        if converted is None:
             raise
-        raise found from error
+        raise converted from error
 
 
 # ---- SQLite
 
 CHECKPOINT_SECONDS = 2.0
-"""How long `checkpoint` waits for others to finish reading."""
+"""Time that `checkpoint` waits for readers."""
 
 
 def create_file(path: Path) -> None:
-    """Make an empty SQLite file and its folder where there is none; the only place where one is made.
+    """Create an empty SQLite file and its folder unless they exist.
 
     Raises:
-        StoreMissing: Files that belong to an earlier one lie there: it was moved away.
-        StoreError: It cannot be made there.
+        StoreMissing: The store was moved away from files that belong to it.
+        StoreError: The file can't be created.
     """
     try:
         if os.path.lexists(path):
             return
         refuse_remnants(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        with suppress(FileExistsError):  # somebody else was faster
+        with suppress(FileExistsError):  # another process created it
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
     except OSError as error:
-        raise StoreError(f"the store {path} cannot be made: {error.strerror}") from error
+        raise StoreError(f"can't create the store {path}: {error.strerror}") from error
 
 
 def checkpoint(engine: Engine) -> None:
-    """Move what SQLite's log holds into the file itself, unless somebody reads; does nothing on a server."""
+    """Move SQLite's log into its file, unless another process is reading; do nothing on a server."""
     if engine.dialect.name != "sqlite":
         return
     with suppress(StoreError, sqlite3.Error), plain_errors(engine), engine.connect() as connection:
@@ -183,7 +179,7 @@ def _sqlite(path: Path, *, writes: bool) -> Engine:
             uri=True,
             timeout=BUSY_SECONDS,
             check_same_thread=False,
-            isolation_level=None,  # BEGIN is ours, below: Python's sqlite3 would begin none for a SELECT
+            isolation_level=None,  # `_begin` begins transactions: sqlite3 would not, for a SELECT
         )
         _write_ahead(connection)
         connection.execute("PRAGMA synchronous = FULL")
@@ -198,15 +194,15 @@ def _sqlite(path: Path, *, writes: bool) -> Engine:
 
     @event.listens_for(engine, "checkout")
     def _check_place(connection: Any, record: Any, _: Any) -> None:
-        # An open file can be written to wherever it is moved, or when it is deleted and a copy has taken its
-        # place: what is written then is lost. A connection to such a file is replaced by a new one.
+        # Writes to an open file that was moved, or replaced by a copy, are lost. A connection to such a file
+        # is replaced by a new one.
         if record.info.get("file") != _identity(path) or guards.is_stale(connection, path):
             raise DisconnectionError
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
-        # A transaction that reads first and writes later would fail at once, without waiting, if another one
-        # wrote in between: so a transaction says at its beginning that it will write.
+        # A transaction that reads first and writes later fails without waiting if another one wrote in
+        # between. So a write transaction takes the lock at its start.
         writes = connection.get_execution_options().get(_WRITES, False)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
@@ -214,12 +210,12 @@ def _sqlite(path: Path, *, writes: bool) -> Engine:
 
 
 def _identity(path: Path) -> tuple[int, ...]:
-    """Tell a file from others that may take its place; empty where there is none."""
+    """Return the identity of a file, which differs if another file replaces it; empty if it doesn't exist."""
     return (guards.version(path) or ())[:2]
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:
-    """Turn on the write-ahead log; SQLite itself does not wait for others who do the same."""
+    """Turn on the write-ahead log, waiting for other processes that do the same."""
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
         try:
@@ -236,11 +232,11 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
 
 
 def _postgresql(store: URL, *, writes: bool) -> Engine:
-    """Create an engine that survives a restart of its server, and notices when it is gone."""
+    """Create an engine that reconnects after a restart of its server."""
     arguments: dict[str, Any] = {
         "application_name": "jestlab",
         "connect_timeout": CONNECT_SECONDS,
-        # A server that vanished is given up after this, and not after the two hours of TCP.
+        # Without these, TCP would wait two hours for a server that vanished.
         "keepalives_idle": 30,
         "keepalives_interval": 10,
         "keepalives_count": 3,
@@ -248,7 +244,7 @@ def _postgresql(store: URL, *, writes: bool) -> Engine:
     }
     settings = {"lock_timeout": _milliseconds(BUSY_SECONDS)}
     if writes:
-        # A machine that was put to sleep within a transaction would hold its locks until it wakes.
+        # A machine that is suspended within a transaction would hold its locks until it resumes.
         settings["idle_in_transaction_session_timeout"] = _milliseconds(2 * BUSY_SECONDS)
     else:
         settings["statement_timeout"] = _milliseconds(QUERY_SECONDS)
@@ -258,7 +254,7 @@ def _postgresql(store: URL, *, writes: bool) -> Engine:
     @event.listens_for(engine, "connect")
     def _configure(connection: Any, _: Any) -> None:
         calls = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in settings.items())
-        connection.autocommit = True  # a setting made in a transaction is undone with it
+        connection.autocommit = True  # otherwise a rollback would undo the settings
         connection.execute(f"SELECT {calls}")
         connection.autocommit = False
 
@@ -271,18 +267,18 @@ def _milliseconds(seconds: float) -> str:
 
 # ---- errors
 
-_SQLITE_NOT_PERMITTED = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
-_SQLITE_PASSES = frozenset(
+_SQLITE_RETRY = frozenset(
     getattr(sqlite3, f"SQLITE_{name}")
     for name in ("BUSY", "LOCKED", "PROTOCOL", "FULL", "IOERR", "NOMEM", "CANTOPEN")
 )
+_SQLITE_DENIED = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
 # Classes and codes of https://www.postgresql.org/docs/current/errcodes-appendix.html
-_POSTGRESQL_PASSES = (
+_POSTGRESQL_RETRY = (
     "08",  # connection
-    "40",  # serialisation failure, deadlock: the transaction was undone
+    "40",  # serialization failure, deadlock: the transaction was rolled back
     "53",  # disk full, out of memory, too many connections
     "57P",  # shutdown, crash, starting up
-    "55P03",  # waited too long for a lock
+    "55P03",  # timeout of a lock
     "25P03",  # the process slept within a transaction
     "58030",  # reading or writing a file failed
 )
@@ -296,8 +292,7 @@ _POSTGRESQL_FIX = (
     "XX002",
 )
 
-# A refused connection carries no code, only the server's words (in its language: what is not known here is
-# taken to pass).
+# A refused connection has no code, only the server's message. Messages in other languages count as temporary.
 _REFUSED = re.compile(
     r"""password\ authentication\ failed | no\ password\ supplied | authentication\ failed
     | (role|database)\ ".*"\ does\ not\ exist | is\ not\ permitted\ to\ log\ in | permission\ denied
@@ -310,11 +305,11 @@ _NO_DATABASE = re.compile(r'database ".*" does not exist')
 
 
 def user_error(error: DBAPIError, store: URL) -> StoreError | None:
-    """Return what to tell a user about an error of the database, without the store's password.
+    """Return the UserError for an error of the database, without the store's password.
 
     Returns:
-        StoreUnreachable if trying again later may help, a plain StoreError if something has to be fixed
-        first, None if it is a bug of ours.
+        StoreUnreachable if trying again may help, a plain StoreError if someone must fix a problem, None for
+        a bug.
     """
     place = f"store {shown_url(store)}"
     if isinstance(error.orig, sqlite3.Error):
@@ -323,7 +318,7 @@ def user_error(error: DBAPIError, store: URL) -> StoreError | None:
 
 
 def database_message(error: Exception) -> str:
-    """Return an error in the database's own words, on one line."""
+    """Return the database's message on one line."""
     if not isinstance(error, DBAPIError):
         return f"{type(error).__name__}: {error}"
     primary = getattr(getattr(error.orig, "diag", None), "message_primary", None)
@@ -331,49 +326,47 @@ def database_message(error: Exception) -> str:
 
 
 def is_full(folder: Path) -> bool:
-    """Whether the disk of a folder has no room for another transaction; False if the folder isn't there."""
+    """Return whether the disk of a folder is full; False if the folder doesn't exist."""
     try:
-        found = os.statvfs(folder)
+        disk = os.statvfs(folder)
     except OSError:
         return False
-    return found.f_bavail * found.f_frsize < _LEAST_BYTES
+    return disk.f_bavail * disk.f_frsize < _LEAST_BYTES
 
 
 def damage_of(error: StoreError) -> str | None:
-    """Return what SQLite says about the content of a damaged file; None for any other error."""
+    """Return SQLite's message about a damaged file; None for any other error."""
     cause = getattr(error.__cause__, "orig", error.__cause__)
     damaged = getattr(cause, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
     return str(cause) if damaged else None
 
 
 def _of_sqlite(error: sqlite3.Error, place: str, file: Path | None) -> StoreError | None:
-    message = f"{place}: {error}"
-    primary = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest says more exactly what
-    if primary in _SQLITE_NOT_PERMITTED and file is not None:
-        there = (file, file.parent) if file.exists() else (file.parent,)
-        if closed := [each for each in there if each.exists() and not os.access(each, os.R_OK | os.W_OK)]:
-            return StoreError(f"{place}: no permission to write to {closed[0]}")
-    has_no_room = primary == sqlite3.SQLITE_IOERR and file is not None and is_full(file.parent)
-    if primary == sqlite3.SQLITE_FULL or has_no_room:
+    primary = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without the extended code
+    if primary in _SQLITE_DENIED and file is not None:
+        for path in (file, file.parent):
+            if path.exists() and not os.access(path, os.R_OK | os.W_OK):
+                return StoreError(f"{place}: no permission to write to {path}")
+    full = primary == sqlite3.SQLITE_IOERR and file is not None and is_full(file.parent)
+    if primary == sqlite3.SQLITE_FULL or full:
         return StoreUnreachable(f"{place}: the disk is full: make room")
-    if primary in _SQLITE_PASSES:
-        return StoreUnreachable(message)
-    # Integrity and programming errors are ours, and have classes of their own.
-    can_be_fixed = type(error) in (sqlite3.DatabaseError, sqlite3.OperationalError)
-    return StoreError(message) if can_be_fixed else None
+    if primary in _SQLITE_RETRY:
+        return StoreUnreachable(f"{place}: {error}")
+    # Subclasses, such as IntegrityError, are bugs.
+    fixable = type(error) in (sqlite3.DatabaseError, sqlite3.OperationalError)
+    return StoreError(f"{place}: {error}") if fixable else None
 
 
 def _of_postgresql(error: DBAPIError, place: str, store: URL) -> StoreError | None:
     import psycopg
 
-    state = getattr(error.orig, "sqlstate", None)
-    no_answer = state is None and isinstance(error.orig, psycopg.OperationalError | psycopg.InterfaceError)
-    words = database_message(error)
-    message = f"{place}: {words}"
-    if state == "3D000" or (state is None and _NO_DATABASE.search(words)):
+    code = getattr(error.orig, "sqlstate", None)
+    no_answer = code is None and isinstance(error.orig, psycopg.OperationalError | psycopg.InterfaceError)
+    message = database_message(error)
+    if code == "3D000" or (code is None and _NO_DATABASE.search(message)):
         return StoreError(f"{place}: no such database: create it with createdb {store.database}")
-    if state is None and _REFUSED.search(words):
-        return StoreError(message)
-    if error.connection_invalidated or no_answer or (state or "").startswith(_POSTGRESQL_PASSES):
-        return StoreUnreachable(message)
-    return StoreError(message) if (state or "").startswith(_POSTGRESQL_FIX) else None
+    if code is None and _REFUSED.search(message):
+        return StoreError(f"{place}: {message}")
+    if error.connection_invalidated or no_answer or (code or "").startswith(_POSTGRESQL_RETRY):
+        return StoreUnreachable(f"{place}: {message}")
+    return StoreError(f"{place}: {message}") if (code or "").startswith(_POSTGRESQL_FIX) else None

@@ -1,59 +1,61 @@
-"""Which store this is, and whether it is a copy of another.
+"""The identity of a store, how a copy gets another one, and the labs that use a store.
 
-A store has a random id, which the jobs that it launches bear, and knows where it lies: in which file or
-database. A copy (`cp -r` of a lab, `createdb --template`, a dump) finds itself elsewhere. It is then another
-store: it gets an id of its own, and what the original had launched is none of its business.
+A store has a random ID, which its jobs carry, and records its own file or database. A copy (`cp -r` of a lab,
+`createdb --template`, a dump) finds itself in another place. It then gets another ID, and loses the jobs of
+the original.
 """
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 
 from sqlalchemy import Connection, Engine, delete, func, select, text, update
+from sqlalchemy.orm import aliased
 
 from jestlab.platform.store.address import sqlite_file
 from jestlab.platform.store.engine import reading, writing
 from jestlab.platform.store.records import LIVE, RunState
-from jestlab.platform.store.tables import Attempt, Identity, Launcher, Run
+from jestlab.platform.store.rows import chunks, insert, now
+from jestlab.platform.store.tables import Attempt, Identity, KnownLab, Launcher, Run, run_key
 
 COPIED = "was running when its store was copied"
 
 
 def settle(engine: Engine) -> None:
-    """Notice that a store is a copy, and make it a store of its own; a new store learns where it lies."""
+    """Record the place of a new store, and give a copy its own identity."""
     with reading(engine) as connection:
         known = connection.scalar(select(Identity.place))
-        here = _place(connection)
-    if known == here:
+        place = _place(connection)
+    if known == place:
         return
     with writing(engine) as connection:
         known = connection.scalar(select(Identity.place).with_for_update())
-        if known is not None and known != here:
+        if known is not None and known != place:
             disown(connection, COPIED)
-        connection.execute(update(Identity).values(place=here))
+        connection.execute(update(Identity).values(place=place))
 
 
 def disown(connection: Connection, reason: str) -> None:
-    """Make a store another one than that which it was copied from, within a write transaction.
+    """Give a copy another identity, within a write transaction.
 
-    It gets an id of its own. Attempts that were live end, for this reason: their workers write to the
-    original. No attempt's job can be found from here any more, neither to be watched nor to be stopped.
+    Live attempts end for this reason: their workers write to the original. The copy can no longer find,
+    watch, or stop any job.
     """
     connection.execute(update(Identity).values(id=uuid.uuid4().hex, place=None))
     ended = {"state": RunState.PREEMPTED, "reason": reason}
-    connection.execute(
-        update(Attempt).where(Attempt.state.in_(LIVE)).values(**ended, ended_at=Attempt.heartbeat_at)
-    )
+    live = update(Attempt).where(Attempt.state.in_(LIVE))
+    connection.execute(live.values(**ended, ended_at=Attempt.heartbeat_at))
     connection.execute(update(Run).where(Run.state == RunState.RUNNING).values(**ended))
     connection.execute(update(Attempt).values(handle=None, token=None, launcher=None))
     connection.execute(delete(Launcher))
 
 
 def _place(connection: Connection) -> str:
-    """Say where a store lies, in words that stay the same when it is moved and differ for a copy.
+    """Return a text that stays the same if a store is moved and differs for a copy.
 
-    For a file that is its inode: a file system keeps it when a file is renamed. For a PostgreSQL database it
-    is its number, and that of its cluster, unless the server keeps the latter to itself.
+    For a file it is the inode, which file systems keep when a file is renamed. For a PostgreSQL database it
+    is the number of the database and, unless the server hides it, that of its cluster.
     """
     if (file := sqlite_file(connection.engine.url)) is not None:
         return str(file.stat().st_ino)
@@ -62,3 +64,57 @@ def _place(connection: Connection) -> str:
     if connection.scalar(select(func.has_function_privilege("pg_control_system()", "EXECUTE"))):
         cluster = connection.scalar(text("SELECT system_identifier FROM pg_control_system()"))
     return f"{cluster or ''}/{number}"
+
+
+# ---- labs
+
+
+def enter_lab(engine: Engine, uid: str, address: str, host: str | None) -> None:
+    """Enter a lab with its present place.
+
+    Args:
+        engine: The store's.
+        uid: The lab's ID.
+        address: Its folder, or the URL of its bucket.
+        host: The machine of a folder; None for a bucket.
+    """
+    place = {"address": address, "host": host, "seen_at": now()}
+    with writing(engine) as connection:
+        statement = insert(connection, KnownLab).values(uid=uid, **place)
+        connection.execute(statement.on_conflict_do_update(index_elements=["uid"], set_=place))
+
+
+def lab_places(engine: Engine) -> dict[str, str]:
+    """Return the last known place of each lab of the store, such as `atlas:/data/lab`, by the lab's ID."""
+    with reading(engine) as connection:
+        labs = connection.execute(select(KnownLab.uid, KnownLab.address, KnownLab.host))
+        return {uid: address if host is None else f"{host}:{address}" for uid, address, host in labs}
+
+
+def completed_elsewhere(engine: Engine, fingerprints: Iterable[str], uid: str | None) -> dict[str, str]:
+    """Return the runs that another lab completed, with its last known place.
+
+    Runs are left out if the lab that completed them is unknown.
+
+    Args:
+        engine: The store's.
+        fingerprints: The runs.
+        uid: ID of this lab; None if it has none yet.
+    """
+    later = aliased(Attempt)
+    completed = (later.run_id == Run.id, later.state == RunState.COMPLETED)
+    newest = select(func.max(later.number)).where(*completed).correlate(Run).scalar_subquery()
+    query = (
+        select(Run.fingerprint, Attempt.lab)
+        .join(Attempt, (Attempt.run_id == Run.id) & (Attempt.number == newest))
+        .where(Run.state == RunState.COMPLETED, Attempt.lab.is_not(None))
+    )
+    if uid is not None:
+        query = query.where(Attempt.lab != uid)
+    places = lab_places(engine)
+    with reading(engine) as connection:
+        return {
+            row.fingerprint: places[row.lab]
+            for chunk in chunks(map(run_key, fingerprints))
+            for row in connection.execute(query.where(Run.id.in_(chunk)))
+        }

@@ -1,10 +1,10 @@
-"""Leases: which attempt holds a run, which launcher looks after it, and the states that runs move to.
+"""Leases: the attempt that holds a run, the launcher that looks after it, and changes of the run's state.
 
-Each function is one transaction, except `move` and `finish`, which are part of one.
+Each function is one transaction, except those that take a connection, which are part of one.
 
-At most one attempt at a run is PENDING or RUNNING at any time: a launcher claims a run here before it
-launches it (see `claims`). Nothing here compares clocks: a launcher that takes another launcher, or a worker,
-for dead ends or adopts the attempt as it saw it, and is refused if the attempt has changed since.
+At most one attempt at a run is PENDING or RUNNING at any time: a launcher claims a run (see `claims.py`)
+before it launches it. Clocks of different machines are never compared. A launcher that considers another
+launcher or a worker dead ends or adopts the attempt as it read it, and fails if the attempt has changed.
 """
 
 from __future__ import annotations
@@ -12,16 +12,26 @@ from __future__ import annotations
 import functools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, Row, Select, Update, bindparam, delete, func, select, update
 from sqlalchemy.orm import aliased
 
-from jestlab.platform.store.records import LIVE, WAITING, Lease, RunState, Standing, check_move
+from jestlab.models.training.phases import Spent
+from jestlab.platform.store.records import (
+    LIVE,
+    WAITING,
+    AttemptLost,
+    Lease,
+    RunState,
+    Standing,
+    check_move,
+)
 from jestlab.platform.store.rows import chunks, insert, now
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Attempt, Launcher, Run
+from jestlab.platform.store.tables import Attempt, Launcher, Run, run_key
 
 Key = TypeVar("Key", int, str)
 
@@ -30,42 +40,61 @@ _OF_RUN = tuple(name for name in Standing.__dataclass_fields__ if name not in ("
 _OF_LEASE = tuple(name for name in Lease.__dataclass_fields__ if name != "fingerprint")
 _OF_STANDING = (*_OF_RUN, "fruitless")
 
+# ---- launchers
+
 
 def enter_launcher(store: Store, name: str, lab: str | None = None) -> str:
-    """Enter a launcher of a lab, unless it is there, and forget those that are long gone; return its name."""
+    """Enter a launcher of a lab unless it exists, delete old ones, and return its name."""
     with store.writing() as connection:
-        watched = select(Attempt.launcher).where(Attempt.launcher.is_not(None), Attempt.state.in_(LIVE))
+        used = select(Attempt.launcher).where(Attempt.launcher.is_not(None), Attempt.state.in_(LIVE))
         long_gone = Launcher.heartbeat_at < now() - _LONG_GONE
-        connection.execute(delete(Launcher).where(long_gone, Launcher.name.not_in(watched)))
-        statement = insert(connection, Launcher).values(name=name, heartbeat_at=now(), lab=lab)
-        connection.execute(
-            statement.on_conflict_do_update(index_elements=["name"], set_={"heartbeat_at": now(), "lab": lab})
-        )
+        connection.execute(delete(Launcher).where(long_gone, Launcher.name.not_in(used)))
+        values = {"heartbeat_at": now(), "lab": lab}
+        statement = insert(connection, Launcher).values(name=name, **values)
+        connection.execute(statement.on_conflict_do_update(index_elements=["name"], set_=values))
     return name
 
 
 def beat(store: Store, launcher: str) -> None:
-    """Record the time of a launcher's heartbeat."""
+    """Record a launcher's heartbeat."""
     with store.writing() as connection:
         connection.execute(update(Launcher).where(Launcher.name == launcher).values(heartbeat_at=now()))
 
 
 def heartbeats(store: Store) -> dict[str, datetime]:
-    """Return every launcher's last heartbeat, by name; only a change of it has a meaning."""
+    """Return every launcher's last heartbeat by name; its clock may differ from this machine's."""
     with store.reading() as connection:
-        rows = connection.execute(select(Launcher.name, Launcher.heartbeat_at))
-        return dict(rows.tuples().all())
+        return dict(connection.execute(select(Launcher.name, Launcher.heartbeat_at)).tuples().all())
 
 
 def leave(store: Store, launcher: str) -> None:
-    """Remove a launcher; attempts that it looked after can be adopted."""
+    """Delete a launcher; others can adopt its attempts."""
     with store.writing() as connection:
         connection.execute(update(Attempt).where(Attempt.launcher == launcher).values(launcher=None))
         connection.execute(delete(Launcher).where(Launcher.name == launcher))
 
 
+def adopt(store: Store, leases: Sequence[Lease], launcher: str) -> list[Lease]:
+    """Adopt attempts whose launchers have gone.
+
+    Returns:
+        The adopted attempts; another launcher may have adopted the others.
+    """
+    adopted = []
+    with store.writing() as connection:
+        for lease in leases:
+            unchanged = Attempt.launcher.is_not_distinct_from(lease.launcher)
+            attempt = update(Attempt).where(Attempt.id == lease.id, Attempt.state.in_(LIVE), unchanged)
+            if connection.execute(attempt.values(launcher=launcher)).rowcount:
+                adopted.append(lease)
+    return adopted
+
+
+# ---- the state of runs
+
+
 def standings(store: Store, fingerprints: Iterable[str]) -> dict[str, Standing]:
-    """Return how runs stand, all at one moment."""
+    """Return the standings of runs, all at one moment."""
     with store.reading() as connection:
         return {
             standing.fingerprint: standing
@@ -74,7 +103,7 @@ def standings(store: Store, fingerprints: Iterable[str]) -> dict[str, Standing]:
         }
 
 
-@functools.cache  # to build it takes several times as long as to execute it, and launchers do that often
+@functools.cache  # building a statement takes several times as long as executing it
 def _standings() -> Select[Any]:
     last = aliased(Attempt)
     fruitless = (
@@ -99,69 +128,192 @@ def _standings() -> Select[Any]:
 def _standing(row: Row[Any]) -> Standing:
     count = len(_OF_STANDING)
     run = dict(zip(_OF_STANDING, row[:count], strict=True))
-    its = dict(zip(_OF_LEASE, row[count:], strict=True))
+    attempt = dict(zip(_OF_LEASE, row[count:], strict=True))
     lease = None
-    if its["id"] is not None:
-        its |= {"state": RunState(its["state"]), "fingerprint": run["fingerprint"]}
-        lease = Lease(**its)
+    if attempt["id"] is not None:
+        lease = Lease(**attempt | {"state": RunState(attempt["state"]), "fingerprint": run["fingerprint"]})
     return Standing(**run | {"state": RunState(run["state"]), "lease": lease})
 
 
 def waits(store: Store, reasons: Mapping[int, str]) -> None:
-    """Store why the jobs of attempts have not started yet, by the attempts' ids, unless they have."""
+    """Store why the jobs of attempts have not started yet, by attempt ID, unless they have."""
     with store.writing() as connection:
         for reason, attempts in _grouped(reasons).items():
             pending = select(Attempt.run_id).where(
                 Attempt.id.in_(attempts), Attempt.state == RunState.PENDING
             )
-            connection.execute(
-                update(Run).where(Run.id.in_(pending), Run.state == RunState.PENDING).values(reason=reason)
-            )
+            waiting = update(Run).where(Run.id.in_(pending), Run.state == RunState.PENDING)
+            connection.execute(waiting.values(reason=reason))
 
 
 def wait(store: Store, reasons: Mapping[str, str]) -> None:
-    """Store why runs that no attempt holds are not started, by their fingerprints."""
+    """Store why runs that no attempt holds have not been launched, by fingerprint."""
     live = select(Attempt.id).where(Attempt.run_id == Run.id, Attempt.state.in_(LIVE))
     with store.writing() as connection:
         for reason, runs in _grouped(reasons).items():
-            for chunk in chunks(runs):
-                connection.execute(
-                    update(Run)
-                    .where(Run.fingerprint.in_(chunk), Run.state.in_(WAITING), ~live.exists())
-                    .values(reason=reason)
-                )
+            for chunk in chunks(map(run_key, runs)):
+                waiting = update(Run).where(Run.id.in_(chunk), Run.state.in_(WAITING), ~live.exists())
+                connection.execute(waiting.values(reason=reason))
 
 
-def adopt(store: Store, leases: Sequence[Lease], launcher: str) -> list[Lease]:
-    """Look after attempts whose launchers have gone.
+def _grouped(reasons: Mapping[Key, str]) -> dict[str, list[Key]]:
+    """Return the keys by reason: one statement is executed for each reason."""
+    found: dict[str, list[Key]] = defaultdict(list)
+    for key, reason in reasons.items():
+        found[reason].append(key)
+    return found
+
+
+def request_stop(store: Store, fingerprints: Sequence[str], reason: str) -> None:
+    """Stop runs until they are launched again; runs that no attempt holds become CANCELLED now.
+
+    Workers read the request with their next heartbeat. Runs that have ended keep their state and reason.
+    """
+    ended = (RunState.FAILED, RunState.SKIPPED, RunState.CANCELLED)
+    with store.writing() as connection:
+        for chunk in chunks(map(run_key, fingerprints)):
+            free = _free(connection, chunk)
+            unfinished = update(Run).where(Run.id.in_(chunk), Run.state != RunState.COMPLETED)
+            connection.execute(unfinished.values(stop_reason=reason))
+            idle = update(Run).where(Run.id.in_(free), Run.state.not_in(ended))
+            connection.execute(idle.values(state=RunState.CANCELLED, reason=reason))
+
+
+def reopen(store: Store, fingerprints: Sequence[str]) -> None:
+    """Allow runs that ended early to run again, with all their retries."""
+    values = {"state": RunState.PENDING, "reason": None, "failures": 0, "stop_reason": None}
+    with store.writing() as connection:
+        for chunk in chunks(map(run_key, fingerprints)):
+            free = _free(connection, chunk)
+            connection.execute(update(Run).where(Run.id.in_(free)).values(**values))
+
+
+def enter(store: Store, entries: Sequence[tuple[Standing, RunState, str | None]]) -> int:
+    """Change the state of runs that no attempt holds, unless they have changed since they were read.
+
+    Args:
+        store: The store.
+        entries: Each run as it was read, its new state, and the reason.
 
     Returns:
-        Those that are looked after now; another launcher may have been faster.
+        The number of changed runs.
     """
     with store.writing() as connection:
-        return [lease for lease in leases if _adopt(connection, lease, launcher)]
+        free: set[int] = set()
+        present: dict[int, tuple[str, int | None]] = {}
+        query = (
+            select(Run.id, Run.state, func.max(Attempt.number))
+            .outerjoin(Attempt, Attempt.run_id == Run.id)
+            .group_by(Run.id, Run.state)
+        )
+        for chunk in chunks(run_key(run.fingerprint) for run, _, _ in entries):
+            free |= set(_free(connection, chunk))
+            for key, state, number in connection.execute(query.where(Run.id.in_(chunk))):
+                present[key] = (state, number)
+        wanted: dict[tuple[RunState, str | None], list[int]] = defaultdict(list)
+        for run, entered, reason in entries:
+            key = run_key(run.fingerprint)
+            as_read = (run.state, run.lease.number if run.lease is not None else None)
+            if key in free and present[key] == as_read:
+                check_move(run.fingerprint, run.state, entered)
+                wanted[entered, reason].append(key)
+        for (entered, reason), keys in wanted.items():
+            for some in chunks(keys):
+                connection.execute(update(Run).where(Run.id.in_(some)).values(state=entered, reason=reason))
+        return sum(map(len, wanted.values()))
 
 
-def _adopt(connection: Connection, lease: Lease, launcher: str) -> bool:
-    unchanged = Attempt.launcher.is_not_distinct_from(lease.launcher)
-    return bool(
-        connection.execute(
-            update(Attempt)
-            .where(Attempt.id == lease.id, Attempt.state.in_(LIVE), unchanged)
-            .values(launcher=launcher)
-        ).rowcount
-    )
+def _free(connection: Connection, keys: Sequence[int]) -> list[int]:
+    """Lock runs; return the keys of those that are neither COMPLETED nor held by an attempt."""
+    runs = connection.scalars(
+        select(Run.id)
+        .where(Run.id.in_(keys), Run.state != RunState.COMPLETED)
+        .order_by(Run.id)
+        .with_for_update(key_share=True)
+    ).all()
+    live = select(Attempt.run_id).where(Attempt.run_id.in_(runs), Attempt.state.in_(LIVE))
+    held = set(connection.scalars(live))
+    return [key for key in runs if key not in held]
+
+
+def move(connection: Connection, fingerprint: str, state: RunState, reason: str | None = None) -> None:
+    """Change a run's state, within a write transaction; IllegalMove if it can't follow the present one."""
+    its = Run.id == run_key(fingerprint)
+    current = connection.execute(select(Run.state).where(its).with_for_update()).scalar_one()
+    check_move(fingerprint, RunState(current), state)
+    connection.execute(update(Run).where(its).values(state=state, reason=reason))
+
+
+# ---- attempts: start, heartbeat, end
+
+# Built once: building a statement takes as long as executing it.
+_BEAT = (
+    update(Attempt)
+    .where(Attempt.id == bindparam("key"), Attempt.state == RunState.RUNNING)
+    .values(heartbeat_at=bindparam("at"))
+)
+_SPENT = tuple(field.name for field in fields(Spent))
+_BEAT_SPENT = _BEAT.values(**{name: bindparam(f"new_{name}") for name in _SPENT})
+_STOP_REASON = select(Run.stop_reason).where(Run.id == bindparam("key"))
+
+
+def start(
+    connection: Connection, fingerprint: str, number: int, again: bool, handle: str, values: dict[str, Any]
+) -> Any:
+    """Start a PENDING attempt, within a write transaction; AttemptLost if it can't be started.
+
+    Args:
+        connection: In a write transaction.
+        fingerprint: The run.
+        number: Number of the attempt.
+        again: Whether the same process may have started it already.
+        handle: Handle of a local job.
+        values: Columns of the attempt.
+
+    Returns:
+        The attempt's row.
+    """
+    this = (Attempt.run_id == run_key(fingerprint), Attempt.number == number)
+    row = connection.execute(select(Attempt.__table__).where(*this).with_for_update()).one_or_none()
+    own = again and row is not None and (row.host, row.pid) == (values["host"], values["pid"])
+    if row is None or not (row.state == RunState.PENDING or (own and row.state == RunState.RUNNING)):
+        state = "unknown" if row is None else row.state
+        raise AttemptLost(f"attempt {number} at run {fingerprint[:8]} is {state}: not started")
+    move(connection, fingerprint, RunState.RUNNING, None)
+    handle_now = row.handle or (handle if row.executor == "local" else None)
+    started = {"state": RunState.RUNNING, "handle": handle_now, "heartbeat_at": now()}
+    connection.execute(update(Attempt).where(*this).values(**started, **values))
+    return row
+
+
+def heartbeat(connection: Connection, attempt_id: int, spent: Mapping[str, Any] | None) -> bool:
+    """Record the heartbeat of a worker, within a write transaction, and how its time was spent.
+
+    Returns:
+        Whether the attempt is RUNNING; otherwise its worker must not write.
+    """
+    values: dict[str, Any] = {"key": attempt_id, "at": now()}
+    if spent is None:
+        return bool(connection.execute(_BEAT, values).rowcount)
+    values |= {f"new_{name}": spent.get(name) for name in _SPENT}
+    return bool(connection.execute(_BEAT_SPENT, values).rowcount)
+
+
+def stop_reason(connection: Connection, run_id: int) -> str | None:
+    """Return the user's reason to stop a run; None if it may continue."""
+    reason: str | None = connection.scalar(_STOP_REASON, {"key": run_id})
+    return reason
 
 
 class Ending(NamedTuple):
-    """How an attempt ends whose worker can no longer say so.
+    """The end of an attempt whose worker can no longer report it.
 
     Attributes:
         fingerprint: The run.
-        attempt_id: Its attempt.
+        attempt_id: The attempt.
         state: New state of both.
-        reason: Why.
-        exit_code: Of the process, if it is known.
+        reason: Reason for the state.
+        exit_code: Exit code of the process, if known.
         heartbeat_at: Its last heartbeat, if it is ended because none has followed.
     """
 
@@ -177,66 +329,41 @@ def end_all(store: Store, endings: Iterable[Ending]) -> list[Ending]:
     """End attempts, all in one transaction: later writes of their workers are refused.
 
     Returns:
-        Those that were ended now: not what is over already, nor what another heartbeat has followed.
+        The attempts that were ended; without those that had ended already, or had a new heartbeat.
     """
     with store.writing() as connection:
         in_order = sorted(endings, key=lambda ending: ending.attempt_id)
         return [ending for ending in in_order if _end(connection, ending)]
 
 
-def end(
-    store: Store,
-    fingerprint: str,
-    attempt_id: int,
-    state: RunState,
-    reason: str,
-    exit_code: int | None,
-    heartbeat_at: datetime | None = None,
-) -> bool:
-    """End one attempt, as `end_all` does; return whether it was ended now."""
-    return bool(end_all(store, [Ending(fingerprint, attempt_id, state, reason, exit_code, heartbeat_at)]))
-
-
 def _end(connection: Connection, ending: Ending) -> bool:
-    fingerprint, attempt_id, state, reason, exit_code, heartbeat_at = ending
-    if heartbeat_at is not None:
-        seen = connection.scalar(
-            select(Attempt.heartbeat_at).where(Attempt.id == attempt_id).with_for_update()
-        )
-        if seen != heartbeat_at:
+    if ending.heartbeat_at is not None:
+        last = select(Attempt.heartbeat_at).where(Attempt.id == ending.attempt_id)
+        if connection.scalar(last.with_for_update()) != ending.heartbeat_at:
             return False
-    return finish(connection, fingerprint, attempt_id, state, reason, exit_code)
-
-
-def move(connection: Connection, fingerprint: str, state: RunState, reason: str | None = None) -> None:
-    """Change a run's state, within a write transaction; IllegalMove if it cannot follow the present one."""
-    current = connection.execute(
-        select(Run.state).where(Run.fingerprint == fingerprint).with_for_update()
-    ).scalar_one()
-    check_move(fingerprint, RunState(current), state)
-    connection.execute(update(Run).where(Run.fingerprint == fingerprint).values(state=state, reason=reason))
+    return finish(connection, *ending[:5])
 
 
 def finish(
     connection: Connection,
     fingerprint: str,
     attempt_id: int,
-    state: RunState,
+    state: str,
     reason: str | None,
     exit_code: int | None,
     **values: Any,
 ) -> bool:
     """End a live attempt and give its run the same state, within a write transaction.
 
-    `values` are further columns of the attempt. Returns False if the attempt was over already.
+    `values` are further columns of the attempt. Returns False if the attempt had ended already.
     """
     new = {"state": state, "reason": reason, "exit_code": exit_code, "ended_at": now(), **values}
-    its_values = {f"new_{name}": value for name, value in new.items()}
-    if not connection.execute(_finish_attempt(tuple(new)), {"its_id": attempt_id, **its_values}).rowcount:
+    parameters = {"key": attempt_id} | {f"new_{name}": value for name, value in new.items()}
+    if not connection.execute(_finish_attempt(tuple(new)), parameters).rowcount:
         return False
     failed = 1 if state == RunState.FAILED else 0
-    how = {"new_state": state, "new_reason": reason, "failed": failed}
-    connection.execute(_FINISH_RUN, {"run": fingerprint, **how})
+    ended = {"key": run_key(fingerprint), "new_state": state, "new_reason": reason, "failed": failed}
+    connection.execute(_FINISH_RUN, ended)
     return True
 
 
@@ -244,114 +371,18 @@ def finish(
 def _finish_attempt(columns: tuple[str, ...]) -> Update:
     return (
         update(Attempt)
-        .where(Attempt.id == bindparam("its_id"), Attempt.state.in_(LIVE))
+        .where(Attempt.id == bindparam("key"), Attempt.state.in_(LIVE))
         .values({name: bindparam(f"new_{name}") for name in columns})
     )
 
 
+# The attempt that holds the run decides its state, even if others have changed the state meanwhile.
 _FINISH_RUN = (
     update(Run)
-    .where(Run.fingerprint == bindparam("run"), Run.state != RunState.COMPLETED)
+    .where(Run.id == bindparam("key"), Run.state != RunState.COMPLETED)
     .values(
         state=bindparam("new_state"),
         reason=bindparam("new_reason"),
         failures=Run.failures + bindparam("failed"),
     )
 )
-"""The attempt that holds the run decides its state, whatever others have entered meanwhile."""
-
-
-def enter(store: Store, entries: Sequence[tuple[Standing, RunState, str | None]]) -> int:
-    """Give runs that no attempt holds other states, unless they have changed since they were seen.
-
-    Args:
-        store: The store.
-        entries: Each run as it was seen, its new state, and why.
-
-    Returns:
-        How many have theirs now.
-    """
-    with store.writing() as connection:
-        seen = {run.fingerprint: run for run, _, _ in entries}
-        free: set[int] = set()
-        present: dict[str, tuple[int, str, int | None]] = {}
-        query = (
-            select(Run.fingerprint, Run.id, Run.state, func.max(Attempt.number))
-            .outerjoin(Attempt, Attempt.run_id == Run.id)
-            .group_by(Run.fingerprint, Run.id, Run.state)
-        )
-        for chunk in chunks(seen):
-            free |= set(_free(connection, chunk))
-            for fingerprint, found_id, seen_state, last in connection.execute(
-                query.where(Run.fingerprint.in_(chunk))
-            ):
-                present[fingerprint] = (found_id, seen_state, last)
-        wanted: dict[tuple[RunState, str | None], list[int]] = defaultdict(list)
-        for run, entered, reason in entries:
-            if run.fingerprint not in present:
-                continue
-            run_id, current, number = present[run.fingerprint]
-            as_seen = (run.state, run.lease.number if run.lease is not None else None)
-            if run_id in free and (current, number) == as_seen:
-                check_move(run.fingerprint, RunState(current), entered)
-                wanted[entered, reason].append(run_id)
-        for (entered, reason), runs in wanted.items():
-            for some in chunks(runs):
-                connection.execute(update(Run).where(Run.id.in_(some)).values(state=entered, reason=reason))
-        return sum(map(len, wanted.values()))
-
-
-def _grouped(reasons: Mapping[Key, str]) -> dict[str, list[Key]]:
-    """Return the attempts or runs that have each reason: one statement for all of them."""
-    found: dict[str, list[Key]] = defaultdict(list)
-    for one, reason in reasons.items():
-        found[reason].append(one)
-    return found
-
-
-def request_stop(store: Store, fingerprints: Sequence[str], reason: str) -> None:
-    """Stop runs until they are launched again; runs that no attempt holds are CANCELLED now.
-
-    Workers learn of it with their next heartbeat. Runs that have ended keep their state and its reason.
-    """
-    over = (RunState.FAILED, RunState.SKIPPED, RunState.CANCELLED)
-    with store.writing() as connection:
-        for chunk in chunks(fingerprints):
-            free = _free(connection, chunk)
-            connection.execute(
-                update(Run)
-                .where(Run.fingerprint.in_(chunk), Run.state != RunState.COMPLETED)
-                .values(stop_reason=reason)
-            )
-            connection.execute(
-                update(Run)
-                .where(Run.id.in_(free), Run.state.not_in(over))
-                .values(state=RunState.CANCELLED, reason=reason)
-            )
-
-
-def reopen(store: Store, fingerprints: Sequence[str]) -> None:
-    """Allow runs that ended early to run again, with all their retries."""
-    with store.writing() as connection:
-        for chunk in chunks(fingerprints):
-            connection.execute(
-                update(Run)
-                .where(Run.id.in_(_free(connection, chunk)))
-                .values(state=RunState.PENDING, reason=None, failures=0, stop_reason=None)
-            )
-
-
-def _free(connection: Connection, fingerprints: Sequence[str]) -> list[int]:
-    """Lock runs; return the ids of those that are neither COMPLETED nor held by an attempt."""
-    runs = list(
-        connection.scalars(
-            select(Run.id)
-            .where(Run.fingerprint.in_(fingerprints), Run.state != RunState.COMPLETED)
-            .order_by(Run.id)
-            .with_for_update(key_share=True)
-        )
-    )
-    held = set(
-        connection.scalars(select(Attempt.run_id).where(Attempt.run_id.in_(runs), Attempt.state.in_(LIVE)))
-    )
-    return [run_id for run_id in runs if run_id not in held]

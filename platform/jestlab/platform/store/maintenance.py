@@ -1,4 +1,4 @@
-"""Check a store, and bring its views up to date."""
+"""Check a store for problems, and recreate its views."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine, and_, exists, func, inspect, select
+from sqlalchemy import Connection, Engine, and_, exists, func, select
+from sqlalchemy.exc import DBAPIError
 
 from jestlab.analysis.connection import SCHEMA
 from jestlab.platform.errors import StoreError, UserError
@@ -28,20 +29,19 @@ from jestlab.platform.store.rows import now
 from jestlab.platform.store.tables import Attempt, Base, Run
 
 SILENT = timedelta(minutes=5)
-"""A running attempt whose last heartbeat is older has vanished."""
+"""A running attempt whose last heartbeat is older counts as lost."""
 
-_MANY = 5
-"""How many findings of one kind are listed; further ones are counted."""
+_MOST = 5  # findings of one kind that are listed
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is wrong with a store.
+    """A problem of a store.
 
     Attributes:
-        check: What was checked: file, schema, references, views, runs or folders.
-        what: What is wrong.
-        remedy: What to do.
+        check: The check: file, schema, references, views, runs, or folders.
+        what: The problem.
+        remedy: How to fix it.
     """
 
     check: str
@@ -50,12 +50,12 @@ class Finding:
 
 
 def check(url: str, root: Path) -> list[Finding]:
-    """Check a store without changing it; where `root` does not exist, runs' folders are not looked for.
+    """Check a store without changing it; if `root` doesn't exist, the folders of runs are not checked.
 
     Raises:
-        UserError: There is no store, or it cannot be read at all.
+        UserError: The store doesn't exist, or can't be read at all.
     """
-    # On a server, views are compared through temporary ones.
+    # On a server, views are compared through temporary views.
     with closing_engine(writable(url) if existing_file(url) is None else read_only(url)) as engine:
         if damage := _damage(engine):
             return damage
@@ -67,60 +67,63 @@ def check(url: str, root: Path) -> list[Finding]:
             what, _, remedy = str(error).rpartition(": ")
             return [Finding("schema", what, remedy)]
         with reading(engine) as connection:
-            found = _drift(connection)
-            if _has_every_column(connection):
-                found += [*_orphans(connection), *_vanished(connection), *_folders(connection, root)]
-                found += _views(engine)
+            found = _changed_tables(connection)
+            try:
+                found += [*_orphans(connection), *_lost_runs(connection)]
+                found += [*_missing_folders(connection, root), *_changed_views(engine)]
+            except DBAPIError:  # of a missing table or column
+                if not found:
+                    raise
         return found
 
 
+def upgrade(url: str) -> list[str]:
+    """Recreate the views of a store if some differ from this code's; return the names of these.
+
+    Raises:
+        UserError: The store doesn't exist, or has another schema.
+    """
+    existing_file(url)
+    with closing_engine(writable(url)) as engine:
+        schema.ensure(engine, create=False)
+        with writing(engine) as connection:
+            one_at_a_time(connection, DEFINING)
+            if changed := schema.changed_views(connection):
+                schema.make_views(connection)
+    return changed
+
+
 def _damage(engine: Engine) -> list[Finding]:
-    """Return what SQLite finds wrong with its file. A PostgreSQL server checks its own."""
+    """Return SQLite's findings about its file; a PostgreSQL server checks its own."""
     if engine.dialect.name != "sqlite":
         return []
-    remedy = "restore a backup into a new file: jestlab db restore"
     try:
         with reading(engine) as connection:
-            said = list(connection.exec_driver_sql(f"PRAGMA integrity_check({_MANY})").scalars())
+            lines = list(connection.exec_driver_sql(f"PRAGMA integrity_check({_MOST})").scalars())
     except StoreError as error:
         if (damage := damage_of(error)) is None:
             raise
-        return [Finding("file", f"the file is damaged: {damage}", remedy)]
-    return [Finding("file", f"the file is damaged: {line}", remedy) for line in said if line != "ok"]
+        lines = [damage]
+    remedy = "restore a backup into a new file: jestlab db restore"
+    return [Finding("file", f"the file is damaged: {line}", remedy) for line in lines if line != "ok"]
 
 
-def _drift(connection: Connection) -> list[Finding]:
-    """Find tables, columns and constraints that somebody changed by hand."""
+def _changed_tables(connection: Connection) -> list[Finding]:
+    """Find tables, columns, and constraints that were changed by hand."""
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 
     context = MigrationContext.configure(connection, opts={"compare_type": True})
-    remedy = "restore a backup, or undo what was changed by hand"
-    return [
-        Finding("schema", f"the tables are not those of schema {SCHEMA}: {_difference(item)}", remedy)
-        for item in compare_metadata(context, Base.metadata)
-    ]
-
-
-def _has_every_column(connection: Connection) -> bool:
-    """Whether the tables hold all that the other checks read."""
-    inspector = inspect(connection)
-    there = set(inspector.get_table_names())
-    return all(
-        name in there
-        and set(table.columns.keys()) <= {column["name"] for column in inspector.get_columns(name)}
-        for name, table in Base.metadata.tables.items()
-    )
-
-
-def _difference(item: object) -> str:
-    """One of Alembic's differences in short: what would have to be done."""
-    while isinstance(item, list):
-        item = item[0]
-    assert isinstance(item, tuple)
-    return " ".join(
-        str(getattr(part, "name", part)) for part in item if part is not None and not isinstance(part, dict)
-    )
+    findings = []
+    for item in compare_metadata(context, Base.metadata):
+        while isinstance(item, list):
+            item = item[0]
+        parts = [
+            getattr(part, "name", part) for part in item if part is not None and not isinstance(part, dict)
+        ]
+        what = f"the tables differ from schema {SCHEMA}: {' '.join(map(str, parts))}"
+        findings.append(Finding("schema", what, "restore a backup, or undo the change"))
+    return findings
 
 
 def _orphans(connection: Connection) -> Iterator[Finding]:
@@ -131,77 +134,52 @@ def _orphans(connection: Connection) -> Iterator[Finding]:
             same = and_(*(element.parent == other.c[element.column.name] for element in constraint.elements))
             given = and_(*(column.is_not(None) for column in constraint.columns))
             lost = select(func.count()).select_from(table).where(given, ~exists().where(same))
-            to = constraint.referred_table.name
             if count := connection.scalar(lost):
-                yield Finding(
-                    "references",
-                    f"{count} of the rows of {table.name} refer to no row of {to}",
-                    f"restore a backup, or DELETE FROM {table.name} what has no meaning any more",
+                what = (
+                    f"{count} rows of {table.name} refer to missing rows of {constraint.referred_table.name}"
                 )
+                yield Finding("references", what, f"restore a backup, or delete these rows of {table.name}")
 
 
-def _views(engine: Engine) -> list[Finding]:
+def _changed_views(engine: Engine) -> list[Finding]:
     with engine.connect() as connection, connection.begin() as transaction:
         changed = schema.changed_views(connection)
         transaction.rollback()
-    return [
-        Finding("views", f"the view {name} is not the one of this code", "run jestlab db upgrade")
-        for name in changed
-    ]
+    what = "the view {} differs from this version's"
+    return [Finding("views", what.format(name), "run jestlab db upgrade") for name in changed]
 
 
-def _vanished(connection: Connection) -> list[Finding]:
+def _lost_runs(connection: Connection) -> list[Finding]:
     """Find runs that are RUNNING in the store without a recent heartbeat."""
-    heard = exists().where(
-        Attempt.run_id == Run.id,
-        Attempt.state.in_(LIVE),
-        Attempt.heartbeat_at > now() - SILENT,
+    recent = exists().where(
+        Attempt.run_id == Run.id, Attempt.state.in_(LIVE), Attempt.heartbeat_at > now() - SILENT
     )
     last = select(func.max(Attempt.heartbeat_at)).where(Attempt.run_id == Run.id).scalar_subquery()
-    running = select(Run.directory, last).where(Run.state == RunState.RUNNING, ~heard).order_by(Run.id)
+    running = select(Run.directory, last).where(Run.state == RunState.RUNNING, ~recent)
     findings = []
-    for directory, beat in connection.execute(running):
+    for directory, beat in connection.execute(running.order_by(Run.directory)):
         since = f"since {beat:%Y-%m-%d %H:%M} UTC" if beat else "at all"
-        what = f"{directory} is RUNNING, but no worker was heard of {since}"
+        what = f"{directory} is RUNNING, but its worker sent no heartbeat {since}"
         findings.append(Finding("runs", what, "launch its study again"))
-    return _counted(findings)
+    return _shortened(findings)
 
 
-def _folders(connection: Connection, root: Path) -> list[Finding]:
-    """Find completed runs whose folders are gone."""
+def _missing_folders(connection: Connection, root: Path) -> list[Finding]:
+    """Find completed runs without their folders."""
     if not root.is_dir():
         return []
-    here = (Run.state == RunState.COMPLETED) & (Run.program != ADOPTED)  # an adopted run has no folder
-    done = select(Run.directory).where(here).order_by(Run.id)
-    missing = [directory for directory in connection.scalars(done) if not (root / directory).is_dir()]
-    remedy = "bring it back, or give the --root that holds it"
-    what = f"is COMPLETED, but there is no such folder in {root}"
-    return _counted([Finding("folders", f"{directory} {what}", remedy) for directory in missing])
+    completed = (Run.state == RunState.COMPLETED) & (Run.program != ADOPTED)  # those have no folders
+    directories = connection.scalars(select(Run.directory).where(completed).order_by(Run.directory))
+    missing = [directory for directory in directories if not (root / directory).is_dir()]
+    what = f"{{}} is COMPLETED, but there is no such folder in {root}"
+    remedy = "restore the folder, or use the --root that has it"
+    return _shortened([Finding("folders", what.format(directory), remedy) for directory in missing])
 
 
-def _counted(findings: list[Finding]) -> list[Finding]:
-    """The first of many findings of one kind, and how many more there are."""
-    if len(findings) <= _MANY:
+def _shortened(findings: list[Finding]) -> list[Finding]:
+    """Return the first findings of one kind, and the number of the others."""
+    if len(findings) <= _MOST:
         return findings
     first = findings[0]
-    more = Finding(first.check, f"and {len(findings) - _MANY + 1} more", first.remedy)
-    return [*findings[: _MANY - 1], more]
-
-
-def upgrade(url: str) -> list[str]:
-    """Recreate the views of a store that aren't those of this code.
-
-    Returns:
-        Their names.
-
-    Raises:
-        UserError: There is no store, or it has another schema.
-    """
-    existing_file(url)
-    with closing_engine(writable(url)) as engine:
-        schema.ensure(engine, create=False)
-        with writing(engine) as connection:
-            one_at_a_time(connection, DEFINING)
-            if changed := schema.changed_views(connection):
-                schema.make_views(connection)
-    return changed
+    more = Finding(first.check, f"and {len(findings) - _MOST + 1} more", first.remedy)
+    return [*findings[: _MOST - 1], more]

@@ -16,20 +16,17 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any
 from urllib.parse import unquote
 
 from jestlab.analysis.mixing import DECISIVE
 from jestlab.models.processes import launched_with_others
 from jestlab.platform.digests import digest_of
-from jestlab.platform.redaction import SECRET_NAME, without_secrets, without_values
+from jestlab.platform.redaction import PARTS, SECRET_NAME, without_secrets, without_values
 from jestlab.platform.store.address import STORE
 from jestlab.platform.store.code import Checkout, Sources
+from jestlab.platform.store.rows import to_json
 from jestlab.platform.whoami import host_name
-
-Part = Literal["changes", "environment", "sources"]
-PARTS: tuple[Part, ...] = get_args(Part)
-"""Optional parts: uncommitted changes, environment variables, and the text of the user's own code."""
 
 RECORD = "JESTLAB_RECORD"
 """Environment variable of a worker: the parts to record, separated by commas; all parts without it."""
@@ -49,9 +46,9 @@ class Provenance:
         git_commit: Commit of jestlab's checkout; None if jestlab is installed otherwise.
         git_patch: Its uncommitted changes, without secrets; None without any.
         environment: Variables that may matter, without secrets.
-        code_commit: Commit of the repository of the user's own code; None without one.
+        code_commit: Commit of the repository of the user's code; None without one.
         code_patch: Its uncommitted changes, without secrets; None without any.
-        sources: Files of the user's own code → SHA-256; None if unknown.
+        sources: Files of the user's code → SHA-256; None if unknown.
         inputs: Other files that the study records → SHA-256, None if missing; None without such files.
     """
 
@@ -66,13 +63,20 @@ class Provenance:
     sources: dict[str, str] | None = None
     inputs: dict[str, str | None] | None = None
 
+    def columns(self) -> dict[str, Any]:
+        """Return the columns of the attempt's row."""
+        return {
+            name: value if value is None or isinstance(value, str) else to_json(value)
+            for name, value in vars(self).items()
+        }
+
 
 @dataclass(frozen=True)
 class RunDetails:
     """The part of the provenance that depends on the run.
 
     Attributes:
-        sources: The user's own code that it executes; None without any.
+        sources: The user's code that it executes; None without any.
         packages: Packages whose versions may matter.
         interpreter: The Python of its command; None for the worker's own.
         files: Files and folders that it reads, by name.

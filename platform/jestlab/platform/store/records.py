@@ -1,4 +1,4 @@
-"""The states of a run, and the records that the store returns: plain frozen data, without SQLAlchemy."""
+"""States of runs, and the plain records that the store returns. Doesn't import SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -23,46 +23,50 @@ ADOPTED_FROM = "adopted_from"
 class RunState(StrEnum):
     """The state of a run, or of an attempt at one."""
 
-    PENDING = "PENDING"  # may start as soon as there is a place
-    BLOCKED = "BLOCKED"  # waits for a run that it needs
-    RUNNING = "RUNNING"  # a worker has it, or had it when its machine died
+    PENDING = "PENDING"  # can start as soon as there is a slot
+    BLOCKED = "BLOCKED"  # waits for a dependency
+    RUNNING = "RUNNING"  # a worker holds it, or held it when its machine died
     COMPLETED = "COMPLETED"
-    FAILED = "FAILED"  # ended by itself, without a result
-    CANCELLED = "CANCELLED"  # ended by its user
-    PREEMPTED = "PREEMPTED"  # stopped by something else, at a checkpoint
-    SKIPPED = "SKIPPED"  # a run that it needs did not complete
+    FAILED = "FAILED"  # ended without a result
+    CANCELLED = "CANCELLED"  # stopped by its user
+    PREEMPTED = "PREEMPTED"  # stopped by the system, at a checkpoint
+    SKIPPED = "SKIPPED"  # a dependency did not complete
 
     @property
     def is_terminal(self) -> bool:
-        """Whether nothing happens any more until the next launch."""
+        """Whether the run stays in this state until the next launch."""
         return self not in (RunState.PENDING, RunState.BLOCKED, RunState.RUNNING)
 
 
 LIVE = (RunState.PENDING, RunState.RUNNING)
-"""States of an attempt that is not over: claimed, and taken up."""
+"""States of an attempt that has not ended: claimed, and started."""
 
 WAITING = frozenset({RunState.PENDING, RunState.BLOCKED})
-"""States of a run that has not begun."""
+"""States of a run that has not started."""
 
 _ENDED_EARLY = frozenset({RunState.FAILED, RunState.CANCELLED, RunState.PREEMPTED, RunState.SKIPPED})
 
 MOVES: dict[RunState, frozenset[RunState]] = {
     RunState.PENDING: WAITING | _ENDED_EARLY | {RunState.RUNNING},
     RunState.BLOCKED: WAITING | _ENDED_EARLY | {RunState.RUNNING},
-    # RUNNING → RUNNING: a new attempt after one whose process vanished without a word.
+    # RUNNING → RUNNING: a new attempt after one whose process vanished.
     RunState.RUNNING: frozenset(RunState) - WAITING - {RunState.SKIPPED},
     RunState.COMPLETED: frozenset(),
     **{state: WAITING | _ENDED_EARLY | {RunState.RUNNING} for state in _ENDED_EARLY},
 }
-"""Legal moves. Nothing leaves COMPLETED, and only a running attempt reaches it."""
+"""Allowed changes of state. COMPLETED is final, and only reached from RUNNING."""
 
 
 class IllegalMove(Exception):
-    """A run was asked to take a state that cannot follow the one it is in."""
+    """The new state of a run can't follow its present one."""
 
     def __init__(self, fingerprint: str, current: RunState, wanted: RunState) -> None:
         super().__init__(f"run {fingerprint[:8]} is {current} and cannot become {wanted}")
         self.current = current
+
+
+class AttemptLost(Exception):
+    """The attempt was revoked: another one may hold the run, and this one can no longer write."""
 
 
 def check_move(fingerprint: str, current: RunState, wanted: RunState) -> None:
@@ -76,12 +80,12 @@ def check_move(fingerprint: str, current: RunState, wanted: RunState) -> None:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A run as its worker needs it.
+    """A run with everything that its worker reads.
 
     Attributes:
         directory: Its folder, relative to the lab's root.
-        reason: Why it is in its state, if it did not complete.
-        needs: Path in the config → the needed run, without its own needs.
+        reason: Reason for its state, if it did not complete.
+        needs: Path in the config → the dependency, without its own dependencies.
     """
 
     fingerprint: str
@@ -96,7 +100,7 @@ class RunRecord:
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A completed run; `needs` is role → fingerprint of each run that it needed."""
+    """A completed run; `needs` maps roles to fingerprints of dependencies."""
 
     fingerprint: str
     program: str
@@ -107,7 +111,7 @@ class FinishedRun:
 
 @dataclass(frozen=True)
 class RunRow:
-    """A run of an experiment as people see it."""
+    """A run of an experiment, as it is listed."""
 
     fingerprint: str
     name: str
@@ -126,7 +130,7 @@ class RunRow:
 
 @dataclass(frozen=True)
 class ExperimentRow:
-    """An experiment and how its runs stand, with the name of the archive that it came from, if any."""
+    """An experiment with the number of its runs by state, and the archive that it was imported from."""
 
     name: str
     question: str
@@ -142,18 +146,17 @@ class Lease:
 
     Attributes:
         id: The fencing token.
-        fingerprint: The run's.
+        fingerprint: Fingerprint of the run.
         number: 1, 2, … within the run.
-        state: PENDING from the claim until its worker begins, RUNNING, then how it ended.
-        launcher: Name of the launcher that looks after it; None if that has gone without a word.
-        executor: Where its job runs.
-        handle: The executor's name of the job; None until it is launched, and where the attempt is of another
-            store.
-        token: The secret that its job bears; None where no job of this store does.
-        lease_seconds: How long its worker may be silent.
-        heartbeat_at: Last sign of life: its worker's, or before that its launcher's.
+        state: PENDING from the claim until its worker starts, then RUNNING, then a final state.
+        launcher: Name of its launcher; None if the launcher has left.
+        executor: Name of the executor.
+        handle: The executor's name of the job; None before it is launched, and for jobs of another store.
+        token: The secret of the job; None for jobs of another store.
+        lease_seconds: Silence after which its worker counts as lost.
+        heartbeat_at: Last heartbeat of its worker or, before it starts, of its launcher.
         log: Its log, relative to the lab's root.
-        lab: Which lab its files are in, by its id; None where that is unknown.
+        lab: ID of the lab with its files; None if unknown.
     """
 
     id: int
@@ -174,18 +177,18 @@ class Lease:
 
     @property
     def is_live(self) -> bool:
-        """Whether it holds the run."""
+        """Whether the attempt holds the run."""
         return self.state in LIVE
 
 
 @dataclass(frozen=True)
 class Standing:
-    """The state of a run, as far as launching is concerned.
+    """The state of a run for launchers.
 
     Attributes:
-        failures: Attempts that failed since its user launched it last.
-        stop_reason: Why its user wants it to stop; None if it may run.
-        fruitless: Attempts that were taken away before they got beyond the step at which the run is.
+        failures: Number of failed attempts since its user launched it last.
+        stop_reason: Its user's reason to stop it; None if it may run.
+        fruitless: Number of preempted attempts that made no progress beyond the present step.
         directory: Its folder, relative to the lab's root.
         lease: Its last attempt; None before the first.
     """
@@ -209,15 +212,15 @@ class Standing:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is.
+    """The progress of a run.
 
     Attributes:
-        step: Steps done.
-        total_steps: Steps to do in all, where known.
-        latest: Newest value of each metric asked for.
-        first_step: Where it was when its attempt was claimed.
-        started_at: When its attempt began; None where none is RUNNING.
-        reported_at: When it reported this, by the same clock, or changed its state since.
+        step: Completed steps.
+        total_steps: Total number of steps, if known.
+        latest: Newest value of each requested metric.
+        first_step: Its step when its attempt was claimed.
+        started_at: When its attempt started; None if no attempt is RUNNING.
+        reported_at: When it last reported progress or changed its state, by the same clock.
     """
 
     step: int
@@ -230,7 +233,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Spending:
-    """A run's planned and actual cost; None where it is not known. Attributes are columns of `v_costs`."""
+    """A run's planned and actual costs, as columns of `v_costs`; None if unknown."""
 
     total_flops: float | None = None
     actual_flops: float | None = None
@@ -242,12 +245,12 @@ class Spending:
 
     @property
     def is_local(self) -> bool:
-        """Whether it was planned for a machine without chips to count: its chip-hours are hours."""
+        """Whether the run was planned for a machine without accelerator chips: its chip-hours are hours."""
         return self.chip == "local"
 
     @property
     def actual_dollars(self) -> float | None:
-        """At the price that was planned with."""
+        """Actual cost in dollars at the planned price."""
         if not self.planned_chip_hours or self.planned_dollars is None or self.actual_chip_hours is None:
             return None
         return self.actual_chip_hours * self.planned_dollars / self.planned_chip_hours
@@ -255,12 +258,12 @@ class Spending:
 
 @dataclass(frozen=True)
 class Speed:
-    """How fast a program has been on this machine.
+    """The measured speed of a program.
 
     Attributes:
-        flops_per_second: Rate, start-up aside.
-        runs: Number of runs that it was measured with.
-        start_seconds: What every run takes, however little it computes: to start, to compile, to end.
+        flops_per_second: Rate after start-up.
+        runs: Number of measured runs.
+        start_seconds: Constant time of every run for start-up, compilation, and shutdown.
     """
 
     flops_per_second: float
@@ -268,5 +271,5 @@ class Speed:
     start_seconds: float = 0.0
 
     def hours(self, flops: float) -> float:
-        """Return the hours that a run of so many FLOPs takes."""
+        """Return the expected hours of a run with this number of FLOPs."""
         return (self.start_seconds + flops / self.flops_per_second) / 3600

@@ -1,7 +1,7 @@
-"""Start completed runs over: what they measured is dropped, and the next attempt begins from nothing.
+"""Start completed runs over: their results are deleted, and the next attempt starts from step 0.
 
-The next attempt gets a folder of its own, so that nothing resumes from an old checkpoint and no result mixes
-two attempts. The old folder stays until `jestlab gc --delete`.
+The next attempt gets a new folder, so that it can't resume from an old checkpoint and no result mixes two
+attempts. The old folder remains until `jestlab gc --delete`.
 """
 
 from __future__ import annotations
@@ -14,70 +14,58 @@ from sqlalchemy import Connection, delete, func, select, update
 from jestlab.platform.store.records import LIVE, RunState
 from jestlab.platform.store.rows import chunks
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Artifact, Attempt, Evaluation, Metric, Need, Run
+from jestlab.platform.store.tables import Artifact, Attempt, Evaluation, Metric, Need, Run, run_key
 
 _FOLDER = re.compile(r"(?P<name>.+?)(\.again\d+)?-(?P<end>[0-9a-f]{16})")
 
 
 def start_over(store: Store, fingerprints: Collection[str]) -> list[str]:
-    """Let runs run again from their start, all or none.
+    """Start runs over, all in one transaction.
 
     Args:
         store: The store.
-        fingerprints: The runs, with those among them that they need.
+        fingerprints: The runs, including those of their dependencies that start over, too.
 
     Returns:
-        The runs that will; one that an attempt holds at this moment goes on as it is.
+        The runs that start over; a run that an attempt holds is left out.
     """
+    latest = select(Attempt.run_id, func.max(Attempt.number)).group_by(Attempt.run_id)
+    started: dict[int, str] = {}
     with store.writing() as connection:
-        rows = [
-            row
-            for chunk in chunks(fingerprints)
-            for row in connection.execute(
-                select(Run.id, Run.fingerprint, Run.directory)
-                .where(Run.fingerprint.in_(chunk))
-                .order_by(Run.id)
-                .with_for_update(key_share=True)
-            )
-        ]
-        held = set(connection.scalars(select(Attempt.run_id).where(Attempt.state.in_(LIVE))))
-        latest = select(Attempt.run_id, func.max(Attempt.number)).group_by(Attempt.run_id)
-        numbers = dict(connection.execute(latest).tuples().all())
-        again = [row for row in rows if row.id not in held]
-        ids = [row.id for row in again]
-        for table in (Metric, Evaluation, Artifact):
-            for some in chunks(ids):
-                connection.execute(delete(table).where(table.run_id.in_(some)))
-        for row in again:
-            connection.execute(
-                update(Run)
-                .where(Run.id == row.id)
-                .values(
-                    state=RunState.PENDING,
-                    directory=next_folder(row.directory, numbers.get(row.id, 0) + 1),
-                    reason=None,
-                    stop_reason=None,
-                    step=0,
-                    total_steps=None,
-                    failures=0,
-                )
-            )
+        for chunk in chunks(map(run_key, fingerprints)):
+            runs = select(Run.id, Run.fingerprint, Run.directory).where(Run.id.in_(chunk))
+            rows = connection.execute(runs.order_by(Run.id).with_for_update(key_share=True)).all()
+            of_chunk = Attempt.run_id.in_(chunk)
+            live = select(Attempt.run_id).where(of_chunk, Attempt.state.in_(LIVE))
+            held = set(connection.scalars(live))  # after locking the runs
+            numbers = dict(connection.execute(latest.where(of_chunk)).tuples().all())
+            again = [row for row in rows if row.id not in held]
+            started |= {row.id: row.fingerprint for row in again}
+            for table in (Metric, Evaluation, Artifact):
+                connection.execute(delete(table).where(table.run_id.in_([row.id for row in again])))
+            for row in again:
+                values = {
+                    "state": RunState.PENDING, "reason": None, "stop_reason": None, "step": 0,
+                    "total_steps": None, "failures": 0,
+                    "directory": next_folder(row.directory, numbers.get(row.id, 0) + 1),
+                }  # fmt: skip
+                connection.execute(update(Run).where(Run.id == row.id).values(**values))
         unfinished = select(Run.id).where(Run.state != RunState.COMPLETED)
         waiting = select(Need.run_id).where(Need.needs_id.in_(unfinished))
-        for some in chunks(ids):
+        for some in chunks(started):
             blocked = update(Run).where(Run.id.in_(some), Run.id.in_(waiting))
             connection.execute(blocked.values(state=RunState.BLOCKED))
-    return [row.fingerprint for row in again]
+    return list(started.values())
 
 
 def next_folder(directory: str, number: int) -> str:
-    """Return the folder of a run's attempts from this number on: `runs/joint.again2-3fa2c81b0e5d7a46`."""
+    """Return the folder of a run from this attempt on, such as `runs/joint.again2-3fa2c81b0e5d7a46`."""
     parts = _FOLDER.fullmatch(directory)
     return f"{directory}.again{number}" if parts is None else f"{parts['name']}.again{number}-{parts['end']}"
 
 
 def with_needs(connection: Connection, runs: Iterable[int]) -> set[int]:
-    """Return runs, by their ids, and all whose results they need, directly or through others."""
+    """Return the keys of runs and of all their direct and indirect dependencies."""
     needs: dict[int, list[int]] = {}
     for run_id, needed in connection.execute(select(Need.run_id, Need.needs_id)):
         needs.setdefault(run_id, []).append(needed)
@@ -92,11 +80,11 @@ def with_needs(connection: Connection, runs: Iterable[int]) -> set[int]:
 
 
 def with_dependents(chosen: Collection[str], runs: Sequence[tuple[str, Collection[str]]]) -> list[str]:
-    """Return runs and all that need their results, directly or through others.
+    """Return runs and all runs that depend on them, directly or indirectly.
 
     Args:
         chosen: Fingerprints.
-        runs: Fingerprint and the fingerprints of the needed runs, of every run, those that are needed first.
+        runs: Fingerprint and dependencies of every run, dependencies first.
     """
     found = set(chosen)
     for fingerprint, needs in runs:

@@ -1,8 +1,8 @@
-"""The version of a store's schema: checked whenever a store is opened, recorded where one is created.
+"""The version of a store's schema: recorded when a store is created, checked when it is opened.
 
-It's recorded as an Alembic revision, from which a first migration can start. NOTE: footgun. To change a
-table on SQLite, Alembic copies it and drops the old one: unless foreign keys are off, rows that refer to it
-are deleted.
+It is recorded as an Alembic revision, from which a first migration can start. NOTE: to change a table on
+SQLite, Alembic copies it and drops the old one. Unless foreign keys are off, this deletes rows that refer to
+it.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class EmptyStore(StoreMissing):
 
 
 def ensure(engine: Engine, create: bool) -> None:
-    """Check that the store has the schema of this code; if `create`, make it in an empty database.
+    """Check that the store has this version's schema; if `create`, create it in an empty database.
 
     Raises:
         EmptyStore: The database is empty, and `create` is False.
-        UserError: The store is of another version, or the database is another application's.
+        UserError: The store has another version, or the database belongs to another application.
     """
     with reading(engine) as connection:
         version = revision(connection)
@@ -38,18 +38,16 @@ def ensure(engine: Engine, create: bool) -> None:
     place = f"the store {shown_url(engine.url)}"
     if version is None:
         if tables and "alembic_version" not in tables:
-            raise UserError(
-                f"{place} holds other tables ({tables[0]}, …): give --store a database of its own"
-            )
+            raise UserError(f"{place} holds other tables ({tables[0]}, …): use another database for --store")
         if not create:
-            raise EmptyStore(f"{place} is empty: launch a study first, or give another --root or --store")
+            raise EmptyStore(f"{place} is empty: launch a study first, or use another --root or --store")
         _create(engine)
     else:
         raise UserError(f"{place} {other_version(version)}")
 
 
 def _create(engine: Engine) -> None:
-    """Make tables and views, all or nothing; another process may be doing so at the same time."""
+    """Create tables and views, all or nothing, even if several processes do so at the same time."""
     with writing(engine) as connection:
         one_at_a_time(connection, DEFINING)
         if revision(connection) is not None:
@@ -64,14 +62,14 @@ def _create(engine: Engine) -> None:
 
 
 def make_views(connection: Connection) -> None:
-    """Create every view as the code defines it, in the place of another definition."""
+    """Create every view, replacing other definitions."""
     for name, view in VIEWS.items():
         connection.execute(text(f"DROP VIEW IF EXISTS {name}"))
         connection.execute(text(f"CREATE VIEW {name} AS {view.definition(connection.dialect.name)}"))
 
 
 def changed_views(connection: Connection) -> list[str]:
-    """Return the names of views that are missing, or not as the code defines them.
+    """Return the names of views that are missing or differ from this version's.
 
     NOTE: on PostgreSQL, roll the transaction back afterwards.
     """
@@ -87,7 +85,7 @@ def _sqlite_view(connection: Connection, name: str, wanted: str) -> bool:
 
 
 def _postgresql_view(connection: Connection, name: str, wanted: str) -> bool:
-    """PostgreSQL keeps no text: what it makes of ours is compared with what it holds."""
+    """Compare parsed definitions: PostgreSQL doesn't keep the text."""
     as_text = text("SELECT pg_get_viewdef(to_regclass(:name))")
     found = connection.scalar(as_text, {"name": f"public.{name}"})
     connection.execute(text(f"CREATE TEMP VIEW wanted_{name} AS {wanted}"))
@@ -97,7 +95,7 @@ def _postgresql_view(connection: Connection, name: str, wanted: str) -> bool:
 
 
 def revision(connection: Connection) -> str | None:
-    """The schema's revision; None where the database has none."""
+    """Return the schema's revision; None if the database has none."""
     if not inspect(connection).has_table("alembic_version"):
         return None
     version: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()

@@ -1,4 +1,4 @@
-"""What runs were planned to cost, what they did cost, and how fast they were."""
+"""Planned and actual costs of runs, and the speed of programs."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from jestlab.platform.store.store import Store
 
 _RECENT = 100  # runs of a program: enough for a median
-_APART = 1.5  # times as many FLOPs: what runs that differ by less took says nothing of their FLOPs
-_LEAST_COMPUTED = 0.1  # of a run's time: less cannot be told from how much runs that are alike differ
+_APART = 1.5  # smallest ratio of FLOPs between runs whose times are compared
+_LEAST_COMPUTED = 0.1  # smallest share of a run's time that counts as computing
 
 
 def spending(store: Store, experiment: str) -> dict[str, Spending]:
-    """What each run of an experiment was planned to cost and has cost, by fingerprint."""
+    """Return planned and actual costs of each run of an experiment, by fingerprint."""
     columns = ", ".join(Spending.__dataclass_fields__)
     query = text(f"SELECT fingerprint, {columns} FROM v_costs WHERE experiment = :experiment")
     with store.reading() as connection:
@@ -34,7 +34,7 @@ def spending(store: Store, experiment: str) -> dict[str, Spending]:
 
 
 def attempt_times(store: Store, experiment: str) -> list[AttemptTime]:
-    """Where the time of every attempt at the runs of an experiment went, as far as it is known."""
+    """Return how the time of every attempt at the runs of an experiment was spent."""
     with store.reading() as connection:
         rows = connection.execute(text(QUERY), {"experiment": experiment}).mappings().all()
     return [AttemptTime.of(row) for row in rows]
@@ -43,35 +43,29 @@ def attempt_times(store: Store, experiment: str) -> list[AttemptTime]:
 def speeds(
     store: Store, programs: Iterable[str], place: ExecutorName = "local", chips: int | None = None
 ) -> dict[str, Speed]:
-    """How fast programs have been where runs are about to go; those that never completed there are left out.
+    """Return the speed of programs on the device on which runs would start; unknown ones are left out.
 
-    A run counts if its first attempt completed it: what it computed is then its planned cost, all of it, and
-    the time is its own. On this machine those count, too, that ran on one like it: JAX, or else the
-    processor, has the same name. Elsewhere those count that had the same device as the last one.
+    Only runs count that their first attempt completed, so that their time is the time of their planned FLOPs.
+    On this machine, runs on any machine with the same device count. Elsewhere, runs with the same device as
+    the last one count.
 
     Args:
-        store: Where earlier runs are.
+        store: The store.
         programs: The programs.
         place: Name of the executor.
-        chips: How many chips each run has; None for any number.
+        chips: Number of chips of each run; None for any number.
     """
-    found = {}
-    for program in sorted(set(programs)):
-        if runs := _taken(store, program, place, chips):
-            found[program] = _speed(runs)
-    return found
+    measured = {program: _taken(store, program, place, chips) for program in sorted(set(programs))}
+    return {program: _speed(runs) for program, runs in measured.items() if runs}
 
 
 def _speed(runs: Sequence[tuple[float, float]]) -> Speed:
-    """The line through runs: seconds to start, and FLOP/s from then on.
+    """Fit start-up seconds and FLOP/s to runs by the Theil–Sen estimator.
 
-    A short run mostly starts and compiles. A longer one does so once, too: by the mean rate of short ones it
-    would seem to take many times what it does. So the slope of the line counts, after Theil and Sen: the
-    median over pairs of runs, which a few that were slow for another reason do not move. Where the line is
-    not to be had from the runs, it stays between two that are. Runs that are all alike say nothing of other
-    lengths, and then all their time counts as computing, which is right for more of the same and for runs
-    that are long already, and too much rather than too little for longer ones. And at least a tenth of their
-    time does, even if longer ones happened to take no more: else they would promise any length for nothing.
+    The slope is the median over pairs of runs, which is robust against a few slow ones. Short runs mostly
+    start up and compile, so their mean rate would overestimate longer runs. If all runs have similar FLOPs,
+    all their time counts as computing, which overestimates longer runs rather than underestimating them. For
+    the same reason, at least a tenth of the time counts as computing.
 
     Args:
         runs: FLOPs and seconds of each, both above 0.
@@ -86,26 +80,26 @@ def _speed(runs: Sequence[tuple[float, float]]) -> Speed:
 
 
 def _taken(store: Store, program: str, place: ExecutorName, chips: int | None) -> list[tuple[float, float]]:
-    """FLOPs and seconds of the last runs of a program on the kind of device that the next one will have."""
-    alone = [Attempt.executor == place, Attempt.number == 1, Attempt.state == RunState.COMPLETED]
+    """Return FLOPs and seconds of a program's last runs on the kind of device of the next one."""
+    first = [Attempt.executor == place, Attempt.number == 1, Attempt.state == RunState.COMPLETED]
     if chips is not None:
-        alone.append(Attempt.chips == chips)
+        first.append(Attempt.chips == chips)
     newest_first = (
-        select(Run.id, Attempt.host, Attempt.device, Attempt.started_at, Attempt.ended_at)
+        select(Run.id, Attempt.device, Attempt.started_at, Attempt.ended_at)
         .join(Attempt, Attempt.run_id == Run.id)
-        .where(Run.program == program, Run.state == RunState.COMPLETED, *alone)
+        .where(Run.program == program, Run.state == RunState.COMPLETED, *first)
         .order_by(Attempt.ended_at.desc())
     )
+    here = Attempt.host == socket.gethostname() if place == "local" else true()
     with store.reading() as connection:
-        # Which accelerator a machine has, only a program knows that has loaded JAX: ask the last one.
-        on_it = Attempt.host == socket.gethostname() if place == "local" else true()
-        last = connection.execute(newest_first.where(on_it).limit(1)).first()
+        # Only a program that has loaded JAX knows the accelerator of its machine, so the last one counts.
+        last = connection.execute(newest_first.where(here).limit(1)).first()
         if last is None and place != "local":
             return []
         kind = last.device if last is not None else device()
         runs = connection.execute(newest_first.where(Attempt.device == kind).limit(_RECENT)).all()
-        whole = select(Cost.run_id, func.sum(Cost.flops)).group_by(Cost.run_id)
-        of_these = whole.where(Cost.run_id.in_([run.id for run in runs]))
+        total = select(Cost.run_id, func.sum(Cost.flops)).group_by(Cost.run_id)
+        of_these = total.where(Cost.run_id.in_([run.id for run in runs]))
         flops = dict(connection.execute(of_these).tuples().all())
     seconds = {run.id: (run.ended_at - run.started_at).total_seconds() for run in runs}
-    return [(flops[run], taken) for run, taken in seconds.items() if taken > 0 and flops.get(run)]
+    return [(flops[run], time) for run, time in seconds.items() if time > 0 and flops.get(run)]

@@ -1,7 +1,7 @@
-"""What an attempt records: batches, kept in a file while the store cannot be reached, and their rows.
+"""Records of an attempt in batches: kept in a file while the store can't be reached, and written as rows.
 
-A batch is one line of the file, appended and synced before the worker goes on. Batches are replayed in order,
-as often as it takes. A line that a crash cut short was never promised to anybody and is left out.
+A batch is one line of the file. It is appended and synced before the worker continues. Batches are replayed
+in order, as often as necessary. A line that a crash cut short was never reported as durable; it is ignored.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from jestlab.platform.store.rows import insert, upsert, write_points
 from jestlab.platform.store.tables import Artifact, Evaluation, Metric, MetricName, Run
 
 PREFIX = "spool-"
-"""Of the names of its files."""
+"""Prefix of the names of spool files."""
 
 LAST_STEP = 2**63 - 1
-"""The greatest that every database takes."""
+"""The greatest integer of every database."""
 
 
 @dataclass
 class Batch:
-    """Points of one attempt, in the order in which they came.
+    """Records of one attempt, in order.
 
     Attributes:
         points: (step, metric, value); None for NaN.
-        scores: dataset, metric, step, value, examples_seen, flops_total, seconds each.
-        artifacts: name, uri, size, sha256 each.
+        scores: Each with dataset, metric, step, value, examples_seen, flops_total, seconds.
+        artifacts: Each with name, uri, size, sha256.
         progress: Step and total steps; the last one counts.
-        end: State, reason and exit code, once the program has ended.
-        spent: Where the attempt's time went until now, by columns of `attempt`; alone it is nothing to keep.
-        replaced: Ranges of steps, first and last, in which the records of earlier attempts are removed before
+        end: State, reason, and exit code, once the program has ended.
+        spent: How the attempt's time was spent, by columns of `attempt`; not durable without other records.
+        replaced: Ranges of steps, first and last, in which the records of earlier attempts are deleted before
             these are written. Artifacts belong to step 0.
     """
 
@@ -60,11 +60,12 @@ class Batch:
         scores: Mapping[str, float],
         seconds: float | None = None,
     ) -> Batch:
-        """Scores, named `dataset/metric`, at a step; ValueError for what no database takes.
+        """Return scores, named `dataset/metric`, at a step, with their cost so far; None if unknown.
 
-        What they had cost by then may be unknown.
+        Raises:
+            ValueError: A step, a name, or a number is invalid.
         """
-        spent = {
+        cost = {
             "examples_seen": None if examples_seen is None else as_count("examples_seen", examples_seen),
             "flops_total": None if flops_total is None else as_number(flops_total),
             "seconds": None if seconds is None else as_number(seconds),
@@ -74,21 +75,16 @@ class Batch:
             dataset, slash, metric = as_name(name).rpartition("/")
             if not slash:
                 raise ValueError(f"score {name!r} must be named dataset/metric")
-            row = {
-                "dataset": dataset,
-                "metric": metric,
-                "step": as_count("step", step),
-                "value": as_number(value),
-            }
-            rows.append(row | spent)
+            place = {"dataset": dataset, "metric": metric, "step": as_count("step", step)}
+            rows.append(place | {"value": as_number(value)} | cost)
         return cls(scores=rows)
 
     @classmethod
     def of_artifact(cls, name: str, path: Path, root: Path) -> Batch:
-        """A file or folder with its size and digest; ValueError if outside the lab, or missing."""
+        """Return a file or folder with its size and digest; ValueError if outside the lab, or missing."""
         path, root = path.resolve(), root.resolve()
         if not path.is_relative_to(root):
-            raise ValueError(f"artifact {name!r} at {path} lies outside the lab {root}")
+            raise ValueError(f"artifact {name!r} at {path} is outside the lab {root}")
         if not path.exists():
             raise ValueError(f"artifact {name!r}: nothing at {path}")
         size, sha256 = size_and_digest(path)
@@ -97,7 +93,7 @@ class Batch:
 
     @classmethod
     def joined(cls, batches: Iterable[Batch]) -> Batch:
-        """Several batches as one, the last word of each kind counting."""
+        """Join several batches."""
         whole = cls()
         for batch in batches:
             whole.add(batch)
@@ -112,7 +108,7 @@ class Batch:
         return len(self.points) + len(self.scores) + len(self.artifacts)
 
     def __str__(self) -> str:
-        """What a batch of one thing holds, in words."""
+        """Describe the only record of a batch."""
         for step, name, value in self.points:
             return f"metric {name!r} at step {step}: {value}"
         for score in self.scores:
@@ -123,19 +119,19 @@ class Batch:
         return f"progress {self.progress}" if self.progress else f"end {self.end}"
 
     def parts(self) -> list[Batch]:
-        """Smaller batches that say the same, one after another; none if there is only one thing to say."""
-        things = [Batch(replaced=self.replaced)] if self.replaced else []
-        things += [Batch(points=[point]) for point in self.points]
-        things += [Batch(scores=[score]) for score in self.scores]
-        things += [Batch(artifacts=[artifact]) for artifact in self.artifacts]
-        middle = (len(things) + 1) // 2
-        parts = [Batch.joined(things[:middle]), Batch.joined(things[middle:])]
+        """Split the batch into smaller ones, to be written in order; empty if it has only one record."""
+        single = [Batch(replaced=self.replaced)] if self.replaced else []
+        single += [Batch(points=[point]) for point in self.points]
+        single += [Batch(scores=[score]) for score in self.scores]
+        single += [Batch(artifacts=[artifact]) for artifact in self.artifacts]
+        middle = (len(single) + 1) // 2
+        parts = [Batch.joined(single[:middle]), Batch.joined(single[middle:])]
         parts += [Batch(progress=self.progress), Batch(end=self.end, spent=self.spent)]
         parts = [part for part in parts if part]
         return parts if len(parts) > 1 else []
 
     def add(self, later: Batch) -> None:
-        """Append a later batch, whose last word counts."""
+        """Append a later batch."""
         self.points += later.points
         self.scores += later.scores
         self.artifacts += later.artifacts
@@ -145,7 +141,7 @@ class Batch:
         self.replaced += later.replaced
 
     def until(self, step: int) -> Batch:
-        """Return what it holds of steps up to this one, nothing at 0; later attempts replaced the rest."""
+        """Return the records up to a step, none at 0; later attempts replaced the others."""
         if not step:
             return Batch(spent=self.spent)
         return replace(
@@ -157,42 +153,39 @@ class Batch:
 
 
 class Spool:
-    """The file in which one attempt keeps what it could not write."""
+    """The file with those batches of an attempt that couldn't be written to the store."""
 
     def __init__(self, directory: Path, attempt_id: int) -> None:
-        """Name the file in the run's folder; it is created by the first `append`."""
+        """Name the file in the run's folder; the first `append` creates it."""
         self.path = directory / f"{PREFIX}{attempt_id}.jsonl"
         self.attempt_id = attempt_id
-        self._whole_bytes: int | None = None  # length of the file's whole lines
+        self._whole_bytes: int | None = None  # length of the file's complete lines
 
     @classmethod
     def left_in(cls, directory: Path, before: int) -> list[Spool]:
-        """Return the spools of attempts before an id, the oldest first."""
-        numbers = [path.stem.removeprefix(PREFIX) for path in directory.glob(f"{PREFIX}*.jsonl")]
-        return [
-            cls(directory, number)
-            for number in sorted(int(n) for n in numbers if n.isdigit())
-            if number < before
-        ]
+        """Return the spools of attempts with IDs less than `before`, the oldest first."""
+        names = [path.stem.removeprefix(PREFIX) for path in directory.glob(f"{PREFIX}*.jsonl")]
+        ids = sorted(int(name) for name in names if name.isdigit())
+        return [cls(directory, attempt_id) for attempt_id in ids if attempt_id < before]
 
     def append(self, batch: Batch) -> None:
-        """Keep a batch; it is on the disk when this returns.
+        """Append a batch durably.
 
         Raises:
-            OSError: The disk is full, or gone. A part of the line may be there, which `batches` leaves out.
+            OSError: The disk is full or missing. `batches` ignores an incomplete line.
         """
         line = (json.dumps(asdict(batch), separators=(",", ":")) + "\n").encode()
         if self._whole_bytes is None:
             self._whole_bytes = self.path.read_bytes().rfind(b"\n") + 1 if self.path.exists() else 0
         with self.path.open("ab") as stream:
-            stream.truncate(self._whole_bytes)  # a line that was cut short was never promised
+            stream.truncate(self._whole_bytes)
             stream.write(line)
             stream.flush()
             os.fsync(stream.fileno())
         self._whole_bytes += len(line)
 
     def batches(self) -> Iterator[Batch]:
-        """What is kept, in order."""
+        """Yield the batches in order."""
         if not self.path.exists():
             return
         with self.path.open("rb") as stream:
@@ -205,7 +198,7 @@ class Spool:
                     yield _batch(kept)
 
     def clear(self) -> None:
-        """Forget it, once all of it is in the store."""
+        """Delete the file, once its batches are in the store."""
         self.path.unlink(missing_ok=True)
         self._whole_bytes = 0
 
@@ -234,23 +227,23 @@ _OF_SCORE = ("run_id", "dataset", "metric", "step")
 
 
 class Points:
-    """Writes the points of one run; remembers the ids of metrics' names."""
+    """Writes the records of one run; caches the IDs of metrics' names."""
 
     def __init__(self, run_id: int) -> None:
-        """Create it for the run with this id."""
+        """Create a writer for the run with this key."""
         self._run_id = run_id
         self._names: dict[str, int] = {}
 
     def write(self, connection: Connection, batch: Batch, attempt: int, *, late: bool) -> int:
-        """Write a batch, except its end, inside a write transaction; return how many rows it removed.
+        """Write a batch, except its end, inside a write transaction; return the number of deleted rows.
 
         Args:
             connection: In a write transaction.
-            batch: What was recorded.
+            batch: The batch.
             attempt: Number of the attempt that recorded it.
-            late: Whether a later attempt may have written since.
+            late: Whether a later attempt may have written in the meantime.
         """
-        whose = {"run_id": self._run_id, "attempt": attempt}
+        owner = {"run_id": self._run_id, "attempt": attempt}
         removed = 0
         for first, last in batch.replaced:
             for table in (Metric, Evaluation):
@@ -262,7 +255,7 @@ class Points:
             names = self._ids(connection, {name for _, name, _ in batch.points})
             points = [(names[name], step, value) for step, name, value in batch.points]
             write_points(connection, self._run_id, points, keep=late)
-        scores = [whose | score for score in batch.scores]
+        scores = [owner | score for score in batch.scores]
         changed = ("value", "examples_seen", "flops_total", "seconds", "attempt")
         upsert(connection, Evaluation, scores, _OF_SCORE, changed, newest="attempt")
         artifacts = [{"run_id": self._run_id} | artifact for artifact in batch.artifacts]
@@ -277,7 +270,7 @@ class Points:
         if not (new := wanted - self._names.keys()):
             return self._names
         found = _found(connection, new)
-        self._names |= found  # not those made below: this transaction may yet fail
+        self._names |= found  # without those inserted below: this transaction may still fail
         if missing := new - found.keys():
             connection.execute(
                 insert(connection, MetricName).on_conflict_do_nothing(),

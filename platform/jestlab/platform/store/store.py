@@ -1,10 +1,10 @@
-"""The results store: the runs that are planned, what happened to them, and their states."""
+"""The results store: planned runs, their states, and their results."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import lru_cache
@@ -66,9 +66,9 @@ class Store:
             create: Whether to create a missing file, or tables in an empty database.
 
         Raises:
-            StoreUnreachable: It cannot be reached now.
-            StoreMissing: There is none, and `create` is False.
-            StoreError: It cannot be used before somebody has fixed something.
+            StoreUnreachable: It can't be reached now.
+            StoreMissing: It doesn't exist, and `create` is False.
+            StoreError: It has a problem that someone must fix.
             UserError: Another schema, or another application's database.
         """
         path = sqlite_file(parse_url(url)) if create else existing_file(url)
@@ -80,10 +80,10 @@ class Store:
 
     @classmethod
     def open_readonly(cls, url: str) -> Store | None:
-        """Open a store that cannot be written through this object; None when there is none.
+        """Open a store that can't be written through this object; None if it doesn't exist.
 
         Raises:
-            StoreMissing: There was one, which was moved away from files that belong to it.
+            StoreMissing: It was moved away from files that belong to it.
         """
         path = sqlite_file(parse_url(url))
         if path is not None and not path.exists():
@@ -96,7 +96,6 @@ class Store:
 
     @classmethod
     def _checked(cls, engine: Engine, create: bool) -> Store:
-        """A store with the schema of this code."""
         try:
             schema.ensure(engine, create)
         except BaseException:
@@ -109,7 +108,7 @@ class Store:
         self.engine.dispose()
 
     def close_whole(self) -> None:
-        """Close all connections, and leave a SQLite store in its one file, unless somebody else reads it."""
+        """Close all connections, and move SQLite's log into its file, unless another process reads it."""
         checkpoint(self.engine)
         self.close()
 
@@ -122,20 +121,14 @@ class Store:
         return reading(self.engine)
 
     def id(self) -> str:
-        """Return the store's random id, 32 hexadecimal digits; a copy of a store has another one.
+        """Return the store's random ID, 32 hexadecimal digits; a copy of a store has another one.
 
-        It tells apart the jobs of two labs that share a cluster or a project.
-
-        Raises:
-            UserError: Somebody deleted it.
+        It distinguishes the jobs of two labs that share a cluster or a project.
         """
         with self.reading() as connection:
             found: str | None = connection.scalar(select(Identity.id))
         if found is None:
-            raise UserError(
-                f"the store {shown_url(self.engine.url)} has lost its id: "
-                "jestlab db backup, and db restore into a new database"
-            )
+            raise UserError(f"the store {shown_url(self.engine.url)} has no ID: restore a backup")
         return found
 
     def has_attempts(self) -> bool:
@@ -143,45 +136,44 @@ class Store:
         with self.reading() as connection:
             return bool(connection.scalar(select(exists().where(Attempt.id.is_not(None)))))
 
-    # ---- what is planned
+    # ---- plans
 
     def record(self, plan: Recordable) -> None:
         """Record a plan, all or nothing: experiment, runs, dependencies, members, planned costs and budgets.
 
-        Each part of a union is also recorded as an experiment of its own. A completed run is not changed. A
-        run that ended early may run again: it becomes PENDING, or BLOCKED while a run that it depends on has
-        not completed. A run that a worker has, or had, stays RUNNING. Of a study in rounds, the runs that
-        another launcher has begun remain members.
+        Each part of a union is also recorded as an experiment. A completed run is not changed. A run that
+        ended early may run again: it becomes PENDING, or BLOCKED while a dependency has not completed. A run
+        that a worker holds, or held, stays RUNNING. Runs that are left to later rounds remain members.
         """
         with self.writing() as connection:
             recording.record(connection, plan.to_record())
 
-    # ---- what is
+    # ---- runs
+
+    def _rows(self, query: Any, fingerprints: Iterable[str]) -> list[Any]:
+        """Return the rows of a query of runs, for some of the runs."""
+        with self.reading() as connection:
+            return [
+                row
+                for chunk in chunks(map(run_key, fingerprints))
+                for row in connection.execute(query.where(Run.id.in_(chunk)))
+            ]
 
     def states(self, fingerprints: Iterable[str]) -> dict[str, RunState]:
-        """Return the states of runs; runs that the store does not know are left out."""
-        return {run: RunState(state) for run, state in self._values(Run.state, fingerprints)}
+        """Return the states of those of these runs that exist."""
+        rows = self._rows(select(Run.fingerprint, Run.state), fingerprints)
+        return {row.fingerprint: RunState(row.state) for row in rows}
 
     def reasons(self, fingerprints: Iterable[str]) -> dict[str, str]:
         """Return the reasons for the states of runs that have one."""
-        return {run: reason for run, reason in self._values(Run.reason, fingerprints) if reason is not None}
-
-    def _values(self, column: Any, fingerprints: Iterable[str]) -> list[tuple[str, Any]]:
-        with self.reading() as connection:
-            return [
-                row._tuple()
-                for chunk in chunks(fingerprints)
-                for row in connection.execute(
-                    select(Run.fingerprint, column).where(Run.fingerprint.in_(chunk))
-                )
-            ]
+        rows = self._rows(select(Run.fingerprint, Run.reason).where(Run.reason.is_not(None)), fingerprints)
+        return {row.fingerprint: row.reason for row in rows}
 
     def run(self, fingerprint: str) -> RunRecord:
-        """Return a run with the runs that it needs; UserError if the store does not know it."""
+        """Return a run with its dependencies; UserError if it doesn't exist."""
         with self.reading() as connection:
-            row = connection.execute(
-                select(Run.__table__).where(Run.fingerprint == fingerprint)
-            ).one_or_none()
+            this = select(Run.__table__).where(Run.fingerprint == fingerprint)
+            row = connection.execute(this).one_or_none()
             if row is None:
                 raise UserError(f"no run {fingerprint} in {shown_url(self.engine.url)}: launch its study")
             needs = connection.execute(
@@ -192,7 +184,7 @@ class Store:
         return _run_record(row, {need.role: _run_record(need, {}) for need in needs})
 
     def experiments(self) -> list[ExperimentRow]:
-        """Return all experiments, the last launched first."""
+        """Return all experiments; the most recently launched comes first."""
         with self.reading() as connection:
             counts: dict[str, dict[RunState, int]] = defaultdict(dict)
             for experiment, state, count in connection.execute(
@@ -210,26 +202,26 @@ class Store:
         ]
 
     def spec(self, experiment: str) -> dict[str, Any]:
-        """Return an experiment's resolved study, as it was last launched.
+        """Return the resolved study of an experiment's last launch.
 
         Raises:
-            UserError: No such experiment; the message names the nearest.
+            UserError: No such experiment; the message suggests a name.
         """
         with self.reading() as connection:
             study: dict[str, Any] = json.loads(of_experiment(connection, experiment, Experiment.spec))
         return study
 
     def measured(self) -> set[str]:
-        """Return the names of all metrics and evaluations (dataset/metric) that runs have recorded."""
+        """Return the names of all recorded metrics and evaluations (dataset/metric)."""
         with self.reading() as connection:
             names = set(connection.scalars(select(MetricName.name)))
             pairs = connection.execute(select(Evaluation.dataset, Evaluation.metric).distinct())
             return names | {f"{dataset}/{metric}" for dataset, metric in pairs}
 
     def last_launched(self, fingerprint: str) -> tuple[str, dict[str, Any]] | None:
-        """Return name and resolved spec of the study with a run that was launched last; None if none has it.
+        """Return name and resolved spec of the last launched study with a run; None if there is none.
 
-        A study of a union stands for the union.
+        Unions are left out, because their studies are experiments, too.
         """
         query = (
             select(Experiment.name, Experiment.spec)
@@ -245,7 +237,7 @@ class Store:
         return None
 
     def record_of(self, fingerprint: str) -> list[dict[str, Any]]:
-        """Return what the studies that a run belongs to want recorded: the `record` of each that has one."""
+        """Return the `record` sections of the specs of a run's studies."""
         query = (
             select(Experiment.spec)
             .join(Member, Member.experiment == Experiment.name)
@@ -257,7 +249,7 @@ class Store:
         return [spec["record"] for spec in specs if "record" in spec]
 
     def seconds_by_step(self, fingerprint: str) -> dict[int, float]:
-        """Return the seconds of training until each evaluation of a run, by step; NaN where unknown."""
+        """Return the seconds of training until each evaluation of a run, by step; NaN if unknown."""
         query = (
             select(Evaluation.step, func.max(Evaluation.seconds))
             .where(Evaluation.run_id == run_key(fingerprint))
@@ -268,8 +260,10 @@ class Store:
         return {step: math.nan if seconds is None else float(seconds) for step, seconds in rows}
 
     def paces(self, programs: Iterable[str]) -> list[tuple[str, dict[str, Any], str, float]]:
-        """Return program, config, device and seconds of training per example of every completed run of some
-        programs, as far as the seconds until its last evaluation are known."""
+        """Return program, config, device, and seconds of training per example of completed runs of programs.
+
+        Only runs count whose seconds until the last evaluation are known.
+        """
         last = (
             select(Evaluation.run_id, func.max(Evaluation.step).label("step"))
             .group_by(Evaluation.run_id)
@@ -301,7 +295,7 @@ class Store:
         ]
 
     def launched(self, experiment: str) -> dict[str, list[dict[str, Any]]]:
-        """Return the configs of an experiment's runs as launched last, by label; none if there is none."""
+        """Return the configs of an experiment's runs by label; empty if there is no such experiment."""
         query = (
             select(Member.label, Run.config)
             .join(Run, Run.id == Member.run_id)
@@ -315,10 +309,10 @@ class Store:
         return found
 
     def runs(self, experiment: str, fingerprints: Collection[str] | None = None) -> list[RunRow]:
-        """Return the runs of an experiment, in the study's order; given fingerprints, those alone.
+        """Return the runs of an experiment in the study's order, or only those with these fingerprints.
 
         Raises:
-            UserError: No such experiment; the message names the nearest.
+            UserError: No such experiment; the message suggests a name.
         """
         columns = ", ".join("run AS name" if name == "name" else name for name in RunRow.__dataclass_fields__)
         sql = f"SELECT {columns} FROM v_runs WHERE experiment = :experiment"
@@ -337,39 +331,35 @@ class Store:
         return [RunRow(**{**row._mapping, "state": RunState(row.state)}) for row in rows]
 
     def progress(self, fingerprints: Iterable[str], metrics: Sequence[str]) -> dict[str, Progress]:
-        """Return how far runs are, with the newest values of these metrics."""
+        """Return the progress of runs, with the newest values of these metrics."""
         with self.reading() as connection:
             known = select(MetricName.id, MetricName.name).where(MetricName.name.in_(metrics))
             names = dict(connection.execute(known).tuples().all())
             found = {}
-            for chunk in chunks(fingerprints):
+            for chunk in chunks(map(run_key, fingerprints)):
                 for row in connection.execute(_progress(tuple(names)), {"runs": chunk}):
-                    fingerprint, step, total_steps, reported_at, first_step, started_at, *values = row
+                    run, step, total_steps, reported_at, first_step, started_at, *values = row
                     pairs = zip(names.values(), values, strict=True)
                     latest = {name: value for name, value in pairs if value is not None}
-                    found[fingerprint] = Progress(
-                        step, total_steps, latest, first_step or 0, started_at, reported_at
-                    )
+                    progress = (step, total_steps, latest, first_step or 0, started_at, reported_at)
+                    found[run] = Progress(*progress)
         return found
 
     def needs(self, fingerprints: Iterable[str]) -> dict[str, dict[str, RunState]]:
-        """Return the runs that each of these runs needs, with their states, by fingerprint."""
+        """Return the dependencies of runs, with their states, by fingerprint."""
         needed = aliased(Run)
-        found: dict[str, dict[str, RunState]] = defaultdict(dict)
         query = (
             select(Run.fingerprint, needed.fingerprint, needed.state)
             .join(Need, Need.run_id == Run.id)
             .join(needed, needed.id == Need.needs_id)
         )
-        with self.reading() as connection:
-            for chunk in chunks(fingerprints):
-                for run, its_need, state in connection.execute(query.where(Run.fingerprint.in_(chunk))):
-                    found[run][its_need] = RunState(state)
+        found: dict[str, dict[str, RunState]] = defaultdict(dict)
+        for run, need, state in self._rows(query, fingerprints):
+            found[run][need] = RunState(state)
         return dict(found)
 
     def members(self, experiment: str) -> list[str]:
-        """Return the fingerprints of the runs that were launched of an experiment, without adopted ones; none
-        if there is no such experiment."""
+        """Return the fingerprints of an experiment's runs without adopted ones; empty if it doesn't exist."""
         query = (
             select(Run.fingerprint)
             .distinct()
@@ -380,48 +370,35 @@ class Store:
             return list(connection.scalars(query))
 
     def shared(self, experiment: str, fingerprints: Iterable[str]) -> dict[str, int]:
-        """Count these runs by the other experiments that they belong to."""
-        counts: dict[str, int] = defaultdict(int)
-        query = (
-            select(Member.experiment, func.count(Member.run_id.distinct()))
-            .where(Member.experiment != experiment)
-            .group_by(Member.experiment)
-        )
-        with self.reading() as connection:
-            for chunk in chunks(map(run_key, fingerprints)):
-                for name, count in connection.execute(query.where(Member.run_id.in_(chunk))):
-                    counts[name] += count
-        return dict(counts)
+        """Return the number of these runs in each other experiment."""
+        query = select(Member.experiment, Run.id).join(Run, Run.id == Member.run_id).distinct()
+        rows = self._rows(query.where(Member.experiment != experiment), fingerprints)
+        return dict(Counter(row.experiment for row in rows))
 
     def finished(self) -> list[FinishedRun]:
-        """Return every completed run, oldest first."""
+        """Return every completed run, the oldest first."""
         needed = aliased(Run)
-        done = Run.state == RunState.COMPLETED
+        completed = Run.state == RunState.COMPLETED
+        columns = (Run.fingerprint, Run.program, Run.config, Run.directory)
+        roles = (
+            select(Run.fingerprint, Need.role, needed.fingerprint)
+            .join(Need, Need.run_id == Run.id)
+            .join(needed, needed.id == Need.needs_id)
+        )
+        needs: dict[str, dict[str, str]] = defaultdict(dict)
         with self.reading() as connection:
-            needs: dict[int, dict[str, str]] = {}
-            for run_id, role, fingerprint in connection.execute(
-                select(Need.run_id, Need.role, needed.fingerprint)
-                .join(needed, needed.id == Need.needs_id)
-                .join(Run, Run.id == Need.run_id)
-                .where(done)
-            ):
-                needs.setdefault(run_id, {})[role] = fingerprint
-            runs = connection.execute(
-                select(Run.id, Run.fingerprint, Run.program, Run.config, Run.directory)
-                .where(done)
-                .order_by(Run.created_at, Run.id)
-            ).all()
-        return [
-            FinishedRun(
-                run.fingerprint, run.program, json.loads(run.config), run.directory, needs.get(run.id, {})
-            )
-            for run in runs
-        ]
+            for run, role, need in connection.execute(roles.where(completed)):
+                needs[run][role] = need
+            rows = connection.execute(select(*columns).where(completed).order_by(Run.created_at, Run.id))
+            return [
+                FinishedRun(run, program, json.loads(config), directory, needs[run])
+                for run, program, config, directory in rows
+            ]
 
 
-@lru_cache(maxsize=16)  # whoever watches runs asks often, and to build it takes a while
+@lru_cache(maxsize=16)  # executed often, and slow to build
 def _progress(names: tuple[int, ...]) -> Select[Any]:
-    """Ask how far runs are: one query for all, and in it one look at the end of each curve, by its key."""
+    """Return one query for the progress of all runs, with one index lookup at the end of each curve."""
     newest = [
         select(Metric.value)
         .where(Metric.run_id == Run.id, Metric.name_id == name)
@@ -434,17 +411,17 @@ def _progress(names: tuple[int, ...]) -> Select[Any]:
     return (
         select(Run.fingerprint, Run.step, Run.total_steps, Run.updated_at, *attempt, *newest)
         .outerjoin(Attempt, (Attempt.run_id == Run.id) & (Attempt.state == RunState.RUNNING))
-        .where(Run.fingerprint.in_(bindparam("runs", expanding=True)))
+        .where(Run.id.in_(bindparam("runs", expanding=True)))
     )
 
 
 def _archive(origin: str | None) -> str | None:
-    """Return the name of the archive that an experiment came from; None if it was launched here."""
+    """Return the name of the archive that an experiment was imported from; None if it was launched here."""
     return None if origin is None else str(json.loads(origin)["archive"])
 
 
 def of_experiment(connection: Connection, experiment: str, column: Any) -> Any:
-    """Return a column of an experiment; UserError, which names the nearest, if there is none of that name."""
+    """Return a column of an experiment; UserError with a suggestion if it doesn't exist."""
     row = connection.execute(select(column).where(Experiment.name == experiment)).one_or_none()
     if row is None:
         names = connection.scalars(select(Experiment.name))

@@ -217,9 +217,9 @@ class Attempt(Base):
     log: Mapped[str]  # relative to the lab's root
     git_commit: Mapped[str | None]  # of jestlab's own checkout
     git_patch: Mapped[str | None]  # its uncommitted changes
-    code_commit: Mapped[str | None]  # of the repository of the user's own code
+    code_commit: Mapped[str | None]  # of the repository of the user's code
     code_patch: Mapped[str | None]  # its uncommitted changes
-    sources: Mapped[str | None]  # files of the user's own code → SHA-256, JSON; None: unknown, or no code
+    sources: Mapped[str | None]  # files of the user's code → SHA-256, JSON; None: unknown, or no code
     inputs: Mapped[str | None]  # other files that the spec names → SHA-256, JSON; None: unknown, or none
     versions: Mapped[str | None]  # package → version, JSON
     device: Mapped[str | None]
@@ -282,7 +282,7 @@ class Evaluation(Base):
 
 
 class Source(Base):
-    """The text of a file of the user's own code, without secrets, stored once."""
+    """The text of a file of the user's code, without secrets, stored once."""
 
     __tablename__ = "source"
 

@@ -1,8 +1,7 @@
-"""Where experiments came from, and whether what their archives say may be executed.
+"""The origin of imported experiments, and whether their users trust the code that they name.
 
-An archive may come from anybody, and a spec names commands and functions. So an imported experiment is to
-look at, until its user has seen what it would execute, and trusts it. Launching a spec of its name makes it
-one's own.
+An archive may come from anyone, and a spec names commands and functions. An imported experiment can only be
+viewed until its user trusts it. Launching a spec with its name makes the experiment one's own.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from sqlalchemy import select, update
 
@@ -23,13 +23,13 @@ from jestlab.platform.store.tables import Experiment, Member, Run
 
 @dataclass(frozen=True)
 class Origin:
-    """Where an imported experiment came from.
+    """The origin of an imported experiment.
 
     Attributes:
         archive: Name of the archive's file.
-        sha256: Of the archive.
-        imported_at: When, UTC.
-        trusted_at: When its user decided that it may be executed, UTC; None if nobody did.
+        sha256: Digest of the archive.
+        imported_at: Time of the import, UTC.
+        trusted_at: When its user trusted it, UTC; None if it is not trusted.
     """
 
     archive: str
@@ -38,24 +38,17 @@ class Origin:
     trusted_at: str | None = None
 
     def to_json(self) -> str:
-        """Write it as the store keeps it."""
+        """Return the text that the store keeps."""
         return json.dumps(asdict(self), ensure_ascii=False)
 
     @classmethod
     def parse(cls, text: str) -> Origin:
-        """Read what the store keeps."""
+        """Parse the text that the store keeps."""
         return cls(**json.loads(text))
 
 
-@dataclass(frozen=True)
-class Executed:
-    """What would be executed for runs of an experiment.
-
-    Attributes:
-        label: Name of the run and its values on the axes.
-        program: Name of the program.
-        config: Of the run.
-    """
+class Executed(NamedTuple):
+    """A run and what it would execute."""
 
     label: str
     program: str
@@ -63,57 +56,54 @@ class Executed:
 
 
 def imported_from(path: Path) -> Origin:
-    """Return the origin of what is imported now from an archive."""
+    """Return the origin of experiments that are imported from an archive now."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return Origin(path.name.encode(errors="replace").decode(), digest, now().isoformat(timespec="seconds"))
 
 
 def origin_of(store: Store, experiment: str) -> Origin | None:
-    """Return where an experiment came from; None if it was launched here.
-
-    Raises:
-        UserError: No such experiment; the message names the nearest.
-    """
+    """Return the origin of an experiment; None if it was launched here; UserError if it doesn't exist."""
     with store.reading() as connection:
         text = of_experiment(connection, experiment, Experiment.origin)
     return None if text is None else Origin.parse(text)
 
 
 def is_trusted(store: Store, experiment: str) -> bool:
-    """Whether what an experiment names may be executed; of one that is not there yet, yes."""
+    """Return whether the code that an experiment names may be executed; True if it doesn't exist."""
     with store.reading() as connection:
         text = connection.scalar(select(Experiment.origin).where(Experiment.name == experiment))
     return text is None or Origin.parse(text).trusted_at is not None
 
 
 def refuse_untrusted(store: Store, experiment: str) -> None:
-    """Raise UserError if an experiment came from an archive and its user does not trust it yet."""
+    """Raise UserError if an experiment was imported and is not trusted."""
     origin = origin_of(store, experiment)
     if origin is not None and origin.trusted_at is None:
         raise UserError(
             f"{experiment} was imported from {origin.archive} and is not trusted: see what it would execute "
-            f"with jestlab trust {experiment} --dry-run, then jestlab trust {experiment}; or launch a spec "
-            "of your own"
+            f"with jestlab trust {experiment} --dry-run, then jestlab trust {experiment}; or launch your own "
+            "spec"
         )
 
 
 def executed(store: Store, experiment: str) -> Sequence[Executed]:
-    """List what would be executed for the runs of an experiment, in the study's order."""
+    """Return what the runs of an experiment would execute, in the study's order."""
+    query = (
+        select(Member.label, Run.program, Run.config)
+        .join(Run, Run.id == Member.run_id)
+        .where(Member.experiment == experiment)
+        .order_by(Member.position, Member.label)
+    )
     with store.reading() as connection:
-        rows = connection.execute(
-            select(Member.label, Run.program, Run.config)
-            .join(Run, Run.id == Member.run_id)
-            .where(Member.experiment == experiment)
-            .order_by(Member.position, Member.label)
-        ).all()
-    return [Executed(row.label, row.program, json.loads(row.config)) for row in rows]
+        rows = connection.execute(query).all()
+    return [Executed(label, program, json.loads(config)) for label, program, config in rows]
 
 
 def named_code(store: Store, experiment: str) -> Sequence[tuple[str, str]]:
-    """List the code of its author that an experiment names beside programs: what it is used as, and where.
+    """Return the custom code that an experiment names besides programs, each as its use and its name.
 
-    That is what configs name (rules, losses, …), the figures and tables of its reports, and its executor.
+    This is code in configs (rules, losses, …), custom figures and tables of reports, and a custom executor.
     """
     from jestlab.platform.spec.options import custom_code_in
     from jestlab.platform.spec.resources import EXECUTORS
@@ -132,14 +122,11 @@ def named_code(store: Store, experiment: str) -> Sequence[tuple[str, str]]:
 
 
 def trust(store: Store, experiment: str) -> None:
-    """Let an imported experiment be executed. One that was launched here is trusted anyway."""
+    """Trust an imported experiment; experiments that were launched here are always trusted."""
     origin = origin_of(store, experiment)
     if origin is None or origin.trusted_at is not None:
         return
     trusted = replace(origin, trusted_at=now().isoformat(timespec="seconds"))
+    unchanged = (Experiment.name == experiment, Experiment.origin == origin.to_json())
     with store.writing() as connection:
-        connection.execute(
-            update(Experiment)
-            .where(Experiment.name == experiment, Experiment.origin == origin.to_json())
-            .values(origin=trusted.to_json())
-        )
+        connection.execute(update(Experiment).where(*unchanged).values(origin=trusted.to_json()))

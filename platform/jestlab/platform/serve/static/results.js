@@ -1,31 +1,31 @@
-// Results that are replaced while somebody reads them. All the work is done in slices, between which the browser
-// takes clicks and keys, and only what has changed is replaced: scrolls, open parts and selections stay.
+// Update the results on a page that is in use. The work is done in slices, between which the browser handles input,
+// and only changed elements are replaced, so that scroll positions, open parts, and selections stay.
 
 const SLICE = 20; // milliseconds
-const LETTERS = 100_000; // that are parsed in a slice: about ten milliseconds
+const LETTERS = 100_000; // parsed in a slice, in about ten milliseconds
 const DATA_TAG = '<script type="application/json" id="data">';
-const PARTS = new Set(["BODY", "DETAILS", "DIV", "OL", "SECTION", "TABLE", "TBODY", "UL"]); // others are replaced whole
-const DRAWN = ".controls, .series, .plot, details.numbers"; // what a chart writes itself
+const PARTS = new Set(["BODY", "DETAILS", "DIV", "OL", "SECTION", "TABLE", "TBODY", "UL"]); // other elements are replaced as a whole
+const DRAWN = ".controls, .series, .plot, details.numbers"; // written by the chart
 
-/** Do some work in slices; return for how many milliseconds it was busy. */
+/** Do work in slices; return its duration in milliseconds. */
 async function inSlices(work) {
   let busy = 0;
   for (let next = {}; !next.done; ) {
-    const began = performance.now();
+    const start = performance.now();
     do next = work.next();
-    while (!next.done && next.value !== "rest" && performance.now() - began < SLICE);
-    busy += performance.now() - began;
+    while (!next.done && next.value !== "rest" && performance.now() - start < SLICE);
+    busy += performance.now() - start;
     await new Promise((done) => setTimeout(done));
   }
   return busy;
 }
 
-/** Put results, as the server writes them, in the place of those that are there; yields when it may rest. */
+/** Replace results by new ones from the server; yields between slices. */
 function* replaceResults(place, text) {
   const end = text.lastIndexOf(DATA_TAG);
   const fresh = document.implementation.createHTMLDocument("");
   fresh.write("<!DOCTYPE html><body>");
-  // The server has escaped all texts, and scripts of a document that is not shown do not run.
+  // The server has escaped all texts, and scripts of a hidden document do not run.
   for (let at = 0; at < end; at += LETTERS) {
     fresh.write(text.slice(at, Math.min(at + LETTERS, end)));
     yield "rest";
@@ -39,11 +39,11 @@ function* replaceResults(place, text) {
   yield* renewCharts();
 }
 
-/** Make an element what another one is. */
+/** Make an element equal to another one. */
 function* become(old, fresh) {
   if (old.isEqualNode(fresh)) return;
   if (old.nodeName !== fresh.nodeName || old.id !== fresh.id || !PARTS.has(old.nodeName)) {
-    if (old.nodeName !== "DIALOG" || fresh.nodeName !== "DIALOG") old.replaceWith(fresh); // else somebody reads it
+    if (old.nodeName !== "DIALOG" || fresh.nodeName !== "DIALOG") old.replaceWith(fresh); // an open dialog stays
     return;
   }
   for (const { name, value } of fresh.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
