@@ -10,7 +10,6 @@ from operator import itemgetter
 from typing import Any, TypeVar
 
 from sqlalchemy import ARRAY, Connection, Float, bindparam, func, select, text
-from sqlalchemy.dialects import postgresql, sqlite
 
 Value = TypeVar("Value")
 
@@ -36,8 +35,18 @@ def chunks(values: Iterable[Value], size: int = _CHUNK) -> Iterator[list[Value]]
 
 def insert(connection: Connection, table: Any) -> Any:
     """Return the dialect's INSERT, which supports ON CONFLICT."""
-    dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
-    return dialect.insert(table)
+    return _insert(table, server=connection.dialect.name == "postgresql")
+
+
+def _insert(table: Any, *, server: bool) -> Any:
+    # Importing a dialect takes a while, and most stores use one.
+    if server:
+        from sqlalchemy.dialects import postgresql
+
+        return postgresql.insert(table)
+    from sqlalchemy.dialects import sqlite
+
+    return sqlite.insert(table)
 
 
 def execute_many(connection: Connection, statement: Any, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -91,7 +100,7 @@ def _upsert(
     changed: tuple[str, ...],
     newest: str | None,
 ) -> Any:
-    statement: Any = (postgresql if server else sqlite).insert(table)
+    statement = _insert(table, server=server)
     if server:
         # One array per column: one statement for all rows, where `executemany` sends one per row.
         columns = {name: table.__table__.columns[name] for name in names}
