@@ -130,17 +130,6 @@ def test_finds_lost_runs_and_missing_folders(lab, sound):
     assert [kind for kind, _ in findings(lab)] == ["folders"]
 
 
-def test_counts_many_findings_of_a_kind(lab, sound):
-    runs = [plans.run("more", config={"more": 1}, seed=seed) for seed in range(6)]
-    with closing(Store.open(lab.store_url)) as store:
-        store.record(plans.plan(*runs, name="more"))
-        for run in runs:
-            stores.attempt(store, run)
-    found = findings(lab)
-    assert len(found) == 5
-    assert found[-1] == ("folders", "and 2 more")
-
-
 def test_finds_changed_tables(lab, sound):
     cascade = "" if sound.dialect.name == "sqlite" else " CASCADE"
     change(sound, "ALTER TABLE cost ADD COLUMN dollars INTEGER", f"DROP TABLE note{cascade}")
