@@ -1,4 +1,4 @@
-"""Text and tables for people: styles, tables fitted to the terminal, and what a terminal may be sent.
+"""Text and tables for people: styles, tables fitted to the terminal, and safe output.
 
 Blocks of output are plain strings, rich `Text`, or a `Table`. In a pipe they are written whole and without
 styles; on a terminal lines are wrapped, and a table that is too wide loses its least important columns.

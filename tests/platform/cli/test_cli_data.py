@@ -36,7 +36,7 @@ def test_make_writes_shards_and_nothing_else_and_refuses_an_existing_folder(plac
     before = (place / "web" / "00000.tar").read_bytes()
     again = run("make", "shapes", "web", cwd=place)
     assert again.returncode == 1
-    assert again.stderr == "jestlab: web exists already: name a new folder, or remove this one\n"
+    assert again.stderr == "jestlab: web already exists: name a new folder, or remove this one\n"
     assert (place / "web" / "00000.tar").read_bytes() == before
 
 
@@ -60,7 +60,7 @@ def test_inspect_counts_damaged_examples(place):
             tar.add(name, content)
     shown = run("inspect", "worn", cwd=place)
     assert shown.returncode == 0, shown.stderr
-    assert " MB\n  left out: 2 × no image\n  left out: 1 × no caption" in shown.stdout
+    assert " MB\n  skipped: 2 × no image\n  skipped: 1 × no caption" in shown.stdout
     counts = json.loads(run("inspect", "worn", "--json", cwd=place).stdout)
     assert counts["damaged"] == {"no image": 2, "no caption": 1, "blank caption": 1}
 
@@ -93,11 +93,11 @@ def test_inspect_counts_every_member_and_names_images_that_cannot_be_decoded(tmp
     assert about["members"] == {"of examples": 18, "damaged": 3, "other file": 1}
     shown = run("inspect", "web", cwd=tmp_path).stdout
     assert "web: 5 examples in 1 tar shard, " in shown
-    assert f"  left out: 1 × {dot}\n  left out: 1 × undecodable image\n    1.tar.gz\n" in shown
+    assert f"  skipped: 1 × {dot}\n  skipped: 1 × undecodable image\n    1.tar.gz\n" in shown
     assert "\n    web/0.tar, example '4'\n" in shown
     assert "\n  members: 18 of examples, 3 damaged, 1 other file\n" in shown
     above = run("inspect", ".", cwd=tmp_path).stdout
-    assert "5 pairs in 1 tar shard, 4 left out" in above
+    assert "5 pairs in 1 tar shard, 4 skipped" in above
 
 
 def test_inspect_shows_folders_of_data_at_any_depth(place, tmp_path):
@@ -171,9 +171,9 @@ def test_icons_are_fetched_once_and_shown(tmp_path, monkeypatch):
     assert fetched.returncode == 0, fetched.stderr
     assert fetched.stdout.startswith("icons: 4 folders of data, ")
     assert "80 pairs in 1 tar shard" in fetched.stdout
-    assert "tested_groups 24 images of 1 classes, 16 to learn from" in fetched.stdout
+    assert "tested_groups 24 images of 1 classes, 16 training images" in fetched.stdout
     again = run("fetch", "icons", "--json", cwd=tmp_path)
-    assert again.returncode == 0 and again.stderr == "icons: the icons are there already\n"
+    assert again.returncode == 0 and again.stderr == "icons: the icons already exist\n"
     assert len(fetches) == 1
     parts = {Path(part["folder"]).name: part for part in json.loads(again.stdout)["parts"]}
     assert set(parts) == {"curated", "web", "validation", "benchmark"}
@@ -204,7 +204,7 @@ def test_packed_images_can_be_filtered_by_their_columns(photos):
     shown = run("inspect", "web", "--filter", "year >= 1920", "--json", cwd=photos)
     assert json.loads(shown.stdout)["kept"] == 2
     again = run("pack", "photos", "web", "--captions", "captions.csv", cwd=photos)
-    assert again.returncode == 1 and "web exists already" in again.stderr
+    assert again.returncode == 1 and "web already exists" in again.stderr
 
 
 def test_inspect_shows_packed_benchmarks(photos):
@@ -219,7 +219,7 @@ def test_inspect_shows_packed_benchmarks(photos):
         ("two", "classification", 4),
     ]
     alone = run("inspect", "bench/two", cwd=photos)
-    assert "4 images of 2 classes, 0 to learn from" in alone.stdout
+    assert "4 images of 2 classes, 0 training images" in alone.stdout
 
 
 def test_a_damaged_image_is_an_error_or_skipped(photos):
@@ -230,5 +230,5 @@ def test_a_damaged_image_is_an_error_or_skipped(photos):
     assert not (photos / "web").exists()
     packed = run("pack", "photos", "web", "--captions", "captions.csv", "--skip-damaged", cwd=photos)
     assert packed.returncode == 0
-    assert packed.stderr.startswith("left out: captions.csv, row 4: ")
+    assert packed.stderr.startswith("skipped: captions.csv, row 4: ")
     assert packed.stdout.startswith("web: 3 examples")

@@ -128,7 +128,7 @@ def test_errors_are_one_line(place, root):
     (place / "mine").mkdir()
     (place / "mine" / "thesis.tex").write_text("years of work")
     for arguments, code, message in (
-        ("inspect nowhere.npz", 1, "no file, folder or completed run 'nowhere.npz': expected a path"),
+        ("inspect nowhere.npz", 1, "no file, folder, or completed run 'nowhere.npz': expected a path"),
         ("inspect notes.txt", 1, "notes.txt: neither .npz (big_vision) nor .safetensors"),
         ("import siglip.npz own --tokenizer no.model", 1, "no.model: no such tokenizer"),
         ("import siglip.npz own --tokenizer notes.txt", 1, "not a sentencepiece model"),

@@ -15,7 +15,7 @@ SECTIONS = {
         "keys": "List spec and config keys.",
         "list": "List the studies that can be launched by name.",
         "show": "Show a study: its question, runs, axes, and reports.",
-        "plan": "Show what a launch would run, and its cost.",
+        "plan": "List the runs of a launch, with their cost.",
         "costs": "Show the cost of an example in each run, part by part.",
         "register": "Register a study's claims before its first run.",
     },

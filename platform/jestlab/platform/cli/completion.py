@@ -214,7 +214,7 @@ def _with_types(command: click.Command, path: str) -> click.Command:
 
 
 class _Completing(ShellComplete):
-    """Completes without importing the verb, unless one of its own options is on the command line."""
+    """Completes without importing the verb, unless the command line has a special option of it."""
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
         words = [word for word in args if word != "--debug"]

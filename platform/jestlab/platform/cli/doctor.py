@@ -62,7 +62,7 @@ _STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.BROKEN: "red"}
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What a check has found, and what to do about it; `remedy` is empty if there is nothing to do."""
+    """The finding of a check, and the remedy; empty if everything is fine."""
 
     check: str
     level: Level
@@ -310,7 +310,7 @@ def _slurm(lab: Lab) -> Iterator[CheckResult]:
 def _with_client(
     executor: str, check: Callable[[Lab], Iterator[CheckResult]]
 ) -> Callable[[Lab], Iterator[CheckResult]]:
-    """Check that the client of a configured executor is installed before its own check."""
+    """Check that the client of a configured executor is installed, then run the check."""
 
     def checked(lab: Lab) -> Iterator[CheckResult]:
         missing = missing_client(executor)

@@ -49,7 +49,7 @@ class ListedRun:
 
 @dataclass(frozen=True)
 class Named:
-    """The runs that a name stands for.
+    """The runs with a name.
 
     Attributes:
         experiment: Their experiment; empty for a run that belongs to none.
@@ -64,7 +64,7 @@ class Named:
 
 @dataclass(frozen=True)
 class NamedRun:
-    """The one run that a name stands for."""
+    """The one run with a name."""
 
     experiment: str
     row: RunRow

@@ -1,8 +1,7 @@
-"""`jestlab weights`: inspect, import and export weights of public models and of runs."""
+"""`jestlab weights`: inspect, import, and export weights of public models and of runs."""
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import math
 from collections.abc import Callable
@@ -40,22 +39,26 @@ Examples:
 _FORMATS = ("big_vision", "big_vision-scanned", "huggingface")
 
 _source = click.argument("source", metavar="SOURCE")
-_destination = click.argument("destination", metavar="DEST", type=click.Path(path_type=Path))
-_tokenizer = click.option(
-    "--tokenizer", type=FILE, help="Sentencepiece model  [default: the one beside SOURCE]"
-)
-_force = click.option("--force", is_flag=True, help="Replace the weights at DEST.")
 
 
-def _converting(function: Callable[..., None]) -> Callable[..., None]:
-    """Add SOURCE, DEST and the options that import and export share."""
-    decorators = (_source, _destination, _tokenizer, _force, json_option(), lab_options)
-    return functools.reduce(lambda decorated, add: add(decorated), reversed(decorators), function)
+def _conversion(function: Callable[..., None]) -> Callable[..., None]:
+    """Add SOURCE, DEST, and the options of import and export."""
+    tokenizer_help = "Sentencepiece model  [default: the one next to SOURCE]"
+    for add in (
+        lab_options,
+        json_option(),
+        click.option("--force", is_flag=True, help="Replace the weights at DEST."),
+        click.option("--tokenizer", type=FILE, help=tokenizer_help),
+        click.argument("destination", metavar="DEST", type=click.Path(path_type=Path)),
+        _source,
+    ):
+        function = add(function)
+    return function
 
 
 @click.group(cls=Verbs, epilog=_EPILOG)
 def weights_command() -> None:
-    """Inspect, import and export weights of public models and of runs."""
+    """Inspect, import, and export weights of public models and of runs."""
 
 
 @weights_command.command("inspect", epilog=_EPILOG)
@@ -63,7 +66,7 @@ def weights_command() -> None:
 @json_option()
 @lab_options
 def inspect(source: str, as_json: bool, lab: Lab) -> None:
-    """Show the format, towers, parameters and content hash of SOURCE."""
+    """Show the format, towers, parameters, and content hash of SOURCE."""
     about = _about(_find(source, lab))
     if as_json:
         print_json(about, indent=2)
@@ -72,7 +75,7 @@ def inspect(source: str, as_json: bool, lab: Lab) -> None:
 
 
 @weights_command.command("import", epilog=_EPILOG)
-@_converting
+@_conversion
 def import_(**options: Any) -> None:
     """Check the weights SOURCE and write them to the folder DEST, for `program: weights`."""
     _convert(form="jestlab", **options)
@@ -81,7 +84,7 @@ def import_(**options: Any) -> None:
 @weights_command.command("export", epilog=_EPILOG)
 @click.option("--format", "form", type=click.Choice(_FORMATS), required=True,
               help="big_vision: an .npz file; huggingface: a folder.")  # fmt: skip
-@_converting
+@_conversion
 def export(**options: Any) -> None:
     """Write the weights SOURCE to DEST for big_vision or transformers."""
     _convert(**options)
@@ -100,56 +103,55 @@ def _convert(
     tokenizer = tokenizer or weights.tokenizer
     pieces = read_tokenizer(tokenizer, weights.model) if tokenizer is not None else None
     write(weights, destination, form, tokenizer=pieces, force=force)
-    written = open_weights(destination, weights.model)
-    if (found := written.digest()) != (wanted := weights.digest()):
-        raise UserError(f"{destination}: digest is {found[:12]}, expected {wanted[:12]}: try again")
-    kept = pieces is not None and destination.is_dir()
+    digest, expected = open_weights(destination, weights.model).digest(), weights.digest()
+    if digest != expected:
+        raise UserError(f"{destination}: digest is {digest[:12]}, expected {expected[:12]}: try again")
+    has_tokenizer = pieces is not None and destination.is_dir()
     if as_json:
-        print_json({"path": str(destination), "digest": found, "tokenizer": kept})
+        print_json({"path": str(destination), "digest": digest, "tokenizer": has_tokenizer})
         return
-    missing = "" if kept else ", without a tokenizer"
-    say(f"{destination}: {form}, content {found[:12]}{missing}")
-    if open_weights(destination).model.text.pooling != weights.model.text.pooling:
+    say(f"{destination}: {form}, content {digest[:12]}{'' if has_tokenizer else ', without a tokenizer'}")
+    pooling = weights.model.text.pooling
+    if open_weights(destination).model.text.pooling != pooling:
         say(
-            f"{destination}: the format does not record the pooling of texts, {weights.model.text.pooling}: "
-            "where these weights are used, give `model` beside their path"
+            f"{destination}: the format does not store the pooling of texts, {pooling}: "
+            "give `model` together with the path of these weights"
         )
 
 
 def _find(source: str, lab: Lab) -> Weights:
-    """Find weights by their path or by their run."""
+    """Find weights by their path or run."""
     path = Path(source)
     if path.exists() and not (path / CHECKPOINTS).is_dir():
         return open_weights(path)
     if path.exists():
         root, name = path.absolute().parent.parent, path.absolute().name
-        own = Lab.find(root) if (root / "results.db").exists() else lab
-        run = _run(own, lambda run: Path(run.directory).name == name, f"of the folder {path}")
-        return run_weights(path, _towers(run))
+        lab = Lab.find(root) if (root / "results.db").exists() else lab
+        return run_weights(path, _towers(_run(lab, lambda run: Path(run.directory).name == name, source)))
     store = Store.open_readonly(lab.store_url)
     if store is None or not ("/" in source or naming.is_fingerprint(source)):
         raise UserError(
-            f"no file, folder or completed run {source!r}: expected a path, or EXPERIMENT/RUN/SEED"
+            f"no file, folder, or completed run {source!r}: expected a path, or EXPERIMENT/RUN/SEED"
         )
     fingerprint = naming.run(store, source).fingerprint
     run = _run(lab, lambda run: run.fingerprint == fingerprint, source)
     return run_weights(fetched(lab, run.directory), _towers(run))
 
 
-def _run(lab: Lab, chosen: Callable[[FinishedRun], bool], meant: str) -> FinishedRun:
-    """Find the one completed run that is meant."""
+def _run(lab: Lab, is_wanted: Callable[[FinishedRun], bool], source: str) -> FinishedRun:
+    """Find the one completed run of a source."""
     store = Store.open_readonly(lab.store_url)
-    found = [run for run in store.finished() if chosen(run)] if store is not None else []
+    found = [run for run in store.finished() if is_wanted(run)] if store is not None else []
     if len(found) != 1:
         raise UserError(
-            f"found {len(found)} completed runs {meant} in {lab.address}: "
+            f"found {len(found)} completed runs {source} in {lab.address}: "
             "expected a path, or EXPERIMENT/RUN/SEED"
         )
     return found[0]
 
 
 def _towers(run: FinishedRun) -> TwoTowers:
-    """Read the sizes of a run's towers; UserError if its program has none."""
+    """Read the model of a run; UserError if its weights have no standard format."""
     program = programs.get(run.program)
     model = getattr(program.read(run.config), "model", None) if program.schema is not None else None
     if model is None:
@@ -158,15 +160,15 @@ def _towers(run: FinishedRun) -> TwoTowers:
     for tower in (towers.vision, towers.text):
         if tower.is_own:
             raise UserError(
-                f"{run.directory}: no format of weights holds {tower.architecture}, a tower of your own: its "
-                "parameters are in the run's checkpoints"
+                f"{run.directory}: no format supports the custom tower {tower.architecture}: use the "
+                "parameters in the run's checkpoints"
             )
     return towers
 
 
 def _about(weights: Weights) -> dict[str, Any]:
-    """Collect what `inspect` shows, as plain data."""
-    tensors = weights.tensors()
+    """Describe weights as plain data."""
+    tensors, tokenizer = weights.tensors(), weights.tokenizer
     sizes = {"image": 0, "text": 0}
     for name, tensor in tensors.items():
         if "/" in name:
@@ -179,35 +181,33 @@ def _about(weights: Weights) -> dict[str, Any]:
         "parameters": sizes | {"all": sum(tensor.size for tensor in tensors.values())},
         "temperature": math.exp(tensors["t"].item()) if tensors["t"] < 700 else math.inf,
         "bias": tensors["b"].item(),
-        "tokenizer": str(weights.tokenizer) if weights.tokenizer else None,
-        "tokenizer_digest": (
-            hashlib.sha256(weights.tokenizer.read_bytes()).hexdigest() if weights.tokenizer else None
-        ),
+        "tokenizer": str(tokenizer) if tokenizer else None,
+        "tokenizer_digest": hashlib.sha256(tokenizer.read_bytes()).hexdigest() if tokenizer else None,
     }
 
 
 def _lines(about: dict[str, Any]) -> list[Block]:
     vision, text, parameters = about["model"]["vision"], about["model"]["text"], about["parameters"]
     sizes = ("width", "depth", "heads", "mlp_dim", "pooling")
+    inputs = {
+        "image": f"{vision['image_size']} px in patches of {vision['patch_size']}",
+        "text": f"{text['length']} tokens of {text['vocabulary_size']:,}",
+    }
     rows = [
         [
             tower,
             f"{parameters[tower]:,}",
             *(str(section[size] or 4 * section["width"]) for size in sizes),
-            reads,
+            inputs[tower],
         ]
-        for tower, section, reads in (
-            ("image", vision, f"{vision['image_size']} px in patches of {vision['patch_size']}"),
-            ("text", text, f"{text['length']} tokens of {text['vocabulary_size']:,}"),
-        )
+        for tower, section in (("image", vision), ("text", text))
     ]
+    headers = ("TOWER", "PARAMETERS", *map(str.upper, sizes), "INPUT")
     return [
         f"{about['path']}: {about['format']}, {parameters['all']:,} parameters, "
         f"embeddings of {about['model']['embedding_dim']}",
-        table(
-            ("TOWER", "PARAMETERS", *(size.upper() for size in sizes), "READS"), rows, right=(1, 2, 3, 4, 5)
-        ),
+        table(headers, rows, right=(1, 2, 3, 4, 5)),
         f"temperature {about['temperature']:.4g}, bias {about['bias']:.4g}",
         f"content {about['digest']}",
-        f"tokenizer {about['tokenizer'] or 'none: give one where these weights are used'}",
+        f"tokenizer {about['tokenizer'] or 'none: give one together with these weights'}",
     ]

@@ -57,8 +57,8 @@ class Garbage:
     """Something unreferenced.
 
     Attributes:
-        kind: Its kind.
-        path: Its place, which for a run need not exist.
+        kind: Kind of garbage.
+        path: File or folder; the folder of a run may be missing.
         size: Bytes on disk.
         reason: Why it is unreferenced.
         fingerprint: The run's.
@@ -86,7 +86,7 @@ def find(lab: Lab, store: Store, older_than: timedelta, datasets: Datasets) -> l
 
     Args:
         lab: The lab.
-        store: Its store.
+        store: The lab's store.
         older_than: Minimum age of files and runs.
         datasets: Finds the generated datasets of a run.
 

@@ -173,7 +173,7 @@ class Settings(_Section):
         prices: TPU type → dollars per chip-hour.
         utilization: TPU type → assumed share of the peak FLOP/s in training, until one of your runs has been
             measured; 0.4 for other types.
-        executors: Name of a custom executor → arguments; a study adds its own (`resources: {options: …}`).
+        executors: Name of a custom executor → arguments; studies can add others (`resources: {options: …}`).
         record: What attempts record: uncommitted changes of jestlab's own checkout, and relevant environment
             variables.
     """

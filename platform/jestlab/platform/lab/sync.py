@@ -7,7 +7,7 @@ Programs work in local folders, which are lost with their machine. The bucket st
     runs/<run>/log.txt, …/events.out.tfevents.…      unchanged, for people and TensorBoard
 
 Parts never change, and their snapshot is written after them as one object, so that a reader finds a complete
-snapshot. Each attempt writes and deletes only under a name of its own, which sorts after existing names, and
+snapshot. Each attempt writes and deletes only under a new name, which sorts after existing names, and
 the last name counts: an attempt that has lost its run without noticing does no harm. If a file changes, only
 its changed parts are sent.
 """
@@ -157,7 +157,7 @@ class SyncedFolder(LocalFolder):
                 marker.write_text(str(self.pull()))
 
     def fetch_log(self, path: Path) -> bool:
-        """Write the log in the bucket to a file; return False if there is none."""
+        """Write the log in the bucket to a file; return False without one."""
         try:
             content = self._bucket.read(f"{self._folder}/{logs.NAME}")
         except FileNotFoundError:
@@ -227,7 +227,7 @@ class SyncedFolder(LocalFolder):
                 self._push()
 
     def _push(self) -> None:
-        """Send missing parts and the snapshot, then delete what is obsolete."""
+        """Send missing parts and the snapshot, then delete obsolete objects."""
         self._check()
         own = self._kept(self._version)
         files = self._send_files(own)

@@ -3,10 +3,10 @@
 A browser sends requests for every page that it shows, so a server on this machine must reject
 
 * names that an attacker points to 127.0.0.1 (DNS rebinding): only known `Host` headers are served;
-* forms of other pages (CSRF): a write needs our own origin, and the token in a cookie that browsers send only
-  with requests of our own pages;
-* everyone else who can reach the port: without the token nothing is written, and if other machines can reach
-  the server, directly or through a proxy, nothing is read.
+* forms of other pages (CSRF): a write needs this server's origin, and the token in a cookie that browsers
+  send only with requests of its pages;
+* everyone else: without the token nothing is written, and if other machines can reach the server, directly or
+  through a proxy, nothing is read.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _HEADERS = {
     ),
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
-    # Not no-referrer: browsers would send `Origin: null` with our own forms, which `_is_own` rejects.
+    # Not no-referrer: browsers would send `Origin: null` with forms of this server, which `_is_own` rejects.
     "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
@@ -51,7 +51,7 @@ _HEADERS = {
 
 @dataclass(frozen=True)
 class Access:
-    """What the server allows.
+    """Rules of the server.
 
     Attributes:
         token: The secret for writing, and for reading unless the server is open.

@@ -43,7 +43,7 @@ def act(labs: Labs, kind: str, name: str, action: str, form: Form) -> Response:
         kind: "experiment", "run", or "sql" for saved queries.
         name: Name of the experiment, or start of the run's fingerprint.
         action: The action.
-        form: Its fields; `by` is the author, by default the server's user.
+        form: The form's fields; `by` is the author, by default the server's user.
 
     Raises:
         UserError: The action is not possible.

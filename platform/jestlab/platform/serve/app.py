@@ -54,7 +54,7 @@ def application(labs: Labs, access: Access) -> Starlette:
 
     Args:
         labs: The labs.
-        access: What is allowed.
+        access: The rules.
     """
     routes = [Route(path, partial(_page, labs, page)) for path, page in PAGES.items()]
     routes += [Route(path, partial(_action, labs), methods=["POST"]) for path in _ACTIONS]
@@ -111,13 +111,13 @@ def _error(request: Request, code: int, text: str, headers: dict[str, str] | Non
 
 
 def _not_found(request: Request, error: Exception | None = None) -> Response:
-    return _error(request, 404, f"There is no page {request.scope['path']!r}.")
+    return _error(request, 404, f"Page not found: {request.scope['path']!r}.")
 
 
 def _static(request: Request) -> Response:
     asset = assets().get(request.path_params["name"])
     if asset is None:
-        return PlainTextResponse("There is no such file.", 404)
+        return PlainTextResponse("File not found.", 404)
     content, media_type = asset
     kept = {"cache-control": "public, max-age=31536000, immutable"}
     return Response(content, media_type=media_type, headers=kept)

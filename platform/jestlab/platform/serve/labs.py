@@ -27,7 +27,7 @@ class Served:
     Attributes:
         name: Name in addresses.
         lab: The lab.
-        store: Its store, read-only.
+        store: The lab's store, read-only.
         results: Results of its experiments.
     """
 

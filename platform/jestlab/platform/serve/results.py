@@ -58,7 +58,7 @@ class Results:
 
         Args:
             lab: The lab.
-            store: Its store.
+            store: The lab's store.
             name: Name of the lab in addresses.
         """
         self._lab = lab
@@ -72,7 +72,7 @@ class Results:
         """Return the results of an experiment, updated if the store has changed.
 
         Raises:
-            UserError: There are no results.
+            UserError: The experiment has no results.
         """
         with self._lock:
             known = self._made.get(name)
@@ -91,7 +91,7 @@ class Results:
             return made
 
     def still(self, name: str, study: str, figure: str) -> bytes | None:
-        """Draw a figure that has no interactive version, as PNG; None if there is no such figure.
+        """Draw a figure that has no interactive version, as PNG; None for an unknown figure.
 
         Args:
             name: Name of the experiment.
@@ -105,7 +105,7 @@ class Results:
         return None
 
     def file(self, name: str, file: str) -> bytes | None:
-        """Make a file of an experiment's report; None if there is no such file."""
+        """Make a file of an experiment's report; None for an unknown file."""
         from jestlab.analysis.report import one_file
 
         made = self.of(name)

@@ -303,4 +303,4 @@ def _no_log(served: Served, fingerprint: str) -> str:
     if served.store.run(fingerprint).program == ADOPTED:
         return "This run was imported; see the original tool for its log."
     labs = [each["lab"] for each in _attempts(served.store, fingerprint) if each["lab"]]
-    return f"The log is in the lab at {labs[-1]}." if labs else "There is no log yet."
+    return f"The log is in the lab at {labs[-1]}." if labs else "The log is not written yet."
