@@ -25,7 +25,7 @@ def scores(root: Path) -> list[tuple[str, int, float]]:
 
 
 def test_changed_code_is_reported_shown_and_run_again(root, spec, jestlab):
-    assert "digests of your own scripts" in jestlab("launch", spec, "--no-reports")
+    assert "digests of custom code" in jestlab("launch", spec, "--no-reports")
     assert "different code" not in jestlab("plan", spec) + jestlab("status", "ridge")
     own_code.change(spec.parent, 1.0)
     reported = (
@@ -118,7 +118,7 @@ def test_retracts_a_run_with_its_dependents_and_runs_them_again(tmp_path, jestla
     toy = labs.write_study(tmp_path)  # `joint` needs `reference`
     jestlab("launch", toy, "--no-reports")
     retraction = jestlab("retract", "toy/reference", "wrong shards", "--author", "Ada")
-    assert "wrong shards" in retraction and "needs" in retraction and "uniform" not in retraction
+    assert "wrong shards" in retraction and "depends on" in retraction and "uniform" not in retraction
     retracted = {"reference": "wrong shards", "joint": "wrong shards", "uniform": None}
     assert column("retracted") == retracted
     line = "2 of 3 runs are retracted: wrong shards (--rerun-retracted runs them again"

@@ -125,7 +125,7 @@ def test_finds_lost_runs_and_missing_folders(lab, sound):
     (first, lost), (second, missing) = findings(lab)
     assert (first, second) == ("runs", "folders")
     assert f"{RUNS[2].directory} is RUNNING, but its worker sent no heartbeat since 2026" in lost
-    assert f"{RUNS[0].directory} is COMPLETED, but there is no such folder" in missing
+    assert f"{RUNS[0].directory} is COMPLETED, but this folder is missing" in missing
     change(sound, f"UPDATE attempt SET heartbeat_at = '{now()}' WHERE state = 'RUNNING'")
     assert [kind for kind, _ in findings(lab)] == ["folders"]
 

@@ -135,7 +135,7 @@ def counts(results):
 class Evil:
     pass
 """
-REFUSED = "toy was imported from lab.tar.gz and is not trusted: see what it would execute with jestlab trust"
+REFUSED = "toy was imported from lab.tar.gz and is not trusted: list its code with jestlab trust"
 
 
 @pytest.fixture

@@ -29,8 +29,8 @@ def accept_command(
 ) -> None:
     """Accept that runs of EXPERIMENT were made with different code, data, or package versions.
 
-    There is no warning about the present differences any more, in any study that shares these runs. Later
-    changes are reported again. `jestlab table EXPERIMENT --explain` lists accepted differences.
+    The warning about the present differences disappears in all studies with these runs. Later changes are
+    reported again. `jestlab table EXPERIMENT --explain` lists accepted differences.
     """
     store = existing_store(lab, writes=reason is not None)
     values = changes_of(store, experiment).values if reason is not None else {}

@@ -271,7 +271,7 @@ class Attempt:
                 self._wake.set()
 
     def _replacing(self, batch: Batch) -> Batch:
-        """Add the removal of earlier attempts' records to a batch, once the batch shows what is replaced.
+        """Add the removal of earlier attempts' records to a batch, once the resumed step is known.
 
         The batch then repeats this attempt's earlier records, which the removal may delete from the store.
         """

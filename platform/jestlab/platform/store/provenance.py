@@ -141,7 +141,7 @@ def announcement(code: Path, parts: Collection[str], own_code: bool) -> str:
     Args:
         code: As in `collect`.
         parts: As in `collect`.
-        own_code: Whether the study runs the user's own programs.
+        own_code: Whether the study runs custom programs.
     """
     listed = ["host", "device", "package versions"]
     if "environment" in parts:
@@ -154,7 +154,7 @@ def announcement(code: Path, parts: Collection[str], own_code: bool) -> str:
             listed.append(f"its uncommitted changes ({files}, without secrets)")
     if own_code:
         text = ", with their text without secrets" if "sources" in parts else ""
-        listed.append(f"digests of your own scripts{text}")
+        listed.append(f"digests of custom code{text}")
     return f"recorded of each attempt: {', '.join(listed[:-1])} and {listed[-1]}"
 
 
@@ -187,7 +187,7 @@ def versions(packages: Collection[str] = (), interpreter: str | None = None) -> 
     """Return the versions of Python and of those packages that are installed.
 
     Args:
-        packages: Packages besides jestlab's own dependencies.
+        packages: Packages in addition to jestlab's dependencies.
         interpreter: Another Python, which determines the versions of `packages` and `DECISIVE`.
     """
     found = {"python": platform.python_version()}

@@ -1,7 +1,7 @@
 """The origin and the owner of experiments, and whether users trust the code of imported ones.
 
 An archive may come from anyone, and a spec names commands and functions. An imported experiment can only be
-viewed until its user trusts it. Launching a spec with its name makes the experiment one's own.
+viewed until its user trusts it. Launching a spec with its name makes it an experiment of this user.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Origin:
 
 
 class Executed(NamedTuple):
-    """A run and what it would execute."""
+    """A run and the code that it would execute."""
 
     label: str
     program: str
@@ -83,14 +83,13 @@ def refuse_untrusted(store: Store, experiment: str) -> None:
     origin = origin_of(store, experiment)
     if origin is not None and origin.trusted_at is None:
         raise UserError(
-            f"{experiment} was imported from {origin.archive} and is not trusted: see what it would execute "
-            f"with jestlab trust {experiment} --dry-run, then jestlab trust {experiment}; or launch your own "
-            "spec"
+            f"{experiment} was imported from {origin.archive} and is not trusted: list its code with "
+            f"jestlab trust {experiment} --dry-run, then trust it with jestlab trust {experiment}"
         )
 
 
 def executed(store: Store, experiment: str) -> Sequence[Executed]:
-    """Return what the runs of an experiment would execute, in the study's order."""
+    """Return the code that the runs of an experiment would execute, in the study's order."""
     query = (
         select(Member.label, Run.program, Run.config)
         .join(Run, Run.id == Member.run_id)
@@ -103,7 +102,7 @@ def executed(store: Store, experiment: str) -> Sequence[Executed]:
 
 
 def named_code(store: Store, experiment: str) -> Sequence[tuple[str, str]]:
-    """Return the custom code that an experiment names besides programs, each as its use and its name.
+    """Return the custom code of an experiment, without programs: the use and the name of each.
 
     This is code in configs (rules, losses, …), custom figures and tables of reports, and a custom executor.
     """
