@@ -3,7 +3,7 @@
     from jestlab import api
 
     study = api.load("spirals.yaml", overrides={"seeds": 3})
-    study.plan()                                    # what a launch would run, and what it costs
+    study.plan()                                    # the runs of a launch, and their cost
     study.launch()                                  # run what isn't completed, and write the reports
 
     results = study.results()
@@ -13,7 +13,7 @@
 
     api.open_lab("lab").experiments                 # all experiments of a lab
 
-Notebooks show plans, tables, and figures; elsewhere they print as text. Errors are `api.Error`, with the
+Notebooks show plans, tables, and figures, and scripts print them as text. Errors are `api.Error`, with the
 message that the command would print. Arguments have the names of the flags: `jestlab launch --parallel 2` is
 `study.launch(parallel=2)`.
 """
@@ -64,7 +64,7 @@ def load(
         store: URL of the results store; default: JESTLAB_STORE, else results.db in the lab.
 
     Raises:
-        Error: There is no such study, or its spec isn't valid.
+        Error: The study is unknown, or its spec isn't valid.
     """
     from jestlab.platform.spec.load import load as load_spec
 
@@ -87,7 +87,7 @@ def open_lab(place: str | Path | None = None, *, store: str | None = None) -> La
         store: URL of the store, if it isn't in the lab.
 
     Raises:
-        Error: There is no store, or it can't be read.
+        Error: The store is missing, or can't be read.
     """
     root: str | Path | None = place
     if place is not None and str(place).startswith(("postgres", "sqlite:")) and "://" in str(place):
@@ -104,8 +104,8 @@ class Study:
     """A validated study.
 
     Attributes:
-        name: Its name, which its results have in the store.
-        question: Its question.
+        name: Name of the study, also in the store.
+        question: Question of the study.
         scale: The scale that was loaded; None if the study has none.
     """
 
@@ -122,7 +122,7 @@ class Study:
         return Lab(self._lab)
 
     def plan(self, *, why: bool = False) -> Plan:
-        """Plan a launch: what would run, what is done, and what it costs. Writes nothing.
+        """Plan a launch: runs to launch, completed runs, and costs. Writes nothing.
 
             study.plan()
             study.plan(why=True).frame().query("action == 'run'")
@@ -155,7 +155,7 @@ class Study:
         reports: bool = True,
         decide: bool = False,
     ) -> Outcome:
-        """Run what isn't completed, write tables and figures, and return when all runs have ended.
+        """Launch all runs that haven't completed, write the reports, and return when all runs have ended.
 
         Completed runs are skipped, and interrupted ones resume from their last checkpoint. Runs that are
         still running are monitored again, for example after a kernel has died.
@@ -172,9 +172,9 @@ class Study:
             fail_fast: Stop all runs after the first that has failed for good.
             keep_going: Continue after the first three runs have failed with the same error.
             max_chip_hours: Launch nothing if the estimate is higher or unknown.
-            rerun_changed: Run again what was made with a different version of the code or data.
-            rerun_retracted: Run again what was retracted.
-            runs: Runs to run again; default: all of those.
+            rerun_changed: Repeat runs that used a different version of the code or data.
+            rerun_retracted: Repeat retracted runs.
+            runs: Runs to repeat; default: all of those.
             replace: Replace the experiment of this name by a different study, or that of another user.
             reports: Write tables and figures.
             decide: Add seeds in rounds until each claim is decided, can't be decided, or is over budget.
@@ -236,7 +236,7 @@ class Lab:
         """Return the results of an experiment.
 
         Raises:
-            Error: There is no such experiment.
+            Error: The experiment is unknown.
         """
         if experiment not in (known := self.experiments):
             raise Error(f"no experiment {experiment!r} in the results store: {nearest(experiment, known)}")

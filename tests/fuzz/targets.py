@@ -5,13 +5,12 @@ them. Anything else is a crash: another exception, a message of several lines, a
 """
 
 import contextlib
-import gzip
-import hashlib
 import io
 import json
 import os
 import shutil
-import tarfile
+import sqlite3
+import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -228,14 +227,14 @@ def _archives(folder: Path) -> tuple[list[bytes], Callable[[bytes], None]]:
 
     from jestlab.analysis import frames, query, tables
     from jestlab.platform.cli import cli
-    from jestlab.platform.exchange import archive_read as merging
-    from jestlab.platform.exchange import archive_write as exporting
+    from jestlab.platform.exchange.archive_read import read_archive
+    from jestlab.platform.exchange.archive_write import STORE, TABLES, write_archive
     from jestlab.platform.lab.lab import Lab
     from jestlab.platform.store.annotations import Subject, add_note, add_tags
     from jestlab.platform.store.store import Store
     from jestlab.platform.store.views import VIEWS
 
-    theirs, ours, path = Lab.find(folder / "theirs"), Lab.find(folder / "ours"), folder / "case.tar.gz"
+    theirs, ours, path = Lab.find(folder / "theirs"), Lab.find(folder / "ours"), folder / "case.zip"
     store = Store.open(theirs.store_url)
     reference, joint, uniform = plans.reference_and_two().runs
     store.record(plans.plan(reference, joint, uniform))
@@ -244,55 +243,50 @@ def _archives(folder: Path) -> tuple[list[bytes], Callable[[bytes], None]]:
     add_note(store, Subject(experiment="toy"), "done", "Ada")
     add_tags(store, Subject(fingerprint=joint.fingerprint), ["keep"])
     stores.folder(theirs, reference)
-    exporting.write(theirs, store, path)
+    write_archive(theirs, store, path)
     Store.open(ours.store_url).close_whole()
     empty = (ours.root / "results.db").read_bytes()
-    raw = gzip.decompress(path.read_bytes())
-    with tarfile.open(path) as tar:
-        contents = {m.name: file.read() for m in tar if (file := tar.extractfile(m))}
-    names = sorted(name for name in contents if name.startswith("tables/"))
+    raw = path.read_bytes()
+    with zipfile.ZipFile(path) as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
 
-    def edited(content: bytes) -> dict[str, bytes]:
-        """Each edit: table, row and column by number, and a value as JSON; what is no JSON is a line."""
-        changed = dict(contents)
-        for edit in content.split(b"\n")[:8]:
-            if len(edit) < 4:
-                continue
-            name = names[edit[0] % len(names)]
-            lines = changed[name].splitlines() or [b"{}"]
-            place = edit[1] % len(lines)
-            try:
-                row, value = json.loads(lines[place]), json.loads(edit[3:])
-                columns = sorted(row)
-                row[columns[edit[2] % len(columns)]] = value
-                lines[place] = json.dumps(row).encode()
-            except (ValueError, RecursionError, TypeError, ZeroDivisionError):
-                lines[place] = edit[3:]
-            changed[name] = b"\n".join(lines) + b"\n"
-        return changed
+    def edited(content: bytes) -> bytes:
+        """Return the store after edits: table, row, and column by number, and a value as JSON or bytes."""
+        case = folder / STORE
+        case.write_bytes(contents[STORE])
+        with contextlib.closing(sqlite3.connect(case)) as connection, connection:
+            connection.execute("PRAGMA ignore_check_constraints = ON")
+            for edit in content.split(b"\n")[:8]:
+                if len(edit) < 4:
+                    continue
+                table = TABLES[edit[0] % len(TABLES)].__table__
+                column = list(table.columns.keys())[edit[2] % len(table.columns)]
+                key = next(iter(table.primary_key.columns)).name
+                try:
+                    value = json.loads(edit[3:])
+                except (ValueError, RecursionError):
+                    value = edit[3:]
+                row = f"{key} = (SELECT {key} FROM {table.name} LIMIT 1 OFFSET {edit[1] % 4})"
+                with contextlib.suppress(sqlite3.Error, OverflowError):
+                    connection.execute(f"UPDATE {table.name} SET {column} = ? WHERE {row}", [value])
+        return case.read_bytes()
 
     def written(content: bytes) -> bytes:
-        """The first byte says whether the others are a tar, or edits of the rows of a good archive."""
+        """The first byte selects whether the others are a zip file, or edits of a good archive's rows."""
         if content[:1] != b"E":
             return content[1:]
-        changed = edited(content[1:])
-        digests = {n: hashlib.sha256(c).hexdigest() for n, c in changed.items() if n != "checksums.json"}
-        changed = {n: c for n, c in changed.items() if n != "checksums.json"}
-        changed["checksums.json"] = json.dumps(digests).encode()
-        tar_bytes = io.BytesIO()
-        with tarfile.open(fileobj=tar_bytes, mode="w") as tar:
-            for name, data in changed.items():
-                member = tarfile.TarInfo(name)
-                member.size = len(data)
-                tar.addfile(member, io.BytesIO(data))
-        return tar_bytes.getvalue()
+        made = io.BytesIO()
+        with zipfile.ZipFile(made, "w") as archive:
+            for name, data in (contents | {STORE: edited(content[1:])}).items():
+                archive.writestr(name, data)
+        return made.getvalue()
 
     def run(content: bytes) -> None:
-        path.write_bytes(gzip.compress(written(content), 1))
+        path.write_bytes(written(content))
         store = Store.open(ours.store_url)
         try:
             with refusing():
-                merging.merge(ours, store, path)
+                read_archive(ours, store, path)
                 for row in store.experiments():
                     with refusing(ValueError):
                         tables.summary(tables.finals(frames.read(ours.store_url, row.name))).render("md")

@@ -6,7 +6,6 @@ import pickle
 import signal
 import sqlite3
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from multiprocessing import spawn
 from pathlib import Path
@@ -105,7 +104,7 @@ def test_what_is_wrong_is_one_line(arguments, said, root):
 # ---- plan
 
 
-def test_a_plan_is_a_text_a_table_in_a_notebook_and_a_frame(study, spec, root):
+def test_a_plan_prints_and_has_html_and_a_frame(study, spec, root):
     plan = study.plan()
     assert f"{plan}\n" == labs.here("plan", spec, root=root).stdout
     assert repr(plan) == str(plan)
@@ -122,7 +121,7 @@ def test_a_plan_is_a_text_a_table_in_a_notebook_and_a_frame(study, spec, root):
     assert (plan.cost.runs, plan.cost.flops, plan.cost.hours) == (6, None, None)
 
 
-def test_the_cost_of_a_plan_is_of_what_is_to_do(root):
+def test_the_cost_of_a_plan_is_that_of_remaining_runs(root):
     cost = api.load("quickstart", overrides={"seeds": 1}, root=root).plan().cost
     assert cost.runs == 5
     assert cost.flops is not None and cost.flops > 1e9
@@ -134,7 +133,7 @@ def test_the_cost_of_a_plan_is_of_what_is_to_do(root):
 # ---- launch
 
 
-def test_a_launch_runs_what_is_not_done_and_returns_how_it_ended(spec, root, capsys, monkeypatch):
+def test_a_launch_runs_remaining_runs_and_returns_the_outcome(spec, root, capsys, monkeypatch):
     plans.blank_page(monkeypatch)
     study = api.load(spec, overrides={"seeds": 1}, root=root)
     outcome = study.launch()
@@ -150,7 +149,7 @@ def test_a_launch_runs_what_is_not_done_and_returns_how_it_ended(spec, root, cap
     assert len(labs.starts(root, "joint")) == 1
 
 
-def test_failed_runs_raise_only_if_asked_and_say_why(tmp_path, root):
+def test_failed_runs_raise_only_on_check(tmp_path, root):
     spec = labs.write_study(tmp_path, runs={"good": {}, "bad": {"fail_at": 3}, "late": {"needs": ["bad"]}})
     outcome = api.load(spec, root=root).launch(progress=False, reports=False)
     assert not outcome.ok and outcome.files == () and outcome.page is None
@@ -171,17 +170,10 @@ def test_failed_runs_raise_only_if_asked_and_say_why(tmp_path, root):
         ({"runs": ["joint"]}, "rerun_changed"),
     ],
 )
-def test_a_wrong_option_is_refused_before_anything_is_written(study, root, options, said):
+def test_a_wrong_option_writes_nothing(study, root, options, said):
     with pytest.raises(api.Error, match=said):
         study.launch(**options)
     assert not root.exists()
-
-
-def test_a_launch_works_in_a_thread(spec, root):
-    """As from `asyncio.to_thread`."""
-    study = api.load(spec, overrides={"seeds": 1}, root=root)
-    with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(study.launch, progress=False, reports=False).result().ok
 
 
 @pytest.fixture
@@ -235,8 +227,7 @@ def test_ctrl_c_stops_the_runs_at_a_checkpoint(tmp_path, root, handlers, below_a
     assert first == 0 and second > 0
 
 
-def test_processes_that_write_reports_do_not_execute_the_script_again(monkeypatch, tmp_path):
-    """A script needs no `if __name__ == "__main__"`."""
+def test_processes_that_write_reports_do_not_execute_the_script(monkeypatch, tmp_path):
     script = ModuleType("__main__")
     script.__file__ = str(tmp_path / "script.py")
     monkeypatch.setitem(sys.modules, "__main__", script)
@@ -249,7 +240,7 @@ def test_processes_that_write_reports_do_not_execute_the_script_again(monkeypatc
 # ---- results
 
 
-def test_a_table_is_the_verbs_and_shows_itself(finished):
+def test_a_table_is_that_of_the_verb(finished):
     table = finished.results().table("summary", baseline="uniform")
     printed = labs.here("table", "toy", "--baseline", "uniform", root=finished.lab._lab.root).stdout
     assert str(table) == repr(table) == printed
@@ -259,15 +250,12 @@ def test_a_table_is_the_verbs_and_shows_itself(finished):
     assert list(finished.results().claims().frame["statement"]) == ["Joint is better"]
 
 
-def test_a_table_has_the_columns_and_the_words_of_a_paper(finished, tmp_path):
+def test_options_of_a_table(finished, tmp_path):
     table = finished.results().table(
         rows="uniform, joint", columns=["score"], digits=2, caption="Scores.", label="tab:mine", notes=False
     )
-    lines = str(table).splitlines()
-    assert [cell.strip() for cell in lines[0].strip("|").split("|")] == ["run", "score"]
-    assert [line.split("|")[1].strip() for line in lines[2:4]] == ["uniform", "joint"]
-    assert table.caption == "Scores."
-    assert r"\label{tab:mine}" in table.latex()
+    assert [line.split("|")[1].strip() for line in str(table).splitlines()[2:4]] == ["uniform", "joint"]
+    assert table.caption == "Scores." and r"\label{tab:mine}" in table.latex()
     with pytest.raises(api.Error, match="scoer"):
         finished.results().table(columns="scoer")
     mine = tmp_path / "mine.py"
@@ -275,7 +263,7 @@ def test_a_table_has_the_columns_and_the_words_of_a_paper(finished, tmp_path):
     assert len(finished.results().table(f"{mine}:scores", options={"top": 2}).frame) == 2
 
 
-def test_a_figure_shows_itself_and_can_be_restyled(finished):
+def test_a_figure_can_be_restyled(finished):
     figure = finished.results().figure("curves", baseline="uniform")
     figure.axes[0].set_ylabel("changed")
     png, size = figure._repr_png_()
@@ -289,7 +277,7 @@ def test_a_figure_shows_itself_and_can_be_restyled(finished):
     assert [text.get_text() for text in figure.texts if text.get_text()] == []
 
 
-def test_a_frame_has_the_rows_that_satisfy_a_condition(finished):
+def test_a_frame_of_rows(finished):
     results = finished.results()
     frame = results.frame(
         "evaluations", where="seed < 1 and final and steps = 12", columns=["label", "seed", "name", "value"]
@@ -300,7 +288,7 @@ def test_a_frame_has_the_rows_that_satisfy_a_condition(finished):
     assert downwards.to_dict("list") == {"seed": [1, 1], "label": ["joint", "reference"]}
 
 
-def test_a_page_is_a_path_that_a_notebook_links_to(finished, monkeypatch):
+def test_a_page_is_a_path_and_a_link(finished, monkeypatch):
     plans.blank_page(monkeypatch)
     page = finished.results().report()
     assert page.is_file() and page.name == "report.html"
@@ -317,16 +305,14 @@ def test_a_page_is_a_path_that_a_notebook_links_to(finished, monkeypatch):
     ("ask", "said"),
     [
         (lambda results: results.table("sumary"), "no table and no experiment 'sumary'"),
-        (lambda results: results.table(baseline="unifrom"), "did you mean 'uniform'?"),
         (lambda results: results.figure("pareot"), "no report 'pareot'"),
         (lambda results: results.figure("curves", width=3.25), "must be a length with its unit"),
         (lambda results: results.figure("curves", options={"x": 1}), "options: unknown key"),
         (lambda results: results.table(mean="some"), "mean: 'some' is not valid"),
-        (lambda results: results.figure("curves", over="time"), "over: 'time' is not valid"),
         (lambda results: results.frame(where="sede < 3"), "sede"),
     ],
 )
-def test_what_cannot_be_shown_is_one_line(finished, ask, said):
+def test_wrong_results_are_one_line(finished, ask, said):
     with pytest.raises(api.Error) as refused:
         ask(finished.results())
     assert said in str(refused.value)

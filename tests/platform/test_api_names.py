@@ -5,7 +5,10 @@ from importlib.metadata import version
 from operator import attrgetter
 from typing import Any
 
+import pytest
+
 from jestlab import api
+from jestlab.platform.spec.options import FIGURES, FigureOptions, TableOptions
 
 NAMES = ["Error", "Lab", "Outcome", "Page", "Plan", "Results", "Study", "__version__", "load", "open_lab"]
 
@@ -20,13 +23,6 @@ SIGNATURES = {
     "Study.to_yaml": "",
     "Plan.frame": "",
     "Outcome.check": "",
-    "Results.table": "name=None, *, baseline=None, score=(), scope='scoring', mean='all', crossing='first', "
-    "published=True, columns=(), rows=(), digits=None, sort='', caption=None, label='', notes=True, "
-    "width='auto', options={}",
-    "Results.figure": "kind, *, baseline=None, runs=(), score=(), scope='scoring', over=None, metric=(), "
-    "smooth=None, scale=None, highlight=(), trajectories=False, surfaces=False, source=None, x=None, "
-    "by=('selection.rule',), split=None, group=None, run=None, options={}, width=None, height=None, "
-    "title=None, caption=None, font=None, font_size=None, legend=None",
     "Results.frame": "view='runs', where=None, *, columns=None, order_by=(), limit=None",
     "Results.claims": "",
     "Results.report": "*, baseline=None, scope=None",
@@ -64,6 +60,17 @@ def test_the_public_names_and_their_signatures():
     assert api.__version__ == version("jestlab")
 
 
+@pytest.mark.parametrize(
+    ("method", "models"),
+    [(api.Results.table, [TableOptions]), (api.Results.figure, [*FIGURES.values(), FigureOptions])],
+)
+def test_results_accept_and_document_all_options(method, models):
+    parameters = inspect.signature(method).parameters
+    for name in {name for model in models for name in model.model_fields} - {"kind", "figure"}:
+        assert name in parameters
+        assert f"    {name}: " in (inspect.getdoc(method) or "")
+
+
 def test_nothing_public_is_left_out_here():
     methods = set()
     for name, attributes in ATTRIBUTES.items():
@@ -71,4 +78,5 @@ def test_nothing_public_is_left_out_here():
         methods |= {f"{name}.{each}" for each, value in public.items() if inspect.isfunction(value)}
         properties = {each for each, value in public.items() if isinstance(value, property)}
         assert properties <= set(attributes), name
-    assert methods == {place for place in SIGNATURES if "." in place}
+    generated = {"Results.table", "Results.figure"}
+    assert methods == {place for place in SIGNATURES if "." in place} | generated

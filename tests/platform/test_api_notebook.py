@@ -26,13 +26,12 @@ def documented():
 
 
 @pytest.mark.full
-def test_the_documented_notebook_shows_what_it_does(documented, tmp_path):
-    """Executed again it shows the same, but for numbers: times differ, and last digits on other machines."""
+def test_the_documented_notebook_is_up_to_date(documented, tmp_path):
     assert notebooks.outline(notebooks.executed(documented, tmp_path)) == notebooks.outline(documented)
     assert (tmp_path / "pareto.pdf").stat().st_size > 1_000
 
 
-def test_the_documented_notebook_is_executed_small_and_of_no_machine(documented):
+def test_the_documented_notebook_is_small_and_names_no_machine(documented):
     assert DOCUMENTED.stat().st_size < _MOST_BYTES
     code = [cell for cell in documented.cells if cell.cell_type == "code"]
     assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
@@ -43,7 +42,7 @@ def test_the_documented_notebook_is_executed_small_and_of_no_machine(documented)
     assert re.findall(r"(?<![\w/.~])/(?:home|root|tmp|work|usr|Users|var)/[\w/.-]+", shown) == []
 
 
-def test_progress_is_one_output_that_changes(monkeypatch):
+def test_progress_is_one_output_that_is_updated(monkeypatch):
     shown: list[dict[str, str]] = []
 
     def display(content, *, raw, display_id):
@@ -101,7 +100,7 @@ def test_a_launch_in_a_kernel_can_be_interrupted(tmp_path, root):
         assert "stopping the runs" in progress.data["text/plain"]
         assert "<progress " in progress.data["text/html"]
         assert (stopped.output_type, stopped.ename) == ("error", "KeyboardInterrupt")
-        assert "the next one resumes" in stopped.evalue
+        assert "launch again to resume" in stopped.evalue
         [states] = execute(3)
         assert "'only': 'CANCELLED'" in states.data["text/plain"]
 

@@ -1,4 +1,4 @@
-"""What part of jestlab does without is told by name where it is missing, before anything is launched."""
+"""A missing optional package is an error of one line before anything is launched."""
 
 import re
 import tomllib
@@ -21,7 +21,7 @@ def packages(lines: list[str]) -> set[str]:
     return {re.split(r"[\[<>=]", line)[0] for line in lines}
 
 
-def test_each_client_is_an_extra_and_not_required():
+def test_each_client_is_an_extra():
     for executor, clients in dependencies.CLIENTS.items():
         extra = packages(PROJECT["optional-dependencies"][executor])
         assert set(clients) == extra
@@ -29,7 +29,7 @@ def test_each_client_is_an_extra_and_not_required():
 
 
 @pytest.mark.parametrize("executor", ["kubernetes", "vertex"])
-def test_a_launch_without_a_client_is_refused(tmp_path, root, monkeypatch, executor):
+def test_a_launch_without_a_client_is_an_error(tmp_path, root, monkeypatch, executor):
     (tmp_path / "config.yaml").write_text(SETTINGS)
     monkeypatch.setenv("JESTLAB_CONFIG", str(tmp_path / "config.yaml"))
     labs.hide_packages(monkeypatch, dependencies.CLIENTS[executor][-1])
@@ -47,7 +47,7 @@ def test_a_launch_without_a_client_is_refused(tmp_path, root, monkeypatch, execu
     assert len(list((tmp_path / "manifests").iterdir())) == 3
 
 
-def test_a_verb_whose_package_is_missing_says_so_in_a_line(monkeypatch, capsys):
+def test_a_missing_package_of_a_verb_is_one_line(monkeypatch, capsys):
     def fail(*_: object, **__: object) -> None:
         raise ModuleNotFoundError("No module named 'pandas'", name="pandas")
 

@@ -202,11 +202,6 @@ def test_a_program_that_stops_unasked_or_before_its_needs_has_failed(lab):
     assert reasons == {quitter.fingerprint: "stopped itself", joint.fingerprint: needs}
 
 
-def test_exits_in_words():
-    words = {3: "exit code 3", -signal.SIGSEGV: "killed by SIGSEGV", -200: "killed by signal 200"}
-    assert {code: processes.describe_exit(code) for code in words} == words
-
-
 # ---- goodput
 
 

@@ -52,7 +52,7 @@ def get_config(scale: str = "smoke") -> ConfigDict:
     ]
     study.reports = [
         table(baseline="uniform beta2=0.95"),
-        figure("optimiser_spikes"),
+        figure("optimizer_spikes"),
         figure("filtering_ratio", baseline="uniform beta2=0.95"),
         curves(baseline="uniform beta2=0.95"),
     ]

@@ -1,4 +1,4 @@
-"""Packages that part of jestlab does without: the clients of clusters, and what the container leaves out."""
+"""Optional packages: the clients of clusters, and packages that workers don't need."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib import metadata
 from jestlab.platform.errors import UserError
 
 CLIENTS = {"kubernetes": ("kubernetes",), "vertex": ("google-auth", "google-cloud-aiplatform", "requests")}
-"""Executor → the packages of its extra, which has its name."""
+"""Executor → the packages of the extra with that name."""
 
 LAUNCHING = {
     "jinja2": "reports",
@@ -18,7 +18,7 @@ LAUNCHING = {
     "uvicorn": "pages",
     "xmanager": "launches",
 }
-"""Package → what it is needed for. No worker imports them, and the container has none of them."""
+"""Package → its use. Workers don't import these, and the container doesn't have them."""
 
 
 def installed(package: str) -> bool:
@@ -31,28 +31,24 @@ def installed(package: str) -> bool:
 
 
 def missing_client(executor: str) -> str | None:
-    """Say in one line what to install for an executor; None if nothing is missing."""
+    """Return one line on the missing packages of an executor; None if all are installed."""
     if all(map(installed, CLIENTS.get(executor, ()))):
         return None
     return f"{executor} needs its client: pip install 'jestlab[{executor}]'"
 
 
 def check_client(executor: str) -> None:
-    """Make sure that what an executor imports is installed.
-
-    Raises:
-        UserError: It is not.
-    """
+    """Raise UserError if a package of an executor is missing."""
     if (missing := missing_client(executor)) is not None:
         raise UserError(missing)
 
 
 def of_module(module: str | None) -> str | None:
-    """Say in one line what a module that could not be imported is for; None if it is none of `LAUNCHING`."""
+    """Return one line on a missing module, if it belongs to a package of `LAUNCHING`."""
     package = (module or "").partition(".")[0].replace("_", "-")
     if (purpose := LAUNCHING.get(package)) is None:
         return None
     return (
-        f"{package}, which {purpose} need, is not installed: workers do without it; "
-        f"do this where all of jestlab is installed, or pip install {package}"
+        f"{package}, which {purpose} need, is not installed: pip install {package}, or use a full "
+        "installation (workers have a smaller one)"
     )

@@ -16,7 +16,7 @@ from jestlab.platform.errors import UserError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from jestlab.platform.launch.session import LaunchResult
+    from jestlab.platform.launch.outcome import LaunchResult
     from jestlab.platform.planning.survey import PlanCost, Survey
 
 _COMPLETED = "COMPLETED"
@@ -24,7 +24,7 @@ _MOST = 10  # runs whose failures are shown
 
 
 class Plan:
-    """What a launch would run, what is done, and what it costs. It prints, and notebooks show it."""
+    """A plan: runs to launch, completed runs, and costs. It prints, and notebooks show it."""
 
     def __init__(self, survey: Survey) -> None:
         """Use `Study.plan`."""
@@ -105,7 +105,7 @@ class Outcome:
 
     @property
     def page(self) -> Page | None:
-        """The page, `report.html`; None if there is none."""
+        """The page, `report.html`, if it was written."""
         return next((Page(file) for file in self.files if file.name == "report.html"), None)
 
     def check(self) -> Outcome:

@@ -24,7 +24,7 @@ def check(kind: Kind, name: str, options: Mapping[str, Any], place: str) -> None
     """Check that custom code exists and accepts its options.
 
     Args:
-        kind: What the code is used as.
+        kind: Use of the code.
         name: Its reference or entry point.
         options: Its keyword arguments.
         place: Where the options are given, for the message.
@@ -65,7 +65,7 @@ def check_options(name: str, parameters: Mapping[str, bool], options: Iterable[s
 
 
 def digest(kind: Kind, name: str) -> str:
-    """Return the digest of custom code; "missing" if there is none."""
+    """Return the digest of custom code; "missing" if it isn't found."""
     try:
         return extensions.digest(extensions.reference_of(kind, name))
     except (ValueError, OSError):
@@ -83,8 +83,8 @@ def identify(config: Extended, is_absent: Callable[[Path], bool]) -> dict[str, C
         is_absent: Whether a file is missing and may be: then its path identifies the code.
 
     Raises:
-        UserError: There is no such code, it doesn't accept its options, or it requires an input that the run
-            doesn't have, such as a reference. The message names the key.
+        UserError: The code is missing, doesn't accept the options, or requires an input that the run doesn't
+            have, such as a reference. The message names the key.
     """
     from jestlab.models.config import Code
 
@@ -107,7 +107,7 @@ def identify(config: Extended, is_absent: Callable[[Path], bool]) -> dict[str, C
 
 
 def check_unchanged(config: Extended) -> None:
-    """Check that the custom code of a config is what it was when the run was planned.
+    """Check that the custom code of a config hasn't changed since the run was planned.
 
     Raises:
         UserError: It has changed, or is missing.

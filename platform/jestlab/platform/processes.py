@@ -22,8 +22,6 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
 EXIT_COMPLETED = 0
 EXIT_FAILED = 1
 EXIT_BUSY = 75
@@ -42,7 +40,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _PAUSE_SECONDS = 0.01
 _TICKS = os.sysconf("SC_CLK_TCK")
-_OVER = (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+_OVER = ("zombie", "dead")
 
 
 def exit_from_shell(code: int) -> int:
@@ -103,6 +101,8 @@ class Process:
 
     def is_hidden(self) -> bool:
         """Whether a process with this id exists, but this machine hides other users' processes."""
+        import psutil
+
         try:
             psutil.Process(self.pid).status()
         except psutil.AccessDenied:
@@ -121,7 +121,7 @@ class Process:
         if start_of(self.pid) not in (None, self.start):
             return set()  # the id belongs to another process by now
         found = set()
-        for pid in psutil.pids():
+        for pid in _pids():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 if os.getsid(pid) == self.pid:
                     found.add(pid)
@@ -160,6 +160,8 @@ def machine() -> str:
 
 def start_of(pid: int) -> str | None:
     """Return when a process started, in clock ticks since boot; None if it has ended or is a zombie."""
+    import psutil
+
     try:
         process = psutil.Process(pid)
         if process.status() in _OVER:
@@ -167,6 +169,12 @@ def start_of(pid: int) -> str | None:
         return str(round((process.create_time() - psutil.boot_time()) * _TICKS))
     except psutil.Error:
         return None
+
+
+def _pids() -> list[int]:
+    import psutil  # slow on some machines, and most commands don't look for processes
+
+    return psutil.pids()
 
 
 def own_age() -> float:
@@ -195,6 +203,8 @@ def end_descendants(but: Collection[int] = ()) -> set[int]:
 
     Call `adopt_orphans` before starting any. Returns the ids of those that still run after `KILL_SECONDS`.
     """
+    import psutil
+
     this = psutil.Process()
     return _end(lambda: {child.pid for child in this.children(recursive=True)} - set(but))
 
@@ -223,7 +233,7 @@ def with_key(key: str) -> set[int]:
     Environments of other users' processes can't be read. This runs whenever a job ends, so it avoids psutil.
     """
     wanted, found, this = f"{JOB_KEY}={key}".encode(), set(), os.getpid()
-    for pid in psutil.pids():
+    for pid in _pids():
         with contextlib.suppress(OSError):
             environment = Path(f"/proc/{pid}/environ").read_bytes()
             if wanted in environment and pid != this and wanted in environment.split(b"\0"):
@@ -252,7 +262,7 @@ def die_with_parent() -> None:
 
 def group_runs(group: int) -> bool:
     """Return whether any process of a process group runs, except zombies."""
-    for pid in psutil.pids():
+    for pid in _pids():
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if os.getpgid(pid) == group and start_of(pid) is not None:
                 return True

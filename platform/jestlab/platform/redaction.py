@@ -1,9 +1,14 @@
-"""Replace credentials in text that is shown or stored."""
+"""Replace credentials in text that is shown or stored, and name the parts that need not be recorded."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Literal, get_args
+
+Part = Literal["changes", "environment", "sources"]
+PARTS: tuple[Part, ...] = get_args(Part)
+"""Optional parts of provenance: uncommitted changes, environment variables, and the user's code."""
 
 SECRET_NAME = re.compile(
     r"KEY|TOKEN|SECRET|PASS|PWD|CREDENTIAL|AUTH|PRIVATE|COOKIE|SIGNATURE|SAS", re.IGNORECASE

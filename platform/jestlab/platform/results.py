@@ -74,7 +74,7 @@ class Results:
             `markdown()`, `csv()`, `html()`, and `json()` write it.
 
         Raises:
-            Error: There is no such table, option, or run, or nothing to show in it yet.
+            Error: The table, an option, or a run is unknown, or the table has no results yet.
         """
         with one_line_errors():
             from jestlab.analysis import tables
@@ -97,11 +97,11 @@ class Results:
             {options}
 
         Returns:
-            A Matplotlib figure, which notebooks show. It isn't registered with pyplot, so there is no need to
+            A Matplotlib figure, which notebooks show. It isn't registered with pyplot, so you don't need to
             close it.
 
         Raises:
-            Error: There is no such kind, option, or run, or the experiment lacks the results for the figure.
+            Error: The kind, an option, or a run is unknown, or the experiment lacks results for the figure.
         """
         with one_line_errors():
             from jestlab.platform.reports.make import make_plots
@@ -134,7 +134,7 @@ class Results:
             limit: Maximum number of rows.
 
         Raises:
-            Error: There is no such view or column, or the condition is invalid.
+            Error: The view or a column is unknown, or the condition is invalid.
         """
         return rows(self._lab, view, where, self.experiment, columns, order_by, limit)
 
@@ -154,7 +154,7 @@ class Results:
             is not written again.
 
         Raises:
-            Error: There is nothing to show yet, or the page can't be written.
+            Error: The experiment has no results yet, or the page can't be written.
         """
         from jestlab.platform import reports
 

@@ -24,7 +24,7 @@ from jestlab.platform.spec.resources import Resources
 
 NAME = "jestlab-0a1b2c3d-1"
 _PATIENCE_SECONDS = 30.0
-_LATE_SECONDS = 0.5  # a second job of a name would have begun by then
+_LATE_SECONDS = 0.5  # a second job of a name would have started by then
 _STORE = "postgresql+psycopg://ada:correct-horse@db.example/lab"
 
 
@@ -134,7 +134,7 @@ class _LocalHarness:
 
     def run(self, started: LaunchedJob) -> None:
         name = self._names[started]
-        _until(lambda: any(self._folder.glob(f"{name}.*.began")), "the job has not begun")
+        _until(lambda: any(self._folder.glob(f"{name}.*.began")), "the job has not started")
 
     def end(self, started: LaunchedJob, code: int) -> None:
         self._write(f"{self._names[started]}.code", str(code))
@@ -214,8 +214,8 @@ def the_same_name_twice_is_one_job(harness: Harness) -> None:
     assert (count := harness.count()) == 1, f"{count} jobs with the same name run"
 
 
-def many_jobs_have_their_own_status(harness: Harness) -> None:
-    """Each of many jobs has its own status."""
+def statuses_of_many_jobs(harness: Harness) -> None:
+    """The statuses of many jobs are correct."""
     executor = harness.executor()
     all_started = [executor.launch(harness.job(f"jestlab-0a1b2c3d-{number}")) for number in range(6)]
     assert len(set(all_started)) == 6, "two jobs have the same handle"
@@ -292,7 +292,7 @@ CASES: tuple[Callable[[Harness], None], ...] = (
     a_failed_job_has_a_reason,
     another_process_finds_a_job_by_its_handle,
     the_same_name_twice_is_one_job,
-    many_jobs_have_their_own_status,
+    statuses_of_many_jobs,
     a_job_is_asked_to_stop,
     a_job_is_killed,
     a_job_that_is_over_does_not_change,

@@ -29,7 +29,7 @@ _BATCH_SIZES = (1, 12, 47, 48)
 def check_criterion(criterion: Callable[..., Any], **options: Any) -> None:
     """Check a selection criterion: an elementwise function of the losses `learner`, `reference`, or both.
 
-    It must keep their shape and dtype, score each pair by its own losses, be finite for losses between 0 and
+    It must keep their shape and dtype, score pairs independently, be finite for losses between 0 and
     100, and compile.
     """
     bound = functools.partial(criterion, **options)
@@ -45,7 +45,7 @@ def check_criterion(criterion: Callable[..., Any], **options: Any) -> None:
     order = random.permutation(8)[:5]
     permuted = bound(**{name: loss[:, order] for name, loss in losses.items()})
     assert np.allclose(permuted, np.asarray(scores)[:, order], rtol=1e-5, atol=1e-6), (
-        "a criterion must score each pair by its own losses: here the scores changed with the other pairs"
+        "a criterion must score pairs independently: the scores changed with the other pairs"
     )
     grid = np.array(list(itertools.product((0.0, 1e-6, 1.0, 100.0), repeat=2)), np.float32).T
     extremes = dict(zip(models, grid, strict=False))

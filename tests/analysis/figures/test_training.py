@@ -81,7 +81,7 @@ def test_spikes_are_counted(new_store, stored_run):
         run(stored_run, "joint", 0.999, noisy(200, 50, 120), seed=0),
         run(stored_run, "joint", 0.999, [None, *noisy(199, 20)], seed=1),
     )
-    plot = figures.optimiser_spikes(store.url, "study")
+    plot = figures.optimizer_spikes(store.url, "study")
     ends = plot.data[plot.data["kind"] == "end"].set_index(["panel", "line"])["spikes"]
     counts = {("uniform", "0.95"): 0, ("uniform", "0.999"): 0, ("joint", "0.95"): 1, ("joint", "0.999"): 3}
     assert ends.to_dict() == {(rule, f"β₂ = {beta2}"): count for (rule, beta2), count in counts.items()}
@@ -97,7 +97,7 @@ def test_no_spike_of_a_long_run_is_lost(new_store, stored_run):
     store = new_store().add(
         run(stored_run, "joint", 0.95, noisy(7000, 3333)), run(stored_run, "joint", 0.999, noisy(7000))
     )
-    raw = figures.optimiser_spikes(store.url, "study").data.query("kind == 'raw'")
+    raw = figures.optimizer_spikes(store.url, "study").data.query("kind == 'raw'")
     assert len(raw) < 2 * 2 * 1000 + 2
     assert raw["value"].max() > 6.9
     assert raw.groupby("label")["step"].is_monotonic_increasing.all()
@@ -105,17 +105,17 @@ def test_no_spike_of_a_long_run_is_lost(new_store, stored_run):
 
 def test_spikes_need_two_values_of_the_key_and_more_points(study, new_store, stored_run):
     with pytest.raises(ValueError, match=r"no run of experiment 'study' varies optimizer\.beta2"):
-        figures.optimiser_spikes(study.url, "study")
+        figures.optimizer_spikes(study.url, "study")
     store = new_store().add(*(run(stored_run, "joint", beta2, noisy(20, 10)) for beta2 in (0.95, 0.999)))
     with pytest.raises(ValueError, match="has logged none of grad_norm"):
-        figures.optimiser_spikes(store.url, "study", metric="grad_norm")
-    figure = figures.optimiser_spikes(store.url, "study").figure()
+        figures.optimizer_spikes(store.url, "study", metric="grad_norm")
+    figure = figures.optimizer_spikes(store.url, "study").figure()
     assert {text.get_text() for text in figure.axes[0].texts} == {"β₂ = 0.95", "β₂ = 0.999"}  # no counts
 
 
 def test_spikes_by_another_key(new_store, stored_run):
     key = "selection.filtering_ratio"
     store = new_store().add(*(run(stored_run, "joint", f, noisy(60), key=key) for f in (0.5, 0.9)))
-    plot = figures.optimiser_spikes(store.url, "study", key=key)
+    plot = figures.optimizer_spikes(store.url, "study", key=key)
     assert set(plot.data["panel"]) == {"joint"}
     assert set(plot.data["line"]) == {"filtering_ratio = 0.5", "filtering_ratio = 0.9"}

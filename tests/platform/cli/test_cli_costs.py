@@ -218,19 +218,6 @@ def test_equal_budgets_in_both_conventions(jestlab):
     assert (shared["jest"], shared["cached"], shared["uniform"]) == (3, 2, None)
 
 
-def test_prints_a_table(jestlab):
-    code, out, err = jestlab("costs", "ledger.yaml")
-    assert (code, err) == (0, "")
-    lines = [line.split() for line in out.splitlines()]
-    assert lines[2][:4] == ["RUN", "BY", "IMAGE", "TEXT"]
-    at = next(i for i, line in enumerate(lines) if line[:1] == ["jest"])
-    assert lines[at][1:9] == ["counted", "0.809", "0.190", "0.001", "1.665", "0.005", "1.665", "4.34"]
-    assert lines[at + 1][:8] == ["paper", "0.809", "0.191", "–", "1.333", "–", "1.667", "4.00"]
-    assert "as all of uniform's, in scope scoring." in out
-    assert "Not priced by the example: cache, own." in out
-    assert "a single run would pay all of it" in out
-
-
 def test_draws_the_cost_of_a_step_of_each_method(jestlab, tmp_path):
     """The sizes are those of the run with an approximate pass, which isn't the first run that selects."""
     code, out, err = jestlab("costs", "ledger.yaml", "--plot", "figures")

@@ -40,7 +40,7 @@ COMMANDS = [
     ["gc"],
     ["db", "check"],
     ["db", "backup", "copy.db"],
-    ["export", "lab.tar.zst"],
+    ["export", "lab.zip"],
 ]
 FIGURES = [["report", "toy"], ["plot", "toy"], ["plot", "toy", "--kind", "curves"]]
 

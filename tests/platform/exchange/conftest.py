@@ -54,7 +54,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 @pytest.fixture(scope="session")
 def archive(filled: Lab) -> bytes:
     """An archive of that lab, without checkpoints."""
-    path = filled.root.with_name("lab.tar.gz")
+    path = filled.root.with_name("lab.zip")
     archives.export(filled, path)
     return path.read_bytes()
 

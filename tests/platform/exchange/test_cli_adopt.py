@@ -90,7 +90,7 @@ def test_adopted_runs_are_in_tables_and_claims_next_to_own_runs(root, spec, sigl
     assert "nothing to run" in printed(root, "launch", spec, "--no-reports")
     assert printed(root, "cancel", "toy") == "nothing to cancel\n"
     assert adopt_table(root, siglip)["runs"][0]["change"] == "same"
-    assert "was adopted" in printed(root, "logs", "toy/siglip/0", code=1)
+    assert "was imported" in printed(root, "logs", "toy/siglip/0", code=1)
 
 
 def test_a_study_can_consist_of_adopted_runs(root, spec, siglip, tmp_path):
@@ -194,10 +194,10 @@ def test_errors_are_one_line(root):
 
 def test_an_archive_contains_adopted_runs(root, siglip, tmp_path):
     adopt_table(root, siglip)
-    printed(root, "export", tmp_path / "toy.tar.zst", "toy")
+    printed(root, "export", tmp_path / "toy.zip", "toy")
     other = tmp_path / "other"
-    printed(other, "import", tmp_path / "toy.tar.zst")
-    line = "- toy was imported from toy.tar.zst.\n"
+    printed(other, "import", tmp_path / "toy.zip")
+    line = "- toy was imported from toy.zip.\n"
     assert printed(other, "table", "toy").replace(line, "") == printed(root, "table", "toy")
     assert "sound" in printed(other, "db", "check")
     assert "nothing to delete" in printed(other, "gc", "--older-than", "0m")

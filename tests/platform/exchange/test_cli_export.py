@@ -6,18 +6,17 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-import click
 import pyarrow.parquet as pq
 import pytest
 from tests.platform.exchange.recorded import LABEL, files_below, only, result
 
 from jestlab.platform.cli import main
-from jestlab.platform.cli.export import FORMATS, export_command
+from jestlab.platform.cli.export import VIEWERS
 from jestlab.platform.errors import StoreUnreachable, UserError
-from jestlab.platform.exchange import export as results
+from jestlab.platform.exchange import export as kinds
+from jestlab.platform.exchange import export_read as results
 from jestlab.platform.exchange import read_mlflow as mlflow
 from jestlab.platform.exchange import read_tensorboard as tensorboard
-from jestlab.platform.exchange import writers as kinds
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.store import Store
 
@@ -62,24 +61,15 @@ def places(kind: str, folder: Path) -> list[str]:
 TOY = sorted(["baseline/0", "broken/0", f"{LABEL}/0", f"{LABEL}/1", "waiting/0"])
 
 
-VIEWERS = {
-    "mlflow": "MLFLOW_ALLOW_FILE_STORE=true mlflow ui --backend-store-uri 'my runs'",
-    "parquet": "pandas, DuckDB and the like",
-    "tensorboard": "tensorboard --logdir 'my runs'",
-}
-
-
-def test_formats_are_the_choices_of_the_option():
-    assert sorted(kinds.WRITERS) == sorted(FORMATS) == sorted(VIEWERS)
-    (option,) = (each for each in export_command.params if each.name == "kind")
-    assert isinstance(option.type, click.Choice) and list(option.type.choices) == ["archive", *FORMATS]
+FORMATS = tuple(VIEWERS)
 
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_exports_all_or_some_experiments(export, out, monkeypatch, kind):
     monkeypatch.chdir(out.parent)
     printed = export("my runs", "--format", kind)
-    assert printed == f"my runs: 6 runs; to look at them: {VIEWERS[kind]}\n"
+    viewer = VIEWERS[kind].format(folder="'my runs'")
+    assert printed == f"my runs: 6 runs; to view them: {viewer}\n"
     assert places(kind, Path("my runs")) == sorted([*TOY, "broken/0"])
     assert only(out.parent, out.with_name("my runs"))
     told = json.loads(export(out, "toy", "--format", kind, "--json"))
@@ -132,7 +122,7 @@ FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 def test_failed_and_interrupted_exports_leave_nothing(export, out, monkeypatch, kind, error, code, said):
     partial: list[str] = []
 
-    def failing(store, experiments):
+    def failing(store, experiments, advance):
         yield result("first", metrics={"loss": [1.0]})
         yield result("second")
         partial.extend(path.name for path in out.parent.iterdir() if path != out)
@@ -173,7 +163,7 @@ def test_rejects_unknown_formats_and_checkpoints_outside_of_archives(export, out
     said = export(out, "--format", "wandb", code=2)
     assert all(name in said for name in FORMATS)
     said = export(out, "--format", "parquet", "--with-checkpoints", code=2)
-    assert said.startswith("jestlab: --with-checkpoints: only an archive holds files of runs, parquet none")
+    assert said.startswith("jestlab: --with-checkpoints: only archives contain files of runs")
     assert files_below(out.parent) == set()
 
 
@@ -181,8 +171,8 @@ def test_an_archive_is_a_file(export, out):
     out.mkdir()
     for arguments in ([out], [out, "toy", "--format", "archive"]):
         said = export(*arguments, code=1)
-        assert said.startswith(f"jestlab: {out} is a folder: name an archive, .tar.zst or .tar.gz, or ")
+        assert said.startswith(f"jestlab: {out} is a folder: name an archive, NAME.zip")
     assert files_below(out.parent) == {"out"}
-    told = json.loads(export(out / "toy.tar.gz", "toy", "--json"))
+    told = json.loads(export(out / "toy.zip", "toy", "--json"))
     assert (told["experiments"], told["runs"]) == (["toy"], 4)
-    assert files_below(out) == {"toy.tar.gz"}
+    assert files_below(out) == {"toy.zip"}

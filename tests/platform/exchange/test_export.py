@@ -12,8 +12,8 @@ from tests.platform.exchange import recorded
 from tests.platform.exchange.recorded import BROKEN, JOINT, JOINT_1, LABEL, WAITING, as_text, result
 
 from jestlab.platform.errors import UserError
-from jestlab.platform.exchange import export as results
-from jestlab.platform.exchange import writers as kinds
+from jestlab.platform.exchange import export as kinds
+from jestlab.platform.exchange import export_read as results
 from jestlab.platform.exchange.source_run import Score
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rows import now
@@ -122,7 +122,7 @@ def test_the_store_is_free_while_a_run_is_written(recorded_store):
         assert recorded_store.engine.pool.checkedout() == 0
 
 
-@pytest.mark.parametrize("kind", kinds.WRITERS)
+@pytest.mark.parametrize("kind", ("mlflow", "parquet", "tensorboard"))
 def test_memory_holds_one_run_while_the_next_is_read(kind, out):
     made, alive = [], []
 

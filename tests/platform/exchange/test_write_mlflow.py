@@ -14,17 +14,17 @@ from tests.platform.exchange import recorded
 from tests.platform.exchange.recorded import HOSTILE, JOINT, LABEL, as_text, only, result
 
 from jestlab.analysis.configs import flat
-from jestlab.platform.exchange import export as results
+from jestlab.platform.exchange import export as kinds
+from jestlab.platform.exchange import export_read as results
 from jestlab.platform.exchange import read_mlflow as reader
-from jestlab.platform.exchange import writers as kinds
-from jestlab.platform.exchange.export import Result
+from jestlab.platform.exchange.export_read import ExportedRun
 from jestlab.platform.exchange.source_run import Score, SourceRun
 from jestlab.platform.store.records import RunState
 
 T = TypeVar("T")
 
 
-def written(out: Path, *runs: Result) -> dict[str, SourceRun]:
+def written(out: Path, *runs: ExportedRun) -> dict[str, SourceRun]:
     """Write runs and read them back, by name."""
     kinds.write("mlflow", runs, out)
     return {run.name: run for run in reader.read(out)}
@@ -140,7 +140,7 @@ def test_keys_that_map_to_the_same_file(out, names, files):
     assert json.loads(tags(run)["jestlab.keys"])["metrics"] == changed
 
 
-def hostile() -> Result:
+def hostile() -> ExportedRun:
     """A run with every hostile name as metric, score, key of the config, and tag."""
     values = {name: float(number) for number, name in enumerate(HOSTILE)}
     return result(

@@ -11,17 +11,17 @@ import pyarrow.parquet as pq
 from tests.platform.exchange import recorded
 from tests.platform.exchange.recorded import JOINT, LABEL, files_below, result
 
-from jestlab.platform.exchange import export as results
-from jestlab.platform.exchange import write_parquet as parquet
-from jestlab.platform.exchange import writers as kinds
-from jestlab.platform.exchange.export import Result
+from jestlab.platform.exchange import export as kinds
+from jestlab.platform.exchange import export as parquet
+from jestlab.platform.exchange import export_read as results
+from jestlab.platform.exchange.export_read import ExportedRun
 from jestlab.platform.exchange.source_run import Score
 
 WHOSE = ["experiment", "label", "seed", "fingerprint"]
 TABLES = ("runs", "metrics", "evaluations")
 
 
-def written(out, *runs: Result) -> dict[str, Any]:
+def written(out, *runs: ExportedRun) -> dict[str, Any]:
     """Write runs, and read the tables by pandas."""
     kinds.write("parquet", runs, out)
     assert files_below(out) == {f"{name}.parquet" for name in TABLES}
@@ -103,15 +103,15 @@ def test_types_do_not_depend_on_what_there_is(out):
 
 
 def test_rows_are_written_before_there_are_many(out, monkeypatch):
-    monkeypatch.setattr(parquet, "_ROWS", 10)
+    monkeypatch.setattr(parquet, "_ROWS_AT_ONCE", 10)
     most = []
-    flush = parquet._File._flush
+    flush = parquet._ParquetFile._flush
 
     def counted(file):
         most.append(len(file._rows))
         flush(file)
 
-    monkeypatch.setattr(parquet._File, "_flush", counted)
+    monkeypatch.setattr(parquet._ParquetFile, "_flush", counted)
     values = np.random.default_rng(0).normal(size=25)
     tables = written(out, *(result(seed=seed, metrics={"loss": values, "b": [seed]}) for seed in range(3)))
     assert max(most) == 10

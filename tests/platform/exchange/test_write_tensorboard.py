@@ -13,9 +13,9 @@ from tests.platform.exchange import recorded
 from tests.platform.exchange.recorded import HOSTILE, JOINT, LABEL, files_below, only, result
 
 from jestlab.platform.errors import UserError
-from jestlab.platform.exchange import export as results
-from jestlab.platform.exchange import writers as kinds
-from jestlab.platform.exchange.export import Result
+from jestlab.platform.exchange import export as kinds
+from jestlab.platform.exchange import export_read as results
+from jestlab.platform.exchange.export_read import ExportedRun
 from jestlab.platform.exchange.source_run import Score
 from jestlab.platform.store.records import RunState
 
@@ -24,7 +24,7 @@ from tensorboard.plugins.hparams import metadata  # noqa: E402
 from tensorboard.plugins.hparams.api_pb2 import Status  # noqa: E402
 
 
-def written(out: Path, *runs: Result) -> dict[str, Any]:
+def written(out: Path, *runs: ExportedRun) -> dict[str, Any]:
     """Write runs, and open each by TensorBoard: folder → what is in it."""
     kinds.write("tensorboard", runs, out)
     found = {}

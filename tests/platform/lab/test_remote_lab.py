@@ -193,7 +193,7 @@ def test_commands_in_a_lab_in_a_bucket(lab, tmp_path, monkeypatch):
     assert jestlab("logs", "toy/joint").startswith("--- attempt 1: ")
     jestlab("status", "toy")
     jestlab("launch", spec)
-    for words in (["gc"], ["export", tmp_path / "lab.tar.gz"], ["import", spec]):
+    for words in (["gc"], ["export", tmp_path / "lab.zip"], ["import", spec]):
         assert jestlab(*words, code=1).splitlines() == [
             f"jestlab: {words[0]} needs a lab whose --root is on this machine, not at {URL}"
         ]

@@ -53,7 +53,7 @@ def copied(root: Path, copy: Path, how: str) -> None:
         back_up(f"sqlite:///{root / 'results.db'}", copy.parent / "backup.db")
         restore(copy.parent / "backup.db", f"sqlite:///{copy / 'results.db'}")
         return
-    archive = copy.parent / "lab.tar.gz"
+    archive = copy.parent / "lab.zip"
     assert labs.here("export", archive, root=root).returncode == 0
     imported = labs.here("import", archive, root=copy)
     assert imported.returncode == 0, imported.stderr

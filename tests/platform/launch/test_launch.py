@@ -13,10 +13,10 @@ from in_process import Scripted, launch_by, rows
 
 from jestlab.analysis import frames, tables
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch.controller import LaunchOutcome
 from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executors.base import JobState, JobStatus
 from jestlab.platform.launch.executors.local import LocalExecutor
+from jestlab.platform.launch.outcome import LaunchOutcome
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec.load import load
 from jestlab.platform.store.records import RunState

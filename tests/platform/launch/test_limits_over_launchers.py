@@ -14,9 +14,10 @@ from in_process import Scripted
 from sqlalchemy import text
 
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch.controller import LaunchOutcome, launch
+from jestlab.platform.launch.controller import launch
 from jestlab.platform.launch.executors.base import JobState, JobStatus
 from jestlab.platform.launch.options import ControllerOptions
+from jestlab.platform.launch.outcome import LaunchOutcome
 from jestlab.platform.planning.plan import RunBudget
 from jestlab.platform.store import claims, leases
 from jestlab.platform.store.store import Store

@@ -36,9 +36,9 @@ class Jobs(Scripted):
 
 def opened(folder: Path) -> Any:
     """An experiment; to import XManager takes a second."""
-    from jestlab.platform.launch.xmanager import Experiment
+    from jestlab.platform.launch.xmanager import XManagerExperiment
 
-    return Experiment(folder, "study")
+    return XManagerExperiment(folder, "study")
 
 
 async def add(experiment: Any, executor: Jobs, *titles: str) -> list[LaunchedJob | ExecutorError]:

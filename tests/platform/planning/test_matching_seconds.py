@@ -10,7 +10,7 @@ from sqlalchemy import select, update
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.launch import controller
-from jestlab.platform.launch.controller import LaunchOutcome
+from jestlab.platform.launch.outcome import LaunchOutcome
 from jestlab.platform.planning.cost import check_chip_hours
 from jestlab.platform.planning.deciding import first_seeds
 from jestlab.platform.planning.matching import Timings

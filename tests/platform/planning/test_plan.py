@@ -1,4 +1,3 @@
-from dataclasses import replace
 from unittest import mock
 
 import plans_support as plans
@@ -7,7 +6,7 @@ import pytest
 from jestlab.models.config import TrainConfig
 from jestlab.models.data import datasets
 from jestlab.platform.errors import UserError
-from jestlab.platform.planning.plan import Action, plan, totals
+from jestlab.platform.planning.plan import Action, plan
 from jestlab.platform.programs.pricing import price_train
 from jestlab.platform.spec import Study
 from jestlab.platform.store.records import RunState
@@ -73,12 +72,6 @@ def test_a_run_is_priced_by_its_whole_steps_and_with_its_reference():
         {"selection.reference": TrainConfig.model_validate(runs[0].config)},
     )
     assert found.total == found.cost.learner + found.cost.scoring + found.cost.selection
-
-
-def test_totals_add_up_what_is_known():
-    runs = planned({"a": {}, "own": {"program": "json:dumps", "x": 1}}).runs
-    assert runs[1].price is None
-    assert totals(runs) == replace(runs[0].price, step=None)
 
 
 def test_a_users_program_has_a_free_form_config_and_its_seed():

@@ -11,7 +11,6 @@ import labs_support as labs
 import pytest
 
 from jestlab.models.config import EmbedConfig, TrainConfig, TwoTowers
-from jestlab.models.training import diagnose
 from jestlab.models.training.step import build_step, initial_state
 from jestlab.models.two_towers import initialize
 from jestlab.models.weights.layout import parameter_shapes
@@ -106,31 +105,7 @@ def test_parameters_are_counted_as_they_are():
         assert memory.parameters(towers) == sum(math.prod(s) for s in parameter_shapes(towers).values())
 
 
-def test_rows_are_split_over_devices_and_parameters_are_not():
-    one, eight = (estimated(config(B16), {}, chips) for chips in (1, 8))
-    assert one.state == eight.state
-    assert one.batches == pytest.approx(8 * eight.batches)
-    assert one.work > 7 * eight.work
-
-
-def test_what_saves_memory_is_estimated_as_less():
-    for more, less in (
-        ({}, {"runtime.microbatches": 8}),
-        ({}, {"runtime.remat": "all"}),
-        ({"runtime.remat": "dots"}, {"runtime.remat": "all"}),
-        ({}, {"approximation.share": 0.5}),
-        ({}, {"schedule.batch_size": 16_384}),
-        ({"selection": {"rule": "joint", "reference": "a"}}, {}),
-    ):
-        first, second = (estimated(config(B16, parts), {}, 64) for parts in (more, less))
-        assert first.device > second.device, (more, less)
-
-
-def test_diagnoses_embed_as_many_rows_at_a_time_as_is_assumed():
-    assert memory._DIAGNOSED_ROWS == diagnose._ROWS
-
-
-def test_every_own_program_says_and_others_do_not():
+def test_every_builtin_program_has_an_estimate():
     study = Study.parse(
         {
             "name": "s",
@@ -144,55 +119,49 @@ def test_every_own_program_says_and_others_do_not():
             },
         }
     )
-    found = {run.name: run.memory for run in plan(study).runs}
-    assert found.pop("other") is None
-    for its in found.values():
-        assert its is not None
-        assert 0 < its.device < its.total < 2e9
-
-
-def said(amounts, room):
-    """Lines of a plan whose runs take these gigabytes: of state, work, batches and process."""
-    memories = [MemoryEstimate(*(amount * GB for amount in its)) for its in amounts]
-    parts = [replace(its, work=0.0) for its in memories]
-    fewer = [replace(its, work=0.0, batches=0.0) for its in memories]
-    changes = [("set a higher runtime.microbatches", parts), ("lower schedule.batch_size", fewer)]
-    changes += [("take more chips", fewer)] if room.on_chip else []
-    for at, its in enumerate(memories):
-        memories[at] = replace(its, reduced=tuple((text, reduced[at]) for text, reduced in changes))
-    return said_of(memories, room)
-
-
-def said_of(memories, room):
-    """Lines of a plan whose runs take this memory."""
-    study = Study.parse({"name": "s", "runs": {"a": {}}, "seeds": len(memories)})
-    runs = [replace(run, memory=memory) for run, memory in zip(plan(study).runs, memories, strict=True)]
-    return list(lines(runs, room))
+    estimates = {run.name: run.memory for run in plan(study).runs}
+    assert estimates.pop("other") is None
+    for estimate in estimates.values():
+        assert estimate is not None
+        assert 0 < estimate.device < estimate.total < 2e9
 
 
 GB = 1e9
 
 
-def test_a_plan_says_what_fits():
-    assert list(lines([], AvailableMemory(16 * GB, "here", 2))) == []
-    assert said([(1, 2, 0, 1)] * 3, AvailableMemory(16 * GB, "here", 2)) == [
-        "MEMORY: about 4.0 GB for the largest run (a), 8.0 GB for 2 at a time, of 16 GB here."
-    ]
-    assert said([(1, 2, 0, 1)], AvailableMemory(16 * GB, "of a v5e chip")) == [
-        "MEMORY: about 3.0 GB for the largest run (a), of 16 GB of a v5e chip."
-    ]
+def described(estimates, available):
+    """Lines of a plan whose runs have these estimates."""
+    study = Study.parse({"name": "s", "runs": {"a": {}}, "seeds": len(estimates)})
+    runs = [replace(run, memory=memory) for run, memory in zip(plan(study).runs, estimates, strict=True)]
+    return list(lines(runs, available))
+
+
+def advised(gigabytes, available):
+    """Lines for runs with these gigabytes of state, work, batches, and process."""
+    estimates = []
+    for given in gigabytes:
+        estimate = MemoryEstimate(*(amount * GB for amount in given))
+        split, one_row = replace(estimate, work=0.0), replace(estimate, work=0.0, batches=0.0)
+        changes = [("set a higher runtime.microbatches", split), ("lower schedule.batch_size", one_row)]
+        changes += [("take more chips", one_row)] if available.on_chip else []
+        estimates.append(replace(estimate, reduced=tuple(changes)))
+    return described(estimates, available)
+
+
+CHIP = AvailableMemory(16 * GB, "of a v5e chip")
 
 
 @pytest.mark.parametrize(
-    ("amounts", "room", "advice"),
+    ("gigabytes", "available", "advice"),
     [
+        ([(1, 2, 0, 1)] * 3, AvailableMemory(16 * GB, "here", 2), None),
         ([(1, 30, 0, 1)], AvailableMemory(24 * GB, "here"),
          "a needs about 32 GB of the 24 GB here: set a higher runtime.microbatches, or lower "
          "schedule.batch_size"),
-        ([(30, 2, 0, 1)], AvailableMemory(16 * GB, "of a v5e chip"),
+        ([(30, 2, 0, 1)], CHIP,
          "a needs about 32 GB of the 16 GB of a v5e chip: choose a smaller model: every chip holds all "
          "parameters"),
-        ([(1, 2, 30, 1)], AvailableMemory(16 * GB, "of a v5e chip"),
+        ([(1, 2, 30, 1)], CHIP,
          "a needs about 33 GB of the 16 GB of a v5e chip: lower schedule.batch_size, or take more chips"),
         ([(1, 2, 0, 1)] * 8, AvailableMemory(16 * GB, "here", 8),
          "8 runs at a time need about 32 GB of the 16 GB here: launch with --parallel 4"),
@@ -202,23 +171,16 @@ def test_a_plan_says_what_fits():
          "a needs about 11 GB of the 8.0 GB of resources.memory_gb: raise that, set a higher "
          "runtime.microbatches, or lower schedule.batch_size"),
     ],
-    ids=["activations", "parameters", "examples", "too many at a time", "limit of the study", "either"],
+    ids=["fits", "activations", "parameters", "examples", "parallel runs", "limit of the study", "either"],
 )  # fmt: skip
-def test_a_plan_says_what_will_not_fit_and_what_to_do(amounts, room, advice):
-    first, second = said(amounts, room)
+def test_a_plan_describes_its_memory_with_a_remedy(gigabytes, available, advice):
+    first, *rest = advised(gigabytes, available)
     assert first.startswith("MEMORY: about ") and "for the largest run (a)" in first
-    assert second == advice
+    assert rest == ([] if advice is None else [advice])
+    assert described([None], available) == []
 
 
-V5E = AvailableMemory(16 * GB, "of a v5e chip")
 L16 = {"model": {"variant": "L/16", "compute_dtype": "bfloat16"}, "schedule.batch_size": 4_096}
-
-
-def test_more_microbatches_are_advised_where_they_make_a_run_fit():
-    """Parameters, moments and the gradient of L/16 take 13 GB: more than half of a chip, but not all."""
-    _, advice = said_of([estimated(config(L16), {}, 8)], V5E)
-    assert advice.endswith("set a higher runtime.microbatches, lower schedule.batch_size, or take more chips")
-    assert len(said_of([estimated(config(L16, {"runtime.microbatches": 256}), {}, 8)], V5E)) == 1
 
 
 JOINT = {"selection": {"rule": "joint", "reference": "r"}}
@@ -246,7 +208,7 @@ FOLLOWED = {
 def test_advice_that_is_followed_makes_a_run_fit_and_other_changes_do_not(parts, gigabytes, chips):
     needs = {"selection.reference": EmbedConfig(reference="r")} if "selection" in parts[1] else {}
     its, room = config(*parts), AvailableMemory(gigabytes * GB, "of a chip")
-    advice = said_of([estimated(its, needs, chips)], room)[1:]
+    advice = described([estimated(its, needs, chips)], room)[1:]
     for text, change in FOLLOWED.items():
         try:
             changed = config(*parts, change(its, chips))
@@ -257,14 +219,6 @@ def test_advice_that_is_followed_makes_a_run_fit_and_other_changes_do_not(parts,
             assert (text in advice[0]) == fits, text
             assert ("unset runtime.reuse_scoring" in advice[0]) <= its.reuses_scoring
             assert ("smaller model" in advice[0]) <= (not fits)
-
-
-def test_runs_that_are_not_trained_are_advised_what_they_have():
-    embed = EmbedConfig.model_validate({"reference": "r", "runtime": {"batch_size": 100_000}})
-    found = memory.of_embedding(embed, {"reference": config(B16)}, 1)
-    assert said_of([found], V5E)[1].endswith("lower runtime.batch_size")
-    score = MemoryEstimate(0.0, 99 * GB, 0.0, GB)
-    assert said_of([score], AvailableMemory(16 * GB, "here"))[1].endswith("use a machine with more memory")
 
 
 def test_the_room_is_this_machines_or_a_chips():

@@ -58,7 +58,7 @@ def refused(written, recorded=()):
         (claiming(measure="loss_spikes"), "claims.0.measure", f"'loss' {NOWHERE}"),
         (reporting(pareto={"score": "wiki/acc"}), "reports.0.score.0", f"'wiki/acc' {NOWHERE}: did you mean"),
         (reporting(pareto={"score": ["wiki/perplexity", "wiki/accuracy"]}), "reports.0.score", NO_MEAN),
-        (reporting(optimiser_spikes={"metric": "wiki/loss"}), "reports.0.metric.0", f"'wiki/loss' {NOWHERE}"),
+        (reporting(optimizer_spikes={"metric": "wiki/loss"}), "reports.0.metric.0", f"'wiki/loss' {NOWHERE}"),
         (reporting(against={"x": "nested.depht"}), "reports.0.x",
          "no run has 'nested.depht' in its config: did you mean 'nested.depth'?"),
         (reporting(against={"x": "lr", "by": ["rl"]}), "reports.0.by.0", "no run has 'rl' in its config"),

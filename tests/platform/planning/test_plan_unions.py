@@ -80,31 +80,8 @@ def test_plan_shows_each_label_under_its_part_and_what_sharing_saves(jestlab, bo
     assert saved["total_flops"] == pytest.approx(totals(alone).total - totals(both.runs).total)
 
 
-def test_plans_for_tpus_have_chips_and_chip_hours(jestlab):
-    seen = "base.schedule.examples_seen=1e12"
-    arguments = ("plan", "--set", "resources.tpu=v5e-16x16", "--set", seen)
-    lines = jestlab(*arguments).splitlines()
-    assert lines[2].split()[-2:] == ["CHIPS", "CHIP-HOURS"]
-    rows = {line.split()[0]: line.split() for line in lines[3:12]}
-    assert {row[-2] for row in rows.values()} == {"256"}
-    hours = {name: float(rows[name][-1].replace(",", "")) for name in ("first", "second", "all")}
-    assert hours["first"] + hours["second"] > hours["all"] > 0
-    data = json.loads(jestlab(*arguments, "--json"))
-    saved = hours["first"] + hours["second"] - hours["all"]
-    assert data["sharing_saves"]["chip_hours"] == pytest.approx(saved, rel=0.1)
-    assert [(part["study"], part["runs"]) for part in data["studies"]] == [("first", 6), ("second", 9)]
-    assert data["studies"][0]["labels"] == ["uniform", "reference", "joint"]
-
-
 def test_many_labels_are_one_row_per_part_unless_all_are_asked_for(jestlab):
     axis = "studies.second.axes=[{runs: [wide], grid: {schedule.batch_size: %s}}]" % list(range(16, 60))  # noqa: UP031
     out = jestlab("plan", "--set", axis)
     assert [line.split()[0] for line in out.splitlines()[3:6]] == ["first", "second", "all"]
     assert len(jestlab("plan", "--set", axis, "--all").splitlines()) > 130
-
-
-def test_show_names_the_parts(jestlab):
-    out = jestlab("show", "--set", "studies.first.question=Why?")
-    assert "union of 2 studies" in out
-    assert "  first   Why?" in out.splitlines()
-    assert "11 runs, 2 at a time" in out

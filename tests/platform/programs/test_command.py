@@ -13,7 +13,6 @@ import labs_support as labs
 import plans_support as plans
 import pytest
 import stores_support as stores
-import yaml
 from workers_support import finished, recorded, worker
 
 from jestlab.analysis import frames
@@ -314,16 +313,3 @@ def test_what_it_leaves_behind_ends_with_it(lab):
     run = command(*SH, "(sleep 600; echo late) & echo done")
     recorded(lab, run)
     assert finished(lab, run)[0] == processes.EXIT_COMPLETED
-
-
-def test_no_process_is_left_after_cancel(root, tmp_path):
-    deaf = "trap '' TERM; touch \"$JESTLAB_RUN_DIR/begun\"; while true; do sleep 0.1; done"
-    path = tmp_path / "own.yaml"
-    path.write_text(yaml.safe_dump({"program": "command", "runs": {"deaf": {"command": ["sh", "-c", deaf]}}}))
-    with labs.started("launch", path, root=root) as launcher:
-        labs.wait_until(lambda: list(root.glob("runs/*/begun")))
-        assert labs.here("cancel", "own", "--now", root=root).returncode == 0
-        launcher.wait(60)
-        labs.wait_until(lambda: not labs.processes_of(root))
-    states = sqlite3.connect(root / "results.db").execute("SELECT state FROM v_runs").fetchall()
-    assert states == [("CANCELLED",)]

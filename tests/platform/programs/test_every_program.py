@@ -23,7 +23,6 @@ from tiny_support import TOWERS
 from weights_support import save
 from workers_support import ForkingLocal, replace_local_executor
 
-from jestlab.analysis import frames, tables
 from jestlab.analysis.figures.learnability import learnability
 from jestlab.models.config import TwoTowers, WeightsConfig
 from jestlab.models.data.embeddings import EmbeddingCache
@@ -185,9 +184,3 @@ def test_a_diagnosis_has_its_figure(launched):
     assert launched.query(shares)[0][0] == pytest.approx(1)
     plot = learnability(Lab.find(launched.root).store_url, "every", "diagnosis")
     assert len(plot.data) > 64
-
-
-def test_only_evaluated_runs_are_compared(launched):
-    """And the learner that is diagnosed is a competitor, not a reference."""
-    table = tables.summary(tables.finals(frames.read(Lab.find(launched.root).store_url, "every")))
-    assert table.frame.set_index("label")["apart"].to_dict() == {"joint": False, "command": False}

@@ -7,11 +7,10 @@ import pytest
 from tiny_support import TOWERS
 
 from jestlab.analysis.costs import Cost
-from jestlab.models.config import DiagnoseConfig, EmbedConfig, ScoreConfig, ShapesWeb, TrainConfig, TwoTowers
-from jestlab.models.data import shapes
+from jestlab.models.config import EmbedConfig, ScoreConfig, TwoTowers
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.plan import plan
-from jestlab.platform.programs import Price, memory, pricing
+from jestlab.platform.programs import Price, pricing
 from jestlab.platform.spec import Study, load
 
 CACHE = {"program": "embed", "reference": "reference"}
@@ -112,20 +111,6 @@ def test_scores_are_priced_and_made_before_runs_that_read_them():
     assert len(planned(**SCORED, **more).runs) == len(SCORED) + 2  # with the reference
 
 
-def test_scoring_a_folder_takes_as_much_as_scoring_the_same_shapes(tmp_path):
-    """The folder's index says how many examples there are, for the price as for the memory."""
-    shapes.make_web(tmp_path / "web", ShapesWeb(examples=100), seed=5)
-    config = ScoreConfig.model_validate({"embeddings": "cache"})
-    towers = TrainConfig.model_validate({"model": TOWERS})
-    taken = []
-    for train in ({"examples": 100}, {"kind": "folder", "path": str(tmp_path / "web")}):
-        embed = EmbedConfig.model_validate({"reference": "r", "data": {"train": train}})
-        needs = {"embeddings": embed, "embeddings.reference": towers}
-        taken.append((memory.of_scoring(config, needs), pricing.price_score(config, needs)))
-    assert taken[0] == taken[1]
-    assert None not in taken[0]
-
-
 def test_what_a_target_would_decide_does_not_count_without_one():
     for named, counts in (({}, False), ({"target": "b"}, True)):
         configs = [{"embeddings": "a", "normsim": {"norm": norm}, **named} for norm in (2, "inf")]
@@ -154,24 +139,3 @@ def test_the_price_is_the_scoring_of_all_candidates_and_what_is_chosen_from_them
     assert whole.price == Price(Cost(0, 0, 0, scored, 2 * chosen, scored), examples=0)
     assert alone.price == Price(Cost(0, 0, 0, scored, chosen, 0), examples=0)
     assert alone.fingerprint != whole.fingerprint
-
-
-def test_a_diagnosis_inherits_data_and_loss_alone():
-    config = by_name(base={"loss": "softmax"}, uniform={}, diagnosis=DIAGNOSIS)["diagnosis"].config
-    assert (config["loss"], config["data"]["train"]["examples"]) == ("softmax", 1_024)
-    assert "model" not in config
-
-
-def test_the_identity_of_a_diagnosis_is_what_decides_the_result():
-    config = DiagnoseConfig(learner="a", reference="b", chunks=[4, 2, 2])
-    assert config.chunks == (2, 4)
-    assert config.identity() == DiagnoseConfig(
-        learner="a", reference="b", chunks=[2, 4], runtime={"loader_threads": 3},
-        data={"benchmark": {"retrieval_examples": 9}},
-    ).identity()  # fmt: skip
-    assert config.super_batch_size(0.9) == config.super_batch_size() == 1280
-
-
-def test_a_report_names_an_existing_run():
-    with pytest.raises(UserError, match=r"reports\.0\.run: no run 'diagnoses': did you mean 'diagnosis'"):
-        planned(uniform={}, diagnosis=DIAGNOSIS, reports=[{"learnability": {"run": "diagnoses"}}])

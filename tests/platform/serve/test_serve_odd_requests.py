@@ -69,8 +69,19 @@ def asks(lab, run, client):
     return ask
 
 
-def addresses(run: str) -> st.SearchStrategy[str]:
-    """Addresses of every page and action, of which each part may be right or odd."""
+def is_clear(answer: Answer) -> bool:
+    """Whether an answer is no error of the server, and an error of the asker's is one line."""
+    return answer.status < 500 and (answer.status < 400 or (b"\n" not in answer.body and answer.body != b""))
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    template=st.sampled_from([*PAGES, "/static/{name}", "/{name}"]),
+    parts=st.lists(st.sampled_from(ODD) | st.text(max_size=20), min_size=5, max_size=5),
+    is_right=st.lists(st.booleans(), min_size=5, max_size=5),
+    query=st.lists(st.tuples(st.sampled_from(KEYS), st.sampled_from(ODD)), max_size=3),
+)
+def test_no_address_is_an_error_of_the_server(asks, run, template, parts, is_right, query):
     right = {
         "name": "toy",
         "fingerprint": run,
@@ -78,31 +89,12 @@ def addresses(run: str) -> st.SearchStrategy[str]:
         "figure": "summary.png",
         "file": "summary.csv",
     }
-    odd = st.sampled_from(ODD) | st.text(max_size=20)
-
-    def filled(template: str) -> st.SearchStrategy[str]:
-        parts = []
-        for part in template.removeprefix("/").split("/"):
-            name = part.strip("{}").partition(":")[0]
-            may = st.just(right.get(name, "1")) if part.startswith("{") else st.just(part)
-            parts.append(may | odd if part.startswith("{") else may)
-        return st.tuples(*parts).map(lambda texts: "/" + "/".join(quote(text, safe="") for text in texts))
-
-    pairs = st.lists(st.tuples(st.sampled_from(KEYS), odd | st.just(run)), max_size=3)
-    paths = st.sampled_from([*PAGES, "/static/{name}", "/{name}"]).flatmap(filled)
-    return st.tuples(paths, pairs).map(lambda both: f"{both[0]}?{urlencode(both[1])}" if both[1] else both[0])
-
-
-def is_clear(answer: Answer) -> bool:
-    """Whether an answer is no error of the server, and an error of the asker's is one line."""
-    return answer.status < 500 and (answer.status < 400 or (b"\n" not in answer.body and answer.body != b""))
-
-
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_no_address_is_an_error_of_the_server(asks, run, data):
-    address = data.draw(addresses(run))
-    answer = asks("GET", address)
+    odd = dict(zip((*right, "step"), zip(parts, is_right, strict=True), strict=False))
+    values = {name: right.get(name, "1") if use else part for name, (part, use) in odd.items()}
+    path = template.format_map(
+        {name: quote(value, safe="") for name, value in values.items()} | {"step": "1"}
+    )
+    answer = asks("GET", f"{path}?{urlencode(query)}" if query else path)
     assert is_clear(answer), (answer.status, answer.body[:500])
 
 

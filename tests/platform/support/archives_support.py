@@ -1,11 +1,11 @@
 """Archives of labs: a lab with rows of every kind, and changes to archives."""
 
-import hashlib
-import io
 import json
 import math
-import tarfile
+import sqlite3
+import zipfile
 from collections.abc import Callable
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,8 @@ from sqlalchemy import insert, text
 
 from jestlab.analysis import published
 from jestlab.platform.cli import cli
-from jestlab.platform.exchange import archive_read as merging
-from jestlab.platform.exchange import archive_write as exporting
+from jestlab.platform.exchange.archive_read import ImportSummary, read_archive
+from jestlab.platform.exchange.archive_write import ArchiveSummary, write_archive
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store import tables
 from jestlab.platform.store.annotations import Subject, add_note, add_tags
@@ -26,18 +26,18 @@ from jestlab.platform.store.published import import_cells
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 
-Contents = dict[str, bytes]
-Change = Callable[[Contents], object]
+Change = Callable[[Path], object]
+"""Changes the unpacked archive in a folder."""
 
 REFERENCE, JOINT, UNIFORM = plans.reference_and_two().runs
 
 
-def export(lab: Lab, path: Path, *experiments: str, checkpoints: bool = False) -> exporting.Written:
-    return exporting.write(lab, Store.open(lab.store_url), path, experiments, checkpoints)
+def export(lab: Lab, path: Path, *experiments: str, checkpoints: bool = False) -> ArchiveSummary:
+    return write_archive(lab, Store.open(lab.store_url), path, experiments, checkpoints)
 
 
-def take(lab: Lab, path: Path, replace: bool = False) -> merging.Merged:
-    return merging.merge(lab, Store.open(lab.store_url), path, replace)
+def take(lab: Lab, path: Path, replace: bool = False) -> ImportSummary:
+    return read_archive(lab, Store.open(lab.store_url), path, replace)
 
 
 def called(*words: object) -> Result:
@@ -83,44 +83,30 @@ def fill(lab: Lab) -> None:
     store.close()
 
 
-def members(path: Path) -> list[tuple[tarfile.TarInfo, bytes]]:
-    with tarfile.open(path) as tar:
-        return [(member, content.read()) for member in tar if (content := tar.extractfile(member))]
+def rewrite(path: Path, change: Change, folder: Path) -> None:
+    """Replace an archive by a changed one, which is unpacked in a new folder."""
+    folder.mkdir()
+    with zipfile.ZipFile(path) as archive:
+        archive.extractall(folder)
+    change(folder)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for file in sorted(folder.rglob("*")):
+            if file.is_file():
+                archive.write(file, file.relative_to(folder))
 
 
-def rewrite(path: Path, change: Change, update_checksums: bool = True) -> None:
-    """Replace an archive by a changed one."""
-    contents = {member.name: content for member, content in members(path)}
-    change(contents)
-    if update_checksums:
-        del contents["checksums.json"]
-        checksums = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
-        contents["checksums.json"] = json.dumps(checksums).encode()
-    with tarfile.open(path, "w:gz", compresslevel=1) as tar:
-        for name, content in contents.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            tar.addfile(member, io.BytesIO(content))
+def sql(statement: str, *values: Any) -> Change:
+    """Change the archive's store, without its constraints."""
 
-
-def put(table: str, **columns: Any) -> Change:
-    """Change the first row of a table."""
-
-    def change(contents: Contents) -> None:
-        first, _, rest = contents[f"tables/{table}.jsonl"].partition(b"\n")
-        contents[f"tables/{table}.jsonl"] = json.dumps(json.loads(first) | columns).encode() + b"\n" + rest
+    def change(folder: Path) -> None:
+        with closing(sqlite3.connect(folder / "results.db")) as connection, connection:
+            connection.execute("PRAGMA ignore_check_constraints = ON")
+            connection.execute(statement, values)
 
     return change
 
 
-def head(**values: Any) -> Change:
-    """Change values of the archive's own description."""
-
-    def change(contents: Contents) -> None:
-        contents["jestlab.json"] = json.dumps(json.loads(contents["jestlab.json"]) | values).encode()
-
-    return change
-
-
-def add(name: str, content: bytes = b"x") -> Change:
-    return lambda contents: contents.update({name: content})
+def add(path: Path, name: str, content: bytes = b"x") -> None:
+    """Add a file to an archive."""
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)

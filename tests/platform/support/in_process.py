@@ -18,7 +18,7 @@ import plans_support as plans
 
 from jestlab.platform import logs, processes, programs, worker
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch.controller import LaunchOutcome, launch
+from jestlab.platform.launch.controller import launch
 from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executors.base import (
     Executor,
@@ -29,6 +29,7 @@ from jestlab.platform.launch.executors.base import (
     LaunchedJob,
 )
 from jestlab.platform.launch.options import ControllerOptions
+from jestlab.platform.launch.outcome import LaunchOutcome
 from jestlab.platform.planning.plan import Plan
 from jestlab.platform.programs import failures
 from jestlab.platform.programs.context import Interrupted, RunContext

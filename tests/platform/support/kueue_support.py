@@ -56,7 +56,7 @@ class Queues:
         return bool(pods) and all(pod["status"].get("phase") == "Running" for pod in pods)
 
     def waits(self, executor: KubernetesExecutor, started: LaunchedJob, words: str) -> list[str]:
-        """Wait until a job's reason to wait has these words in it; return its three lines."""
+        """Wait until a job's reason to wait has these words in it; return its lines."""
 
         def lines() -> list[str]:
             waits = executor.statuses([started])[started].waits or ""

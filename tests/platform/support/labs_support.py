@@ -25,10 +25,11 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.launch import executors
 from jestlab.platform.launch.concurrency import Wakeup
-from jestlab.platform.launch.controller import LaunchOutcome, launch
+from jestlab.platform.launch.controller import launch
 from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executors.local import LocalExecutor
 from jestlab.platform.launch.options import ControllerOptions
+from jestlab.platform.launch.outcome import LaunchOutcome
 from jestlab.platform.planning.plan import Plan
 from jestlab.platform.store.store import Store
 

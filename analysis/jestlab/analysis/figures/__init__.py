@@ -24,7 +24,7 @@ from .against import Axis, against, approximation_share, batch_size, filtering_r
 from .composition import composition
 from .learnability import gibbs_comparison, learnability, learnability_matrix
 from .learning_curves import learning_curves, speedup
-from .optimiser_spikes import optimiser_spikes
+from .optimizer_spikes import optimizer_spikes
 from .own import own_plot
 from .pareto import pareto
 from .plot import Plot, Texts
@@ -58,7 +58,7 @@ __all__ = [
     "learning_curves",
     "loss_comparison",
     "method_costs",
-    "optimiser_spikes",
+    "optimizer_spikes",
     "pareto",
     "published_scores",
     "recorded",
@@ -172,7 +172,7 @@ KINDS: dict[str, Callable[[Request], Plot]] = {
     "batch_size": lambda r: batch_size(r.frames, r.baseline),
     "loss_comparison": lambda r: loss_comparison(r.frames, r.baseline),
     "against_reference": lambda r: against_reference(r.frames, r.baseline),
-    "optimiser_spikes": lambda r: optimiser_spikes(
+    "optimizer_spikes": lambda r: optimizer_spikes(
         r.url, r.experiment, r.metric[0] if r.metric else "loss", r.x or "optimizer.beta2", r.baseline
     ),
     "learnability": lambda r: learnability(r.url, r.experiment, r.run),

@@ -123,7 +123,7 @@ def draw_step_panels(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     """Draw a training metric over steps, raw lines faint and smoothed ones bold, in panels on one scale.
 
     Args:
-        data: As of `optimiser_spikes`.
+        data: As of `optimizer_spikes`.
         texts: The words.
         sheet: Size, font, legend.
     """

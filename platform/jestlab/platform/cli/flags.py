@@ -110,7 +110,7 @@ class CodeName(click.ParamType[str]):
         """Create the type.
 
         Args:
-            kind: What the code is used as.
+            kind: Use of the code.
             builtin: Built-in names.
             others: Whether the command accepts further names.
         """

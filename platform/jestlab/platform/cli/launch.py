@@ -30,7 +30,7 @@ from jestlab.platform.lab.lab import Lab
 
 if TYPE_CHECKING:
     from jestlab.platform.launch.display import Listener
-    from jestlab.platform.launch.session import LaunchResult
+    from jestlab.platform.launch.outcome import LaunchResult
     from jestlab.platform.spec.schema import Study
 
 _SUBJECT = """\

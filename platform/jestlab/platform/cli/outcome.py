@@ -18,7 +18,7 @@ from jestlab.platform.cli.naming import pasted
 from jestlab.platform.cli.options import same_lab_options
 from jestlab.platform.cli.output import default_format, print_or_write, say
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch.session import LaunchResult
+from jestlab.platform.launch.outcome import LaunchResult
 from jestlab.platform.planning.plan import Plan
 from jestlab.platform.render import Table, in_state, styled, table
 from jestlab.platform.spec.schema import Study

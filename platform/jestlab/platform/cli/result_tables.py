@@ -1,4 +1,4 @@
-"""Result tables as a terminal shows them: aligned, the best in bold, the least important columns left out."""
+"""Result tables for terminals: the best in bold, the least important columns left out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def blocks(table: Table) -> Iterator[Block]:
-    """Write a result table for a terminal: its rows, its caption and its notes."""
+    """Write a result table for a terminal, with caption and notes."""
     yield _rows(table)
     yield ""
     yield styled(" ".join(table.caption.split()))

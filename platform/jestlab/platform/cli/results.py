@@ -152,7 +152,7 @@ def plot_command(
                          baseline
     loss_comparison      sigmoid and softmax
     against_reference    learners against the references they select with
-    optimiser_spikes     a training metric over steps, by beta2 (or --x)
+    optimizer_spikes     a training metric over steps, by beta2 (or --x)
     learnability         how learnable the batches are that each rule selects,
                          from a `diagnose` run
     learnability_matrix, gibbs_comparison: its panels

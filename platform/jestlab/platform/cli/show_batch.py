@@ -39,7 +39,7 @@ _EPILOG = f"""{naming.HELP}
 def show_batch_command(
     name: str, *, step: int | None, size: int, output: Path | None, as_json: bool, lab: Lab
 ) -> None:
-    """Show what a RUN selected and rejected in one step: images, captions, scores, and metadata.
+    """Show the examples that a RUN selected and rejected in one step, with captions, scores, and metadata.
 
     A run records the super-batches of its first step and of its evaluations. Its training data must be on
     this machine.

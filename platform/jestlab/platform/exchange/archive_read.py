@@ -1,24 +1,27 @@
-"""Merge an archive into a lab.
+"""Import an archive into a lab.
 
-Runs are matched by fingerprint, which has to be that of the archive's config, program and needs. A new run is
-added. An existing run is replaced only if it is not COMPLETED and the archive's is, or if it has no attempts
-and the archive's has; and never while a worker has it; what it executes stays as it is. An experiment that
-was launched here stays as it is, unless the user wants it replaced; of one that was imported, the later
-launch wins; of a published cell the later import. Merging an archive again changes nothing.
+The rows of an archive are checked before they are inserted, and nothing in it is executed or unpickled. The
+fingerprint of a run must match its program, config, and needs. Otherwise a run of the archive could take the
+place of a different run, which a study would then not run.
 
-An imported experiment says from which archive it came, and nothing executes it before its user trusts it
-(`store.trust`).
+A run that the lab doesn't have is added. A run that the lab has is replaced only if it isn't COMPLETED or
+active here and the archive's is COMPLETED, or if it has no attempts here. An experiment that was launched
+here is kept unless the user wants to replace it. Of an imported experiment, the later launch counts.
+Importing an archive again changes nothing. `store.trust` refuses to execute what isn't trusted.
 
-Files are moved before rows are written, all rows in one transaction. A crash in between leaves folders that
-no run owns, or the archive's folder under an existing run of the same fingerprint, which resumes from it.
+All rows are written in one transaction, and files are moved before it ends. A crash can leave folders without
+a run.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import sqlite3
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,17 +29,11 @@ from typing import Any
 from sqlalchemy import Connection, delete, select, update
 from sqlalchemy.exc import DataError, IntegrityError
 
+from jestlab.analysis import guards
+from jestlab.analysis.connection import SCHEMA, other_version
 from jestlab.platform.errors import SpecError, UserError
-from jestlab.platform.exchange.archive import (
-    FINGERPRINT,
-    FOLDER,
-    METRIC,
-    damaged,
-    decode,
-    decode_curve,
-)
-from jestlab.platform.exchange.limits import check_disk
-from jestlab.platform.exchange.unpacking import archived_rows, unpack
+from jestlab.platform.exchange.archive_check import columns_of, decode, unpack
+from jestlab.platform.exchange.archive_write import STORE, TABLES
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.logs import one_line
 from jestlab.platform.planning.identity import folder_end, is_true
@@ -69,25 +66,26 @@ from jestlab.platform.store.tables import (
 )
 from jestlab.platform.store.trust import Origin, imported_from
 
-_BATCH = 5_000  # rows inserted at once
-_EXPORTED = "was running when it was exported"
+_ROWS_AT_ONCE = 5_000
+_MOST_CELL_BYTES = 1 << 26
+_FINGERPRINT = re.compile(r"[0-9a-f]{64}")
+_FOLDER = re.compile(r"runs/(?!\.)[^/\\\0]+")
+_ACTIVE = "was running when it was exported"
 
-
-_OF_NO_RUN = ("experiment", "note", "tag", "published", "source", "registration")
-"""Tables whose rows need not be of a run."""
+Row = dict[str, Any]
 
 
 @dataclass
-class Merged:
-    """What was merged: numbers of runs and published cells, and names of experiments.
+class ImportSummary:
+    """What an import changed.
 
     Attributes:
-        new: Runs that were added.
-        replaced: Runs that were replaced.
-        kept: Runs that were left unchanged.
-        experiments: Experiments that were added or updated.
-        kept_experiments: Experiments that were launched here, and of which the archive has another version.
-        published: Published cells that were added or updated.
+        new: Number of added runs.
+        replaced: Number of replaced runs.
+        kept: Number of unchanged runs.
+        experiments: Names of added or updated experiments.
+        kept_experiments: Names of experiments that were launched here and differ in the archive.
+        published: Number of added or updated published cells.
     """
 
     new: int = 0
@@ -98,319 +96,274 @@ class Merged:
     published: int = 0
 
 
-def merge(lab: Lab, store: Store, path: Path, replace: bool = False) -> Merged:
-    """Merge an archive into a lab and its store: all of it or nothing.
+def read_archive(lab: Lab, store: Store, path: Path, replace: bool = False) -> ImportSummary:
+    """Import an archive into a lab and its store: all of it or nothing.
 
     Args:
-        lab: Whose files.
+        lab: The lab for the files.
         store: Its store.
         path: The archive.
-        replace: Whether the archive's version of an experiment takes the place of one launched here.
+        replace: Whether experiments of the archive replace those launched here.
 
     Raises:
-        UserError: It is damaged, of another schema, or not an archive.
+        UserError: The file is damaged, of another version, or not an archive.
     """
     lab.root.mkdir(parents=True, exist_ok=True)
     staging = lab.root / f".import.{uuid.uuid4().hex}.part"
     staging.mkdir()
     try:
         unpack(path, staging)
-        origin = imported_from(path)
-        with store.writing() as connection:
-            return _Merge(lab, connection, staging, origin, replace).whole()
-    except (IntegrityError, DataError, KeyError, TypeError, ValueError, OverflowError) as error:
-        said = one_line(str(getattr(error, "orig", error)), 200)
-        raise UserError(f"{path} is damaged, nothing was imported: {said}") from error
+        with closing(guards.open_readonly(staging / STORE)) as source, store.writing() as connection:
+            return _Import(lab, connection, source, staging, imported_from(path), replace).run()
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+    except (
+        IntegrityError,
+        DataError,
+        sqlite3.Error,
+        LookupError,
+        TypeError,
+        ValueError,
+        OverflowError,
+    ) as error:
+        reason = one_line(str(getattr(error, "orig", error)), 200)
+        raise UserError(f"{path} is damaged, nothing was imported: {reason}") from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 
 
-def _check_spec(name: str, spec: str) -> None:
-    """Raise UserError unless this is the spec of an experiment of this name, as every reader expects it."""
-    if not is_name(name):
-        raise damaged(f"experiment {one_line(name, 100)!r}")
-    try:
-        study = Study.parse(json.loads(spec))
-    except SpecError as error:
-        raise damaged(f"the spec of {name}: {one_line(str(error), 200)}") from None
-    if study.name != name:
-        raise damaged(f"the spec of {name} is that of {one_line(study.name, 100)!r}")
-
-
-@dataclass(frozen=True)
-class _Here:
-    """A run of this store; live if a worker has it, or had it a moment ago."""
-
-    id: int
-    state: str
-    directory: str
-    attempts: int
-    live: bool
-
-
-class _Merge:
-    """One archive being merged into one store, inside a write transaction."""
+class _Import:
+    """The import of an archive's rows and files, in a write transaction."""
 
     def __init__(
-        self, lab: Lab, connection: Connection, staging: Path, origin: Origin, replace: bool
+        self,
+        lab: Lab,
+        connection: Connection,
+        source: sqlite3.Connection,
+        staging: Path,
+        origin: Origin,
+        replace: bool,
     ) -> None:
         self._lab = lab
         self._connection = connection
+        self._source = source
         self._staging = staging
         self._origin = origin
         self._replace = replace
-        self._merged = Merged()
-        self._runs: set[str] = set()  # all runs of the archive
-        self._taken: dict[str, tuple[str, str]] = {}  # folders in the archive and here of the runs to write
+        self._summary = ImportSummary()
+        self._runs: dict[int, str] = {}  # key → fingerprint, of all runs in the archive
+        self._written: dict[int, str] = {}  # key → folder, of new and replaced runs
+        self._names: set[str] = set()  # of all experiments in the archive
 
-    def whole(self) -> Merged:
-        began = {row["run"] for row in self._rows("attempt")}
-        needs: dict[str, dict[str, str]] = {}
-        for row in self._rows("need"):
-            needs.setdefault(row["run"], {})[decode(Need, row)["role"]] = row["needs"]
-        here = self._here()
-        for row in self._rows("run"):
-            fingerprint = row["fingerprint"]
-            values = self._checked_run(row, needs.get(fingerprint, {}))
-            self._run(fingerprint, values, here.get(fingerprint), began)
+    def run(self) -> ImportSummary:
+        self._check_store()
+        self._take_runs()
         fresh = self._take_experiments()
-        self._insert(Member, (row for row in self._rows("member") if row["experiment"] in fresh))
-        self._insert(Need, self._rows("need"), ignore=True)
-        self._insert_attempts()
-        for table in (Evaluation, Cost, Artifact, Budget, Acceptance, Retraction):
-            self._insert(table, (row for row in self._rows(table.__tablename__) if row["run"] in self._taken))
+        table: Any
+        for table in (Member, Registration):
+            self._insert(table, lambda row: row["experiment"] in fresh)
+        for table in (Attempt, Evaluation, Cost, Artifact, Budget, Acceptance, Retraction):
+            self._insert(table, lambda row: row["run_id"] in self._written)
         self._insert_metrics()
-        self._insert_notes()
-        self._insert(Source, self._rows("source"), ignore=True)
-        self._insert(Registration, (row for row in self._rows("registration") if row["experiment"] in fresh))
-        self._insert(Tag, self._rows("tag"), ignore=True)
-        published = [decode(Published, row) for row in self._rows(Published.__tablename__)]
-        self._merged.published = take_rows(self._connection, published)
+        for table in (Need, Source, Tag):
+            self._insert(table, lambda row: True)
+        known = set(
+            self._connection.execute(
+                select(Note.experiment, Note.run_id, Note.text, Note.created_at)
+            ).tuples()
+        )
+        keys = ("experiment", "run_id", "text", "created_at")
+        self._insert(Note, lambda row: tuple(row[key] for key in keys) not in known)
+        self._summary.published = take_rows(self._connection, [*self._rows(Published)])
         self._move_files(fresh)
-        return self._merged
+        return self._summary
+
+    def _check_store(self) -> None:
+        """Raise UserError unless the archive's store is undamaged and has only tables of this version."""
+        self._source.execute("PRAGMA trusted_schema = OFF")
+        self._source.execute("PRAGMA cell_size_check = ON")
+        self._source.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_CELL_BYTES)
+        [(version,)] = self._source.execute("SELECT version_num FROM alembic_version").fetchall()
+        if version != SCHEMA:
+            raise UserError(
+                other_version(one_line(str(version), 60), "import it with the version that wrote it")
+            )
+        query = "SELECT name FROM sqlite_schema WHERE type = 'table'"
+        tables = {name for (name,) in self._source.execute(query)}
+        if missing := {table.__tablename__ for table in TABLES} - tables:
+            raise UserError(f"damaged: it has no table {min(missing)}")
+        [(verdict,), *_] = self._source.execute("PRAGMA integrity_check(1)").fetchall()
+        if verdict != "ok":
+            raise UserError(f"damaged: {one_line(verdict, 200)}")
+
+    def _rows(self, table: Any) -> Iterator[Row]:
+        """Yield the checked rows of a table."""
+        names = [column.name for column in columns_of(table)]
+        for values in self._source.execute(f"SELECT {', '.join(names)} FROM {table.__tablename__}"):
+            row = decode(table, dict(zip(names, values, strict=True)))
+            for column in ("run_id", "needs_id"):
+                if row.get(column) is not None and row[column] not in self._runs:
+                    raise UserError(f"damaged: {table.__tablename__} refers to an unknown run")
+            if table is not Registration and row.get("experiment") not in (None, *self._names):
+                raise UserError(f"damaged: {table.__tablename__} refers to an unknown experiment")
+            yield row
+
+    def _insert(self, table: Any, is_wanted: Callable[[Row], bool]) -> None:
+        """Insert rows that the store doesn't have."""
+        statement = insert(self._connection, table).on_conflict_do_nothing()
+        rows: list[Row] = []
+        for row in self._rows(table):
+            if is_wanted(row):
+                rows.append(self._checked(table, row))
+            if len(rows) == _ROWS_AT_ONCE:
+                execute_many(self._connection, statement, rows)
+                rows = []
+        execute_many(self._connection, statement, rows)
+
+    def _checked(self, table: Any, row: Row) -> Row:
+        """Check the paths of a row; attempts that were active end, since their jobs aren't in this lab."""
+        path = row.get("log" if table is Attempt else "uri")
+        if path is not None:
+            folder = path.rpartition("/")[0]
+            end = folder_end(self._runs[row["run_id"]])
+            is_own = path.startswith(f"{self._written[row['run_id']]}/")
+            # The log of an attempt before the run started over is in another folder of the run.
+            if ".." in path.split("/") or not (
+                is_own or (_FOLDER.fullmatch(folder) and folder.endswith(end))
+            ):
+                raise UserError(f"damaged: the path {one_line(path, 100)!r}")
+        if table is Attempt and row["state"] in LIVE:
+            row |= {"state": RunState.PREEMPTED, "reason": _ACTIVE, "ended_at": row["heartbeat_at"]}
+        return row
+
+    def _insert_metrics(self) -> None:
+        theirs = {row["id"]: row["name"] for row in self._rows(MetricName)}
+        names = [{"name": name} for name in theirs.values()]
+        execute_many(self._connection, insert(self._connection, MetricName).on_conflict_do_nothing(), names)
+        ours = dict(self._connection.execute(select(MetricName.name, MetricName.id)).tuples().all())
+        statement = insert(self._connection, Metric)
+        rows: list[Row] = []
+        for row in self._rows(Metric):
+            if row["run_id"] in self._written:
+                rows.append(row | {"name_id": ours[theirs[row["name_id"]]]})
+            if len(rows) == _ROWS_AT_ONCE:
+                execute_many(self._connection, statement, rows)
+                rows = []
+        execute_many(self._connection, statement, rows)
 
     # ---- runs
 
-    def _here(self) -> dict[str, _Here]:
-        """Read the archive's runs that exist, and lock those that may be replaced, and nothing else."""
-        here: dict[str, _Here] = {}
-        at_work = select(Attempt.run_id).where(Attempt.state.in_(LIVE))
-        for chunk in chunks(row["fingerprint"] for row in self._rows("run")):
-            ours = Run.fingerprint.in_(chunk)
-            # key_share: workers, also lost ones, may go on writing rows that refer to these runs.
-            locked = set(
-                self._connection.scalars(
-                    select(Run.id)
-                    .where(ours, Run.state != RunState.COMPLETED, Run.id.not_in(at_work))
-                    .order_by(Run.id)
-                    .with_for_update(key_share=True)
-                )
-            )
-            attempts: dict[int, list[str]] = {}  # read after locking: nobody can claim those runs now
-            for run_id, state in self._connection.execute(
-                select(Attempt.run_id, Attempt.state).join(Run, Run.id == Attempt.run_id).where(ours)
-            ):
-                attempts.setdefault(run_id, []).append(state)
-            for row in self._connection.execute(
-                select(Run.id, Run.fingerprint, Run.state, Run.directory).where(ours)
-            ):
-                states = attempts.get(row.id, [])
-                live = row.id not in locked or any(state in LIVE for state in states)
-                here[row.fingerprint] = _Here(row.id, row.state, row.directory, len(states), live)
-        return here
-
-    def _checked_run(self, row: dict[str, Any], needs: Mapping[str, str]) -> dict[str, Any]:
-        """Return the columns of a run that is what its fingerprint says.
-
-        Else a run of the archive could pass for another one, which a study here would not run again.
-        """
-        fingerprint, values = row["fingerprint"], decode(Run, row)
-        folder = values["directory"]
-        if not FOLDER.fullmatch(folder) or not folder.endswith(folder_end(fingerprint)):
-            raise damaged(f"run {fingerprint[:8]} has the folder {one_line(folder, 100)!r}")
-        if values["state"] not in set(RunState):
-            raise damaged(f"run {fingerprint[:8]} is {one_line(values['state'], 60)!r}")
-        if not is_true(fingerprint, values["program"], json.loads(values["config"]), needs):
-            raise damaged(
-                f"run {fingerprint[:8]} has another fingerprint than its program, config and needs "
-                f"({one_line(values['program'], 100)}): nothing was imported"
-            )
-        return values
-
-    def _run(self, fingerprint: str, values: dict[str, Any], here: _Here | None, began: set[str]) -> None:
-        if values["state"] == RunState.RUNNING:
-            values |= {"state": RunState.PREEMPTED, "reason": _EXPORTED}
-        theirs = values["directory"]
-        self._runs.add(fingerprint)
-        if here is None:
-            taken = self._connection.scalar(select(Run.fingerprint).where(Run.directory == theirs))
-            if taken is not None:
-                raise UserError(f"{theirs} is the folder of another run here ({taken[:8]})")
-            key = {"id": run_key(fingerprint)}
-            self._connection.execute(insert(self._connection, Run).values(**values, **key))
-            self._taken[fingerprint] = (theirs, theirs)
-            self._merged.new += 1
-            return
-        better = values["state"] == RunState.COMPLETED or (here.attempts == 0 and fingerprint in began)
-        if here.live or here.state == RunState.COMPLETED or not better:
-            self._merged.kept += 1
-            return
-        for table in (Metric, Evaluation, Artifact, Cost, Budget, Acceptance, Retraction, Attempt):
-            self._connection.execute(delete(table).where(table.run_id == here.id))
-        values |= {"directory": here.directory}
-        # Program and config are equal but for paths, and those of this machine are known to be good.
-        del values["program"], values["config"]
-        self._connection.execute(update(Run).where(Run.id == here.id).values(**values))
-        self._taken[fingerprint] = (theirs, here.directory)
-        self._merged.replaced += 1
-
-    def _insert_attempts(self) -> None:
-        """Insert attempts; none of them is running here."""
-        attempts = []
-        for row in self._rows("attempt"):
-            if row["run"] not in self._taken:
-                continue
-            values = decode(Attempt, row) | {"run_id": run_key(row["run"])}
-            if values["state"] in LIVE:
-                ended = {"ended_at": values["heartbeat_at"]}
-                values |= ended | {"state": RunState.PREEMPTED, "reason": _EXPORTED}
-            values["log"] = self._moved(row["run"], values["log"])
-            folder = values["log"].rpartition("/")[0]  # perhaps that of before the run started over
-            is_before = FOLDER.fullmatch(folder) and folder.endswith(folder_end(row["run"]))
-            if not is_before and not values["log"].startswith(f"{self._taken[row['run']][1]}/"):
-                raise damaged(f"the path {one_line(values['log'], 100)!r}")
-            attempts.append(values)
-        self._execute(insert(self._connection, Attempt), iter(attempts))
-
-    def _insert_metrics(self) -> None:
-        names = dict(self._connection.execute(select(MetricName.name, MetricName.id)).tuples().all())
-
-        def points() -> Iterator[dict[str, Any]]:
-            for curve in self._rows(METRIC):
-                if curve["run"] not in self._taken:
+    def _take_runs(self) -> None:
+        """Insert new runs, and replace those that the archive's are better than."""
+        needs: dict[int, dict[str, str]] = {}
+        query = "SELECT need.run_id, need.role, run.fingerprint FROM need JOIN run ON run.id = need.needs_id"
+        for key, role, fingerprint in self._source.execute(query):
+            needs.setdefault(key, {})[role] = fingerprint
+        begun = {key for (key,) in self._source.execute("SELECT DISTINCT run_id FROM attempt")}
+        for rows in chunks(self._rows(Run), _ROWS_AT_ONCE):
+            known, begun_here, replaceable = self._here([row["id"] for row in rows])
+            for row in rows:
+                key = row["id"]
+                self._check_run(row, needs.get(key, {}))
+                self._runs[key] = row["fingerprint"]
+                if row["state"] == RunState.RUNNING:
+                    row |= {"state": RunState.PREEMPTED, "reason": _ACTIVE}
+                is_better = row["state"] == RunState.COMPLETED or (key in begun and key not in begun_here)
+                if key not in known:
+                    self._connection.execute(insert(self._connection, Run).values(**row))
+                    self._summary.new += 1
+                elif key in replaceable and is_better:
+                    for table in (
+                        Metric,
+                        Evaluation,
+                        Artifact,
+                        Cost,
+                        Budget,
+                        Acceptance,
+                        Retraction,
+                        Attempt,
+                    ):
+                        self._connection.execute(delete(table).where(table.run_id == key))
+                    # Program and config differ at most in paths, and those of this machine are valid here.
+                    values = {name: row[name] for name in row if name not in ("id", "program", "config")}
+                    self._connection.execute(update(Run).where(Run.id == key).values(**values))
+                    self._summary.replaced += 1
+                else:
+                    self._summary.kept += 1
                     continue
-                name, its_points = decode_curve(curve)
-                if name not in names:
-                    made = insert(self._connection, MetricName).values(name=name).returning(MetricName.id)
-                    names[name] = int(self._connection.execute(made).scalar_one())
-                whose = {"run_id": run_key(curve["run"]), "name_id": names[name]}
-                for step, value in its_points:
-                    yield whose | {"step": step, "value": value}
+                self._written[key] = row["directory"]
 
-        self._execute(insert(self._connection, Metric), points())
+    def _here(self, keys: list[int]) -> tuple[set[int], set[int], set[int]]:
+        """Return which runs this store has, which have attempts here, and which may be replaced (locked)."""
+        active = select(Attempt.run_id).where(Attempt.state.in_(LIVE))
+        # key_share: workers may continue to write rows that refer to these runs.
+        replaceable = set(
+            self._connection.scalars(
+                select(Run.id)
+                .where(Run.id.in_(keys), Run.state != RunState.COMPLETED, Run.id.not_in(active))
+                .order_by(Run.id)
+                .with_for_update(key_share=True)
+            )
+        )
+        # Read again: a launcher may have claimed a run before it was locked.
+        replaceable -= set(self._connection.scalars(active.where(Attempt.run_id.in_(keys))))
+        known = set(self._connection.scalars(select(Run.id).where(Run.id.in_(keys))))
+        begun = set(self._connection.scalars(select(Attempt.run_id).where(Attempt.run_id.in_(keys))))
+        return known, begun, replaceable
 
-    # ---- experiments, notes
+    def _check_run(self, row: Row, needs: dict[str, str]) -> None:
+        fingerprint, folder = row["fingerprint"], row["directory"]
+        if not _FINGERPRINT.fullmatch(fingerprint) or run_key(fingerprint) != row["id"]:
+            raise UserError(f"damaged: invalid fingerprint {one_line(fingerprint, 80)!r}")
+        if not _FOLDER.fullmatch(folder) or not folder.endswith(folder_end(fingerprint)):
+            raise UserError(f"damaged: run {fingerprint[:8]} has the folder {one_line(folder, 100)!r}")
+        if row["state"] not in set(RunState):
+            raise UserError(f"damaged: run {fingerprint[:8]} has the state {one_line(row['state'], 60)!r}")
+        if not is_true(fingerprint, row["program"], json.loads(row["config"]), needs):
+            raise UserError(f"damaged: run {fingerprint[:8]} doesn't match its fingerprint")
+
+    # ---- experiments
 
     def _take_experiments(self) -> set[str]:
-        """Return the names of those that are new or take another's place; their members are replaced."""
+        """Insert or update experiments; return the names of those whose members have to be inserted."""
         columns = (Experiment.name, Experiment.updated_at, Experiment.origin, Experiment.spec)
         known = {row.name: row for row in self._connection.execute(select(*columns))}
         fresh = set()
-        for row in self._rows("experiment"):
-            values = decode(Experiment, row)
-            for time in ("created_at", "updated_at"):  # a launch in the future would win for ever
-                values[time] = min(values[time], now())
-            values["origin"] = self._origin.to_json()
-            name, here = values["name"], known.get(values["name"])
-            _check_spec(name, values["spec"])
-            if here is None:
-                self._connection.execute(insert(self._connection, Experiment).values(**values))
-            else:
-                if not self._takes_place(values, here):
-                    continue
-                own = Experiment.name == name
-                self._connection.execute(update(Experiment).where(own).values(**values))
-                self._connection.execute(delete(Member).where(Member.experiment == name))
-                self._connection.execute(delete(Registration).where(Registration.experiment == name))
-            fresh.add(name)
-        self._merged.experiments = sorted(fresh)
+        for row in self._rows(Experiment):
+            name = row["name"]
+            _check_spec(name, row["spec"])
+            self._names.add(name)
+            for time in ("created_at", "updated_at"):  # a launch in the future would count forever
+                row[time] = min(row[time], now())
+            row["origin"] = self._origin.to_json()
+            if name not in known:
+                self._connection.execute(insert(self._connection, Experiment).values(**row))
+                fresh.add(name)
+            elif self._is_preferred(row, known[name]):
+                self._connection.execute(update(Experiment).where(Experiment.name == name).values(**row))
+                for table in (Member, Registration):
+                    self._connection.execute(delete(table).where(table.experiment == name))
+                fresh.add(name)
+        self._summary.experiments = sorted(fresh)
         return fresh
 
-    def _takes_place(self, theirs: Mapping[str, Any], here: Any) -> bool:
-        """Whether the archive's version of an experiment takes the place of the one here."""
+    def _is_preferred(self, theirs: Row, here: Any) -> bool:
+        """Return whether the archive's version of an experiment replaces the one here."""
         if here.origin is not None:
             return bool(here.updated_at < theirs["updated_at"])
         if (here.updated_at, here.spec) == (theirs["updated_at"], theirs["spec"]):
             return False  # it was exported from here
         if not self._replace:
-            self._merged.kept_experiments.append(here.name)
+            self._summary.kept_experiments.append(here.name)
         return self._replace
-
-    def _insert_notes(self) -> None:
-        known = {
-            tuple(row)
-            for row in self._connection.execute(
-                select(Note.experiment, Note.run_id, Note.text, Note.author, Note.created_at)
-            )
-        }
-        rows = [decode(Note, row) | self._keys(Note, row) for row in self._rows("note")]
-        names = ("experiment", "run_id", "text", "author", "created_at")
-        new = [row for row in rows if tuple(row.get(name) for name in names) not in known]
-        self._execute(insert(self._connection, Note), iter(new))
-
-    # ---- rows
-
-    def _rows(self, table: str) -> Iterator[dict[str, Any]]:
-        for row in archived_rows(self._staging, table):
-            of_run = table not in _OF_NO_RUN
-            run = row.get("fingerprint" if table == "run" else "run")
-            is_run = isinstance(run, str) and FINGERPRINT.fullmatch(run)
-            if (run is None and of_run) or (run is not None and not is_run):
-                raise damaged(f"a row of {table} without a run")
-            names = [row.get("needs", ""), row.get("experiment") or ""]
-            of_experiment = table in ("member", "registration")
-            if not all(isinstance(name, str) for name in names) or (of_experiment and not names[1]):
-                raise damaged(f"a row of {table} without what it belongs to")
-            yield row
-
-    def _insert(self, table: Any, rows: Iterator[dict[str, Any]], ignore: bool = False) -> None:
-        statement = insert(self._connection, table)
-        if ignore:
-            statement = statement.on_conflict_do_nothing()
-
-        def values() -> Iterator[dict[str, Any]]:
-            for row in rows:
-                columns = decode(table, row) | self._keys(table, row)
-                if "uri" in columns:
-                    columns["uri"] = self._moved(row["run"], columns["uri"])
-                yield columns
-
-        self._execute(statement, values())
-
-    def _execute(self, statement: Any, rows: Iterator[dict[str, Any]]) -> None:
-        batch: list[dict[str, Any]] = []
-        for row in rows:
-            batch.append(row)
-            if len(batch) == _BATCH:
-                execute_many(self._connection, statement, batch)
-                check_disk(self._lab.root)
-                batch = []
-        execute_many(self._connection, statement, batch)
-
-    def _keys(self, table: Any, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the database's own keys for the natural ones of an archive."""
-        own, keys = table.__table__.columns, {}
-        for column, run in (("run_id", row.get("run")), ("needs_id", row.get("needs"))):
-            if column in own:
-                if run is not None and run not in self._runs:
-                    raise damaged(f"{table.__tablename__} refers to {one_line(repr(run), 80)}")
-                keys[column] = None if run is None else run_key(run)
-        return keys
 
     # ---- files
 
-    def _moved(self, fingerprint: str, path: str) -> str:
-        """Return a path in the archive's lab as it is in this lab."""
-        theirs, ours = self._taken[fingerprint]
-        if path.startswith("/") or ".." in path.split("/"):
-            raise damaged(f"the path {path!r}")
-        return ours + path.removeprefix(theirs) if path.startswith(f"{theirs}/") else path
-
     def _move_files(self, experiments: set[str]) -> None:
-        """Move the folders of the runs that were written, each in one step, and reports, file by file."""
-        for theirs, ours in self._taken.values():
-            there, here = self._staging / theirs, self._lab.root / ours
-            if here.exists():  # of a replaced run: its checkpoints do not belong to this result
+        """Move the folders of the written runs, each in one step, and reports, file by file."""
+        for directory in self._written.values():
+            there, here = self._staging / directory, self._lab.root / directory
+            if here.exists():  # of a replaced run: its checkpoints don't belong to the new result
                 here.rename(here.with_name(f".{here.name}.{uuid.uuid4().hex}.part"))
             if there.is_dir():
                 here.parent.mkdir(parents=True, exist_ok=True)
@@ -421,3 +374,15 @@ class _Merge:
                 here = self._lab.reports / name / file.relative_to(there)
                 here.parent.mkdir(parents=True, exist_ok=True)
                 file.replace(here)
+
+
+def _check_spec(name: str, text: str) -> None:
+    """Raise UserError unless a text is the spec of the experiment with this name."""
+    if not is_name(name):
+        raise UserError(f"damaged: invalid name of an experiment {one_line(name, 100)!r}")
+    try:
+        study = Study.parse(json.loads(text))
+    except SpecError as error:
+        raise UserError(f"damaged: the spec of {name}: {one_line(str(error), 200)}") from None
+    if study.name != name:
+        raise UserError(f"damaged: the spec of {name} has the name {one_line(study.name, 100)!r}")

@@ -1,7 +1,7 @@
-"""Writes runs as a file store of MLflow, without the library.
+"""Write runs as a file store of MLflow, without the library.
 
-The layout is MLflow's own: EXPERIMENT/meta.yaml, and in EXPERIMENT/RUN/ meta.yaml with a file for each
-parameter, metric and tag. MLflow 3 reads it where MLFLOW_ALLOW_FILE_STORE is true.
+The layout is MLflow's: EXPERIMENT/meta.yaml, and in EXPERIMENT/RUN/ meta.yaml with a file for each parameter,
+metric, and tag. MLflow 3 reads it if MLFLOW_ALLOW_FILE_STORE is true.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from typing import Any
 import yaml
 
 from jestlab.analysis.configs import flat
-from jestlab.platform.exchange.export import Result
-from jestlab.platform.exchange.file_names import free, short
+from jestlab.platform.exchange.export_read import ExportedRun, free_name, shorten
 from jestlab.platform.store.records import RunState
 
 _STATUS = {
@@ -28,114 +27,93 @@ _STATUS = {
     RunState.PENDING: 2,
     RunState.BLOCKED: 2,
 }
-"""MLflow's numbers; what is not here was stopped: 5."""
+"""MLflow's status numbers; all other states are 5, killed."""
 
 _UNSAFE = re.compile(r"[^\w./ :-]+")
-_LONGEST_PARAM = 6_000
-_LONGEST_KEY_BYTES = 240
-"""MLflow takes 250, and a file's name 255; a number may be added."""
+_MOST_PARAMETER_LETTERS = 6_000
+_MOST_KEY_BYTES = 240  # MLflow allows 250, and a suffix may be added
 
 
-def write(results: Iterable[Result], folder: Path) -> None:
-    """Write runs below an existing folder, which becomes the file store.
+def write(runs: Iterable[ExportedRun], folder: Path) -> None:
+    """Write runs to an existing folder, which becomes the file store. Artifacts aren't written.
 
-    Parameters are the config, with dots in their keys; lists are JSON, and what is longer than MLflow allows
-    is cut. Scores are metrics named dataset/metric. MLflow knows nothing of what training had taken at a
-    score: that is in further metrics, examples_seen, flops_total and seconds. The run's own tags have the
-    value true; tags named jestlab.… say label, seed, state, reason, fingerprint and program. No artifacts are
-    written.
+    Parameters are the config, with dots in their keys; lists are JSON, and text is cut to MLflow's limit.
+    Scores are metrics named DATASET/METRIC, and their costs are the metrics examples_seen, flops_total, and
+    seconds. Tags of the run have the value true. Tags named jestlab.… are label, seed, state, reason,
+    fingerprint, and program.
 
-    Keys are names of files: characters that MLflow refuses become underscores, and long keys are cut. If the
-    file of a key is there already, or is a folder because the key is the beginning of another ("loss" beside
-    "loss/train"), its own gets an underscore, and a number if need be ("loss_"). The tag jestlab.keys then
-    tells which keys of params, metrics and tags were changed, as JSON: new key → key.
+    Keys are file names: unsafe characters become underscores, and long keys are cut. A key whose file exists
+    gets an underscore and a number ("loss" next to "loss/train" becomes "loss_"). The tag jestlab.keys lists
+    the changed keys as JSON: new key → key.
     """
     (folder / ".trash").mkdir()
-    made: set[str] = set()
-    for result in results:
-        experiment = _experiment_id(result.experiment)
-        if experiment not in made:
-            made.add(experiment)
-            _write_experiment(folder / experiment, experiment, result)
-        _write_run(folder / experiment, experiment, result)
+    for run in runs:
+        # 18 digits, like MLflow's; the same in every export.
+        experiment = str(10**17 + int(hashlib.sha256(run.experiment.encode()).hexdigest(), 16) % (9 * 10**17))
+        if not (folder / experiment).exists():
+            _write_experiment(folder / experiment, run)
+        _write_run(folder / experiment, run)
 
 
-def _experiment_id(name: str) -> str:
-    """Number an experiment as MLflow does, by 18 digits; the same at every export."""
-    return str(10**17 + int(hashlib.sha256(name.encode()).hexdigest(), 16) % (9 * 10**17))
-
-
-def _write_experiment(folder: Path, experiment: str, result: Result) -> None:
+def _write_experiment(folder: Path, run: ExportedRun) -> None:
     now = int(datetime.now(UTC).timestamp() * 1000)
     _write_meta(
         folder,
         {
-            "artifact_location": f"mlflow-artifacts:/{experiment}", "creation_time": now,
-            "last_update_time": now,
-            "experiment_id": experiment, "lifecycle_stage": "active", "name": result.experiment,
+            "artifact_location": f"mlflow-artifacts:/{folder.name}", "creation_time": now,
+            "last_update_time": now, "experiment_id": folder.name, "lifecycle_stage": "active",
+            "name": run.experiment,
         },
     )  # fmt: skip
-    if result.question:
-        _write_values(folder / "tags", {"mlflow.note.content": result.question})
+    if run.question:
+        _write_values(folder / "tags", {"mlflow.note.content": run.question})
 
 
-def _write_run(folder: Path, experiment: str, result: Result) -> None:
-    place = f"{result.experiment}\0{result.label}\0{result.fingerprint}"
-    run_id = hashlib.sha256(place.encode()).hexdigest()[:32]
-    folder /= run_id
-    began, ended = _milliseconds(result.began), _milliseconds(result.ended)
+def _write_run(experiment: Path, run: ExportedRun) -> None:
+    place = f"{run.experiment}\0{run.label}\0{run.fingerprint}"
+    folder = experiment / hashlib.sha256(place.encode()).hexdigest()[:32]
+    began, ended = (
+        None if time is None else int(time.replace(tzinfo=UTC).timestamp() * 1000)
+        for time in (run.began, run.ended)
+    )
     _write_meta(
         folder,
         {
-            "artifact_uri": f"mlflow-artifacts:/{experiment}/{run_id}/artifacts", "end_time": ended,
-            "entry_point_name": "", "experiment_id": experiment, "lifecycle_stage": "active",
-            "run_id": run_id, "run_name": result.title, "source_name": "", "source_type": 4,
-            "source_version": "", "start_time": began or 0, "status": _STATUS.get(result.state, 5),
+            "artifact_uri": f"mlflow-artifacts:/{experiment.name}/{folder.name}/artifacts", "end_time": ended,
+            "entry_point_name": "", "experiment_id": experiment.name, "lifecycle_stage": "active",
+            "run_id": folder.name, "run_name": run.title, "source_name": "", "source_type": 4,
+            "source_version": "", "start_time": began or 0, "status": _STATUS.get(run.state, 5),
             "tags": [], "user_id": "jestlab",
         },
     )  # fmt: skip
-    for name in ("params", "metrics", "tags", "artifacts"):
-        (folder / name).mkdir()
-    values = {"params": _params(result), "metrics": _metrics(result, began or 0), "tags": _tags(result)}
-    changed = {kind: _write_values(folder / kind, values[kind]) for kind in values}
+    metrics = {}
+    for name, (steps, values) in run.curves().items():
+        points = zip(steps.tolist(), values.tolist(), strict=True)
+        metrics[name] = "".join(f"{began or 0} {value!r} {step}\n" for step, value in points)
+    params = {key: _parameter(value) for key, value in flat(dict(run.config)).items()}
+    changed = {
+        kind: _write_values(folder / kind, values)
+        for kind, values in {"params": params, "metrics": metrics, "tags": _tags(run)}.items()
+    }
+    (folder / "artifacts").mkdir()
     if any(changed.values()):
         _write_values(folder / "tags", {"jestlab.keys": json.dumps(changed)})
 
 
-def _params(result: Result) -> dict[str, str]:
-    params = {}
-    for key, value in flat(dict(result.config)).items():
-        text = value if isinstance(value, str) else json.dumps(value) if not _is_plain(value) else str(value)
-        params[key] = text[:_LONGEST_PARAM]
-    return params
+def _parameter(value: Any) -> str:
+    """Write a value like MLflow: 0.1, True, None; lists are JSON."""
+    text = str(value) if isinstance(value, bool | int | float | str | None) else json.dumps(value)
+    return text[:_MOST_PARAMETER_LETTERS]
 
 
-def _metrics(result: Result, time: int) -> dict[str, str]:
-    lines = {}
-    for name, (steps, values) in result.curves().items():
-        points = zip(steps.tolist(), values.tolist(), strict=True)
-        lines[name] = "".join(f"{time} {value!r} {step}\n" for step, value in points)
-    return lines
-
-
-def _tags(result: Result) -> dict[str, str]:
-    told = {
-        "mlflow.runName": result.title, "mlflow.user": "jestlab", "jestlab.label": result.label,
-        "jestlab.seed": str(result.seed), "jestlab.fingerprint": result.fingerprint,
-        "jestlab.program": result.program, "jestlab.state": str(result.state),
-        "jestlab.reason": result.reason, "mlflow.note.content": "\n\n".join(result.notes),
-        "mlflow.source.git.commit": result.commit,
+def _tags(run: ExportedRun) -> dict[str, str]:
+    about = {
+        "mlflow.runName": run.title, "mlflow.user": "jestlab", "jestlab.label": run.label,
+        "jestlab.seed": str(run.seed), "jestlab.fingerprint": run.fingerprint,
+        "jestlab.program": run.program, "jestlab.state": str(run.state), "jestlab.reason": run.reason,
+        "mlflow.note.content": "\n\n".join(run.notes), "mlflow.source.git.commit": run.commit,
     }  # fmt: skip
-    return dict.fromkeys(result.tags, "true") | {key: text for key, text in told.items() if text}
-
-
-def _is_plain(value: Any) -> bool:
-    """Whether MLflow would write a value as Python does: 0.1, True, None."""
-    return isinstance(value, bool | int | float | None)
-
-
-def _milliseconds(time: datetime | None) -> int | None:
-    return None if time is None else int(time.replace(tzinfo=UTC).timestamp() * 1000)
+    return dict.fromkeys(run.tags, "true") | {key: text for key, text in about.items() if text}
 
 
 def _write_meta(folder: Path, meta: dict[str, Any]) -> None:
@@ -144,16 +122,13 @@ def _write_meta(folder: Path, meta: dict[str, Any]) -> None:
 
 
 def _write_values(folder: Path, values: Mapping[str, str]) -> dict[str, str]:
-    """Write each value to the file of its key, in folders where a key has slashes.
-
-    Returns:
-        New key → key, where they are not the same.
-    """
+    """Write each value to the file of its key, and return the changed keys: new key → key."""
+    folder.mkdir(exist_ok=True)
     changed = {}
     safe = {key: _safe(key) for key in values}
-    # The deepest first, so that a folder is there before a file that would be in its place.
+    # The deepest first, so that folders exist before files with the same name.
     for key in sorted(values, key=lambda key: (-safe[key].count("/"), safe[key] != key, key)):
-        path = free(folder, safe[key])
+        path = free_name(folder, safe[key])
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(values[key], encoding="utf-8")
         if path != key:
@@ -162,8 +137,7 @@ def _write_values(folder: Path, values: Mapping[str, str]) -> dict[str, str]:
 
 
 def _safe(key: str) -> str:
-    """Return a key that MLflow takes, and that leads out of no folder."""
-    parts = short(_UNSAFE.sub("_", key), _LONGEST_KEY_BYTES).split("/")
+    """Return a key that MLflow accepts, and that doesn't lead out of the folder."""
+    parts = shorten(_UNSAFE.sub("_", key), _MOST_KEY_BYTES).split("/")
     path = "/".join(part for part in parts if part not in ("", ".", ".."))
-    # MLflow refuses whatever begins with two dots.
     return f"_{path}" if path.startswith("..") else path or "_"

@@ -25,6 +25,7 @@ from jestlab.platform.launch.display import EXAMPLES, Listener
 from jestlab.platform.launch.executors import Executors
 from jestlab.platform.launch.liveness import Liveness, Observer, Presence, Termination
 from jestlab.platform.launch.options import ControllerOptions, Intervals
+from jestlab.platform.launch.outcome import LaunchOutcome
 from jestlab.platform.launch.reconcile import (
     Action,
     Done,
@@ -53,42 +54,6 @@ SETTLE_SECONDS = 10.0
 """How long the controller waits at its end for the workers of finished runs to exit."""
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-
-@dataclass(frozen=True)
-class LaunchOutcome:
-    """How a launch ended.
-
-    Attributes:
-        states: Fingerprint → state of each run of the plan.
-        reasons: Fingerprint → reason of each run that did not complete.
-        interrupted: Whether the user stopped it.
-        launched: Number of runs that were not completed before.
-        stopped: Why the launch stopped itself; None if it didn't.
-    """
-
-    states: Mapping[str, RunState]
-    reasons: Mapping[str, str]
-    interrupted: bool
-    launched: int
-    stopped: str | None = None
-
-    def then(self, later: LaunchOutcome) -> LaunchOutcome:
-        """Return this outcome combined with that of a later round of the same launch."""
-        return LaunchOutcome(
-            {**self.states, **later.states},
-            {**self.reasons, **later.reasons},
-            later.interrupted,
-            self.launched + later.launched,
-            later.stopped,
-        )
-
-    @property
-    def exit_code(self) -> int:
-        """0 if all runs completed, 130 if interrupted, else 1."""
-        if self.interrupted:
-            return 130
-        return 0 if all(state == RunState.COMPLETED for state in self.states.values()) else 1
 
 
 def launch(

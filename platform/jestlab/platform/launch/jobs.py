@@ -9,7 +9,8 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.executors.base import Job, JobKey
 from jestlab.platform.launch.reconcile import Target
 from jestlab.platform.programs.failures import RETRIED_CODES
-from jestlab.platform.store.provenance import PARTS, RECORD, Part
+from jestlab.platform.redaction import PARTS, Part
+from jestlab.platform.store.provenance import RECORD
 
 
 def job_of(

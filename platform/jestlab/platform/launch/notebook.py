@@ -31,7 +31,7 @@ class Notebook(Listener):
     """Shows the number of ended runs, the progress of active ones, and failures."""
 
     def __init__(self) -> None:
-        """Create a display without output; the output begins with the launch."""
+        """Create a display, which shows nothing until the launch."""
         super().__init__()
         self._lock = threading.Lock()  # progress comes from another thread
         self._output: Any = None

@@ -9,8 +9,8 @@ from datetime import datetime
 
 from jestlab.models.extensions import check_name
 from jestlab.platform.errors import UserError
+from jestlab.platform.redaction import PARTS, Part
 from jestlab.platform.spec.resources import EXECUTORS, ExecutorName
-from jestlab.platform.store.provenance import PARTS, Part
 
 
 @dataclass(frozen=True)

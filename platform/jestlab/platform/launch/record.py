@@ -12,7 +12,7 @@ from jestlab.platform import logs
 from jestlab.platform.launch.executors.base import Executor, ExecutorError, Job, LaunchedJob
 
 if TYPE_CHECKING:  # importing XManager takes a second
-    from jestlab.platform.launch.xmanager import Experiment
+    from jestlab.platform.launch.xmanager import XManagerExperiment
 
 
 @dataclass
@@ -30,7 +30,7 @@ class XManagerRecord:
     title: str
     note: Callable[[str], None]
     opened: bool = False
-    _experiment: Experiment | None = None
+    _experiment: XManagerExperiment | None = None
     _is_complete: bool = True
 
     async def open(self) -> None:
@@ -57,9 +57,8 @@ class XManagerRecord:
             await self._try(self._experiment.__aexit__(None, None, None))
 
     async def _create(self) -> None:
-        from jestlab.platform.launch.xmanager import Experiment
 
-        experiment = await asyncio.to_thread(Experiment, self.folder, self.title)
+        experiment = await asyncio.to_thread(XManagerExperiment, self.folder, self.title)
         self._experiment = await experiment.__aenter__()
 
     async def _try(self, work: Coroutine[Any, Any, object]) -> None:

@@ -9,9 +9,10 @@ import functools
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jestlab.analysis.mixing import OWN_PROGRAMS
 from jestlab.models.data.files import write_whole
@@ -21,13 +22,12 @@ from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.lab.lab import Lab, known_id, network_file_system
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.lab.settings import path as config_path
-from jestlab.platform.launch import controller, executors
-from jestlab.platform.launch.concurrency import Wakeup
-from jestlab.platform.launch.controller import LaunchOutcome
+from jestlab.platform.launch import executors
 from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executors.base import Executor, JobKey
 from jestlab.platform.launch.jobs import job_of
 from jestlab.platform.launch.options import ControllerOptions, LaunchOptions
+from jestlab.platform.launch.outcome import LaunchOutcome, LaunchResult
 from jestlab.platform.launch.reconcile import title
 from jestlab.platform.planning import deciding, registering
 from jestlab.platform.planning import plan as planning
@@ -51,33 +51,13 @@ from jestlab.platform.store.store import Store
 from jestlab.platform.store.trust import check_names_available, refuse_untrusted
 from jestlab.platform.words import counted
 
+if TYPE_CHECKING:
+    from jestlab.platform.launch.concurrency import Wakeup
+
 _NO_STORE = _NO_TOKEN = "0" * 32
 """Placeholders in rendered manifests, which don't require a store."""
 
 _CODE = Path(__file__).parents[1]
-
-
-@dataclass(frozen=True)
-class LaunchResult:
-    """A launch that has ended.
-
-    Attributes:
-        plan: All runs of the study.
-        runs: Runs that the launch had to complete.
-        outcome: How they ended.
-        made: Reports that are up to date.
-    """
-
-    plan: Plan
-    runs: Sequence[PlannedRun]
-    outcome: LaunchOutcome
-    made: reports.Made = field(default_factory=reports.Made)
-
-    @property
-    def exit_code(self) -> int:
-        """0 if everything is completed and reported, 130 if interrupted, else 1."""
-        failed = self.made.failed or self.plan.waiting or self.outcome.stopped
-        return self.outcome.exit_code or int(bool(failed))
 
 
 def launch(lab: Lab, study: Study, options: LaunchOptions, listener: Listener) -> LaunchResult:
@@ -112,7 +92,7 @@ def retry(
         runs = list(again.values())
         place = _Place.choose(lab, study, runs, options, now())
         leases.reopen(store, list(again))
-        result = LaunchResult(plan, runs, place.launch(lab, store, study.name, runs, listener))
+        result = LaunchResult(plan, runs, _launch_at(place, lab, store, study.name, runs, listener))
     if not again:
         listener.note("nothing to retry: no run has failed")
     return _report(lab, result, listener) if again and options.reports else result
@@ -259,7 +239,8 @@ class _Session:
                         f"no longer part of {name}: {counted(count, 'run')} of the last launch; their "
                         f"results stay in the store.{keep}"
                     )
-            outcome = place.launch(self._lab, store, self._study.name, launched.runs, self._listener)
+            name = self._study.name
+            outcome = _launch_at(place, self._lab, store, name, launched.runs, self._listener)
         return LaunchResult(plan, plan.runs, outcome if before is None else before.then(outcome))
 
     def _compare(self, plan: Plan, *, is_first: bool) -> tuple[Plan, list[str]]:
@@ -371,13 +352,13 @@ class _Place:
     """Where runs are launched, and with which options.
 
     Attributes:
-        executor: Executor for new attempts; None if there is nothing to launch.
+        executor: Executor for new attempts.
         settings: Settings of the user, for the executors of earlier launches.
         options: Options of the controller.
         wakeup: Set when a job on this machine ends.
     """
 
-    executor: Executor | None
+    executor: Executor
     settings: Settings
     options: ControllerOptions
     wakeup: Wakeup
@@ -385,43 +366,42 @@ class _Place:
     @classmethod
     def choose(
         cls, lab: Lab, study: Study, runs: Sequence[PlannedRun], options: LaunchOptions, since: datetime
-    ) -> _Place:
-        """Create the executor for the runs of a study.
+    ) -> _Place | None:
+        """Create the executor for the runs of a study; None if all are completed.
 
         Raises:
             UserError: Its jobs could not reach the store, or a required setting is missing.
         """
+        if _is_complete(runs):
+            return None
+        from jestlab.platform.launch.concurrency import Wakeup
+
         resources, settings, wakeup = study.resources, Settings.find(), Wakeup()
-        place: ExecutorName = "local"
-        executor = None
-        if not _is_complete(runs):
-            place = executors.choose(options.on, resources, settings)
-            executor = executors.get(place, resources, settings, lab, wakeup.set)
-            check_client(place)
-            _check_store(lab, place, executor)
-        return cls(
-            executor,
-            settings,
-            ControllerOptions(
-                executor=place,
-                parallel=options.parallel or resources.parallel,
-                retries=resources.retries if options.retries is None else options.retries,
-                lease_seconds=resources.lease_seconds,
-                fail_fast=options.fail_fast,
-                keep_going=options.keep_going,
-                retry_exit_codes=resources.retry_exit_codes,
-                record=settings.record,
-                max_chip_hours=options.max_chip_hours,
-                since=since,
-            ),
-            wakeup,
+        name = executors.choose(options.on, resources, settings)
+        executor = executors.get(name, resources, settings, lab, wakeup.set)
+        check_client(name)
+        _check_store(lab, name, executor)
+        given = ControllerOptions(
+            executor=name,
+            parallel=options.parallel or resources.parallel,
+            retries=resources.retries if options.retries is None else options.retries,
+            lease_seconds=resources.lease_seconds,
+            fail_fast=options.fail_fast,
+            keep_going=options.keep_going,
+            retry_exit_codes=resources.retry_exit_codes,
+            record=settings.record,
+            max_chip_hours=options.max_chip_hours,
+            since=since,
         )
+        return cls(executor, settings, given, wakeup)
 
     def launch(
         self, lab: Lab, store: Store, experiment: str, runs: Sequence[PlannedRun], listener: Listener
     ) -> LaunchOutcome:
         """Bring recorded runs to their final states; dependencies come first."""
-        if self.executor is not None and not store.has_attempts():
+        from jestlab.platform.launch import controller
+
+        if not store.has_attempts():
             custom = any(run.program not in OWN_PROGRAMS for run in runs)
             recorded = provenance.announcement(_CODE, self.options.record, custom)
             path, home = config_path(), Path.home()
@@ -430,9 +410,8 @@ class _Place:
 
         @functools.cache
         def by_name(name: ExecutorName) -> Executor:
-            if self.executor is not None and name == self.options.executor:
-                return self.executor
-            return executors.find(name, self.settings, lab)
+            is_new = name == self.options.executor
+            return self.executor if is_new else executors.find(name, self.settings, lab)
 
         try:
             return controller.launch(
@@ -440,8 +419,22 @@ class _Place:
                 options=self.options, listener=listener, wakeup=self.wakeup,
             )  # fmt: skip
         finally:
-            if self.executor is not None:
-                self.executor.close()
+            self.executor.close()
+
+
+def _launch_at(
+    place: _Place | None,
+    lab: Lab,
+    store: Store,
+    experiment: str,
+    runs: Sequence[PlannedRun],
+    listener: Listener,
+) -> LaunchOutcome:
+    """Bring recorded runs to their final states; without a place, all are completed."""
+    if place is not None:
+        return place.launch(lab, store, experiment, runs, listener)
+    fingerprints = [run.fingerprint for run in runs]
+    return LaunchOutcome(store.states(fingerprints), store.reasons(fingerprints), False, 0)
 
 
 def _check_store(lab: Lab, place: ExecutorName, executor: Executor) -> None:

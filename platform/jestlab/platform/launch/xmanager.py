@@ -1,10 +1,10 @@
 """Launch through XManager: each study is one of its experiments, each attempt a work unit.
 
-XManager's own executors lack what jestlab needs (see the executors' modules), but executors are classes: the
-one here gives a work unit the job that an executor of jestlab has launched, so that `wait_until_complete`,
-`get_status` and `stop` of XManager's API work on it.
+XManager's own executors lack features that jestlab needs (see `executors`). The executor class here gives a
+work unit the job that one of jestlab's executors has launched, so that `wait_until_complete`, `get_status`,
+and `stop` of XManager's API work.
 
-Only this module uses attributes of XManager that are not public; its version is pinned.
+Only this module uses private attributes of XManager, whose version is pinned.
 """
 
 from __future__ import annotations
@@ -50,34 +50,34 @@ _OVER = {
 }
 
 
-class Launched(handles.ExecutionHandle):  # type: ignore[misc]  # XManager has no types
-    """A job, or why it was not launched, as XManager's work units see it."""
+class LaunchedHandle(handles.ExecutionHandle):  # type: ignore[misc]  # XManager has no types
+    """A launched job, or the error of its launch, for XManager's work units."""
 
     def __init__(self, executor: Executor, job: LaunchedJob | ExecutorError) -> None:
         self._executor = executor
         self._job = job
 
     async def wait(self) -> None:
-        """Wait for the end; raise RuntimeError if it failed, which XManager turns into its own error."""
-        while not (status := await asyncio.to_thread(self._look)).state.is_over:
+        """Wait until the job has ended; raise RuntimeError, which XManager expects, if it failed."""
+        while not (status := await asyncio.to_thread(self._status)).state.is_over:
             await asyncio.sleep(_POLL_SECONDS)
         if status.state in (JobState.FAILED, JobState.PREEMPTED):
             raise RuntimeError(status.reason)
 
     def get_status(self) -> Any:
-        """Return the present status of the job."""
-        seen = self._look()
+        """Return the status of the job."""
+        seen = self._status()
         return status.LocalWorkUnitStatus(_OVER.get(seen.state, _STATES.RUNNING), seen.reason)
 
     def save_to_storage(self, experiment_id: int, work_unit_id: int) -> None:
-        """Do nothing: the results store has what XManager's database would hold."""
+        """Do nothing: the results store records the job."""
 
     def stop(self) -> None:
         """Ask the job to stop."""
         if isinstance(self._job, LaunchedJob):
             self._executor.stop(self._job, now=False)
 
-    def _look(self) -> JobStatus:
+    def _status(self) -> JobStatus:
         if isinstance(self._job, LaunchedJob):
             return self._executor.statuses([self._job])[self._job]
         return JobStatus(JobState.FAILED, str(self._job))
@@ -85,18 +85,18 @@ class Launched(handles.ExecutionHandle):  # type: ignore[misc]  # XManager has n
 
 @attr.s(auto_attribs=True)
 class Handover(xm.Executor):  # type: ignore[misc]
-    """Stands for one of jestlab's executors, which has launched the job with others: see `add`."""
+    """XManager's executor for jobs that one of jestlab's executors has launched together: see `add`."""
 
-    launched: Launched
+    launched: LaunchedHandle
 
     Spec = xm_local.LocalSpec
 
     @classmethod
     async def launch(cls, local_experiment_unit: Any, job_group: xm.JobGroup) -> list[Any]:
-        """Give the work unit its jobs; called by XManager, for one work unit after another."""
+        """Give the work unit its jobs. XManager calls this for one work unit after another."""
         for job in job_operators.flatten_jobs(job_group):
-            # As non-local handles: the experiment then neither waits for them at its exit, nor raises again
-            # what was already handled.
+            # As non-local handles: then the experiment neither waits for them when it exits, nor raises
+            # errors again that were already handled.
             local_experiment_unit._non_local_execution_handles.append(job.executor.launched)
         return []
 
@@ -105,7 +105,7 @@ registry.register(Handover, launch=None)
 
 
 class _Config(database.Config):  # type: ignore[misc]
-    """Takes paths as they are: Alembic reads % as the beginning of a placeholder, and URLs have it for é."""
+    """Escapes % in paths, for which Alembic expects a placeholder. URLs contain % for é."""
 
     def set_main_option(self, name: str, value: str) -> None:
         """Set an option."""
@@ -115,14 +115,14 @@ class _Config(database.Config):  # type: ignore[misc]
 database.Config = _Config
 
 
-class Experiment:
-    """An experiment of XManager to which attempts are added."""
+class XManagerExperiment:
+    """An experiment of XManager, to which attempts are added."""
 
     def __init__(self, folder: Path, title: str) -> None:
-        """Create it, with its metadata and messages in a folder, which is made in the lab's."""
-        folder.mkdir(exist_ok=True)  # not its parent: a lab that was moved away comes back there
+        """Create the experiment, with its metadata and log in a new folder of the lab."""
+        folder.mkdir(exist_ok=True)  # without its parent: a lab that was moved away may return there
         _quiet(folder / "log.txt")
-        # Two launchers must neither create the tables at once nor get the same id, the time in milliseconds.
+        # Two launchers must not create the tables at once, nor get the same id, the time in milliseconds.
         with FileLock(folder / "lock", timeout=_LOCK_SECONDS):
             _use_database(folder)
             self._experiment = xm_local.create_experiment(experiment_title=title)
@@ -130,9 +130,9 @@ class Experiment:
                 continue
         self._executable: Any = None
 
-    async def __aenter__(self) -> Experiment:
+    async def __aenter__(self) -> XManagerExperiment:
         await self._experiment.__aenter__()
-        # Packaging a "binary" only checks that its path exists; the executors know what is executed.
+        # Packaging a "binary" only checks that its path exists; the executors run other commands.
         [self._executable] = self._experiment.package([xm.binary(xm_local.LocalSpec(), "/bin/sh", args=[])])
         return self
 
@@ -143,15 +143,15 @@ class Experiment:
     async def add(
         self, executor: Executor, jobs: Sequence[Job], found: Sequence[LaunchedJob | ExecutorError]
     ) -> None:
-        """Make a work unit of each job, of which it is known what has become of it.
+        """Create a work unit for each job that was launched or failed to launch.
 
-        They are launched together before: XManager lets one work unit wait for another.
+        The jobs are launched together before, since XManager launches one work unit after another.
         """
         added = [
             self._experiment.add(
                 xm.Job(
                     self._executable,
-                    Handover(Launched(executor, one)),
+                    Handover(LaunchedHandle(executor, one)),
                     name=job.title,
                     args=list(job.arguments),
                 )
@@ -177,8 +177,8 @@ def _use_database(folder: Path) -> None:
 
     @event.listens_for(engine, "connect")
     def _write_ahead(connection: Any, _: Any) -> None:
-        # A work unit is a transaction. By SQLite's defaults each waits for the disk several times, while its
-        # job waits to be started; if the machine loses power, it is enough that the file is not damaged.
+        # A work unit is a transaction. By SQLite's defaults each waits for the disk several times before its
+        # job starts. If the machine loses power, it is enough that the file isn't corrupt.
         with contextlib.suppress(sqlite3.OperationalError):  # another launcher is using the file right now
             connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
@@ -187,7 +187,7 @@ def _use_database(folder: Path) -> None:
 
 
 def _quiet(log: Path) -> None:
-    """Send absl's log, which XManager writes, to a file instead of the terminal."""
+    """Send absl's log, to which XManager writes, to a file instead of the terminal."""
     logger = absl_logging.get_absl_logger()
     logger.propagate = False
     for handler in list(logger.handlers):

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
 from jestlab.platform.planning.plan import PlannedRun
 from jestlab.platform.programs import MemoryEstimate
 from jestlab.platform.spec.resources import LOCAL_PARALLEL, Resources
@@ -60,7 +58,9 @@ def available(resources: Resources, *, local: bool) -> AvailableMemory | None:
 
 
 def machine_bytes() -> float:
-    """Return the memory of this machine, or of this process's container."""
+    """Return the memory of this machine, or of the container that this process is in."""
+    import psutil  # slow on some machines, and most commands don't compare memory
+
     total = float(psutil.virtual_memory().total)
     with contextlib.suppress(OSError, ValueError):  # ValueError: "max", no limit
         total = min(total, float(int(_CGROUP.read_text())))

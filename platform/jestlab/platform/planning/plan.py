@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -26,9 +26,11 @@ from jestlab.platform.planning.matching import (
 from jestlab.platform.programs import Config, DataLookup, MemoryEstimate, Placement, Price, Program
 from jestlab.platform.spec.expand import Replicate, written_at
 from jestlab.platform.spec.schema import Study
-from jestlab.platform.store.recording import Place, RunToRecord, StudyToRecord
 from jestlab.platform.store.records import RunState
 from jestlab.platform.words import counted
+
+if TYPE_CHECKING:
+    from jestlab.platform.store.recording import RunToRecord, StudyToRecord
 
 Section = TypeVar("Section", bound=BaseModel)
 
@@ -118,6 +120,8 @@ class PlannedRun:
 
     def to_record(self) -> RunToRecord:
         """Return the run as the store records it."""
+        from jestlab.platform.store.recording import Place, RunToRecord  # imports SQLAlchemy
+
         components = () if self.price is None else EXECUTED
         return RunToRecord(
             fingerprint=self.fingerprint,
@@ -199,6 +203,8 @@ class Plan:
 
     def to_record(self) -> StudyToRecord:
         """Return the study and its runs as the store records them."""
+        from jestlab.platform.store.recording import StudyToRecord
+
         return StudyToRecord(
             name=self.study.name,
             question=self.study.question,

@@ -84,7 +84,7 @@ def make_table(lab: Lab, experiments: Sequence[str], name: str, given: Mapping[s
         given: Option → value, as for `TableOptions`.
 
     Raises:
-        ValueError: There is no such table, option, or experiment, or the table can't be made.
+        ValueError: The table, an option, or an experiment is unknown, or the table can't be made.
     """
     name, given, loader = _resolve(lab, experiments[0] if experiments else None, "table", name, given)
     named = {"name": name} if loader is not None or name in BUILT_IN["table"] else {}
@@ -101,7 +101,7 @@ def make_plots(lab: Lab, experiment: str | None, kind: str, given: Mapping[str, 
         given: Option → value, as for the kind's options.
 
     Raises:
-        ValueError: There is no such kind, option, or experiment, or the figure can't be made.
+        ValueError: The kind, an option, or the experiment is unknown, or the figure can't be made.
     """
     from jestlab.analysis import figures
 
@@ -128,7 +128,7 @@ def table_of(
         options: Options of the table.
         name: A published table to show instead of `options.name`.
         results: Experiment → function that returns its results, if they are shared.
-        loader: Imports custom tables; None if there is none.
+        loader: Imports a custom table.
     """
     from jestlab.analysis import tables
 
@@ -166,8 +166,8 @@ def request_of(
         experiment: Name of the experiment; empty for published methods only.
         options: Validated options of the figure.
         results: Returns the results, if they are shared.
-        loader: Imports custom figures; None if there is none.
-        images: Reads what runs selected, if that is shared.
+        loader: Imports a custom figure.
+        images: Reads selected examples, if they are shared.
         sheet: How the study prints figures.
     """
     from jestlab.analysis import figures, frames

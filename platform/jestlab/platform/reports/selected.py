@@ -1,4 +1,4 @@
-"""Read what runs selected: images, captions, and scores of the super-batches that they recorded."""
+"""Read the examples that runs selected, from the super-batches that they recorded."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def sample(batch: batches.SuperBatch, size: int) -> tuple[npt.NDArray[np.int64],
 
 
 def selected_images(lab: Lab, experiment: str, labels: tuple[str, ...], size: int) -> list[ShownExample]:
-    """Read what the first seed of each label selected.
+    """Read examples that the first seed of each label selected.
 
     The steps are the first, the last, and one after a quarter of the training.
     Labels without recorded super-batches or without data on this machine are left out.
@@ -134,7 +134,7 @@ def selected_images(lab: Lab, experiment: str, labels: tuple[str, ...], size: in
         ValueError: Nothing is left.
     """
     examples: list[ShownExample] = []
-    reason = f"no run of {experiment!r} has recorded what it selected"
+    reason = f"no run of {experiment!r} has recorded a super-batch"
     opened = Store.open_readonly(lab.store_url) or Store.open(lab.store_url, create=False)
     with one_line_errors(), closing(opened) as store:
         first: dict[str, RunRow] = {}

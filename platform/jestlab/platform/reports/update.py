@@ -25,7 +25,6 @@ from jestlab.analysis.files import write_whole
 from jestlab.platform import plugins
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.reports.make import TrustedLoader, request_of, table_of
 from jestlab.platform.spec.load import load_stored
 from jestlab.platform.spec.options import Report, TableOptions, custom_code
 from jestlab.platform.spec.schema import Study
@@ -86,12 +85,12 @@ def bring_up_to_date(lab: Lab, store: Store, study: Study, note: Callable[[str],
 
     Args:
         lab: The lab to write to.
-        store: Its store.
+        store: The store of the lab.
         study: The study.
         note: Receives one line for each report that could not be made.
 
     Raises:
-        UserError, OSError: The reports of a study that is no union could not be written.
+        UserError, OSError: The reports of a single study could not be written.
     """
     studies = [*study.studies.values(), study]
     if any(_shows_published(report) for each in studies for report in each.reports):
@@ -206,6 +205,7 @@ def write_reports(lab: Lab, study: Study) -> Written:
     from jestlab.analysis import figures, frames
     from jestlab.analysis.own import NotYet
     from jestlab.analysis.report import build
+    from jestlab.platform.reports.make import TrustedLoader, request_of, table_of
     from jestlab.platform.reports.selected import selected_images
 
     results = cache(lambda: frames.read(lab.store_url, study.name))
@@ -254,6 +254,7 @@ def write_reports(lab: Lab, study: Study) -> Written:
 def tables_of(lab: Lab, study: Study) -> Iterator[Table]:
     """Make the tables among a study's reports, except for claims and those that lack results."""
     from jestlab.analysis import frames
+    from jestlab.platform.reports.make import TrustedLoader, table_of
 
     results, loader = cache(lambda: frames.read(lab.store_url, study.name)), TrustedLoader(lab.store_url)
     for report in study.reports:
@@ -282,7 +283,7 @@ def _reports(study: Study) -> tuple[Report, ...]:
 
 
 def _name(report: Report) -> str:
-    """Return what the files of a report are called: its kind, or the name of a table."""
+    """Return the name of a report's files: the kind, or the name of a table."""
     from jestlab.analysis.own import stem_of
 
     if (code := custom_code(report)) is not None:
@@ -324,13 +325,15 @@ def bring_page_up_to_date(lab: Lab, experiment: str) -> list[Path]:
 def write_page(
     lab: Lab, experiment: str, folder: Path, baseline: str | None = None, scope: Scope | None = None
 ) -> list[Path]:
-    """Write the page of an experiment to a folder, and forget what the reports there were built from."""
+    """Write the page of an experiment to a folder; reports in the folder count as out of date."""
     from jestlab.analysis.report import build
     from jestlab.platform.reports.selected import selected_images
 
     (folder / PAGE_BUILD_FILE).unlink(missing_ok=True)
     if (before := _read(folder / BUILD_FILE)) is not None:  # still names the files that jestlab wrote
         replace(before, made_from="").write(folder)
+    from jestlab.platform.reports.make import TrustedLoader
+
     loader, images = TrustedLoader(lab.store_url), partial(selected_images, lab)
     return build(lab.store_url, experiment, folder, baseline, scope, loader, images)
 
@@ -346,7 +349,7 @@ PAGE_BUILD_FILE = ".page-made-from.json"
 
 @dataclass(frozen=True)
 class Build:
-    """What the reports of a study were built from.
+    """The origin of a study's reports.
 
     Attributes:
         made_from: Build key.
@@ -364,7 +367,7 @@ class Build:
 
 
 def _read(path: Path) -> Build | None:
-    """Read what reports were built from; None if the file is missing or isn't valid."""
+    """Read a build; None if the file is missing or isn't valid."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         return Build(found["made_from"], tuple(map(str, found["files"])), tuple(found["notes"]))
@@ -373,7 +376,7 @@ def _read(path: Path) -> Build | None:
 
 
 def read_build(folder: Path, key: str, name: str = BUILD_FILE) -> Build | None:
-    """Read what the reports of a folder were built from; None if the key differs or a file is missing."""
+    """Read the build of a folder's reports; None if the key differs or a file is missing."""
     build = _read(folder / name)
     if build is None or build.made_from != key:
         return None

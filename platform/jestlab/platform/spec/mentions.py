@@ -49,7 +49,7 @@ def metrics(spec: Mapping[str, Any]) -> Iterator[Mention]:
     for i, report in enumerate(spec.get("reports") or ()):
         for j, name in enumerate(report.get("score") or ()):
             yield Mention(("reports", str(i), "score", str(j)), name)
-        default = (LOSS,) if report["kind"] == "optimiser_spikes" else ()
+        default = (LOSS,) if report["kind"] == "optimizer_spikes" else ()
         for j, name in enumerate(report.get("metric") or default):
             yield Mention(("reports", str(i), "metric", str(j)), name)
 

@@ -209,7 +209,7 @@ class TableOptions(Options):
         if self.options and not self.is_custom:
             raise ValueError(f"the table {self.name} is built in: leave out `options`")
         if self.name == "claims" and self.score:
-            raise ValueError("each claim has its own measure: leave out `score`")
+            raise ValueError("claims have measures instead of a score: leave out `score`")
         return self
 
 
@@ -273,7 +273,7 @@ class PaperFigureOptions(_Comparison, _Printed):
 class SpikesOptions(_Printed):
     """A training metric over steps, with its spikes."""
 
-    kind: Literal["optimiser_spikes"]
+    kind: Literal["optimizer_spikes"]
     metric: Annotated[Names, Field(max_length=1)] = option("Training metric to show.", ("loss",))
     x: str = option("Config key whose values are compared.", "optimizer.beta2")
     baseline: Baseline = None
@@ -361,7 +361,7 @@ def options_of(kind: str) -> type[Options]:
     """Return the options of a kind: one of `REPORTS`, "all", or a custom figure.
 
     Raises:
-        ValueError: There is no such kind; the message suggests the nearest.
+        ValueError: The kind is unknown; the message suggests the nearest.
     """
     if kind == "all":
         return EveryFigureOptions
@@ -384,7 +384,7 @@ def parse_options(kind: str, given: Mapping[str, Any]) -> Any:
         given: Option → value; those of `FigureOptions` may be given flat or under `figure`.
 
     Raises:
-        SpecError: There is no such kind, or options are unknown or invalid; the path names the option.
+        SpecError: The kind or an option is unknown or invalid; the path names it.
     """
     try:
         model = options_of(kind)

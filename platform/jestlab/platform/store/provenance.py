@@ -16,21 +16,17 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 from urllib.parse import unquote
 
 from jestlab.analysis.mixing import DECISIVE
 from jestlab.models.processes import launched_with_others
 from jestlab.platform.digests import digest_of
-from jestlab.platform.redaction import SECRET_NAME, without_secrets, without_values
+from jestlab.platform.redaction import PARTS, SECRET_NAME, without_secrets, without_values
 from jestlab.platform.store.address import STORE
 from jestlab.platform.store.code import Checkout, Sources
 from jestlab.platform.store.rows import to_json
 from jestlab.platform.whoami import host_name
-
-Part = Literal["changes", "environment", "sources"]
-PARTS: tuple[Part, ...] = get_args(Part)
-"""Optional parts: uncommitted changes, environment variables, and the text of the user's code."""
 
 RECORD = "JESTLAB_RECORD"
 """Environment variable of a worker: the parts to record, separated by commas; all parts without it."""

@@ -30,7 +30,7 @@ class Change:
 
 @dataclass
 class Imported:
-    """What an import did.
+    """Result of an import.
 
     Attributes:
         new: Number of new cells.
@@ -103,7 +103,7 @@ def take_rows(connection: Connection, rows: Sequence[dict[str, Any]]) -> int:
 
 
 def remove_source(store: Store, source: str) -> int:
-    """Delete all cells of a source and return their number; UserError if there are none."""
+    """Delete all cells of a source and return their number; UserError if the source is unknown."""
     with store.writing() as connection:
         deleted = connection.execute(delete(Published).where(Published.source == source)).rowcount
         if not deleted:

@@ -10,7 +10,6 @@ from operator import itemgetter
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection
-from sqlalchemy.dialects import postgresql, sqlite
 
 Value = TypeVar("Value")
 
@@ -36,8 +35,18 @@ def chunks(values: Iterable[Value], size: int = _CHUNK) -> Iterator[list[Value]]
 
 def insert(connection: Connection, table: Any) -> Any:
     """Return the dialect's INSERT, which supports ON CONFLICT."""
-    dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
-    return dialect.insert(table)
+    return _insert(table, server=connection.dialect.name == "postgresql")
+
+
+def _insert(table: Any, *, server: bool) -> Any:
+    # Importing a dialect takes a while, and most stores use one.
+    if server:
+        from sqlalchemy.dialects import postgresql
+
+        return postgresql.insert(table)
+    from sqlalchemy.dialects import sqlite
+
+    return sqlite.insert(table)
 
 
 def execute_many(connection: Connection, statement: Any, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -74,7 +83,7 @@ def upsert(
 def _upsert(
     dialect: str, table: Any, keys: tuple[str, ...], changed: tuple[str, ...], newest: str | None
 ) -> Any:
-    statement = (postgresql if dialect == "postgresql" else sqlite).insert(table)
+    statement = _insert(table, server=dialect == "postgresql")
     new = statement.excluded
     return statement.on_conflict_do_update(
         index_elements=list(keys),

@@ -19,7 +19,7 @@ from jestlab.platform.launch import executors
 from jestlab.platform.launch.executors.base import ExecutorError, JobState, LaunchedJob
 from jestlab.platform.launch.executors.jobset import INDEX_LABEL, jobset, status
 from jestlab.platform.launch.executors.kubernetes import KubernetesExecutor
-from jestlab.platform.spec.resources import TYPES, Resources, Slice, parse_slice
+from jestlab.platform.spec.resources import TYPES, Resources, parse_slice
 
 SNAPSHOT = Path(__file__).parent / "jobset_v5e_16x16.yaml"
 LAB = Lab(Path("lab"), "sqlite://")
@@ -94,13 +94,6 @@ def test_one_host_alone_looks_for_no_others_and_shares_its_node_pool():
     assert "alpha.jobset.sigs.k8s.io/exclusive-topology" in manifest("v5e-4x4")["metadata"]["annotations"]
 
 
-def test_variables_but_for_the_stores_url_are_handed_on():
-    names = {"A": "1", "JESTLAB_STORE": "sqlite:///x", "Z": "2"}
-    environment = pod(manifest(environment=names))["containers"][0]["env"]
-    assert {each["name"] for each in environment if "value" in each} >= {"A", "Z"}
-    assert "sqlite:///x" not in repr(environment)
-
-
 def test_optional_parts_are_left_out():
     found = manifest(settings=KubernetesSettings(store_secret="s/k", root="/lab"))
     assert "volumes" not in pod(found)
@@ -125,18 +118,15 @@ def test_one_that_ran_out_of_memory_says_so():
     first = {"metadata": {"labels": {INDEX_LABEL: "0"}}, "status": {"containerStatuses": [ended]}}
     failed = {"type": "Failed", "status": "True", "reason": "FailedJobs"}
     found = status({"metadata": {}, "status": {"conditions": [failed]}}, [first])
-    assert (found.exit_code, found.reason) == (
-        -9,
-        "killed by SIGKILL: OOMKilled (out of memory: increase `resources.memory_gb`)",
-    )
+    assert found.exit_code == -9 and "OOMKilled" in found.reason
 
 
 @pytest.mark.parametrize(
     ("image", "settings", "missing"),
     [
-        (None, KubernetesSettings(), "kubernetes needs an image"),
-        (IMAGE, KubernetesSettings(), "kubernetes needs `kubernetes.store_secret`"),
-        (IMAGE, KubernetesSettings(store_secret="s/k"), "kubernetes needs `kubernetes.root`"),
+        (None, KubernetesSettings(), "image"),
+        (IMAGE, KubernetesSettings(), "kubernetes.store_secret"),
+        (IMAGE, KubernetesSettings(store_secret="s/k"), "kubernetes.root"),
     ],
 )
 def test_names_what_is_missing_before_anything_is_launched(image, settings, missing):
@@ -149,10 +139,7 @@ def test_a_study_overrides_the_users_settings():
     settings = Settings(image=IMAGE, kubernetes=SETTINGS)
     made = executors.get("kubernetes", Resources(tpu="v5e-16x16", image=other), settings, LAB)
     assert made.chips == 256
-    rendered = made.render(job())
-    assert rendered is not None
-    assert pod(rendered)["containers"][0]["image"] == other
-    assert str(Slice(TYPES["v5e"], "16x16")) == "v5e-16x16"
+    assert pod(made.render(job()))["containers"][0]["image"] == other
     found = executors.find("kubernetes", Settings(), LAB)  # finding jobs needs no settings
     assert (found.name, found.chips) == ("kubernetes", 0)
     with pytest.raises(ExecutorError, match="only finds jobs"):

@@ -1,6 +1,7 @@
 """Processes of this machine: their names and their memory."""
 
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -49,10 +50,18 @@ def test_a_process_id_that_is_used_again_is_another_process(harness):
 
 
 def test_a_zombie_has_ended():
-    child = subprocess.Popen(["true"], start_new_session=True)
+    child = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    name = str(processes.Process.of(child.pid))
+    assert processes.is_running(name) is True
+    child.kill()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    assert processes.is_running(f"{processes.machine()}:{child.pid}:1:log") is False
+    assert processes.is_running(name) is False
     child.wait()
+
+
+def test_exits_in_words():
+    words = {3: "exit code 3", -signal.SIGSEGV: "killed by SIGSEGV", -200: "killed by signal 200"}
+    assert {code: processes.describe_exit(code) for code in words} == words
 
 
 def test_no_more_at_once_than_memory_has_room_for(tmp_path):

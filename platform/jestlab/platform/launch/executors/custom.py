@@ -1,4 +1,4 @@
-"""Create custom executors, and turn what they raise into errors of one line."""
+"""Create custom executors, and turn their exceptions into errors of one line."""
 
 from __future__ import annotations
 

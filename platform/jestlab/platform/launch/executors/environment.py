@@ -1,4 +1,4 @@
-"""The environment of workers on machines of the user's own: threads, XLA's settings, what is passed on."""
+"""Environment of workers: threads, XLA's settings, and the variables that are passed on to them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from jestlab.platform.lab.lab import SERVE_TOKEN, Lab
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-"""In the fork server's environment: NumPy's libraries start their threads when they are imported."""
+"""For the fork server: NumPy's libraries start their threads when they are imported."""
 
 _PASSED_ON = (
     *("HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "TZ"),
@@ -20,13 +20,11 @@ _PASSED_PREFIXES = (
 
 
 def threads_environment(threads: int, xla_flags: str = "") -> dict[str, str]:
-    """Return the variables by which a worker on CPUs uses so many threads.
-
-    Its sums round as those of other workers with as many.
+    """Return the variables of a worker on CPUs with this number of threads, which determines rounding.
 
     Args:
         threads: Number of threads.
-        xla_flags: Flags of XLA that it has besides.
+        xla_flags: Further flags of XLA.
     """
     if threads == 1:
         xla_flags += " --xla_cpu_multi_thread_eigen=false"
@@ -35,21 +33,21 @@ def threads_environment(threads: int, xla_flags: str = "") -> dict[str, str]:
 
 
 def worker_environment(threads: int, lab: Lab) -> dict[str, str]:
-    """Return what a worker's environment has beyond this process's, for so many threads."""
+    """Return the variables that a worker gets in addition to this process's."""
     ours = threads_environment(threads, os.environ.get("XLA_FLAGS", "")) | {"PYTHONUNBUFFERED": "1"}
-    where_not_set = {
-        # XLA allocates a step's temporary arrays anew, 44,000 page faults a step; large pages: 300.
-        # A small step took 158 ms instead of 183 (glibc 2.36, two CPU cores, 2026-11-21).
+    defaults = {
+        # XLA allocates a step's temporary arrays again: 44,000 page faults per step, with large pages 300.
+        # A small step took 158 ms instead of 183 ms (glibc 2.36, two CPU cores, 2026-11-21).
         "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
         "JAX_COMPILATION_CACHE_DIR": str(lab.cache / "jax"),
-        # Replicates compile the same functions, many of them small: by JAX's second, most are not kept.
+        # Replicates compile the same functions, most of them faster than JAX's default limit of one second.
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     }
-    return ours | {name: os.environ.get(name) or value for name, value in where_not_set.items()}
+    return ours | {name: os.environ.get(name) or value for name, value in defaults.items()}
 
 
 def passed_on() -> dict[str, str]:
-    """Return what of this process's environment workers on other machines get, too."""
+    """Return this process's variables that workers on other machines get as well."""
     return {
         name: value
         for name, value in os.environ.items()

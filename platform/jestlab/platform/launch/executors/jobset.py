@@ -58,7 +58,7 @@ Object = Mapping[str, Any]
 """An object of the Kubernetes API."""
 
 
-class Limits(NamedTuple):
+class HostLimits(NamedTuple):
     """What each host of a job may use.
 
     Attributes:
@@ -72,7 +72,7 @@ class Limits(NamedTuple):
     seconds: int | None = None
 
 
-_NO_LIMITS = Limits()
+_NO_LIMITS = HostLimits()
 
 
 # ---- the manifest
@@ -84,7 +84,7 @@ def jobset(
     image: str,
     settings: KubernetesSettings,
     *,
-    limits: Limits = _NO_LIMITS,
+    limits: HostLimits = _NO_LIMITS,
     spot: bool,
 ) -> dict[str, Any]:
     """Create the JobSet of a job; `spot` allows nodes that may be taken away.
@@ -145,7 +145,12 @@ def jobset(
 
 
 def _pod(
-    job: Job, machines: Slice | Nodes, image: str, settings: KubernetesSettings, limits: Limits, spot: bool
+    job: Job,
+    machines: Slice | Nodes,
+    image: str,
+    settings: KubernetesSettings,
+    limits: HostLimits,
+    spot: bool,
 ) -> dict[str, Any]:
     selector: dict[str, str] = {}
     requests: dict[str, str] = {}

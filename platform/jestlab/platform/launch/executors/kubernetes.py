@@ -67,7 +67,7 @@ class KubernetesExecutor(CloudExecutor[KubernetesSettings]):
     """
 
     name = "kubernetes"
-    limits = jobset.Limits()
+    limits = jobset.HostLimits()
     grace_seconds = jobset.GRACE_SECONDS + 60.0
 
     @classmethod
@@ -94,7 +94,7 @@ class KubernetesExecutor(CloudExecutor[KubernetesSettings]):
                 "`kubernetes.claim`, its PersistentVolumeClaim; or a lab in a bucket, --root gs://BUCKET/FOLDER"
             )
         made = cls(section, resources.machines, image, spot=resources.spot)
-        made.limits = jobset.Limits(resources.threads, resources.memory_gb, resources.time_seconds)
+        made.limits = jobset.HostLimits(resources.threads, resources.memory_gb, resources.time_seconds)
         return made
 
     def _manifest(self, job: Job, machines: Slice | Nodes, image: str) -> dict[str, Any]:

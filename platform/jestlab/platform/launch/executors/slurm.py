@@ -42,7 +42,7 @@ from jestlab.platform.launch.executors.slurm_batch import (
     script,
     script_by_hand,
 )
-from jestlab.platform.launch.executors.slurm_tools import Account, Row, SlurmTools
+from jestlab.platform.launch.executors.slurm_tools import Account, QueueRow, SlurmTools
 from jestlab.platform.processes import EXIT_COMPLETED, exit_from_shell
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.spec.slurm import SlurmOptions
@@ -57,7 +57,7 @@ _QUEUE_SECONDS = 15.0
 """How long the order of a queue is cached: listing it lists all users' jobs."""
 _NO_SUCH_JOB = ("invalid job id", "job/step already completing or completed", "already finished")
 
-Queue = Mapping[str, Sequence[Row]]
+Queue = Mapping[str, Sequence[QueueRow]]
 """The user's jobs that Slurm remembers, by batch."""
 
 
@@ -193,14 +193,7 @@ class SlurmExecutor(Executor):
         """Submit jobs together. If the answer is lost, look for them before submitting them again."""
         inherited = {**passed_on(), **worker_environment(resources.threads, self._lab)}
         inherited = {name: value for name, value in inherited.items() if name not in _NOT_PASSED_ON}
-        # The script writes output to the logs, so workers must not copy it.
-        plain = [
-            dataclasses.replace(
-                job, environment={key: value for key, value in job.environment.items() if key != logs.COPIED}
-            )
-            for job in jobs
-        ]
-        batch = self._batches.write(plain, inherited)
+        batch = self._batches.write([_uncopied(job, inherited) for job in jobs])
         folder = self._batches.folder(batch)
         self._given_up.discard(batch)
         several = len(jobs) > 1
@@ -237,9 +230,10 @@ class SlurmExecutor(Executor):
 
     def render(self, job: Job) -> str:
         """Return a batch script that a user can submit with `sbatch`."""
+        resources, shared = self._launching(), [self._lab.root, Path.cwd()]
         folder = self._batches.folder(batch_of([job.key]))
-        shared = [self._lab.root, Path.cwd()]
-        return script_by_hand(job, folder, shared, self._launching(), self._options)
+        job = _uncopied(job, worker_environment(resources.threads, self._lab))
+        return script_by_hand(job, folder, shared, resources, self._options)
 
     # ---- status
 
@@ -294,7 +288,7 @@ class SlurmExecutor(Executor):
             "squeue", "--noheader", "--array", "--states=all", f"--user={os.getuid()}", "--sort=i",
             f"--format={slurm_tools.QUEUE_FORMAT}",
         )  # fmt: skip
-        queue: dict[str, list[Row]] = defaultdict(list)
+        queue: dict[str, list[QueueRow]] = defaultdict(list)
         for row in slurm_tools.rows(answer):
             if row.comment.startswith(COMMENT):
                 queue[row.comment.removeprefix(COMMENT)].append(row)
@@ -306,7 +300,7 @@ class SlurmExecutor(Executor):
         return queue
 
     @staticmethod
-    def _row(queue: Queue, task: Task) -> Row | None:
+    def _row(queue: Queue, task: Task) -> QueueRow | None:
         """Return the row of a task; the last one if its batch was submitted twice."""
         rows = [
             row for row in queue.get(task.batch, ()) if (row.id.partition("_")[2] or "0") == str(task.number)
@@ -314,7 +308,7 @@ class SlurmExecutor(Executor):
         alive = [row for row in rows if not slurm_tools.is_over(row.state)]
         return (alive or rows)[-1] if rows else None
 
-    def _of_row(self, handle: _Handle, row: Row) -> JobStatus:
+    def _of_row(self, handle: _Handle, row: QueueRow) -> JobStatus:
         end = self._batches.end(handle.task)
         if end is not None and (end.job != row.id or row.state == "COMPLETING"):
             end = None
@@ -330,7 +324,7 @@ class SlurmExecutor(Executor):
         place = slurm_tools.queue_position(row, self._pending(row)) if row.state == "PENDING" else ""
         return slurm_tools.status(row.state, row.reason, code, place)
 
-    def _pending(self, waiting: Row) -> list[tuple[int, str]]:
+    def _pending(self, waiting: QueueRow) -> list[tuple[int, str]]:
         """Return priority and id of the pending jobs in a job's partition, cached for some seconds."""
         partition = waiting.partition
         at, pending = self._pending_jobs.get(partition, (-_QUEUE_SECONDS, []))
@@ -418,3 +412,10 @@ class SlurmExecutor(Executor):
             if not self._config:
                 self._config = slurm_tools.config(self._tools.run("scontrol", "show", "config"))
         return self._config.get(key, default)
+
+
+def _uncopied(job: Job, environment: Mapping[str, str]) -> Job:
+    """Return a job with more variables, whose worker doesn't copy its output: the script logs it."""
+    variables = {**environment, **job.environment}
+    variables.pop(logs.COPIED, None)
+    return dataclasses.replace(job, environment=variables)

@@ -271,7 +271,7 @@ class Batches:
         task = Task(batch, int(number))
         return task if self.has_key(task, job.key) else None
 
-    def write(self, jobs: Sequence[Job], environment: Mapping[str, str]) -> str:
+    def write(self, jobs: Sequence[Job]) -> str:
         """Write all files that a batch's jobs read, before it is submitted; return the batch.
 
         Raises:
@@ -286,7 +286,7 @@ class Batches:
             _write(folder / "keys", "".join(f"{digest}\n" for digest in digests))
             for number, job in enumerate(jobs):
                 self._lab.make_folder(job.log.parent.relative_to(self._lab.root))
-                _write(folder / f"{number}.sh", _sourced(job, {**environment, **job.environment}))
+                _write(folder / f"{number}.sh", _sourced(job, job.environment))
                 _write(names / job.name, f"{batch} {number}\n")
         except StoreUnreachable as error:
             raise ExecutorUnavailable(str(error)) from None

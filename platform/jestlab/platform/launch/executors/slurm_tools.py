@@ -130,7 +130,7 @@ ACCOUNT_FIELDS = "JobID,State,ExitCode,WorkDir"
 
 
 @dataclass(frozen=True)
-class Row:
+class QueueRow:
     """A line of `squeue`."""
 
     id: str
@@ -142,14 +142,14 @@ class Row:
     comment: str
 
 
-def rows(answer: str) -> list[Row]:
+def rows(answer: str) -> list[QueueRow]:
     """Parse the output of `squeue` in `QUEUE_FORMAT`, without other lines."""
     found = []
     for line in answer.splitlines():
         fields = [field.strip() for field in line.split("|", 6)]
         if len(fields) == 7:
             priority = int(fields[3]) if fields[3].isascii() and fields[3].isdecimal() else 0
-            found.append(Row(fields[0], fields[1], fields[2], priority, *fields[4:]))
+            found.append(QueueRow(fields[0], fields[1], fields[2], priority, *fields[4:]))
     return found
 
 
@@ -259,11 +259,11 @@ def ended(code: int | None, reason: str = "") -> JobStatus:
     return JobStatus(state, f"failed in Slurm: {explained(reason) or 'no reason given'}")
 
 
-def queue_position(row: Row, pending: Iterable[tuple[int, str]]) -> str:
+def queue_position(row: QueueRow, pending: Iterable[tuple[int, str]]) -> str:
     """Return a job's position in its partition's queue and its estimated start.
 
     Args:
-        row: Row of the job.
+        row: QueueRow of the job.
         pending: Priority and id of each pending job of the partition.
     """
     ids = [id_ for _, id_ in sorted(pending, key=lambda job: -job[0])]

@@ -28,7 +28,7 @@ def test_one_that_is_suspended_waits_in_the_queue(cluster):
     """Without Kueue; a user resumes it by hand."""
     _, started, status = launched(cluster, settings=cluster.settings(queue="tpus"))
     assert started.handle == f"lab/{cluster.namespace.name}/{NAME}"
-    assert (status().state, status().reason) == (JobState.QUEUED, "waits in the queue tpus")
+    assert (status().state, status().reason) == (JobState.QUEUED, "waiting in queue tpus")
     assert not cluster.namespace.pods()
     cluster.namespace.resume(NAME)
     cluster.run(started)
@@ -78,7 +78,7 @@ def test_reports_that_a_secret_is_missing(cluster):
     _, _, status = launched(cluster, settings=cluster.settings(store_secret="another/url"))
     cluster.push_image()
     wait_until(lambda: status().reason)
-    assert status().reason == 'CreateContainerConfigError: secret "another" not found'
+    assert 'secret "another" not found' in status().reason
     assert status().state == JobState.QUEUED
 
 
@@ -99,7 +99,7 @@ def test_a_jobset_of_somebody_else_is_left_alone(cluster):
     assert theirs is not None
     theirs["metadata"]["labels"] = {}
     uid = cluster.namespace.create_jobset(theirs)["metadata"]["uid"]
-    with pytest.raises(ExecutorError, match="or not jestlab's"):
+    with pytest.raises(ExecutorError, match="isn't jestlab's"):
         cluster.executor().launch(cluster.job(NAME))
     found = cluster.namespace.jobset(NAME)
     assert found is not None
@@ -141,7 +141,7 @@ def test_a_node_that_dies_takes_its_job_along_once_it_is_given_up(cluster, resto
     wait_until(lambda: cluster.namespace.pods(NAME)[0]["metadata"].get("deletionTimestamp"))
     # Its process may run: the node may only be cut off.
     assert status().state == JobState.RUNNING
-    assert status().reason == f"the node {node} does not answer"
+    assert status().reason == f"node {node} is unreachable"
     # The taint that marks a machine as switched off. Kubernetes looks for such pods every 20 s.
     taint = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
     cluster.cluster.taint(node, taint)

@@ -1,5 +1,6 @@
 """What Slurm is asked for, and the script of a job."""
 
+import functools
 import shlex
 import subprocess
 from pathlib import Path
@@ -58,10 +59,9 @@ def test_what_is_not_said_is_left_to_the_site():
     assert "--reservation=x" in options(options=("--reservation=x",))
 
 
-def test_jobs_are_rendered_and_their_logs_found_without_slurm(tmp_path):
+def test_logs_are_found_without_slurm(tmp_path):
     executor, batch = slurm.SlurmExecutor(Lab.find(tmp_path), Resources()), batch_of([KEY])
-    assert f"arguments=(-m {job().module} " in executor.render(job())
-    for number, said in ((0, "no log: .*No such file"), (1, "no log: another attempt")):
+    for number, said in ((0, "no log: .*No such file"), (1, "no log: .*another attempt")):
         with pytest.raises(ExecutorError, match=said) as raised:
             next(executor.logs(LaunchedJob(f"c:4:{batch}.{number}:nothing.txt", KEY)))
         assert raised.type is ExecutorError  # it would be in vain to try again
@@ -106,6 +106,22 @@ def test_several_nodes_are_one_process_each():
         assert part in text
     assert "JAX_COORDINATOR_ADDRESS" in text
     assert "JAX_" not in script()
+
+
+def test_a_rendered_script_runs_by_hand_once_the_store_is_given(tmp_path):
+    lab = Lab.find(tmp_path / "lab")
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\necho "$JESTLAB_STORE $OMP_NUM_THREADS $*"\n')
+    python.chmod(0o755)
+    executor = slurm.SlurmExecutor(lab, Resources(threads=3), SlurmOptions(python=str(python)))
+    text = executor.render(job(log=lab.root / "runs/joint/log.txt"))
+    assert "#SBATCH --cpus-per-task=3\n" in text and "correct-horse" not in text
+    environment = {"PATH": "/usr/bin:/bin", "SLURM_JOB_ID": "7"}
+    run = functools.partial(subprocess.run, ["bash", "-c", text], timeout=60)
+    assert run(env=environment).returncode != 0
+    assert run(env=environment | {"JESTLAB_STORE": "the-store"}).returncode == 0
+    printed = (lab.root / "runs/joint/log.txt").read_text()
+    assert printed == f"the-store 3 -m {job().module} {' '.join(job().arguments)}\n"
 
 
 def run_script(folder, program, late=""):

@@ -30,7 +30,7 @@ MaxArraySize            = 1001
 def test_lines_of_the_queue():
     rows = tools.rows(QUEUE)
     assert [row.id for row in rows] == ["4", "2", "1_0", "5"]
-    assert rows[2] == tools.Row(
+    assert rows[2] == tools.QueueRow(
         "1_0", "RUNNING", "low", 4294901759, "2026-11-25T01:44:02", "None", "jestlab abc|x"
     )
     assert rows[3].start == "N/A"

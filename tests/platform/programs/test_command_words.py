@@ -1,5 +1,6 @@
-"""Placeholders in the words of a command, and what is said of wrong ones when the spec is read."""
+"""Words of a command: placeholders, scripts, and the errors when a spec is loaded."""
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -9,22 +10,22 @@ from hypothesis import strategies as st
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.programs import command
+from jestlab.platform.programs.command import check_scripts, scripts_of
 from jestlab.platform.spec.load import load
 
 
 @given(st.text())
-def test_any_text_can_be_said(text):
+def test_any_text_can_be_escaped(text):
     word = text.replace("{", "{{").replace("}", "}}")
     assert list(command.placeholder_names(word)) == []
     assert command.fill(word, {}) == text
 
 
 @given(st.lists(st.tuples(st.text(alphabet="ab {}"), st.sampled_from(["lr", "model.width"]))))
-def test_it_is_what_python_formats(parts):
-    values = {"lr": 0.1, "model.width": "64"}
+def test_placeholders_work_like_in_python_formats(parts):
     word = "".join(text.replace("{", "{{").replace("}", "}}") + "{" + name + "}" for text, name in parts)
     plain = word.replace("model.width", "width")
-    assert command.fill(word, values) == plain.format(lr=0.1, width="64")
+    assert command.fill(word, {"lr": 0.1, "model.width": "64"}) == plain.format(lr=0.1, width="64")
     assert list(command.placeholder_names(word)) == [name for _, name in parts]
 
 
@@ -48,32 +49,30 @@ def study(folder: Path, base: str, runs: str = "{r: {}}", more: str = "") -> str
          r":3: runs.r.command: no value .*'model.width'"),
         ("{command: ['{needs.reference}']}", "{reference: {command: a}, r: {}}",
          "no value for .needs.reference"),
-        ("{a: 1}", "{r: {}}", r":3: runs.r.command: is missing: .*as in \[python"),
+        ("{a: 1}", "{r: {}}", r":3: runs.r.command: is missing"),
         ("{command: []}", "{r: {}}", ":2: base.command: is empty"),
-        ("{command: {a: 1}}", "{r: {}}", "base.command: must be a list of words"),
         ("{command: [a, [b]]}", "{r: {}}", "base.command: must be a list of words"),
-        ('{command: "a \'b"}', "{r: {}}",
-         "base.command: .* split into words: No closing quotation"),
+        ('{command: "a \'b"}', "{r: {}}", "base.command: .* split into words: No closing quotation"),
         ("{command: ['{']}", "{r: {}}", r"base.command: '\{' has a single brace: write \{\{ for \{"),
         ("{command: [a], directory: b}", "{r: {}}", "base.directory: 'directory' is reserved"),
         ("{command: [a], cwd: 3}", "{r: {}}", "base.cwd: must be the path of a folder"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_where_it_is_written(tmp_path, base, runs, message):
+def test_errors_name_the_place(tmp_path, base, runs, message):
     with pytest.raises(UserError, match=message):
         _ = load(study(tmp_path, base, runs)).members
 
 
-def test_placeholders_must_be_known_at_every_point_and_needs_seed_and_sections_are(tmp_path):
+def test_placeholders_have_a_value_at_every_point(tmp_path):
     axes = "axes: [{runs: [r], cases: [{a: 1}, {b: 2}]}]\n"
     with pytest.raises(UserError, match=r"no value for \{a\}"):
         _ = load(study(tmp_path, "{command: [train, '{a}']}", more=axes)).members
-    command = "['{seed}', '{directory}', '{resume}', '{model}', '{model.width}']"
+    words = "['{seed}', '{directory}', '{resume}', '{model}', '{model.width}']"
     runs = "{first: {}, r: {needs: {old.run: first}, command: ['{needs.old.run}']}}"
-    assert len(load(study(tmp_path, f"{{command: {command}, model.width: 3}}", runs)).members) == 2
+    assert len(load(study(tmp_path, f"{{command: {words}, model.width: 3}}", runs)).members) == 2
 
 
-def test_the_command_is_identity_and_where_it_works_is_not(tmp_path):
+def test_the_identity_contains_the_command_but_not_its_folder(tmp_path):
     def fingerprint(base: str) -> str:
         [found] = plan(load(study(tmp_path, base))).fingerprints
         return found
@@ -84,4 +83,46 @@ def test_the_command_is_identity_and_where_it_works_is_not(tmp_path):
     assert fingerprint("{command: [train], a: 2}") != plain
     for base, cwd in (("{command: [train], cwd: code}", "code"), ("{command: [train]}", ".")):
         [run] = plan(load(study(tmp_path, base))).runs
-        assert run.config["cwd"] == str(tmp_path / cwd)  # from the spec's folder
+        assert run.config["cwd"] == str(tmp_path / cwd)  # relative to the spec's folder
+
+
+@pytest.mark.parametrize(
+    ("words", "scripts"),
+    [
+        ("python train.py --out result.py", ["train.py"]),
+        ("python3.11 -u -X dev train.py", ["train.py"]),
+        ("/usr/bin/python train", ["/usr/bin/python", "train"]),
+        ("python -m package.train data.py", []),
+        ("python -uc 'print(1)' data.py", []),
+        ("python - data.py", []),
+        ("./train.sh a b.py", ["./train.sh"]),
+        ("env A=1 B=2 python train.py", ["train.py"]),
+        ("nice -n5 sh run.sh", ["run.sh"]),
+        ("Rscript --vanilla fit.R", ["fit.R"]),
+        ("torchrun --nproc-per-node 2 train.py --plot draw.py", ["train.py"]),
+        ("torchrun --standalone train.py", []),  # it may be the option's value
+        ("srun -n 2 python train.py", ["train.py"]),
+        ("make train", []),
+        ("env", []),
+    ],
+)
+def test_scripts(words, scripts):
+    assert list(scripts_of(shlex.split(words))) == scripts
+
+
+@pytest.mark.parametrize(
+    ("first", "is_valid"),
+    [(b"#!/bin/sh\r\n", False), (b"#! /bin/sh -e\r\n", False), (b"#!/bin/sh\n", True), (b"# \r\n", True),
+     (b"\x7fELF", True), (b"", True)],
+)  # fmt: skip
+def test_windows_line_endings_of_executed_scripts_are_errors(tmp_path, first, is_valid):
+    (tmp_path / "run").write_bytes(first + b"exit\n")
+    for words in (["./run"], ["env", "A=1", "./run"], ["nice", str(tmp_path / "run"), "x"]):
+        if is_valid:
+            check_scripts(words, tmp_path)
+        else:
+            with pytest.raises(
+                UserError, match=r"run ends in a carriage return, .* convert the file, sed -i"
+            ):
+                check_scripts(words, tmp_path)
+    check_scripts(["sh", "./run"], tmp_path)  # a comment for the shell

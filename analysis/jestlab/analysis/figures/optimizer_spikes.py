@@ -21,7 +21,7 @@ _SHOWN = 1000  # pairs of points drawn of a run: lowest and highest of each stre
 _PANELS = ("selection.rule", "selection.filtering_ratio")
 
 
-def optimiser_spikes(
+def optimizer_spikes(
     url: str, experiment: str, metric: str = "loss", key: str = "optimizer.beta2", baseline: str | None = None
 ) -> Plot:
     """Plot a training metric over steps, raw and smoothed: a line a value of β₂, panels for other keys.
@@ -37,7 +37,7 @@ def optimiser_spikes(
         baseline: Label or run that is not treated as a reference though others need it.
 
     Returns:
-        The plot, named "optimiser_spikes". Its data: rows of kind "raw" (panel, line, label, seed, step,
+        The plot, named "optimizer_spikes". Its data: rows of kind "raw" (panel, line, label, seed, step,
         value, of long runs the extremes), "smooth" (the running median, mean over seeds) and "end" (a line:
         spikes in all its seeds, NaN where one logged too little to tell).
 
@@ -75,7 +75,7 @@ def optimiser_spikes(
     if data["spikes"].notna().any():
         caption += f" Spike: points more than {FAR:g} robust standard deviations above the run's median."
     words = Texts(title(results), caption, "steps", NAMES.get(metric, metric))
-    return Plot("optimiser_spikes", data, words, draw_step_panels)
+    return Plot("optimizer_spikes", data, words, draw_step_panels)
 
 
 def _rows(runs: list[pd.DataFrame]) -> pd.DataFrame:

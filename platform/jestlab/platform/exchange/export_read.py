@@ -1,0 +1,213 @@
+"""Read runs from the store to export them, one at a time, with everything that they measured."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import chain, groupby
+from itertools import count as numbers
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sqlalchemy import Connection, select
+
+from jestlab.platform.errors import UserError, nearest
+from jestlab.platform.exchange.source_run import Curve, Score, curve
+from jestlab.platform.store.records import RunState
+from jestlab.platform.store.store import Store
+from jestlab.platform.store.tables import (
+    Attempt,
+    Evaluation,
+    Experiment,
+    Member,
+    Metric,
+    MetricName,
+    Note,
+    Run,
+    Tag,
+)
+
+
+@dataclass(frozen=True)
+class ExportedRun:
+    """A run of an experiment.
+
+    Attributes:
+        experiment: Name of the experiment.
+        question: Question of the experiment.
+        run: Name of the run in it.
+        label: Name with its values on the axes.
+        seed: Replicate.
+        fingerprint: Identity.
+        program: Program that it executes.
+        state: State in the store.
+        reason: Why it didn't complete.
+        step: Completed steps.
+        config: As planned, nested.
+        began: Start of its first attempt, UTC.
+        ended: End of its last attempt, UTC.
+        commit: Commit of the user's code, or else of jestlab's.
+        tags: Tags.
+        notes: Notes, oldest first.
+        metrics: Name → curve.
+        scores: All scores, by evaluation and step.
+    """
+
+    experiment: str
+    question: str
+    run: str
+    label: str
+    seed: int
+    fingerprint: str
+    program: str
+    state: RunState
+    reason: str | None
+    step: int
+    config: Mapping[str, Any]
+    began: datetime | None
+    ended: datetime | None
+    commit: str | None
+    tags: Sequence[str]
+    notes: Sequence[str]
+    metrics: Mapping[str, Curve]
+    scores: Sequence[Score]
+
+    @property
+    def title(self) -> str:
+        """Label and seed."""
+        return f"{self.label}/{self.seed}"
+
+    def curves(self) -> dict[str, Curve]:
+        """Return metrics and scores as curves, for formats that have only metrics.
+
+        Scores are named DATASET/METRIC. Their costs are the curves examples_seen, flops_total, and seconds,
+        unless metrics have these names.
+        """
+        points: defaultdict[str, dict[int, float]] = defaultdict(dict)
+        costs: defaultdict[str, dict[int, float]] = defaultdict(dict)
+        for score in self.scores:
+            points[score.name][score.step] = score.value
+            for name in ("examples_seen", "flops_total", "seconds"):
+                if (value := getattr(score, name)) is not None:
+                    costs[name][score.step] = value
+        scores, spent = (
+            {name: curve([*values], [*values.values()]) for name, values in each.items()}
+            for each in (points, costs)
+        )
+        return {**spent, **self.metrics, **scores}
+
+
+def count(store: Store, experiments: Sequence[str]) -> int:
+    """Count the runs of experiments; of all experiments if no name is given.
+
+    Raises:
+        UserError: An experiment doesn't exist, or there are no runs.
+    """
+    with store.reading() as connection:
+        return len(_members(connection, experiments))
+
+
+def read(
+    store: Store, experiments: Sequence[str], advance: Callable[[int], object] = lambda count: None
+) -> Iterator[ExportedRun]:
+    """Yield the runs of experiments in the order of the studies, one in memory at a time.
+
+    A run with several labels in a study is yielded under each. A run that is removed from the study before it
+    is read is left out.
+
+    Args:
+        store: The store.
+        experiments: Names; none for all experiments.
+        advance: Called with 1 after each run.
+    """
+    with store.reading() as connection:
+        members = _members(connection, experiments)
+    for member in members:
+        with store.reading() as connection:
+            run = _read_run(connection, member)
+        if run is not None:  # yielded outside the transaction: writing a run can take long
+            yield run
+        del run
+        advance(1)
+
+
+def _members(connection: Connection, experiments: Sequence[str]) -> Sequence[Any]:
+    known = list(connection.scalars(select(Experiment.name).order_by(Experiment.name)))
+    for name in experiments:
+        if name not in known:
+            raise UserError(f"no experiment {name!r} in the store: {nearest(name, known)}")
+    query = select(Member.experiment, Member.run_id, Member.label)
+    query = query.order_by(Member.experiment, Member.position, Member.label)
+    if experiments:
+        query = query.where(Member.experiment.in_(experiments))
+    if not (members := connection.execute(query).all()):
+        raise UserError("there are no runs to export: launch a study first")
+    return members
+
+
+def _read_run(connection: Connection, member: Any) -> ExportedRun | None:
+    key = member.run_id
+    query = (
+        select(
+            Member.experiment, Experiment.question, Member.name.label("run"), Member.label, Run.seed,
+            Run.fingerprint, Run.program, Run.state, Run.reason, Run.step, Run.config,
+        )
+        .join(Experiment, Experiment.name == Member.experiment)
+        .join(Run, Run.id == Member.run_id)
+        .where(Member.experiment == member.experiment, Member.run_id == key, Member.label == member.label)
+    )  # fmt: skip
+    row = connection.execute(query).one_or_none()
+    if row is None:
+        return None
+    columns = (Attempt.started_at, Attempt.ended_at, Attempt.code_commit, Attempt.git_commit)
+    attempts = connection.execute(
+        select(*columns).where(Attempt.run_id == key).order_by(Attempt.number)
+    ).all()
+    notes = select(Note.text).where(Note.run_id == key).order_by(Note.created_at)
+    order = (Evaluation.dataset, Evaluation.metric, Evaluation.step)
+    costs = (Evaluation.examples_seen, Evaluation.flops_total, Evaluation.seconds)
+    scores = connection.execute(
+        select(*order, Evaluation.value, *costs).where(Evaluation.run_id == key).order_by(*order)
+    )
+    return ExportedRun(
+        **{**row._mapping, "state": RunState(row.state), "config": json.loads(row.config)},
+        began=next((one.started_at for one in attempts if one.started_at is not None), None),
+        ended=attempts[-1].ended_at if attempts else None,
+        commit=attempts[-1].code_commit or attempts[-1].git_commit if attempts else None,
+        tags=sorted(connection.scalars(select(Tag.name).where(Tag.run_id == key))),
+        notes=list(connection.scalars(notes)),
+        metrics=dict(_curves(connection, key)),
+        scores=[Score(*one[:3], _number(one.value), *one[4:]) for one in scores],
+    )
+
+
+def _curves(connection: Connection, key: int) -> Iterator[tuple[str, Curve]]:
+    names = dict(connection.execute(select(MetricName.id, MetricName.name)).tuples().all())
+    query = select(Metric.name_id, Metric.step, Metric.value).where(Metric.run_id == key)
+    rows = connection.execute(query.order_by(Metric.name_id, Metric.step))
+    for name, points in groupby(rows, attrgetter("name_id")):
+        _, steps, values = zip(*points, strict=True)
+        yield names[name], curve(steps, [*map(_number, values)])
+
+
+def _number(value: float | None) -> float:
+    return np.nan if value is None else value
+
+
+# ---- file names
+
+
+def shorten(text: str, most_bytes: int) -> str:
+    """Cut a text to a number of bytes in UTF-8."""
+    return text.encode()[:most_bytes].decode(errors="ignore")
+
+
+def free_name(folder: Path, name: str) -> str:
+    """Return a name that doesn't exist in a folder: the name, or with an underscore and a number."""
+    names = chain([name, f"{name}_"], (f"{name}_{number}" for number in numbers(2)))
+    return next(each for each in names if not (folder / each).exists())

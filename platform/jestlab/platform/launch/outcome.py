@@ -1,0 +1,69 @@
+"""Result of a launch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from jestlab.platform import reports
+from jestlab.platform.planning.plan import Plan, PlannedRun
+from jestlab.platform.store.records import RunState
+
+
+@dataclass(frozen=True)
+class LaunchOutcome:
+    """How a launch ended.
+
+    Attributes:
+        states: Fingerprint → state of each run of the plan.
+        reasons: Fingerprint → reason of each run that did not complete.
+        interrupted: Whether the user stopped it.
+        launched: Number of runs that were not completed before.
+        stopped: Why the launch stopped itself; None if it didn't.
+    """
+
+    states: Mapping[str, RunState]
+    reasons: Mapping[str, str]
+    interrupted: bool
+    launched: int
+    stopped: str | None = None
+
+    def then(self, later: LaunchOutcome) -> LaunchOutcome:
+        """Return this outcome combined with that of a later round of the same launch."""
+        return LaunchOutcome(
+            {**self.states, **later.states},
+            {**self.reasons, **later.reasons},
+            later.interrupted,
+            self.launched + later.launched,
+            later.stopped,
+        )
+
+    @property
+    def exit_code(self) -> int:
+        """0 if all runs completed, 130 if interrupted, else 1."""
+        if self.interrupted:
+            return 130
+        return 0 if all(state == RunState.COMPLETED for state in self.states.values()) else 1
+
+
+@dataclass(frozen=True)
+class LaunchResult:
+    """A launch that has ended.
+
+    Attributes:
+        plan: All runs of the study.
+        runs: Runs that the launch had to complete.
+        outcome: How they ended.
+        made: Reports that are up to date.
+    """
+
+    plan: Plan
+    runs: Sequence[PlannedRun]
+    outcome: LaunchOutcome
+    made: reports.Made = field(default_factory=reports.Made)
+
+    @property
+    def exit_code(self) -> int:
+        """0 if everything is completed and reported, 130 if interrupted, else 1."""
+        failed = self.made.failed or self.plan.waiting or self.outcome.stopped
+        return self.outcome.exit_code or int(bool(failed))

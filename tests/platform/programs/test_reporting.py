@@ -1,0 +1,370 @@
+"""Reports of scripts and functions: one interface, one protocol, and the same errors."""
+
+import inspect
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jestlab.platform import client
+from jestlab.platform.client import Reporter, ScriptRun, _Reporting
+from jestlab.platform.errors import UserError
+from jestlab.platform.programs.context import RunContext
+from jestlab.platform.programs.protocol import Channel, parse
+
+
+class Calls:
+    """A recorder that keeps all calls in order; seconds only if the program gave them."""
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+
+    def __getattr__(self, name: str) -> Any:
+        def keep(*arguments: Any, seconds: float | None = None) -> None:
+            self.calls.append((name, *arguments, *([seconds] if seconds in (2.5, 3.0) else [])))
+
+        return keep
+
+
+def context(recorder: Any) -> RunContext:
+    return RunContext(
+        directory=Path("/lab/run"), cache=Path("/lab/data"), seed=0, needs={}, recorder=recorder,
+        record_artifact=recorder.artifact, stop_requested=lambda: False, config={"seed": 0}, resume=None,
+    )  # fmt: skip
+
+
+@contextmanager
+def script(recorder: Calls) -> Iterator[Reporter]:
+    """A script's `run`, which reports to a worker."""
+    with Channel(context(recorder)) as channel:
+        paths = channel.environment
+        run = _Reporting(
+            paths["JESTLAB_REPORTS"], paths["JESTLAB_REPLIES"], seed=0, directory=Path("/lab/run"),
+            resume=None, config={"seed": 0}, needs={},
+        )  # fmt: skip
+        try:
+            yield run
+        finally:
+            os.close(run._reports)
+            os.close(run._replies)
+        channel.drain(whole=True)
+
+
+@contextmanager
+def function(recorder: Calls) -> Iterator[Reporter]:
+    """A function's context."""
+    yield context(recorder)
+
+
+@contextmanager
+def by_hand(recorder: Calls) -> Iterator[Reporter]:
+    """A script that was started without jestlab."""
+    yield ScriptRun(0, Path(), None, {}, {})
+
+
+EVERYWHERE = pytest.mark.parametrize("start", [script, function, by_hand])
+INTEGRAL = [
+    2, 2.0, np.int8(2), np.uint64(2), np.array(2.0), np.array([2]), jnp.array(2), jnp.bfloat16(2),
+    Fraction(2), Decimal(2),
+]  # fmt: skip
+NOT_AMOUNTS = [
+    -1, -1.0, math.nan, math.inf, True, np.True_, jnp.array(True), "2", b"2", [2], 10**400, 10**5_000,
+    np.int64(-3), np.array([1, 2]), np.datetime64("2026-01-01"), 1j,
+]  # fmt: skip
+NOT_COUNTS = [*NOT_AMOUNTS, 1.9, np.float64(1.5), jnp.array(1.5), 2**63, 2.0**63]
+
+
+def each(values: list[Any]) -> Any:
+    return pytest.mark.parametrize("value", values, ids=lambda value: f"{type(value).__name__}-{value!s:.20}")
+
+
+@EVERYWHERE
+@each(INTEGRAL)
+def test_whole_numbers_of_every_type_are_accepted(start, value):
+    recorder = Calls()
+    with start(recorder) as run:
+        run.log(value, {"a": value}, b=value)
+        run.evaluation(value, value, value, {"d/m": value}, seconds=3.0)
+        run.progress(value, value)
+    if start is not by_hand:
+        assert recorder.calls == [
+            ("log", 2, {"a": 2.0, "b": 2.0}),
+            ("evaluation", 2, 2, 2.0, {"d/m": 2.0}, 3.0),
+            ("progress", 2, 2),
+        ]
+        assert [type(number) for number in recorder.calls[1][1:4]] == [int, int, float]
+
+
+def check_invalid(run: Reporter, method: str, *arguments: Any, **named: Any) -> None:
+    with pytest.raises(ValueError, match=r"^invalid .*: expected ") as error:
+        getattr(run, method)(*arguments, **named)
+    assert "\n" not in str(error.value) and len(str(error.value)) < 200
+
+
+@EVERYWHERE
+@pytest.mark.filterwarnings("ignore:Conversion of an array")
+def test_invalid_values_are_one_line_errors(start):
+    recorder = Calls()
+    with start(recorder) as run:
+        for value in (*NOT_COUNTS, None, {}):
+            check_invalid(run, "log", value, loss=0.5)
+            check_invalid(run, "evaluation", value, scores={"d/m": 0.5})
+            check_invalid(run, "progress", 1, value)
+            if value is not None and not isinstance(value, dict):
+                check_invalid(run, "evaluation", 1, value, scores={"d/m": 0.5})
+        for value in NOT_AMOUNTS:
+            check_invalid(run, "evaluation", 1, flops_total=value)
+            check_invalid(run, "evaluation", 1, seconds=value)
+        for value in (True, "0.5", [0.5], np.array([1.0, 2.0]), 1j, 10**400, {}):
+            check_invalid(run, "log", 1, loss=value)
+        for name in ("", "a\nb", "a\0", "\ud800", "x" * 301, 3, None):
+            check_invalid(run, "log", 1, {name: 0.5})
+        for name in ("top1", "/top1", "toy/", 3):
+            check_invalid(run, "evaluation", 1, {name: 0.5})
+        for metrics in (0.5, [("loss", 0.5)], "loss"):
+            check_invalid(run, "log", 1, metrics)
+    assert recorder.calls == []
+
+
+@each([1.9, -1, True, "2", math.nan, 2**63])
+def test_steps_of_phases_and_checkpoints_are_whole_numbers(value):
+    check_invalid(context(Calls()), "phase", "evaluation", value)
+    check_invalid(context(Calls()), "saved", value)
+
+
+@EVERYWHERE
+def test_phases_are_checked_and_attributes_are_the_same(start):
+    with start(Calls()) as run:
+        for name in client.PHASES:
+            with run.phase(name):
+                pass
+        wrong: Any
+        for wrong in ("training", "Checkpoint", "", "a\nb", None, 3, []):
+            with pytest.raises(ValueError, match=r"^invalid phase .*: expected one of startup, "):
+                run.phase(wrong).__enter__()
+        if start is not by_hand:
+            assert (run.seed, run.config, run.resume, run.needs) == (0, {"seed": 0}, None, {})
+            assert run.directory == Path("/lab/run")
+
+
+@pytest.mark.parametrize("method", ["log", "evaluation", "artifact", "progress"])
+def test_methods_have_one_signature(method):
+    for kind in (ScriptRun, _Reporting, RunContext):
+        assert inspect.signature(getattr(kind, method)) == inspect.signature(getattr(Reporter, method))
+
+
+# ---- the protocol
+
+STEPS = st.integers(0, 2**63 - 1)
+NAMES = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_size=20)
+METRICS = st.dictionaries(NAMES, st.floats(), max_size=3)
+SCORES = st.dictionaries(NAMES.map(lambda name: "d/" + name.replace("/", "_")), st.floats(), max_size=3)
+CALLS = st.one_of(
+    st.tuples(st.just("log"), STEPS, METRICS),
+    st.tuples(st.just("evaluation"), STEPS, st.none() | STEPS, st.none() | st.floats(0, 1e300), SCORES),
+    st.tuples(st.just("progress"), STEPS, STEPS),
+)
+FIELDS = {
+    "log": ("step", "metrics"),
+    "evaluation": ("step", "examples_seen", "flops_total", "scores"),
+    "progress": ("step", "total_steps"),
+}
+
+
+@given(st.lists(CALLS, max_size=8))
+def test_the_worker_records_the_reports_of_a_script(calls):
+    recorder = Calls()
+    with script(recorder) as run:
+        for name, *arguments in calls:
+            getattr(run, name)(*arguments)
+    assert repr(recorder.calls) == repr([tuple(call) for call in calls])  # repr: NaN is NaN
+
+
+@given(st.lists(CALLS, min_size=1, max_size=5), st.data())
+def test_messages_can_arrive_in_pieces(calls, data):
+    lines = [
+        json.dumps({"type": name, **dict(zip(FIELDS[name], arguments, strict=True))})
+        for name, *arguments in calls
+    ]
+    rest = "\n".join(lines).encode()  # without a line break at the end
+    recorder = Calls()
+    with Channel(context(recorder)) as channel:
+        with open(channel.environment["JESTLAB_REPORTS"], "wb", buffering=0) as stream:  # noqa: PTH123
+            while rest:
+                size = data.draw(st.integers(1, len(rest)))
+                stream.write(rest[:size])
+                rest = rest[size:]
+                channel.read()
+        channel.drain(whole=True)
+    assert repr(recorder.calls) == repr([tuple(call) for call in calls])
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+KEYS = ["step", "metrics", "scores", "examples_seen", "flops_total", "seconds", "total_steps", "name", "path"]
+ALMOST = st.fixed_dictionaries(
+    {"type": st.sampled_from(["log", "evaluation", "artifact", "progress", "flush"])},
+    optional=dict.fromkeys([*KEYS, "id"], JSON),
+)
+
+
+@given(
+    st.binary() | JSON.map(lambda value: json.dumps(value).encode()) | ALMOST.map(json.dumps).map(str.encode)
+)
+def test_any_line_is_a_valid_message_or_a_one_line_error(line):
+    try:
+        message = parse(line)
+    except ValueError as error:
+        assert len(str(error).splitlines()) == 1
+        assert " is not a valid message: " in str(error)
+    else:  # the store can hold its values
+        for value in message.values():
+            assert not isinstance(value, bool)
+            assert not isinstance(value, int) or 0 <= value < 2**63
+
+
+def log(step: float = 1, **parts: Any) -> bytes:
+    return json.dumps({"type": "log", "step": step, **parts}).encode()
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"loss 0.5", "'loss 0.5' is not a valid message: not valid JSON"),
+        (b"[" * 100_000, "not valid JSON"),
+        (log(metrics={"a": 1}) + b" x", "not valid JSON"),
+        (b'{"type": "lgo"}', "type 'lgo' is unknown: did you mean 'log'?"),
+        (b'{"step": 3}', "no type: expected log, evaluation, artifact, progress, phase, flush"),
+        (log(step=1.5, metrics={}), "invalid step 1.5: expected a whole number"),
+        (log(loss=1), "metrics is missing"),
+        (log(metrics={}, loss=1), "key 'loss' is unknown"),
+        (log(metrics={"a": True}), "invalid value of 'a' True: expected a number"),
+        (log(metrics={"a\u2028b": "c"}), r"invalid value of 'a\u2028b' 'c': expected a number"),
+        (log(metrics={"a" * 5_000: 1}), "1 to 300 characters"),
+        (b'{"type": "evaluation", "step": 1, "scores": {"a": 1}}', "name of a score 'a'"),
+        (b'{"type": "evaluation", "step": 1, "scores": null, "examples_seen": {"a/b": 1}}', "invalid"),
+        (b'{"type": "artifact", "name": "a", "path": ""}', "invalid path"),
+    ],
+)
+def test_errors_name_the_problem(line, message):
+    with pytest.raises(ValueError, match="is not a valid message") as error:
+        parse(line)
+    assert message in str(error.value)
+    assert len(str(error.value)) < 400 and len(str(error.value).splitlines()) == 1
+
+
+@each([2, 2.0, 1.9, -1, True, "2", None, math.nan, math.inf, 2**63, 1e30])
+def test_messages_and_calls_are_checked_equally(value):
+    for key in ("step", "examples_seen", "flops_total", "seconds"):
+        if value is None and key != "step":
+            continue  # unknown
+        fields = {"step": 1, "scores": {"d/m": 0.5}, key: value}
+        results: list[str | None] = []
+        for report in (
+            lambda fields: parse(json.dumps({"type": "evaluation", **fields}).encode()),
+            lambda fields: context(Calls()).evaluation(**fields),
+        ):
+            try:
+                report(fields)
+                results.append(None)
+            except ValueError as error:
+                results.append(str(error).rpartition(" is not a valid message: ")[2])
+        assert results[0] == results[1]
+        is_amount = key in ("flops_total", "seconds") and value in (1.9, 2**63, 1e30)
+        assert (results[0] is None) == ((value in (2, 2.0) and value is not True) or is_amount)
+
+
+def test_missing_numbers():
+    parsed = parse(log(metrics={"a": None, "b": math.nan, "c": math.inf, "d": 3}))
+    assert repr(parsed["metrics"]) == "{'a': nan, 'b': nan, 'c': inf, 'd': 3.0}"
+
+
+def test_an_invalid_path_is_a_short_error():
+    recorder = SimpleNamespace(artifact=lambda name, path: path.stat())
+    with Channel(context(recorder)) as channel, pytest.raises(UserError, match="File name too long") as error:
+        line = json.dumps({"type": "artifact", "name": "weights", "path": "[\n" * 5_000})
+        os.write(channel._reports_end, line.encode())
+        channel.drain(whole=True)
+    assert len(str(error.value)) < 1_100 and "\n" not in str(error.value)
+
+
+def test_the_length_of_a_message_is_limited():
+    with Channel(context(Calls())) as channel:
+        stream = os.open(channel.environment["JESTLAB_REPORTS"], os.O_WRONLY | os.O_NONBLOCK)
+        with pytest.raises(UserError, match=r"message 1: .* is longer than 1,048,576 bytes"):
+            for _ in range(1_000):
+                os.write(stream, b"x" * 60_000)
+                channel.read()
+        os.close(stream)
+
+
+def test_unread_answers_do_not_block_the_worker():
+    with Channel(context(Calls())) as channel:
+        stream = os.open(channel.environment["JESTLAB_REPORTS"], os.O_WRONLY | os.O_NONBLOCK)
+        with pytest.raises(UserError, match="reads no answers"):
+            for _ in range(10_000):
+                os.write(stream, b'{"type": "flush"}\n')
+                channel.read()
+        channel.tell_stop()  # this doesn't block either
+        os.close(stream)
+
+
+# ---- without a worker
+
+SCRIPT = """
+import sys; sys.path.insert(0, '.'); import client
+run = client.run()
+assert (run.seed, run.resume, run.config, run.needs) == (0, None, {}, {})
+run.log(4, {"grad/norm": 2}, loss=0.25)
+run.evaluation(4, 64, 1e6, {"toy/top1": 0.5})
+client.time.perf_counter = iter(range(100)).__next__
+with run.phase("checkpoint"):
+    with run.phase("evaluation"):
+        pass
+run.artifact("model", "model.npz")
+run.flush()
+print(run.stop_requested(), run.directory)
+"""
+
+
+def test_a_copy_of_the_client_prints_without_jestlab(tmp_path):
+    shutil.copy(str(client.__file__), tmp_path / "client.py")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("JESTLAB_")}
+    command = [sys.executable, "-I", "-S", "-c", SCRIPT]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [
+        "log: step 4, grad/norm 2.0, loss 0.25",
+        "evaluation: step 4, examples_seen 64, flops_total 1000000.0, toy/top1 0.5",
+        "phase: name evaluation, seconds 1.0",
+        "phase: name checkpoint, seconds 2.0",
+        f"artifact: name model, path {tmp_path}/model.npz",
+        f"False {tmp_path}",
+    ]
+
+
+def test_a_missing_worker_is_reported(monkeypatch, tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    pipe, config = "/proc/1/fd/999999", str(tmp_path / "config.json")
+    values = {"REPORTS": pipe, "REPLIES": pipe, "SEED": "0", "RUN_DIR": str(tmp_path), "RESUME": ""}
+    for name, value in (values | {"RUN_CONFIG": config, "NEEDS": "{}"}).items():
+        monkeypatch.setenv(f"JESTLAB_{name}", value)
+    with pytest.raises(ConnectionError, match="worker has ended"):
+        client.run()
