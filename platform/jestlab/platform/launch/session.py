@@ -44,11 +44,11 @@ from jestlab.platform.spec.yaml import dump
 from jestlab.platform.store import leases, provenance
 from jestlab.platform.store.address import parse_url, sqlite_file
 from jestlab.platform.store.identity import completed_elsewhere
+from jestlab.platform.store.recording import check_names_available
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rerun import start_over, with_dependents
 from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.taken import refuse_taken
 from jestlab.platform.store.trust import refuse_untrusted
 from jestlab.platform.words import counted
 
@@ -273,7 +273,8 @@ class _Session:
                     check_chip_hours(plan, options.max_chip_hours, place, what)
             if store is not None:
                 if is_first and not options.replace:
-                    refuse_taken(store, plan.by_study)
+                    with store.reading() as connection:
+                        check_names_available(connection, plan.by_study)
                 notes += _check_other_labs(self._lab, store, plan)
         for line in notes if is_first else ():
             self._listener.note(line)
