@@ -233,7 +233,7 @@ def test_processes_that_write_reports_do_not_execute_the_script(monkeypatch, tmp
     monkeypatch.setitem(sys.modules, "__main__", script)
     executing = {"init_main_from_name", "init_main_from_path"}
     assert executing & spawn.get_preparation_data("as usual").keys()
-    with update.without_main():
+    with update.isolated_processes():
         assert not executing & spawn.get_preparation_data("without the script").keys()
 
 

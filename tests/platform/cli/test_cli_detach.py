@@ -125,31 +125,27 @@ def test_attach_shows_states_until_all_runs_have_completed(root, attempt, monkey
     when_it_waits(monkeypatch, attempt.complete)
     attached = labs.here("attach", "toy", root=root)
     assert attached.returncode == 0, attached.stderr
-    assert attached.stdout.splitlines()[0] == "1 to run"
-    assert attached.stdout.splitlines()[1].startswith("RUNNING    toy/uniform/0")
-    assert attached.stdout.splitlines()[2].startswith("[1/1] COMPLETED  toy/uniform/0")
+    first, second, third, *_ = attached.stdout.splitlines()
+    assert first == "1 to run"
+    assert second.startswith("RUNNING    toy/uniform/0")
+    assert third.startswith("[1/1] COMPLETED  toy/uniform/0")
 
 
-def test_ctrl_c_ends_attach_and_leaves_the_launch(root, attempt, monkeypatch):
+def test_attach_ends_at_ctrl_c_or_when_nothing_runs_any_more(root, attempt, monkeypatch):
     def interrupt():
         raise KeyboardInterrupt
 
-    when_it_waits(monkeypatch, interrupt)
-    attached = labs.here("attach", "toy", root=root)
-    assert attached.returncode == 130
-    assert f"the launch continues: jestlab attach toy --root {root}" in attached.stdout
-
-
-def test_attach_lists_what_has_not_completed(root, attempt):
+    with monkeypatch.context() as patched:
+        when_it_waits(patched, interrupt)
+        attached = labs.here("attach", "toy", root=root)
+        assert attached.returncode == 130
+        assert f"the launch continues: jestlab attach toy --root {root}" in attached.stdout
     attempt.interrupt("stopped")
     attached = labs.here("attach", "toy", root=root)
     assert (attached.returncode, attached.stdout.splitlines()[-1]) == (1, "1 PREEMPTED")
     data = labs.here("attach", "toy", "--json", root=root)
     [run] = json.loads(data.stdout)
     assert (data.returncode, run["run"], run["state"]) == (1, "uniform", "PREEMPTED")
-
-
-def test_attach_ends_without_a_launcher(root, attempt):
     store = Store.open(Lab.find(root).store_url)
     store.record(plans.plan(plans.run("pending"), name="other"))
     with store.writing() as connection:

@@ -1,7 +1,6 @@
 """Launches that continue until claims are decided: which runs they add, and when."""
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,8 @@ import labs_support as labs
 import pytest
 from in_process import rows
 
-from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import session
-from jestlab.platform.launch.display import Listener
-from jestlab.platform.launch.options import LaunchOptions
 from jestlab.platform.planning.plan import Plan, RunBudget
-from jestlab.platform.spec.load import load
 
 RUNS = {
     "uniform": {"mean": 0.5, "salt": "u"},
@@ -103,17 +98,6 @@ def test_a_launcher_that_dies_changes_no_verdict_and_wastes_no_run(root, machine
         launched(root, spec)
     machine.before_launch = lambda job: None
     launched(root, spec)
-    assert_decided(root)
-
-
-def test_two_launchers_at_once_run_each_run_once(root, machine, own_names):
-    study = load(str(write_study(root.parent, **JOINT)))
-
-    def launch(_: int) -> int:
-        return session.launch(Lab.find(root), study, LaunchOptions(reports=False), Listener()).exit_code
-
-    with ThreadPoolExecutor(2) as pool:
-        assert list(pool.map(launch, range(2))) == [0, 0]
     assert_decided(root)
 
 

@@ -64,10 +64,9 @@ def test_what_another_lab_completed_is_refused_where_its_files_are_needed(
     refused = jestlab(sqlite_url, other, "launch", spec, "--no-reports")
     assert refused.returncode == 1
     [folder] = (root / "runs").glob("reference-*")
-    assert refused.stderr.splitlines() == [
-        f"jestlab: run reference/0 was completed in the lab at {place}, and joint/0 needs its files: launch "
-        f"with the --root of that lab, or copy its runs/{folder.name} to {other}/runs/{folder.name}"
-    ]
+    [line] = refused.stderr.splitlines()
+    assert f"run reference/0 was completed in the lab at {place}, and joint/0 needs its files" in line
+    assert f"copy its runs/{folder.name} to {other}/runs/{folder.name}" in line
     assert not list(other.glob("runs/joint-*"))
     shutil.copytree(folder, other / "runs" / folder.name)
     assert jestlab(sqlite_url, other, "launch", spec, "--no-reports").returncode == 0

@@ -69,18 +69,7 @@ def rows(root: Path, sql: str) -> list[tuple[Any, ...]]:
 
 
 class Scripted(Executor):
-    """Jobs that do nothing: all of them have the same status until a test gives one another.
-
-    Attributes:
-        status: Of every job that is not in `states`.
-        states: Handle → status.
-        batches: How many jobs each call launched.
-        launched: Names of the jobs, in order.
-        stopped: Handles of the jobs that were asked to stop.
-        asked: How many calls asked for states.
-        before_launch: Called before each batch.
-        halted: Whether nothing is launched any more.
-    """
+    """Jobs that do nothing: a job that is not in `states` has the status of all."""
 
     name = "kubernetes"
 
@@ -95,10 +84,7 @@ class Scripted(Executor):
         self.halted = False
 
     def launch(self, job: Job) -> LaunchedJob:
-        [launched] = self.launch_all([job])
-        if isinstance(launched, ExecutorError):
-            raise launched
-        return launched
+        raise NotImplementedError
 
     def launch_all(self, jobs: Sequence[Job]) -> list[LaunchedJob | ExecutorError]:
         self.batches.append(len(jobs))
@@ -175,13 +161,7 @@ class AtOnce(Executor):
 
 
 class Machine:
-    """Runs jobs as threads; its executors share them, as processes share a computer.
-
-    Attributes:
-        jobs: All jobs that were launched, in order.
-        before_launch: Called before each job is launched.
-        on_freeze: Called once a job is frozen.
-    """
+    """Runs jobs as threads; its executors share them, as processes share a computer."""
 
     def __init__(self) -> None:
         self.jobs: list[Job] = []
@@ -193,11 +173,8 @@ class Machine:
     def harm(self, run: str, how: str, step: int) -> None:
         """Let the next job of a run come to harm at a step.
 
-        Args:
-            run: Name of the run.
-            how: One of `HARMS`; "freeze", as by SIGSTOP; "interrupt", as by SIGTERM; or "ignore", for a job
-                that ignores every later request to stop.
-            step: The first step that is too late.
+        `how` is one of `HARMS`; "freeze", as by SIGSTOP; "interrupt", as by SIGTERM; or "ignore", for a job
+        that ignores every later request to stop.
         """
         self._harms[run] = (how, step)
 

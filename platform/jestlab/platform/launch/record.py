@@ -57,6 +57,7 @@ class XManagerRecord:
             await self._try(self._experiment.__aexit__(None, None, None))
 
     async def _create(self) -> None:
+        from jestlab.platform.launch.xmanager import XManagerExperiment
 
         experiment = await asyncio.to_thread(XManagerExperiment, self.folder, self.title)
         self._experiment = await experiment.__aenter__()
