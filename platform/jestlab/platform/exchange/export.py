@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.exchange import write_mlflow, write_tensorboard
@@ -74,7 +74,8 @@ def _write_parquet(runs: Iterable[ExportedRun], folder: Path) -> None:
             ]
             rows = [(*key, *about, run.began, run.ended, run.commit, run.tags, run.notes)]
             scores = [(*key, *score) for score in run.scores]
-            for (schema, file), part in zip(files, (rows, points, scores), strict=True):
+            parts: tuple[list[tuple[Any, ...]], ...] = (rows, points, scores)
+            for (schema, file), part in zip(files, parts, strict=True):
                 if part:
                     columns = [list(column) for column in zip(*part, strict=True)]
                     file.write_table(pa.table(columns, schema))
