@@ -177,4 +177,4 @@ def test_only_a_file_that_cannot_be_locked_is_read_without_locks(tmp_path):
 
 def test_names_of_its_runs_are_completed(lab):
     with without_rights():
-        assert completion.read_rows(lab / "results.db", "SELECT experiment FROM v_experiments") == [("toy",)]
+        assert completion.read_rows(None, str(lab), "SELECT experiment FROM v_experiments") == [("toy",)]
