@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from tests.platform.exchange import recorded
 from tests.platform.exchange.recorded import JOINT, LABEL, files_below, result
 
-from jestlab.platform.exchange import export as kinds
+from jestlab.platform.exchange import export as writers
 from jestlab.platform.exchange import export_read as results
 from jestlab.platform.exchange.export_read import ExportedRun
 from jestlab.platform.exchange.source_run import Score
@@ -21,7 +21,7 @@ TABLES = ("runs", "metrics", "evaluations")
 
 def written(out, *runs: ExportedRun) -> dict[str, Any]:
     """Write runs, and read the tables by pandas."""
-    kinds.write("parquet", runs, out)
+    writers.write("parquet", runs, out)
     assert files_below(out) == {f"{name}.parquet" for name in TABLES}
     return {name: pd.read_parquet(out / f"{name}.parquet") for name in TABLES}
 
@@ -90,7 +90,7 @@ def test_types_do_not_depend_on_what_there_is(out):
     empty = result(began=None, ended=None, commit=None)
     schemas = []
     for name, one in (("full", full), ("empty", empty)):
-        kinds.write("parquet", [one], out / name)
+        writers.write("parquet", [one], out / name)
         schemas.append([pq.read_schema(out / name / f"{table}.parquet") for table in TABLES])
     assert schemas[0] == schemas[1]
     runs, metrics, scores = schemas[0]
