@@ -45,7 +45,9 @@ class Plan:
         """
         import pandas as pd
 
-        return pd.DataFrame(self._survey.rows())
+        from jestlab.platform.planning import show
+
+        return pd.DataFrame(show.frame_rows(self._survey))
 
     def __len__(self) -> int:
         """Return the number of runs."""

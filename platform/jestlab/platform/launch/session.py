@@ -44,12 +44,11 @@ from jestlab.platform.spec.yaml import dump
 from jestlab.platform.store import leases, provenance
 from jestlab.platform.store.address import parse_url, sqlite_file
 from jestlab.platform.store.identity import completed_elsewhere
-from jestlab.platform.store.recording import check_names_available
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rerun import start_over, with_dependents
 from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.trust import refuse_untrusted
+from jestlab.platform.store.trust import check_names_available, refuse_untrusted
 from jestlab.platform.words import counted
 
 if TYPE_CHECKING:
@@ -273,8 +272,7 @@ class _Session:
                     check_chip_hours(plan, options.max_chip_hours, place, what)
             if store is not None:
                 if is_first and not options.replace:
-                    with store.reading() as connection:
-                        check_names_available(connection, plan.by_study)
+                    check_names_available(store, plan.by_study)
                 notes += _check_other_labs(self._lab, store, plan)
         for line in notes if is_first else ():
             self._listener.note(line)

@@ -1,4 +1,4 @@
-"""Record in the store what a launch plans: the study, its runs, and their dependencies."""
+"""Record planned studies, their runs, and the dependencies of runs."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _record_experiment(connection: Connection, study: StudyToRecord) -> None:
         "scale": study.scale,
         "spec": to_json(study.spec, sort_keys=False),  # the order of runs and parts matters
         "updated_at": now(),
-        "origin": None,  # launching an imported study makes it one's own
+        "origin": None,  # a launched study is no longer an imported one
         "owner": user_name(),
         "host": host_name(),
     }
@@ -206,39 +206,3 @@ def _record_costs(connection: Connection, runs: Sequence[RunToRecord]) -> None:
         if run.budget is not None and run.key in unfinished
     ]
     upsert(connection, Budget, budgets, ["run_id"], _BUDGET)
-
-
-def check_names_available(connection: Connection, studies: Mapping[str, Collection[str]]) -> None:
-    """Check that recording studies would replace neither different experiments nor those of other users.
-
-    A study may change: more seeds, another axis, other runs. But if an experiment with its name has completed
-    runs, the study must have at least one of its runs. Imported experiments, and those whose owner is
-    unknown, belong to no user.
-
-    Args:
-        connection: Reads the store.
-        studies: Name of each study → fingerprints of its runs. The first one is launched, and others are
-            parts of it.
-
-    Raises:
-        UserError: A name isn't available.
-    """
-    for index, (name, fingerprints) in enumerate(studies.items()):
-        remedy = "another name in the union" if index else "--set name=NAME"
-        columns = (Experiment.owner, Experiment.host, Experiment.origin)
-        row = connection.execute(select(*columns).where(Experiment.name == name)).one_or_none()
-        if row is None:
-            continue
-        if row.owner not in (None, user_name()) and row.origin is None:
-            where = f", launched on {row.host}" if row.host is not None else ""
-            owner = f"{name} is an experiment of {row.owner}{where}"
-            raise UserError(f"{owner}: use another name ({remedy}), or --replace to take it over")
-        members = select(Member.run_id).where(Member.experiment == name)
-        query = select(Run.fingerprint, Run.state).where(Run.id.in_(members), Run.program != ADOPTED)
-        runs = connection.execute(query).all()
-        has_results = any(run.state == RunState.COMPLETED for run in runs)
-        if has_results and not {run.fingerprint for run in runs} & set(fingerprints):
-            raise UserError(
-                f"there is an experiment {name} already, and this study has none of its {len(runs)} runs: "
-                f"--replace if this is a new version of {name}, or another name ({remedy}) to keep both"
-            )
