@@ -145,12 +145,12 @@ def _missing_gpus(resources: Resources) -> list[str]:
 def _remarks(store: Store, plan: Plan) -> list[str]:
     """Report changed code and data, deviations from a registration, and names that are taken."""
     from jestlab.platform.planning.changes import changes
-    from jestlab.platform.store.taken import refuse_taken
+    from jestlab.platform.store.trust import check_names_available
 
     remarks = changes(store, plan.study, plan.runs).lines(plan.study.name)
     remarks += registering.remarks(store, plan)
     try:
-        refuse_taken(store, plan.by_study)
+        check_names_available(store, plan.by_study)
     except UserError as error:
         remarks.append(f"a launch is refused: {error}")
     return remarks

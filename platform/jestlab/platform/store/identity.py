@@ -23,7 +23,7 @@ COPIED = "was running when its store was copied"
 
 
 def settle(engine: Engine) -> None:
-    """Record the place of a new store, and give a copy its own identity."""
+    """Record the place of a new store, and give a copy another identity."""
     with reading(engine) as connection:
         known = connection.scalar(select(Identity.place))
         place = _place(connection)
