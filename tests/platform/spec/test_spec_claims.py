@@ -4,7 +4,6 @@ import pytest
 
 from jestlab.analysis.claims import Side
 from jestlab.platform.errors import UserError
-from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec import Study, claim, grid, load, study
 
 RUNS = "runs: {reference: {}, uniform: {}, joint: {selection: {rule: joint, reference: reference}}}\n"
@@ -68,10 +67,6 @@ def test_a_printed_study_has_the_same_claims(spec, tmp_path):
     }  # fmt: skip
 
 
-def test_claims_do_not_change_fingerprints(spec):
-    assert plan(load(spec(YAML))).fingerprints == plan(load(spec(""))).fingerprints
-
-
 def test_a_claim_can_be_set_by_an_override(spec):
     assert load(spec(YAML), overrides=["claims.1.within=0.05"]).claims[1].within == 0.05
     with pytest.raises(UserError, match=r"--set claims.3.within: no claims.3: there are 3, counted from 0"):
@@ -87,16 +82,10 @@ ERRORS = """
 => 4: claims.0.of.minus: no run 'unifrm': did you mean 'uniform'?
 {statement: A, of: joint}
 => 4: claims.0: must have exactly one of above, below, better_than, near, not none
-{statement: A, of: joint, above: uniform, near: uniform, within: 1}
-=> 4: claims.0: must have exactly one of above, below, better_than, near, not above and near
 {statement: A, of: joint, above: uniform, within: 0}
 => 4: claims.0.within: must be a number above 0, not 0
 {statement: A, of: joint, near: uniform}
 => 4: claims.0.within: is missing: near is how near?
-{statement: A, of: joint, near: uniform, within: 0}
-=> 4: claims.0.within: must be a number above 0, not 0
-{statement: A, of: joint, near: uniform, within: true}
-=> 4: claims.0.within: must be a number above 0, not true
 {statement: A, of: joint, abov: uniform}
 => 4: claims.0.abov: unknown key: did you mean 'above'?
 {statement: A, of: {of: joint, mins: uniform}, above: uniform}
@@ -105,26 +94,16 @@ ERRORS = """
 => 4: claims.0.of: has nothing but `of`: write the name alone, or add minus or measure
 {statement: A, of: {minus: joint}, above: uniform}
 => 4: claims.0.of.of: is missing: a side is {of: …, minus: …} or {of: …, measure: …}
-{statement: A, of: {of: joint, measure: 3}, above: uniform}
-=> 4: claims.0.of.measure: must be a string, not 3
 {statement: A, of: {of: joint, measure: m}, above: {of: joint, measure: m}}
 => 4: claims.0.above: is what the claim is of: name another run, or another measure
-{of: joint, above: uniform}
-=> 4: claims.0.statement: is missing
 {statement: '', of: joint, above: uniform}
 => 4: claims.0.statement: must be a string, not ''
-{statement: A, above: uniform}
-=> 4: claims.0.of: is missing
 {statement: A, of: 3, above: uniform}
 => 4: claims.0.of: must name a run, by label or name, or list several, not 3
-{statement: A, of: [], above: uniform}
-=> 4: claims.0.of: must name a run, by label or name, or list several, not []
 {statement: A, of: [joint, joint], above: uniform}
 => 4: claims.0.of.1: duplicate run 'joint': give each run once
 {statement: A, of: joint, above: joint}
 => 4: claims.0.above: is what the claim is of: name another run
-{statement: A, of: joint, above: uniform, source: 3}
-=> 4: claims.0.source: must be a string, not 3
 joint wins
 => 4: claims.0: must be a mapping of statement, of, above,
 {statement: A, of: joint, above: uniform}
@@ -135,8 +114,3 @@ joint wins
 
 def test_errors_name_the_line_and_the_fix(spec, check_errors):
     check_errors(ERRORS, lambda claim: load(spec(f"claims:\n- {claim}\n")))
-
-
-def test_claims_must_be_a_list(spec):
-    with pytest.raises(UserError, match=r":3: claims: must be a list, not 'A'"):
-        load(spec("claims: A\n"))

@@ -74,12 +74,6 @@ def test_types_and_places_of_keys_are_in_words():
     assert find("question")[0].where == ("study",)
 
 
-def test_only_what_the_plan_fills_in_has_no_example():
-    without = {key.path for key in config_keys() if not key.example}
-    assert {path for path in without if not path.endswith("digest")} == {"code"}
-    assert find("selection.reference")[0].example.endswith(": reference}")  # by its type
-
-
 def test_examples_of_config_keys_are_valid_where_they_are_used(subtests):
     for key in (key for key in config_keys() if key.example):
         with subtests.test(f"{key.path} of {key.where}"):
@@ -130,16 +124,6 @@ def test_identity_is_told_as_it_is(program):
         [key] = [key for key in find(path) if program in key.where]
         changed = schema.model_validate({**required, **plain({path: value})})
         assert (changed.identity() != plainly) == key.identity is True
-
-
-def test_paths_whose_content_counts_are_told_as_without_identity():
-    def identity(path):
-        train = {"kind": "folder", "path": path, "digest": "0" * 64, "examples": 5}
-        return TrainConfig.model_validate({"data": {"train": train}}).identity()
-
-    assert identity("a") == identity("b")
-    assert [key.identity for key in find("data.train.path")] == [False, False]
-    assert not find("data.train.examples")[1].identity
 
 
 def test_finds_keys_as_people_write_them():

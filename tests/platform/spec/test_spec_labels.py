@@ -48,14 +48,6 @@ def test_labels_do_not_change_fingerprints():
     assert [run.label for run in plain.runs] == [run.label for run in renamed.runs]
 
 
-def test_labels_survive_printing():
-    once = study(LABELLED, {F: {"name": "f", 0.5: "50%"}})
-    again = Study.parse(once.to_dict())
-    assert again == once
-    assert again.to_dict()["axes"][0]["labels"] == {F: {"name": "f", "0.5": "50%"}}
-    assert shown(again) == ["IID", "JEST f=50%", "JEST f=0.9"]
-
-
 def test_labels_in_yaml_and_python(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text(
@@ -121,12 +113,3 @@ def test_overrides_change_labels_and_drop_those_of_removed_values():
     assert shown(fewer)[1:] == ["joint f=90%", "joint f=0.8"]
     assert shown(apply(labelled, [parse("runs.uniform.label=IID")]))[0] == "IID"
     assert shown(apply(labelled, [parse(f"axes.0.labels={{{F}: {{name: g}}}}")]))[1] == "joint g=0.5"
-
-
-def test_a_union_shows_the_names_of_its_studies():
-    part = study({"uniform": {"label": "IID"}, "joint": {"selection.rule": "joint"}}, {F: {"name": "f"}})
-    union = Study.parse(
-        {"name": "both", "studies": {"s": part.to_dict(), "t": part.to_dict() | {"name": "t"}}}
-    )
-    assert shown(union)[:2] == ["s/IID", "s/joint f=0.5"]
-    assert shown(union)[3] == "t/IID"

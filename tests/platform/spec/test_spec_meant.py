@@ -57,14 +57,3 @@ def test_accepts_other_texts(tmp_path):
     ]
     for runs in several:
         assert loaded(tmp_path, written(**runs)).members, runs
-
-
-def test_on_an_axis_and_by_an_override(tmp_path):
-    spec = written(first={}, second={}, tune={"init": "none"})
-    spec["axes"] = [{"runs": ["tune"], "grid": {"init": ["none", "first"]}}]
-    with pytest.raises(UserError, match=r"runs\.tune: init is the text 'first'"):
-        loaded(tmp_path, spec)
-    del spec["axes"]
-    assert loaded(tmp_path, spec).members
-    with pytest.raises(UserError, match=r"runs\.tune: init is the text 'second'"):
-        loaded(tmp_path, spec, "runs.tune.init=second")
