@@ -23,11 +23,11 @@ _COMPLETED = "COMPLETED"
 _MOST = 10  # runs whose failures are shown
 
 
-class Plan:
+class LaunchPlan:
     """A plan: runs to launch, completed runs, and costs. It prints, and notebooks show it."""
 
     def __init__(self, survey: Survey) -> None:
-        """Use `Study.plan`."""
+        """Use `LoadedStudy.plan`."""
         self._survey = survey
 
     @property
