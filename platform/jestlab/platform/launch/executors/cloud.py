@@ -30,7 +30,7 @@ from jestlab.platform.launch.executors.base import (
 from jestlab.platform.launch.executors.retry import Transient, retried, retry_after
 from jestlab.platform.logs import one_line
 from jestlab.platform.redaction import without_secrets
-from jestlab.platform.spec.resources import Nodes, Resources, Slice, parse_slice
+from jestlab.platform.spec.resources import Nodes, Resources, Slice
 from jestlab.platform.store.address import STORE
 
 Result = TypeVar("Result")
@@ -77,12 +77,6 @@ class CloudExecutor(Executor, Generic[Section]):
         self._lock = threading.Lock()
         self._halted = threading.Event()
         self.chips = machines.chips if machines else 0
-
-    @classmethod
-    def _slice_of(cls, resources: Resources) -> Slice:
-        if resources.tpu is None:
-            raise UserError(f"{cls.name} needs a TPU slice: --set resources.tpu=v5e-16x16")
-        return parse_slice(resources.tpu)
 
     @classmethod
     def _image_of(cls, resources: Resources, settings: Settings) -> str:

@@ -13,7 +13,7 @@ import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
@@ -43,12 +43,11 @@ from jestlab.platform.logs import one_line
 from jestlab.platform.processes import EXIT_COMPLETED, exit_from_shell
 from jestlab.platform.spec.resources import Nodes, Resources, Slice
 
-Answer = TypeVar("Answer")
-
 NAME_LABEL = "jestlab-job"
 """Label of a CustomJob: the job's name."""
 
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+_CONSOLE = "https://console.cloud.google.com"
 _HANDLE = re.compile(r"(projects/([^/]+)/locations/([^/]+))/customJobs/([^/]+)")
 _MOST_SINGLE_REQUESTS = 8  # for the statuses of more jobs, all of jestlab's CustomJobs are listed
 _PAGE = 100
@@ -100,7 +99,9 @@ class VertexExecutor(CloudExecutor[VertexSettings]):
         """
         if resources is None:
             return cls(settings.vertex)
-        slice_ = cls._slice_of(resources)
+        slice_ = resources.slice
+        if slice_ is None:
+            raise UserError("vertex needs a TPU slice: --set resources.tpu=v5e-16x16")
         if not slice_.type.on_vertex:
             raise UserError(f"Vertex AI does not train on {slice_}: --on kubernetes")
         if resources.spot and slice_.hosts > 1:
@@ -137,10 +138,13 @@ class VertexExecutor(CloudExecutor[VertexSettings]):
         return LaunchedJob(self._call(f"{job.title} was not launched", create), job.key)
 
     def _named(self, parent: str, job: Job) -> list[Any]:
-        """Return the CustomJobs of a job that count, oldest first."""
+        """Return the CustomJobs of a job, oldest first, without canceled ones: two may be created at once."""
         request = {"parent": parent, "filter": f'display_name="{job.name}"'}
-        found = self._jobs(parent, "list_custom_jobs", request=request)
-        ours = [made for made in found if _counts_for(job, made.state.name, made.labels)]
+        ours = [
+            made
+            for made in self._jobs(parent, "list_custom_jobs", request=request)
+            if _has_key(made.labels, job.key) and made.state.name not in _WITHDRAWN
+        ]
         return sorted(ours, key=lambda made: (made.create_time, made.name))
 
     def _place(self, handle: str) -> Place:
@@ -196,52 +200,49 @@ class VertexExecutor(CloudExecutor[VertexSettings]):
 
     def logs(self, job: LaunchedJob) -> Iterator[bytes]:
         """Return the output of the first host in Cloud Logging."""
-        handle = job.handle
-        _, project, _, number = _parts(handle)
-        query = {
+        _, project, region, number = _parts(job.handle)
+        prefix = f"the log of {job.handle} can't be read"
+        try:
+            if (seen := self._call(prefix, self._one, job)).state == JobState.GONE:
+                raise ExecutorError(f"no log: {seen.reason}")
+            lines = self._log_lines(prefix, project, number)
+            if (first := next(lines, None)) is None:
+                raise ExecutorError(f"no log of {job.handle} yet")
+        except ExecutorError as error:
+            page = f"{_CONSOLE}/ai/platform/locations/{region}/training/{number}?project={project}"
+            raise type(error)(f"{error}; in the browser: {page}") from None
+        return chain([first], lines)
+
+    def _log_lines(self, prefix: str, project: str, number: str) -> Iterator[bytes]:
+        query: dict[str, Any] = {
             "resourceNames": [f"projects/{project}"],
             "filter": f'resource.type="ml_job" AND resource.labels.job_id="{number}" '
             'AND resource.labels.task_name="workerpool0-0"',
             "orderBy": "timestamp asc",
             "pageSize": _LOG_PAGE,
         }
-        if (seen := self._call_for_log(handle, lambda: self._one(job))).state == JobState.GONE:
-            raise ExecutorError(f"no log: {seen.reason}")
-        lines = self._log_lines(handle, query)
-        if (first := next(lines, None)) is None:
-            raise ExecutorError(f"no log of {handle} yet: see {_console(handle)}")
-        return chain([first], lines)
+        while True:
+            page = self._call(prefix, self._log_page, query)
+            for entry in page.get("entries", ()):
+                payload = entry.get("jsonPayload", {})  # a printed line has a textPayload instead
+                text = entry.get("textPayload", payload.get("message", payload))
+                yield str(text).rstrip("\n").encode() + b"\n"
+            if not (token := page.get("nextPageToken")):
+                return
+            query["pageToken"] = token
 
-    def _log_lines(self, handle: str, query: dict[str, Any]) -> Iterator[bytes]:
-        token: str | None = ""
-        while token is not None:
-            page = self._log_page(handle, query | ({"pageToken": token} if token else {}))
-            yield from (f"{_text(entry)}\n".encode() for entry in page.get("entries", ()))
-            token = page.get("nextPageToken") or None
-
-    def _log_page(self, handle: str, query: dict[str, Any]) -> dict[str, Any]:
+    def _log_page(self, query: dict[str, Any]) -> dict[str, Any]:
         import google.auth
         from google.api_core.exceptions import from_http_response
         from google.auth.transport.requests import AuthorizedSession
 
-        def request() -> dict[str, Any]:
-            with AuthorizedSession(self.credentials or google.auth.default(scopes=[_SCOPE])[0]) as session:
-                answer = session.post(
-                    f"{self.logging_endpoint}/v2/entries:list", json=query, timeout=self._answer_seconds
-                )
-            if answer.status_code != 200:
-                raise from_http_response(answer)
-            page: dict[str, Any] = answer.json()
-            return page
-
-        return self._call_for_log(handle, request)
-
-    def _call_for_log(self, handle: str, request: Callable[[], Answer]) -> Answer:
-        """Call the API for a log; errors name the page of the web console that shows it."""
-        try:
-            return self._call(f"the log of {handle} can't be read", request)
-        except ExecutorError as error:
-            raise type(error)(f"{error}; in the browser: {_console(handle)}") from None
+        url = f"{self.logging_endpoint}/v2/entries:list"
+        with AuthorizedSession(self.credentials or google.auth.default(scopes=[_SCOPE])[0]) as session:
+            answer = session.post(url, json=query, timeout=self._answer_seconds)
+        if answer.status_code != 200:
+            raise from_http_response(answer)
+        page: dict[str, Any] = answer.json()
+        return page
 
     def _jobs(self, name: str, request: str, /, **options: Any) -> Any:
         """Send one request about CustomJobs to the region of a resource's name."""
@@ -319,16 +320,13 @@ def custom_job(
         spec["network"] = settings.network
     if settings.staging:
         spec["baseOutputDirectory"] = {"outputUriPrefix": f"{settings.staging.rstrip('/')}/{job.name}"}
-    return {"displayName": job.name, "labels": custom_job_labels(job), "jobSpec": spec}
-
-
-def custom_job_labels(job: Job) -> dict[str, str]:
-    """Return a job's labels in Google Cloud's alphabet: lower-case letters, digits, `-`, and `_`."""
     ours = {_label(key).lstrip("-_0123456789"): _label(value) for key, value in job.labels.items()}
-    return {key: value for key, value in ours.items() if key} | job.key.labels | {NAME_LABEL: job.name}
+    labels = {key: value for key, value in ours.items() if key} | job.key.labels | {NAME_LABEL: job.name}
+    return {"displayName": job.name, "labels": labels, "jobSpec": spec}
 
 
 def _label(text: str) -> str:
+    """Return a label in Google Cloud's alphabet: lower-case letters, digits, `-`, and `_`."""
     return re.sub(r"[^a-z0-9_-]", "-", text.lower())[:63]
 
 
@@ -360,11 +358,6 @@ def _has_key(labels: Mapping[str, str], key: JobKey) -> bool:
     return all(labels.get(name) == value for name, value in key.labels.items())
 
 
-def _counts_for(job: Job, state: str, labels: Mapping[str, str]) -> bool:
-    """Whether a CustomJob is a job's: not another lab's, and not canceled as one of two created at once."""
-    return _has_key(labels, job.key) and labels.get(NAME_LABEL) == job.name and state not in _WITHDRAWN
-
-
 def _parts(handle: str) -> tuple[str, str, str, str]:
     """Return parent, project, region, and number of a CustomJob."""
     match = _HANDLE.fullmatch(handle)
@@ -374,20 +367,6 @@ def _parts(handle: str) -> tuple[str, str, str, str]:
         )
     parent, project, region, number = match.groups()
     return parent, project, region, number
-
-
-def _console(handle: str) -> str:
-    _, project, region, number = _parts(handle)
-    return (
-        f"https://console.cloud.google.com/ai/platform/locations/{region}/training/{number}?project={project}"
-    )
-
-
-def _text(entry: dict[str, Any]) -> str:
-    """Return the text of a log entry: a printed line, or the message of a JSON entry."""
-    payload = entry.get("jsonPayload", {})
-    text = entry.get("textPayload", payload.get("message", payload))
-    return str(text).rstrip("\n")
 
 
 def _describe(error: Any) -> str:
