@@ -64,7 +64,7 @@ def test_classifies_errors_of_postgresql():
     to_fix = ("28P01", "3D000", "42501", "25006", "57014", "XX001", "XX002")
     expected: dict[str, Any] = dict.fromkeys((*passing, "58030"), StoreUnreachable)
     expected |= dict.fromkeys(to_fix, StoreError)
-    expected |= dict.fromkeys(("42P01", "23505", "22003"))  # bugs
+    expected |= dict.fromkeys(("42P01", "23505", "22003", "54000"))  # bugs, or values
     url = "postgresql://lab@host/db"
     found = {state: classified(psycopg.errors.lookup(state)("error"), url) for state in expected}
     assert found == expected

@@ -159,9 +159,6 @@ def _copy_rows(source: Connection, target: Connection) -> None:
             target.execute(table.insert(), [dict(row) for row in rows])
         if table.name == Attempt.__tablename__:
             target.execute(table.update().values(handle=None, token=None))
-        if table.name == Run.__tablename__:
-            # The numbers of changes count transactions of the source.
-            target.execute(table.update().values(change=0, updated_at=table.c.updated_at))
         if target.dialect.name == "postgresql" and table.autoincrement_column is not None:
             # Continue the sequence of IDs after the copied ones.
             last = select(func.max(table.c.id)).scalar_subquery()
