@@ -136,12 +136,12 @@ def _copy_store(store: Store, path: Path, experiments: Sequence[str]) -> tuple[l
                 local = {column.name: None for column in table.__table__.columns if column.name in LOCAL}
                 for query in _queries(source, table, keys, chosen, is_whole=not experiments):
                     rows = source.execution_options(yield_per=_ROWS_AT_ONCE).execute(query)
-                    if table is Metric:  # of which there are millions: tuples are 5 times as fast
-                        for part in rows.partitions():
+                    for part in rows.partitions():
+                        if table is Metric:  # millions of rows: tuples are 5 times as fast
                             copy.exec_driver_sql(_INSERT_METRIC, [tuple(row) for row in part])
-                        continue
-                    for part in rows.mappings().partitions():
-                        copy.execute(table.__table__.insert(), [{**row, **local} for row in part])
+                        else:
+                            values = [{**row._mapping, **local} for row in part]
+                            copy.execute(table.__table__.insert(), values)
             logs: dict[int, list[str]] = {}
             for key, log in copy.execute(select(Attempt.run_id, Attempt.log)):
                 logs.setdefault(key, []).append(log)
