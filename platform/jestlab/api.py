@@ -27,16 +27,27 @@ from typing import TYPE_CHECKING, Any
 
 from jestlab.platform.errors import UserError as Error
 from jestlab.platform.errors import nearest, one_line_errors
-from jestlab.platform.lab.lab import Lab as _Lab
-from jestlab.platform.outcome import Outcome, Page, Plan
-from jestlab.platform.results import Results, rows
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.outcome import LaunchPlan, Outcome, Page
+from jestlab.platform.results import ExperimentResults, split
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from jestlab.platform.spec.schema import Study as _Spec
+    from jestlab.platform.spec.schema import Study
 
-__all__ = ["Error", "Lab", "Outcome", "Page", "Plan", "Results", "Study", "__version__", "load", "open_lab"]
+__all__ = [
+    "Error",
+    "ExperimentResults",
+    "LaunchPlan",
+    "LoadedStudy",
+    "OpenLab",
+    "Outcome",
+    "Page",
+    "__version__",
+    "load",
+    "open_lab",
+]
 
 __version__ = version("jestlab")
 
@@ -48,7 +59,7 @@ def load(
     overrides: Mapping[str, Any] | Sequence[str] | None = None,
     root: str | Path | None = None,
     store: str | None = None,
-) -> Study:
+) -> LoadedStudy:
     """Load a study and validate it.
 
         api.load("quickstart", overrides={"seeds": 1})
@@ -69,13 +80,13 @@ def load(
     from jestlab.platform.spec.load import load as load_spec
 
     with one_line_errors():
-        lab = _Lab.find(root, store)
+        lab = Lab.find(root, store)
         given = str(spec) if isinstance(spec, Path) else spec
         changes = [overrides] if isinstance(overrides, str) else overrides or ()
-        return Study(load_spec(given, scale, changes), lab)
+        return LoadedStudy(load_spec(given, scale, changes), lab)
 
 
-def open_lab(place: str | Path | None = None, *, store: str | None = None) -> Lab:
+def open_lab(place: str | Path | None = None, *, store: str | None = None) -> OpenLab:
     """Open a lab to read its results.
 
         api.open_lab("lab")
@@ -95,12 +106,12 @@ def open_lab(place: str | Path | None = None, *, store: str | None = None) -> La
     elif place is not None and "://" not in str(place) and (file := Path(place).expanduser()).is_file():
         root, store = file.parent, f"sqlite:///{file.absolute()}"
     with one_line_errors():
-        lab = Lab(_Lab.find(root, store))
+        lab = OpenLab(Lab.find(root, store))
         lab.experiments  # noqa: B018 — fails here instead of at the first use
     return lab
 
 
-class Study:
+class LoadedStudy:
     """A validated study.
 
     Attributes:
@@ -109,7 +120,7 @@ class Study:
         scale: The scale that was loaded; None if the study has none.
     """
 
-    def __init__(self, spec: _Spec, lab: _Lab) -> None:
+    def __init__(self, spec: Study, lab: Lab) -> None:
         """Use `load`."""
         self._spec, self._lab = spec, lab
         self.name: str = spec.name
@@ -117,11 +128,11 @@ class Study:
         self.scale: str | None = spec.scale
 
     @property
-    def lab(self) -> Lab:
+    def lab(self) -> OpenLab:
         """The lab that the study is launched in."""
-        return Lab(self._lab)
+        return OpenLab(self._lab)
 
-    def plan(self, *, why: bool = False) -> Plan:
+    def plan(self, *, why: bool = False) -> LaunchPlan:
         """Plan a launch: runs to launch, completed runs, and costs. Writes nothing.
 
             study.plan()
@@ -136,7 +147,7 @@ class Study:
         from jestlab.platform.planning.survey import survey
 
         with one_line_errors():
-            return Plan(survey(self._lab, self._spec, why=why))
+            return LaunchPlan(survey(self._lab, self._spec, why=why))
 
     def launch(
         self,
@@ -205,22 +216,22 @@ class Study:
             )
         return Outcome.of(launched, listener.notes)
 
-    def results(self) -> Results:
+    def results(self) -> ExperimentResults:
         """Return the results of the study so far, also during a launch."""
-        return Results(self._lab, self.name)
+        return ExperimentResults(self._lab, self.name)
 
     def to_yaml(self) -> str:
         """Write the resolved study as YAML."""
         return self._spec.to_yaml()
 
     def __repr__(self) -> str:
-        return f"Study({self.name!r}{f', scale={self.scale!r}' if self.scale else ''}): {self.question}"
+        return f"LoadedStudy({self.name!r}{f', scale={self.scale!r}' if self.scale else ''}): {self.question}"
 
 
-class Lab:
+class OpenLab:
     """A lab: the experiments of one results store."""
 
-    def __init__(self, lab: _Lab) -> None:
+    def __init__(self, lab: Lab) -> None:
         """Use `open_lab`."""
         self._lab = lab
 
@@ -232,7 +243,7 @@ class Lab:
         with one_line_errors():
             return experiments(self._lab.store_url)
 
-    def results(self, experiment: str) -> Results:
+    def results(self, experiment: str) -> ExperimentResults:
         """Return the results of an experiment.
 
         Raises:
@@ -240,7 +251,7 @@ class Lab:
         """
         if experiment not in (known := self.experiments):
             raise Error(f"no experiment {experiment!r} in the results store: {nearest(experiment, known)}")
-        return Results(self._lab, experiment)
+        return ExperimentResults(self._lab, experiment)
 
     def frame(
         self,
@@ -252,11 +263,22 @@ class Lab:
         order_by: str | Sequence[str] = (),
         limit: int | None = None,
     ) -> pd.DataFrame:
-        """Read rows of all experiments, or of one, as `Results.frame` does.
+        """Read rows of all experiments, or of one, as `ExperimentResults.frame` does.
 
         lab.frame("runs", where="state = 'FAILED'", columns=["experiment", "label", "seed", "reason"])
         """
-        return rows(self._lab, view, where, experiment, columns, order_by, limit)
+        from jestlab.analysis import query
+
+        with one_line_errors():
+            return query.frame(
+                self._lab.store_url,
+                view=view,
+                where=where,
+                columns=split(columns),
+                order_by=split(order_by) or (),
+                limit=limit,
+                experiment=experiment,
+            )
 
     def query(self, sql: str) -> pd.DataFrame:
         """Run one SELECT statement on the store.
@@ -274,4 +296,4 @@ class Lab:
     def __repr__(self) -> str:
         from jestlab.analysis.connection import shown
 
-        return f"Lab({shown(self._lab.store_url)!r})"
+        return f"OpenLab({shown(self._lab.store_url)!r})"

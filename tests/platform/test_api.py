@@ -339,7 +339,7 @@ def test_a_lab_answers_sql_and_conditions_and_cannot_be_written(finished):
     assert len(lab.frame("runs", where="seed = 1")) == 3
     with pytest.raises(api.Error, match="queries are read-only"):
         lab.query("DELETE FROM run")
-    lab = api.Lab(Lab(Path("lab"), "postgresql://me:open-sesame@db.example/results"))
+    lab = api.OpenLab(Lab(Path("lab"), "postgresql://me:open-sesame@db.example/results"))
     assert "db.example" in repr(lab) and "open-sesame" not in repr(lab)
 
 

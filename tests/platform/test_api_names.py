@@ -10,34 +10,37 @@ import pytest
 from jestlab import api
 from jestlab.platform.spec.options import FIGURES, FigureOptions, TableOptions
 
-NAMES = ["Error", "Lab", "Outcome", "Page", "Plan", "Results", "Study", "__version__", "load", "open_lab"]
+NAMES = [
+    "Error", "ExperimentResults", "LaunchPlan", "LoadedStudy", "OpenLab", "Outcome", "Page", "__version__",
+    "load", "open_lab",
+]  # fmt: skip
 
 SIGNATURES = {
     "load": "spec, *, scale=None, overrides=None, root=None, store=None",
     "open_lab": "place=None, *, store=None",
-    "Study.plan": "*, why=False",
-    "Study.launch": "*, progress=True, parallel=None, retries=None, on=None, fail_fast=False, "
+    "LoadedStudy.plan": "*, why=False",
+    "LoadedStudy.launch": "*, progress=True, parallel=None, retries=None, on=None, fail_fast=False, "
     "keep_going=False, max_chip_hours=None, rerun_changed=False, rerun_retracted=False, runs=(), "
     "replace=False, reports=True, decide=False",
-    "Study.results": "",
-    "Study.to_yaml": "",
-    "Plan.frame": "",
+    "LoadedStudy.results": "",
+    "LoadedStudy.to_yaml": "",
+    "LaunchPlan.frame": "",
     "Outcome.check": "",
-    "Results.frame": "view='runs', where=None, *, columns=None, order_by=(), limit=None",
-    "Results.claims": "",
-    "Results.report": "*, baseline=None, scope=None",
-    "Lab.results": "experiment",
-    "Lab.frame": "view='runs', where=None, *, experiment=None, columns=None, order_by=(), limit=None",
-    "Lab.query": "sql",
+    "ExperimentResults.frame": "view='runs', where=None, *, columns=None, order_by=(), limit=None",
+    "ExperimentResults.claims": "",
+    "ExperimentResults.report": "*, baseline=None, scope=None",
+    "OpenLab.results": "experiment",
+    "OpenLab.frame": "view='runs', where=None, *, experiment=None, columns=None, order_by=(), limit=None",
+    "OpenLab.query": "sql",
 }
 """What may grow by further options, and may not lose any."""
 
 ATTRIBUTES = {
-    "Study": ["lab", "name", "question", "scale"],
-    "Plan": ["cost"],
+    "LoadedStudy": ["lab", "name", "question", "scale"],
+    "LaunchPlan": ["cost"],
     "Outcome": ["experiment", "files", "notes", "ok", "page", "reasons", "states"],
-    "Results": ["experiment"],
-    "Lab": ["experiments"],
+    "ExperimentResults": ["experiment"],
+    "OpenLab": ["experiments"],
 }
 
 
@@ -62,7 +65,10 @@ def test_the_public_names_and_their_signatures():
 
 @pytest.mark.parametrize(
     ("method", "models"),
-    [(api.Results.table, [TableOptions]), (api.Results.figure, [*FIGURES.values(), FigureOptions])],
+    [
+        (api.ExperimentResults.table, [TableOptions]),
+        (api.ExperimentResults.figure, [*FIGURES.values(), FigureOptions]),
+    ],
 )
 def test_results_accept_and_document_all_options(method, models):
     parameters = inspect.signature(method).parameters
@@ -78,5 +84,5 @@ def test_nothing_public_is_left_out_here():
         methods |= {f"{name}.{each}" for each, value in public.items() if inspect.isfunction(value)}
         properties = {each for each, value in public.items() if isinstance(value, property)}
         assert properties <= set(attributes), name
-    generated = {"Results.table", "Results.figure"}
+    generated = {"ExperimentResults.table", "ExperimentResults.figure"}
     assert methods == {place for place in SIGNATURES if "." in place} | generated

@@ -9,10 +9,10 @@ _BLOCK = 1 << 20
 
 
 def size_and_digest(path: Path) -> tuple[int, str]:
-    """Return the bytes and the SHA-256 of a file, or of a folder's relative names and contents in order.
+    """Return the size in bytes and the SHA-256 of a file, or of the sorted names and contents in a folder.
 
     Raises:
-        OSError: Something of it cannot be read.
+        OSError: A file can't be read.
     """
     total, digest = 0, hashlib.sha256()
     files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
@@ -27,7 +27,7 @@ def size_and_digest(path: Path) -> tuple[int, str]:
 
 
 def digest_of(path: Path) -> str | None:
-    """Return the SHA-256 of a file or folder; None if it is not there, or cannot be read."""
+    """Return the SHA-256 of a file or folder; None if it is missing or can't be read."""
     try:
         return size_and_digest(path)[1] if path.exists() else None
     except OSError:

@@ -23,11 +23,11 @@ _COMPLETED = "COMPLETED"
 _MOST = 10  # runs whose failures are shown
 
 
-class Plan:
+class LaunchPlan:
     """A plan: runs to launch, completed runs, and costs. It prints, and notebooks show it."""
 
     def __init__(self, survey: Survey) -> None:
-        """Use `Study.plan`."""
+        """Use `LoadedStudy.plan`."""
         self._survey = survey
 
     @property
@@ -45,7 +45,9 @@ class Plan:
         """
         import pandas as pd
 
-        return pd.DataFrame(self._survey.rows())
+        from jestlab.platform.planning import show
+
+        return pd.DataFrame(show.frame_rows(self._survey))
 
     def __len__(self) -> int:
         """Return the number of runs."""

@@ -75,12 +75,13 @@ def digest(kind: Kind, name: str) -> str:
 # ---- the code that a config names
 
 
-def identify(config: Extended, is_absent: Callable[[Path], bool]) -> dict[str, Code]:
+def identify(config: Extended, is_absent: Callable[[Path], bool], known: dict[Any, Code]) -> dict[str, Code]:
     """Return the digest and the inputs of all custom code that a config names, by its name.
 
     Args:
         config: The config.
         is_absent: Whether a file is missing and may be: then its path identifies the code.
+        known: Code that was identified before; identified code is added.
 
     Raises:
         UserError: The code is missing, doesn't accept the options, or requires an input that the run doesn't
@@ -97,10 +98,13 @@ def identify(config: Extended, is_absent: Callable[[Path], bool]) -> dict[str, C
             file = Path(reference.rpartition(":")[0])
             if file.suffix == ".py" and is_absent(file):
                 continue
-            uses = extensions.uses(kind, name)
+            key = (kind, name, place, repr(extension.options))
+            uses = known[key].uses if key in known else extensions.uses(kind, name)
             _check_inputs(config, extension, uses)
-            check(kind, name, extension.options, place)
-            found[name] = Code(digest=extensions.digest(reference), uses=uses)
+            if key not in known:
+                check(kind, name, extension.options, place)
+                known[key] = Code(digest=extensions.digest(reference), uses=uses)
+            found[name] = known[key]
         except ValueError as error:
             raise UserError(f"{dotted(extension.path)}: {error}") from None
     return found

@@ -48,11 +48,11 @@ def _documented(*models: type[Options]) -> Callable[[Method], Method]:
     return decorate
 
 
-class Results:
+class ExperimentResults:
     """Results of one experiment. Each call reads the store again."""
 
     def __init__(self, lab: Lab, experiment: str) -> None:
-        """Use `Study.results` or `Lab.results`."""
+        """Use `LoadedStudy.results` or `OpenLab.results`."""
         self._lab = lab
         self.experiment = experiment
 
@@ -136,7 +136,18 @@ class Results:
         Raises:
             Error: The view or a column is unknown, or the condition is invalid.
         """
-        return rows(self._lab, view, where, self.experiment, columns, order_by, limit)
+        from jestlab.analysis import query
+
+        with one_line_errors():
+            return query.frame(
+                self._lab.store_url,
+                view=view,
+                where=where,
+                columns=split(columns),
+                order_by=split(order_by) or (),
+                limit=limit,
+                experiment=self.experiment,
+            )
 
     def claims(self) -> Table:
         """Return the study's claims with their verdicts, as `table("claims")`."""
@@ -167,27 +178,9 @@ class Results:
             return Page(reports.write_page(self._lab, self.experiment, folder, baseline, scope)[0])
 
     def __repr__(self) -> str:
-        return f"Results({self.experiment!r}): .table(), .figure(kind), .frame(view), .claims(), .report()"
+        return f"ExperimentResults({self.experiment!r})"
 
 
-def rows(
-    lab: Lab,
-    view: str,
-    where: str | None,
-    experiment: str | None,
-    columns: str | Sequence[str] | None,
-    order_by: str | Sequence[str],
-    limit: int | None,
-) -> pd.DataFrame:
-    """Read rows of a view of a lab's store, as `Results.frame` does; of all experiments if none is given."""
-    from jestlab.analysis import query
-
-    with one_line_errors():
-        return query.frame(
-            lab.store_url, view=view, where=where, columns=_split(columns), order_by=_split(order_by) or (),
-            limit=limit, experiment=experiment,
-        )  # fmt: skip
-
-
-def _split(given: str | Sequence[str] | None) -> Sequence[str] | None:
+def split(given: str | Sequence[str] | None) -> Sequence[str] | None:
+    """Split names that are joined by commas; return a list as it is."""
     return listed(given) if isinstance(given, str) else given

@@ -1,4 +1,4 @@
-"""Who runs this process, and on which machine."""
+"""Names of the user and the machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import subprocess
 
 
 def user_name() -> str:
-    """Return the name of this process's user; the number, in a container that gives users no names."""
+    """Return the name of this process's user, or the number if the user has no name."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -22,11 +22,11 @@ def host_name() -> str:
 
 
 def person() -> str:
-    """Name this person as git does, else as the system does."""
+    """Return git's `user.name`, or the name of the user."""
     try:
-        said = subprocess.run(
+        name = subprocess.run(
             ["git", "config", "user.name"], capture_output=True, timeout=10, stdin=subprocess.DEVNULL
         ).stdout.decode(errors="replace")
     except (OSError, subprocess.TimeoutExpired):
-        said = ""
-    return said.strip() or user_name()
+        name = ""
+    return name.strip() or user_name()

@@ -25,8 +25,8 @@ def scores(root: Path) -> list[tuple[str, int, float]]:
 
 
 def test_changed_code_is_reported_shown_and_run_again(root, spec, jestlab):
-    assert "digests of your own scripts" in jestlab("launch", spec, "--no-reports")
-    assert "other code" not in jestlab("plan", spec) + jestlab("status", "ridge")
+    assert "digests of custom code" in jestlab("launch", spec, "--no-reports")
+    assert "different code" not in jestlab("plan", spec) + jestlab("status", "ridge")
     own_code.change(spec.parent, 1.0)
     reported = (
         "4 of 4 runs were made with different code: noise.py changed (jestlab diff ridge/plain/0; "
@@ -62,7 +62,7 @@ def test_changed_code_is_reported_shown_and_run_again(root, spec, jestlab):
     explained = jestlab("table", "ridge", "--explain", "wide", "toy/score")
     assert "the code of its runs differs" in explained and "-NOISE = 0.1\n+NOISE = 1.0" in explained
     jestlab("launch", spec, "--no-reports", "--rerun-changed", "--set", "seeds=3")
-    assert "other code" not in jestlab("status", "ridge")
+    assert "different code" not in jestlab("status", "ridge")
     assert "‡" not in jestlab("table", "ridge")
 
 
@@ -72,7 +72,7 @@ def test_an_accepted_change_is_not_reported_again(root, spec, jestlab):
     assert "2 of 2 runs were made with different code" in jestlab("launch", spec, "--no-reports")
     assert "reason" in jestlab("accept", "ridge", "--reason", " ", code=1)
     assert "noise.py" in jestlab("accept", "ridge", "--reason", "a comment alone", "--author", "Ada")
-    assert "other code" not in jestlab("plan", spec) + jestlab("status", "ridge")
+    assert "different code" not in jestlab("plan", spec) + jestlab("status", "ridge")
     assert "nothing to accept" in jestlab("accept", "ridge", "--reason", "again")
     [row] = json.loads(jestlab("accept", "ridge", "--json"))
     assert (row["author"], row["reason"]) == ("Ada", "a comment alone")
@@ -87,7 +87,7 @@ def test_an_accepted_change_is_not_reported_again(root, spec, jestlab):
         store.execute(f"UPDATE attempt SET {', '.join(f'{column} = NULL' for column in columns)}")
     assert "nothing to run" in (again := jestlab("launch", spec, "--no-reports"))
     status = jestlab("status", "ridge")
-    assert "other code" not in again + jestlab("plan", spec) + status
+    assert "different code" not in again + jestlab("plan", spec) + status
     assert "goodput unknown: the attempts did not measure it" in status
     for runs in (["ridge/plain/0"], ["ridge/plain/0", "ridge/wide/0"]):
         assert "CODE  unknown" in jestlab("diff", *runs)
@@ -104,7 +104,8 @@ def test_status_of_an_imported_study_executes_nothing(root, tmp_path, jestlab):
     trap.chmod(0o755)
     with sqlite3.connect(root / "results.db") as store:
         config = json.dumps({"command": [str(trap), "ridge.py"], "cwd": str(trap.parent)})
-        store.execute("UPDATE run SET config = ?, state = 'FAILED' WHERE id = 2", [config])
+        failed = "UPDATE run SET config = ?, state = 'FAILED' WHERE directory LIKE 'runs/trap%'"
+        assert store.execute(failed, [config]).rowcount == 1
         store.execute("UPDATE member SET label = 'plain'")
     jestlab("status", "ridge")
     assert not sprung.exists()
@@ -117,7 +118,7 @@ def test_retracts_a_run_with_its_dependents_and_runs_them_again(tmp_path, jestla
     toy = labs.write_study(tmp_path)  # `joint` needs `reference`
     jestlab("launch", toy, "--no-reports")
     retraction = jestlab("retract", "toy/reference", "wrong shards", "--author", "Ada")
-    assert "wrong shards" in retraction and "needs" in retraction and "uniform" not in retraction
+    assert "wrong shards" in retraction and "depends on" in retraction and "uniform" not in retraction
     retracted = {"reference": "wrong shards", "joint": "wrong shards", "uniform": None}
     assert column("retracted") == retracted
     line = "2 of 3 runs are retracted: wrong shards (--rerun-retracted runs them again"

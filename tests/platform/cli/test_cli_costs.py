@@ -124,14 +124,11 @@ def test_a_plan_for_this_machine_has_hours_once_runs_have_completed_here(jestlab
     assert json.loads(jestlab("plan", "local.yaml", "--json")[1])["runs"][0]["budget"] is None
 
 
-def test_a_launch_above_the_limit_is_refused_before_anything_is_written(jestlab, tmp_path):
+def test_a_launch_above_the_limit_writes_nothing(jestlab, tmp_path):
     before = sorted(tmp_path.rglob("*"))
     code, out, err = jestlab("launch", "paper.yaml", "--on", "vertex", "--max-chip-hours", "9000")
-    assert (code, out) == (1, "")
-    assert err == (
-        "jestlab: the 2 runs to do would take 9,800 chip-hours, more than --max-chip-hours 9000 "
-        "(largest: joint seed 0 7,960, reference seed 0 1,840); nothing was launched\n"
-    )
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert "9,800 chip-hours, more than --max-chip-hours 9000 (largest: joint seed 0 7,960" in err
     assert sorted(tmp_path.rglob("*")) == before
 
 

@@ -51,7 +51,7 @@ def test_launches_a_study_as_registered(tmp_path, jestlab, claims):
     table = jestlab("table", "claims", "toy")
     assert "registered on 20" in table and "before its first run" in table
     refused = jestlab("register", write_study(tmp_path, claims=CLAIMS[:1]), code=1)
-    assert "6 of the runs of toy have begun" in refused
+    assert "6 of the runs of toy have started" in refused
 
 
 def test_reports_changes_before_the_launch_and_marks_them_in_the_table(tmp_path, jestlab, claims):

@@ -141,7 +141,7 @@ def counts(results):
 class Evil:
     pass
 """
-REFUSED = "toy was imported from lab.zip and is not trusted: see what it would execute with jestlab trust"
+REFUSED = "toy was imported from lab.zip and is not trusted: list its code with jestlab trust"
 
 
 @pytest.fixture

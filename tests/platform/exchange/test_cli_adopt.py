@@ -215,19 +215,6 @@ def test_reports_what_was_left_out(root, tmp_path):
     )
 
 
-def test_names_that_differ_late_are_different_runs(root, tmp_path):
-    rows = "".join(f"{'x' * 129}{end},1,0.{digit}\n" for digit, end in enumerate("abc", start=5))
-    (tmp_path / "t.csv").write_text(f"run,step,v/x\n{rows}")
-    runs = adopted(root, "csv", tmp_path / "t.csv", "--into", "old", "--score", "v/*")["runs"]
-    assert {run["seed"] for run in runs} == {0} and len({run["label"] for run in runs}) == 3
-
-
-def test_unchanged_runs_are_new_in_a_second_study(root, siglip):
-    adopt_table(root, siglip)
-    text = printed(root, "adopt", "csv", siglip, "--into", "second", *COLUMNS, "--flops", "flops")
-    assert "6 runs in second: 6 new, 0 changed, 0 unchanged" in text
-
-
 def test_damaged_runs_are_one_line_and_the_others_are_adopted(root, siglip):
     siglip.write_text(SIGLIP.replace("2,1,9.5", "2,?,9.5").replace("4,1,", "4,x,").replace("10.25", "N/A"))
     done = labs.here("adopt", "csv", siglip, "--into", "old", "--run", "model,seed", root=root)

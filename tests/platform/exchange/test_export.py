@@ -12,7 +12,7 @@ from tests.platform.exchange import recorded
 from tests.platform.exchange.recorded import BROKEN, JOINT, JOINT_1, LABEL, WAITING, as_text, result
 
 from jestlab.platform.errors import UserError
-from jestlab.platform.exchange import export as kinds
+from jestlab.platform.exchange import export as writers
 from jestlab.platform.exchange import export_read as results
 from jestlab.platform.exchange.source_run import Score
 from jestlab.platform.store.records import RunState
@@ -117,11 +117,6 @@ def test_a_run_is_read_when_its_turn_comes(recorded_store):
     assert as_text(rest["waiting", 0].metrics) == {"of its own": [(1, "0.5")]}
 
 
-def test_the_store_is_free_while_a_run_is_written(recorded_store):
-    for _ in results.read(recorded_store, []):
-        assert recorded_store.engine.pool.checkedout() == 0
-
-
 @pytest.mark.parametrize("kind", ("mlflow", "parquet", "tensorboard"))
 def test_memory_holds_one_run_while_the_next_is_read(kind, out):
     made, alive = [], []
@@ -134,7 +129,7 @@ def test_memory_holds_one_run_while_the_next_is_read(kind, out):
             del one
             alive.append(sum(each() is not None for each in made))
 
-    kinds.write(kind, runs(), out)
+    writers.write(kind, runs(), out)
     assert alive == [1] * 5
 
 

@@ -98,15 +98,6 @@ def test_states_of_the_hparams_plugin(tmp_path):
         assert run.state == state, status
 
 
-def test_a_restart_replaces_later_steps(tmp_path):
-    for number, steps in ((1, range(6)), (2, range(3, 8))):
-        with SummaryWriter(str(tmp_path / "run"), filename_suffix=f".{number}") as writer:
-            for step in steps:
-                writer.add_scalar("loss", number, step)
-    (run,) = tensorboard.read(tmp_path)
-    assert run.metrics["loss"][1].tolist() == [1, 1, 1, 2, 2, 2, 2, 2]
-
-
 @given(data=st.data())
 def test_a_damaged_file_is_read_up_to_there_and_reported(tmp_path, logs, data):
     whole = event_file(logs / "pilot" / "a").read_bytes()
@@ -217,4 +208,4 @@ def test_results_of_hyperparameters_do_not_replace_a_curve(tmp_path):
             writer.add_scalar("loss", 1 / step, step)
         writer.add_hparams({"lr": 0.5}, {"loss": 0.25})
     (run,) = tensorboard.read(tmp_path)
-    assert run.metrics["loss"][0].tolist()[-3:] == [1, 2, 3]
+    assert run.metrics["loss"][0].tolist() == [1, 2, 3]

@@ -278,21 +278,3 @@ def test_runs_of_two_projects_with_one_id_stay_apart(tmp_path):
         attempt(tmp_path, number, [number], number, text(3, project))
     runs = {run.origin: run.metrics["loss"][0].tolist() for run in wandb.read(tmp_path)}
     assert runs == {"wandb:-/a/abcd1234": [1, 3], "wandb:-/b/abcd1234": [2]}
-
-
-def test_large_steps_stay_distinct(log):
-    made = [message(2, item(1, ["_step"], str(2**53 + n)) + item(1, ["x"], "1")) for n in (0, 1)]
-    assert log(START, *made).metrics["x"][0].tolist() == [2**53, 2**53 + 1]
-
-
-def test_a_step_that_is_no_whole_number_is_refused(log):
-    def steps(*texts: str) -> SourceRun:
-        run = message(17, text(1, "x"))
-        found: SourceRun = log(
-            run, *(message(2, item(1, ["_step"], text) + item(1, ["x"], "1")) for text in texts)
-        )
-        return found
-
-    assert steps("1.0", "2").metrics["x"][0].tolist() == [1, 2]
-    with pytest.raises(UserError, match=r"expected a whole number, got 1\.9"):
-        steps("1.9")

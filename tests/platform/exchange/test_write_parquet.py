@@ -4,15 +4,13 @@ import json
 import math
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from tests.platform.exchange import recorded
 from tests.platform.exchange.recorded import JOINT, LABEL, files_below, result
 
-from jestlab.platform.exchange import export as kinds
-from jestlab.platform.exchange import export as parquet
+from jestlab.platform.exchange import export as writers
 from jestlab.platform.exchange import export_read as results
 from jestlab.platform.exchange.export_read import ExportedRun
 from jestlab.platform.exchange.source_run import Score
@@ -23,7 +21,7 @@ TABLES = ("runs", "metrics", "evaluations")
 
 def written(out, *runs: ExportedRun) -> dict[str, Any]:
     """Write runs, and read the tables by pandas."""
-    kinds.write("parquet", runs, out)
+    writers.write("parquet", runs, out)
     assert files_below(out) == {f"{name}.parquet" for name in TABLES}
     return {name: pd.read_parquet(out / f"{name}.parquet") for name in TABLES}
 
@@ -92,7 +90,7 @@ def test_types_do_not_depend_on_what_there_is(out):
     empty = result(began=None, ended=None, commit=None)
     schemas = []
     for name, one in (("full", full), ("empty", empty)):
-        kinds.write("parquet", [one], out / name)
+        writers.write("parquet", [one], out / name)
         schemas.append([pq.read_schema(out / name / f"{table}.parquet") for table in TABLES])
     assert schemas[0] == schemas[1]
     runs, metrics, scores = schemas[0]
@@ -100,24 +98,3 @@ def test_types_do_not_depend_on_what_there_is(out):
     assert runs.field("seed").type == pa.int64() and runs.field("began").type == pa.timestamp("us")
     assert [metrics.field(name).type for name in ("step", "value")] == [pa.int64(), pa.float64()]
     assert scores.field("examples_seen").type == pa.int64()
-
-
-def test_rows_are_written_before_there_are_many(out, monkeypatch):
-    monkeypatch.setattr(parquet, "_ROWS_AT_ONCE", 10)
-    most = []
-    flush = parquet._ParquetFile._flush
-
-    def counted(file):
-        most.append(len(file._rows))
-        flush(file)
-
-    monkeypatch.setattr(parquet._ParquetFile, "_flush", counted)
-    values = np.random.default_rng(0).normal(size=25)
-    tables = written(out, *(result(seed=seed, metrics={"loss": values, "b": [seed]}) for seed in range(3)))
-    assert max(most) == 10
-    assert pq.ParquetFile(out / "metrics.parquet").num_row_groups == 8
-    for seed in range(3):
-        rows = tables["metrics"]
-        mine = rows[(rows.seed == seed) & (rows.name == "loss")]
-        assert mine.step.tolist() == list(range(25)) and mine.value.tolist() == values.tolist()
-    assert tables["metrics"].query("name == 'b'").value.tolist() == [0, 1, 2]

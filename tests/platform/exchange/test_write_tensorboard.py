@@ -13,11 +13,10 @@ from tests.platform.exchange import recorded
 from tests.platform.exchange.recorded import HOSTILE, JOINT, LABEL, files_below, only, result
 
 from jestlab.platform.errors import UserError
-from jestlab.platform.exchange import export as kinds
+from jestlab.platform.exchange import export as writers
 from jestlab.platform.exchange import export_read as results
 from jestlab.platform.exchange.export_read import ExportedRun
 from jestlab.platform.exchange.source_run import Score
-from jestlab.platform.store.records import RunState
 
 event_accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
 from tensorboard.plugins.hparams import metadata  # noqa: E402
@@ -26,7 +25,7 @@ from tensorboard.plugins.hparams.api_pb2 import Status  # noqa: E402
 
 def written(out: Path, *runs: ExportedRun) -> dict[str, Any]:
     """Write runs, and open each by TensorBoard: folder → what is in it."""
-    kinds.write("tensorboard", runs, out)
+    writers.write("tensorboard", runs, out)
     found = {}
     for file in sorted(out.rglob("*tfevents*")):
         folder = file.parent.relative_to(out).as_posix()
@@ -95,17 +94,6 @@ def test_a_study_is_read_back_whole(recorded_sqlite, out):
     assert (curves(waiting), hparams(waiting)[:2]) == ({}, ({"steps": 4}, "STATUS_RUNNING"))
 
 
-def test_states(out):
-    statuses = {
-        RunState.COMPLETED: "STATUS_SUCCESS", RunState.FAILED: "STATUS_FAILURE",
-        RunState.CANCELLED: "STATUS_FAILURE", RunState.PREEMPTED: "STATUS_FAILURE",
-        RunState.RUNNING: "STATUS_RUNNING", RunState.PENDING: "STATUS_RUNNING",
-        RunState.BLOCKED: "STATUS_RUNNING",
-    }  # fmt: skip
-    runs = written(out, *(result(state, state=state) for state in statuses))
-    assert {state: hparams(runs[f"toy/{state}/0"])[1] for state in statuses} == statuses
-
-
 def test_many_points_and_numbers_out_of_range(out):
     values = [*np.random.default_rng(0).normal(size=12_000), 1e300, -1e300, 1e-300]
     (run,) = written(out, result(metrics={"loss": values})).values()
@@ -138,14 +126,6 @@ def test_labels_that_map_to_the_same_folder(out, labels, folders):
             assert text(run, "label") == labels[number]
 
 
-def test_two_runs_of_one_label_and_seed(out):
-    runs = written(out, result(fingerprint="one"), result(fingerprint="two"))
-    assert {folder: text(run, "fingerprint") for folder, run in runs.items()} == {
-        "toy/joint/0": "one",
-        "toy/joint/0_": "two",
-    }
-
-
 def test_hostile_names(out):
     one = result(
         metrics={name: [number] for number, name in enumerate(HOSTILE)},
@@ -171,5 +151,5 @@ def test_reports_a_full_disk(out, monkeypatch):
 
     monkeypatch.setattr(RecordWriter, "write", full)
     with pytest.raises(UserError, match=r"cannot write .*/out: No space left on device"):
-        kinds.write("tensorboard", [result()], out)
+        writers.write("tensorboard", [result()], out)
     assert files_below(out.parent) == set()

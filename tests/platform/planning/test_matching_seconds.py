@@ -8,13 +8,15 @@ import pytest
 import yaml
 from sqlalchemy import select, update
 
+from jestlab.analysis.costs import Cost
 from jestlab.platform.errors import UserError
 from jestlab.platform.launch import controller
 from jestlab.platform.launch.outcome import LaunchOutcome
 from jestlab.platform.planning.cost import check_chip_hours
 from jestlab.platform.planning.deciding import first_seeds
-from jestlab.platform.planning.matching import Timings
+from jestlab.platform.planning.matching import Timings, examples_within
 from jestlab.platform.planning.plan import plan
+from jestlab.platform.programs import Price
 from jestlab.platform.spec import Study
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
@@ -142,6 +144,12 @@ def test_what_cannot_be_solved_for_is_refused():
     ):
         with pytest.raises(UserError, match=message):
             plan(study(RUNS | changes))
+
+
+def test_a_budget_of_zero_is_an_error():
+    priced = plan(study()).runs[0].price
+    with pytest.raises(UserError, match="cost of that run is unknown or zero"):
+        examples_within(priced, Price(Cost(), 0), "scoring")
 
 
 @pytest.fixture

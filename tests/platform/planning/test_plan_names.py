@@ -133,16 +133,13 @@ def test_a_union_is_checked_study_by_study():
     assert refused(union).startswith("studies.bad.score.0: 'a/b'")
 
 
-def test_plan_and_launch_refuse_before_anything_runs(tmp_path):
+def test_plan_and_launch_check_names(tmp_path):
     spec = labs.write_study(tmp_path, score=["toy/scroe"], metrics={"toy/score": {"goal": "max"}})
-    root = tmp_path / "lab"
     for verb in ("plan", "launch"):
-        ended = labs.here(verb, spec, root=root)
+        ended = labs.here(verb, spec, root=tmp_path / "lab")
         assert ended.returncode == 1
-        assert ended.stderr.strip() == (
-            "jestlab: score.0: 'toy/scroe' is neither declared nor recorded: did you mean 'toy/score'?"
-        )
-    assert not root.exists()
+        assert f"score.0: 'toy/scroe' {NOWHERE}: did you mean 'toy/score'?" in ended.stderr
+    assert not (tmp_path / "lab").exists()
 
 
 def test_the_first_evaluation_has_the_names_that_the_study_needs():

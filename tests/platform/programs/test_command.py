@@ -1,4 +1,4 @@
-"""The program `command` with real processes: what commands find, how they report, how they end."""
+"""The program `command` with real processes."""
 
 import json
 import os
@@ -54,7 +54,7 @@ def directory(lab: Lab, run: PlannedRun) -> Path:
     return lab.root / run.directory
 
 
-def test_what_it_finds(lab, tmp_path, monkeypatch):
+def test_a_command_gets_its_config_folders_and_no_secrets(lab, tmp_path, monkeypatch):
     monkeypatch.setenv("JESTLAB_STORE", lab.store_url)
     monkeypatch.setenv("JESTLAB_STORE_SECRET", "projects/p/secrets/s/versions/1")
     (tmp_path / "code").mkdir()
@@ -94,28 +94,26 @@ def test_a_shell_reports_by_echo(lab):
     head -n 1 "$JESTLAB_REPLIES"
     scores='{"toy/top1": 0.25}'
     say '{"type": "evaluation", "step": 2, "examples_seen": 64, "flops_total": 1e6, "scores": '"$scores"'}'
-    say '{"type": "evaluation", "step": 3, "seconds": 1.5, "scores": '"$scores"'}'
     printf '{"type": "log", "step": 2, "metrics": {"loss": 0.25}}' > "$JESTLAB_REPORTS"
     """
     run = command(*SH, literally(script))
     store = recorded(lab, run)
-    code, said = finished(lab, run)
-    assert code == processes.EXIT_COMPLETED, said
-    assert '{"type": "flushed", "id": 7}' in said
+    code, output = finished(lab, run)
+    assert code == processes.EXIT_COMPLETED, output
+    assert '{"type": "flushed", "id": 7}' in output
     assert metrics(lab) == {("loss", 1): 0.5, ("grad/norm", 1): None, ("loss", 2): 0.25}
     assert store.runs("toy")[0].step == 1
     rows = sqlite3.connect(lab.root / "results.db")
-    spent = "SELECT name, value, examples_seen, flops_total, seconds FROM v_evaluations ORDER BY step"
-    (*first, seconds), second = rows.execute(spent).fetchall()
-    assert first == ["toy/top1", 0.25, 64, 1e6]
-    assert 0.0 < seconds < 60.0  # since the program began
-    assert second == ("toy/top1", 0.25, None, None, 1.5)
-    assert rows.execute("SELECT name, uri, size FROM artifact").fetchall() == [
-        ("model", f"{run.directory}/model", 5)
-    ]
+    [(*evaluation, seconds)] = rows.execute(
+        "SELECT name, value, examples_seen, flops_total, seconds FROM v_evaluations"
+    )
+    assert evaluation == ["toy/top1", 0.25, 64, 1e6]
+    assert 0.0 < seconds < 60.0  # since the program started
+    artifacts = rows.execute("SELECT name, uri, size FROM artifact").fetchall()
+    assert artifacts == [("model", f"{run.directory}/model", 5)]
 
 
-def test_processes_of_the_command_report_too_whatever_they_inherited(lab):
+def test_all_processes_of_the_command_can_report(lab):
     script = """
 import sqlite3, subprocess, sys
 code = '''
@@ -152,7 +150,7 @@ sys.exit(failed)
     ],
     ids=["exception", "signal", "not found", "invalid message"],
 )  # fmt: skip
-def test_how_it_fails(lab, words, code, message):
+def test_failures_have_a_reason(lab, words, code, message):
     run = command(*map(literally, words))
     store = recorded(lab, run)
     ended, said = finished(lab, run)
@@ -162,15 +160,12 @@ def test_how_it_fails(lab, words, code, message):
     assert code == processes.EXIT_REFUSED or "jestlab/platform" not in said  # no traceback of ours
 
 
-def test_what_it_prints_is_the_runs_log_however_much_it_is(lab):
-    script = (
-        "import sys; sys.stdout.write('x' * 3_000_000 + '\\n'); sys.stderr.write('the end\\n'); sys.exit(5)"
-    )
-    run = command(*PYTHON, script)
+def test_the_log_has_the_whole_output(lab):
+    run = command(*PYTHON, "import sys; print('x' * 3_000_000); sys.stderr.write('the end\\n'); sys.exit(5)")
     store = recorded(lab, run)
-    code, said = finished(lab, run)
+    code, output = finished(lab, run)
     assert code == processes.EXIT_FAILED
-    assert said.count("x") >= 3_000_000
+    assert output.count("x") >= 3_000_000
     assert str(reason(store, run)).endswith("x | the end")
 
 
@@ -202,7 +197,7 @@ print("resumed" if run.resume else "new", "stopped at", step)
 """
 
 
-def test_it_is_asked_to_stop_and_resumes(lab):
+def test_a_stopped_command_resumes(lab):
     run = command(*PYTHON, SAVES_WHEN_ASKED)
     store = recorded(lab, run)
     said = stopped(lab, run)
@@ -229,7 +224,7 @@ sys.exit(is_first)
 """
 
 
-def test_a_retry_that_starts_over_replaces_what_the_failed_attempt_reported(lab):
+def test_a_retry_that_starts_over_replaces_earlier_reports(lab):
     run = command(*PYTHON, literally(STARTS_OVER))
     recorded(lab, run)
     assert finished(lab, run)[0] == processes.EXIT_FAILED
@@ -244,24 +239,25 @@ def test_a_retry_that_starts_over_replaces_what_the_failed_attempt_reported(lab)
     assert (final["toy/loss"], final["examples_seen"], final["flops_total"]) == (0.2, 50, 500)
 
 
-def test_sigterm_is_passed_on_once_and_any_end_is_a_stop_then(lab):
-    """Even where the worker's whole group gets it."""
-    script = """
-    trap 'echo term >> "$JESTLAB_RUN_DIR/terms"; exit 5' TERM
-    touch "$JESTLAB_RUN_DIR/begun"
-    while true; do sleep 0.02; done
-    """
+@pytest.mark.parametrize(
+    ("script", "printed"),
+    [
+        # SIGTERM arrives once, and any exit code counts as a stop.
+        (
+            'trap "echo term; exit 5" TERM; touch "$JESTLAB_RUN_DIR/begun"; while :; do sleep 0.02; done',
+            "term",
+        ),
+        # A command that ignores signals can read the request.
+        ('trap "" TERM; touch "$JESTLAB_RUN_DIR/begun"; head -n 1 "$JESTLAB_REPLIES"', '{"type": "stop"}'),
+    ],
+    ids=["signal", "message"],
+)
+def test_a_command_is_asked_to_stop_by_signal_and_message(lab, script, printed):
+    """Also if the worker's whole group receives the signal."""
     run = command(*SH, script)
     store = recorded(lab, run)
-    stopped(lab, run, group=True)
-    assert (directory(lab, run) / "terms").read_text() == "term\n"
+    assert stopped(lab, run, group=True).splitlines().count(printed) == 1
     assert store.runs("toy")[0].state == RunState.PREEMPTED
-
-
-def test_a_command_that_is_deaf_to_signals_reads_that_it_shall_stop(lab):
-    run = command(*SH, 'trap "" TERM; touch "$JESTLAB_RUN_DIR/begun"; head -n 1 "$JESTLAB_REPLIES"')
-    recorded(lab, run)
-    assert '{"type": "stop"}' in stopped(lab, run)
 
 
 def test_a_child_of_the_command_has_time_to_save(lab):
@@ -279,7 +275,7 @@ def test_a_child_of_the_command_has_time_to_save(lab):
     assert (directory(lab, run) / "saved").exists()
 
 
-def test_a_killed_worker_takes_its_command_along_and_the_next_one_resumes(lab):
+def test_a_killed_worker_ends_its_command_and_the_next_one_resumes(lab):
     script = """
 import os, sys, time
 from jestlab.platform import client
@@ -308,8 +304,8 @@ time.sleep(600)
     assert code == processes.EXIT_COMPLETED, said
 
 
-def test_what_it_leaves_behind_ends_with_it(lab):
-    """The fixture `root` waits until no process of the lab is left."""
+def test_processes_of_the_command_end_with_it(lab):
+    """The fixture `root` waits until the lab has no processes."""
     run = command(*SH, "(sleep 600; echo late) & echo done")
     recorded(lab, run)
     assert finished(lab, run)[0] == processes.EXIT_COMPLETED

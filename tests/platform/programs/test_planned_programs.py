@@ -111,7 +111,7 @@ def test_scores_are_priced_and_made_before_runs_that_read_them():
     assert len(planned(**SCORED, **more).runs) == len(SCORED) + 2  # with the reference
 
 
-def test_what_a_target_would_decide_does_not_count_without_one():
+def test_normsim_counts_only_with_a_target():
     for named, counts in (({}, False), ({"target": "b"}, True)):
         configs = [{"embeddings": "a", "normsim": {"norm": norm}, **named} for norm in (2, "inf")]
         one, other = (ScoreConfig.model_validate(config).identity() for config in configs)

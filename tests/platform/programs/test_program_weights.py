@@ -36,7 +36,7 @@ def planned(place: Path, **siglip: Any) -> Plan:
     return plan(load(str(study(place, **siglip))))
 
 
-def test_the_plan_knows_towers_and_content(place, monkeypatch, tmp_path_factory):
+def test_a_plan_records_towers_and_digests(place, monkeypatch, tmp_path_factory):
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))  # paths count from the spec
     path = study(place)
     path.write_text(path.read_text() + "seeds: 3\n")

@@ -81,16 +81,6 @@ def test_a_dependency_is_the_run_with_the_same_seed_and_equal_values_on_shared_k
         assert reference.variant.point["optimizer.beta2"] == member.variant.point["optimizer.beta2"]
 
 
-def test_explicit_needs_have_roles():
-    a = {"needs": {"teacher": "big", "assistant": "small"}}
-    study = Study.parse({"name": "s", "runs": {"big": {}, "small": {}, "a": a, "b": {"needs": "big"}}})
-    needs = {
-        m.variant.name: {r: study.members[i].variant.name for r, i in m.needs.items()} for m in study.members
-    }
-    assert needs["a"] == {"teacher": "big", "assistant": "small"}
-    assert needs["b"] == {"big": "big"}
-
-
 def test_a_reference_without_effect_is_not_a_dependency():
     """The base may name a reference for all: the reference itself and the uniform baseline do not read it."""
     runs = {"reference": {}, "uniform": {"optimizer.beta2": 0.9}, "joint": {"selection.rule": "joint"}}

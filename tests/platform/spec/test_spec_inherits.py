@@ -1,10 +1,7 @@
 """What runs of another program inherit from a study's base: `embed` embeds the learners' data."""
 
-import pytest
-
 from jestlab.models.config import SHAPES_GENERATOR, Data, EmbedConfig, ShardFolder
 from jestlab.platform import programs
-from jestlab.platform.errors import UserError
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec import Study, load
 from jestlab.platform.spec.overrides import apply, parse
@@ -52,13 +49,6 @@ def test_overrides_reach_it_through_the_base_and_by_its_name():
     cache, joint = data("runs.cache.data.filter=aesthetic > 4")
     assert (cache["filter"], joint["filter"]) == ("aesthetic > 4", None)
     assert cache["train"]["examples"] == 640
-
-
-def test_an_error_in_inherited_data_is_named_where_it_is_written():
-    with pytest.raises(UserError, match=r"^base.data.filter: "):
-        planned(base={"data.filter": "similarity >"})
-    with pytest.raises(UserError, match=r"^runs.cache.data.train.exampels: unknown key"):
-        planned({**RUNS, "cache": {**CACHE, "data.train.exampels": 5}})
 
 
 def test_a_relative_folder_in_the_base_is_anchored_whoever_inherits_it(tmp_path):

@@ -74,12 +74,6 @@ def test_types_and_places_of_keys_are_in_words():
     assert find("question")[0].where == ("study",)
 
 
-def test_only_what_the_plan_fills_in_has_no_example():
-    without = {key.path for key in config_keys() if not key.example}
-    assert {path for path in without if not path.endswith("digest")} == {"code"}
-    assert find("selection.reference")[0].example.endswith(": reference}")  # by its type
-
-
 def test_examples_of_config_keys_are_valid_where_they_are_used(subtests):
     for key in (key for key in config_keys() if key.example):
         with subtests.test(f"{key.path} of {key.where}"):
@@ -101,45 +95,6 @@ def test_examples_of_spec_keys_are_valid(subtests):
             if key.path == "runs.<run>.needs":
                 study["program"] = "json:dumps"
             Study.parse(study)
-
-
-def other(key):
-    """Return another value than the default of a key."""
-    simple = {"true": False, "false": True, "null": 7, "[noise, label]": ["noise"]}
-    if key.default in simple:
-        return simple[key.default]
-    others = [choice for choice in key.choices if choice != key.default]
-    if others:
-        return others[0]
-    number = float(key.default)
-    return number / 2 if number < 1 else int(number) + 1
-
-
-@pytest.mark.parametrize("program", ["train", "embed", "diagnose"])
-def test_identity_is_told_as_it_is(program):
-    required = {"embed": {"reference": "a"}, "diagnose": {"learner": "a", "reference": "b"}}.get(program, {})
-    schema: Any = SCHEMAS[program]
-    plainly = schema.model_validate(required).identity()
-    keys = [key for key in config_keys() if program in key.where and key.path.startswith("runtime.")]
-    assert keys
-    for key in keys:
-        changed = schema.model_validate({**required, **plain({key.path: other(key)})})
-        assert changed.identity() == plainly
-        assert not key.identity
-    for path, value in (("data.train.seed", 5), ("data.train.noise.blank", 0.2)):
-        [key] = [key for key in find(path) if program in key.where]
-        changed = schema.model_validate({**required, **plain({path: value})})
-        assert (changed.identity() != plainly) == key.identity is True
-
-
-def test_paths_whose_content_counts_are_told_as_without_identity():
-    def identity(path):
-        train = {"kind": "folder", "path": path, "digest": "0" * 64, "examples": 5}
-        return TrainConfig.model_validate({"data": {"train": train}}).identity()
-
-    assert identity("a") == identity("b")
-    assert [key.identity for key in find("data.train.path")] == [False, False]
-    assert not find("data.train.examples")[1].identity
 
 
 def test_finds_keys_as_people_write_them():
@@ -165,13 +120,6 @@ def test_unknown_keys_name_the_nearest():
             find(prefix)
 
 
-def test_options_that_reports_share_are_listed_once():
-    baselines = [key for key in together(spec_keys()) if key.path.endswith(".baseline")]
-    assert baselines[0].path == "reports.*.baseline"
-    assert {"table", "curves", "pareto", "batch_size"} <= set(baselines[0].where)
-    assert [key.path for key in together(find("reports.table.baseline"))] == ["reports.table.baseline"]
-
-
 @pytest.fixture(scope="module")
 def invalid():
     validator = jsonschema.Draft202012Validator(spec_schema("train"))
@@ -194,3 +142,14 @@ def test_the_json_schema_accepts_studies_and_rejects_typing_errors(invalid):
     jsonschema.Draft202012Validator(spec_schema("command")).validate({"runs": {"a": {"command": ["true"]}}})
     with pytest.raises(UserError, match="no program 'trian': did you mean 'train'"):
         spec_schema("trian")
+
+
+def test_the_identity_of_keys_is_that_of_the_config():
+    plainly = TrainConfig().identity()
+    for path, value in (("runtime.microbatches", 2), ("data.train.seed", 5), ("data.train.noise.blank", 0.2)):
+        [key] = [key for key in find(path) if "train" in key.where]
+        changed = TrainConfig.model_validate(plain({path: value})).identity()
+        assert (changed != plainly) == key.identity == (path != "runtime.microbatches")
+    assert [key.identity for key in find("data.train.path")] == [False, False]
+    baselines = [key for key in together(spec_keys()) if key.path == "reports.*.baseline"]
+    assert {"table", "curves", "pareto"} <= set(baselines[0].where)

@@ -48,14 +48,6 @@ def test_labels_do_not_change_fingerprints():
     assert [run.label for run in plain.runs] == [run.label for run in renamed.runs]
 
 
-def test_labels_survive_printing():
-    once = study(LABELLED, {F: {"name": "f", 0.5: "50%"}})
-    again = Study.parse(once.to_dict())
-    assert again == once
-    assert again.to_dict()["axes"][0]["labels"] == {F: {"name": "f", "0.5": "50%"}}
-    assert shown(again) == ["IID", "JEST f=50%", "JEST f=0.9"]
-
-
 def test_labels_in_yaml_and_python(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text(
@@ -77,8 +69,6 @@ LABEL_ERRORS = """
 => .selection.filtering: the axis has no key 'selection.filtering': did you mean 'selection.filtering_ratio'?
 {selection.filtering_ratio: {0.8: 80%}}
 => .selection.filtering_ratio.0.8: the axis has no value 0.8 of selection.filtering_ratio: did you mean
-{selection.filtering_ratio: {nam: f}}
-=> .selection.filtering_ratio.nam: the axis has no value 'nam' of selection.filtering_ratio
 {selection.filtering_ratio: f}
 => .selection.filtering_ratio: must be a mapping of `name` and texts by value, not 'f'
 {selection.filtering_ratio: {0.5: [half]}}
@@ -96,8 +86,6 @@ NAME_ERRORS = r"""
 {uniform: {label: ''}, joint: {}}
 => uniform.label: is empty, and the run is on no axis
 {uniform: {label: "a\nb"}, joint: {}}
-=> uniform.label: must be a text on one line
-{uniform: {label: [a]}, joint: {}}
 => uniform.label: must be a text on one line
 """
 
@@ -121,12 +109,3 @@ def test_overrides_change_labels_and_drop_those_of_removed_values():
     assert shown(fewer)[1:] == ["joint f=90%", "joint f=0.8"]
     assert shown(apply(labelled, [parse("runs.uniform.label=IID")]))[0] == "IID"
     assert shown(apply(labelled, [parse(f"axes.0.labels={{{F}: {{name: g}}}}")]))[1] == "joint g=0.5"
-
-
-def test_a_union_shows_the_names_of_its_studies():
-    part = study({"uniform": {"label": "IID"}, "joint": {"selection.rule": "joint"}}, {F: {"name": "f"}})
-    union = Study.parse(
-        {"name": "both", "studies": {"s": part.to_dict(), "t": part.to_dict() | {"name": "t"}}}
-    )
-    assert shown(union)[:2] == ["s/IID", "s/joint f=0.5"]
-    assert shown(union)[3] == "t/IID"

@@ -1,8 +1,5 @@
 """`match`: solve for the number of examples that costs as much as another run."""
 
-import json
-
-import labs_support as labs
 import pytest
 import yaml
 
@@ -130,12 +127,3 @@ def test_rejects_chains_of_matches_and_axes_over_the_matched_key():
         planned(RUNS, axes=axes)
     with pytest.raises(SpecError, match="jest → flexi → jest"):
         planned({"jest": {"needs": ["flexi"]}, "flexi": {"match": {"flops": "jest"}}})
-
-
-def test_plan_and_show_print_the_match(tmp_path):
-    spec = tmp_path / "s.yaml"
-    spec.write_text(yaml.safe_dump({"runs": RUNS, "base": {"schedule.examples_seen": 64_000}}))
-    assert "EXAMPLES solved for by match: flexi (flops: jest)." in labs.here("plan", spec).stdout
-    runs = json.loads(labs.here("plan", spec, "--json").stdout)["runs"]
-    assert [run["match"] for run in runs if run["run"] == "flexi"] == ["flops: jest"]
-    assert "  match=flops: jest  " in labs.here("show", spec).stdout

@@ -128,8 +128,6 @@ axes.1.grid.x=[1]
 => axes.1.grid.x: no axes.1: there are 1, counted from 0
 question.x=3
 => question.x: no question.x: it has no parts
-axes.x.grid.x=[1]
-=> axes.x.grid.x: no axes.x
 axes.0.grid.selection.chunks=[1]
 => axes.0.grid.selection.chunks: no such key on the axis: did you mean 'selection.filtering_ratio'?
 axes.0=1
@@ -138,8 +136,6 @@ reports.0=1
 => reports.0: must be one of
 reports.0.ovr=flops
 => reports.0.ovr: unknown key: did you mean 'over'?
-resources.x=1
-=> resources.x: unknown key
 base.optimizer.beta2
 => invalid override 'base.optimizer.beta2': expected path=value
 base..x=3
@@ -157,11 +153,6 @@ def test_rejects_invalid_overrides(check_errors, tmp_path):
     file = tmp_path / "s.yaml"
     file.write_text(STUDY.to_yaml())
     check_errors(ERRORS, lambda text: load(str(file), None, [text]), "--set ")
-
-
-def test_values_with_special_characters_are_strings():
-    text = "noise not in ['blank', '#']"
-    assert changed(f"base.data.filter={text}").base["data"]["filter"] == text
 
 
 @given(st.lists(st.sampled_from(["#", " #", "# ", "a", "fix", " ", "12", "é"]), min_size=1).map("".join))
@@ -215,8 +206,6 @@ base.lst.4=9
 => base.lst.4: base.lst is [1, 2, [3, 4], {'a': 5}], without '4': set it as a whole
 base.lst.-1=9
 => base.lst.-1: base.lst is [1, 2, [3, 4], {'a': 5}], without '-1': set it as a whole
-base.lst.x=9
-=> base.lst.x: base.lst is [1, 2, [3, 4], {'a': 5}], without 'x'
 base.lst.²=9
 => base.lst.²: base.lst is [1, 2, [3, 4], {'a': 5}], without '²'
 base={lst.7: 9}
@@ -225,10 +214,6 @@ runs.r.lst.4=9
 => runs.r.lst.4: runs.r.lst is [1, 2, [3, 4], {'a': 5}], without '4'
 runs.own.lst.2=9
 => runs.own.lst.2: runs.own.lst is [7, 8], without '2'
-runs.own.lst.0.a=9
-=> runs.own.lst.0.a: runs.own.lst.0 is 7, without 'a'
-runs.r.n.x=9
-=> runs.r.n.x: runs.r.n is 3, without 'x'
 base.n.x.y=9
 => base.n.x.y: base.n is 3, without 'x'
 axes=[{runs: [own], grid: {lst.2: [9]}}]
@@ -237,20 +222,14 @@ reports.²=x
 => reports: must be a list
 base.sep=|
 => base.sep: '|': has a special meaning in YAML; put strings with special characters in quotes
-base.sep=>
-=> base.sep: '>': has a special meaning in YAML
 base.sep=---
 => base.sep: '---': has a special meaning in YAML
 base.sep=...
 => base.sep: '...': line 1: not valid YAML
 base.sep=-
 => base.sep: '-': has a special meaning in YAML
-base.sep=?
-=> base.sep: '?': has a special meaning in YAML
 base.sep=&amp
 => base.sep: '&amp': has a special meaning in YAML
-base.sep="a" # b
-=> base.sep: '"a" # b': line 1: not valid YAML
 """
 
 

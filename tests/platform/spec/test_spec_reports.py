@@ -23,13 +23,6 @@ def test_reports_have_figure_options():
     assert Study.parse(found.to_dict()) == found
 
 
-def test_a_study_has_figure_options_for_all_reports():
-    found = study("curves", figure={"width": "8cm", "caption": "none"})
-    assert found.figure.sheet == Sheet(width=8 / 2.54, caption="")
-    assert found.to_dict()["figure"] == {"width": "8cm", "caption": "none"}
-    assert "figure" not in study("curves").to_dict()
-
-
 def test_code_of_ones_own_is_named_by_stored_specs():
     own = {"kind": "table", "name": "own.py:rows", "options": {"top": 3}}
     reports = [{"kind": "table", "name": "summary"}, {"kind": "curves"}, {"kind": "own.py:draw"}, own]

@@ -71,14 +71,6 @@ def test_parts_with_different_resources_need_the_union_to_have_its_own():
     assert union({"small": SMALL, "large": other}, resources={"parallel": 7}).resources.parallel == 7
 
 
-def test_a_printed_union_launches_the_same_runs(tmp_path):
-    both = union({"small": SMALL, "large": LARGE}, question="Both?", paper="Figures 1 and 2", scale="smoke")
-    (tmp_path / "both.yaml").write_text(both.to_yaml())
-    again = load(str(tmp_path / "both.yaml"))
-    assert again == both
-    assert plan(again) == plan(both)
-
-
 def test_a_python_union_takes_what_other_specs_return(tmp_path):
     (tmp_path / "both.py").write_text(
         "from jestlab.experiments import quickstart\n"
@@ -154,8 +146,6 @@ ERRORS = """
 => studies.a.name: is 'b'
 {studies: {a: {studies: {b: {runs: {y: {}}}}}}}
 => studies.a.studies: is itself a union
-{studies: {a: {runs: {y: {}}}, b: {runs: {x: {loss: sigmod}}}}}
-=> studies.b.runs.x.loss: 'sigmod' is not valid
 {studies: {a: {runs: {uniform: {}}}}, reports: [table: {baseline: uniform}]}
 => reports.0.baseline: no run 'uniform': did you mean 'a/uniform'
 {studies: {a: {runs: {x: {match: {flops: y}}, y: {program: 'json:load'}}}}}
@@ -181,9 +171,6 @@ studies: [./nowhere.yaml]
 => 1: studies.0: nowhere.yaml: no such file
 studies: [a.yaml, b.yml]
 => 1: studies.1: b.yml: no such file: did you mean b.yaml?
-scale: huge
-studies: [quickstart]
-=> 2: studies.0: quickstart has no scale 'huge'
 studies: [./u.yaml]
 => 1: studies.0: ./u.yaml is itself a union
 studies: [./a.yaml, ./a.yaml]
@@ -247,10 +234,6 @@ base.optimizer.beta1=2
 => studies.large.base.optimizer.beta1: must be less than 1
 seeds=no
 => studies.small.seeds: must be a number of replicates
-studies.smal.seeds=1
-=> studies.smal.seeds: no study 'smal': did you mean 'small'?
-studies.small=1
-=> studies.small: incomplete: expected
 studies=1
 => studies: incomplete: expected studies.<name>
 small.seeds=1

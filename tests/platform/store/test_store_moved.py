@@ -16,7 +16,6 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import session
 from jestlab.platform.store import attempt as attempts
 from jestlab.platform.store import engine as engines
-from jestlab.platform.store.backup import back_up, restore
 from jestlab.platform.store.store import Store
 
 RUN = plans.run("run")
@@ -125,14 +124,6 @@ def test_writes_to_a_copy_that_replaced_the_file(sqlite_url, file):
     store.close()
     with closing(sqlite3.connect(file)) as found:
         assert found.execute("SELECT COUNT(*) FROM experiment").fetchall() == [(2,)]
-
-
-def test_restores_nothing_next_to_the_log_of_another(sqlite_url, file, moved):
-    backup = moved.with_name("backup.db")
-    back_up(f"sqlite:///{moved}", backup)
-    with pytest.raises(StoreMissing, match=r"results\.db-wal"):
-        restore(backup, sqlite_url)
-    assert not file.exists()
 
 
 def test_a_launch_leaves_everything_in_one_file(sqlite_url, file, tmp_path_factory, monkeypatch):

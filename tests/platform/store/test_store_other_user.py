@@ -1,6 +1,5 @@
 """A store that this user can read and not write to is read, or one line names the missing permission."""
 
-import os
 import resource
 import shutil
 import sqlite3
@@ -16,9 +15,8 @@ import pytest
 from tests.rights import without_rights
 
 from jestlab.analysis import connection, guards, query
-from jestlab.platform.cli import completion
 from jestlab.platform.errors import StoreError, StoreUnreachable, UserError
-from jestlab.platform.store import backup, maintenance
+from jestlab.platform.store import maintenance
 from jestlab.platform.store.store import Store
 
 
@@ -71,16 +69,6 @@ def test_it_is_read(lab, tmp_path):
     assert [path.name for path in lab.iterdir()] == ["results.db"]
 
 
-def test_it_is_backed_up(lab):
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o777)
-        backup.back_up(f"sqlite:///{lab / 'results.db'}", Path(folder) / "warm.db")
-        with without_rights():
-            backup.back_up(f"sqlite:///{lab / 'results.db'}", Path(folder) / "copy.db")
-        (Path(folder) / "copy.db").rename(Path(folder) / "results.db")
-        assert read(Path(folder))[0] == 3
-
-
 READERS: list[Callable[[str], object]] = [
     Store.open_readonly,
     lambda url: maintenance.check(url, Path("/")),
@@ -116,21 +104,6 @@ def test_it_is_read_from_a_full_disk(lab):
         assert read(lab) == (3, 3, [])
 
 
-def test_a_log_that_cannot_be_read_from_a_full_disk(lab):
-    write(lab, crash=True)
-    lab.chmod(0o755)
-    for reader in READERS:
-        with without_room(), pytest.raises((UserError, ValueError), match=r"No space left on device$"):
-            reader(f"sqlite:///{lab / 'results.db'}")
-
-
-def test_a_file_that_cannot_be_read_is_a_matter_of_permissions(lab):
-    (lab / "results.db").chmod(0)
-    for reader in READERS:
-        with without_rights(), pytest.raises((UserError, ValueError), match=r"Permission denied$"):
-            reader(f"sqlite:///{lab / 'results.db'}")
-
-
 def test_writing_names_the_missing_permission(lab):
     file = lab / "results.db"
     with without_rights(), pytest.raises(StoreError, match=f"no permission to write to {file}$"):
@@ -152,17 +125,6 @@ def test_what_the_owner_writes_meanwhile_is_not_mixed_in(lab):
     assert after != before
 
 
-def test_a_damaged_file_is_still_called_damaged(lab):
-    folder = lab
-    (folder / "results.db").chmod(0o644)
-    with (folder / "results.db").open("r+b") as stream:
-        stream.seek(4_096)
-        stream.write(os.urandom(60_000))
-    with without_rights():
-        found = maintenance.check(f"sqlite:///{folder / 'results.db'}", folder)
-    assert found and all("damaged" in finding.what for finding in found)
-
-
 def test_only_a_file_that_cannot_be_locked_is_read_without_locks(tmp_path):
     with closing(sqlite3.connect(tmp_path / "results.db")) as owner:
         owner.execute("PRAGMA journal_mode = WAL")
@@ -173,8 +135,3 @@ def test_only_a_file_that_cannot_be_locked_is_read_without_locks(tmp_path):
             assert not guards.is_stale(reader, tmp_path / "results.db")
             assert reader.execute("SELECT x FROM t").fetchall() == [(1,)]
             reader.rollback()
-
-
-def test_names_of_its_runs_are_completed(lab):
-    with without_rights():
-        assert completion.read_rows(lab / "results.db", "SELECT experiment FROM v_experiments") == [("toy",)]

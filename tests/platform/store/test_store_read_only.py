@@ -156,24 +156,6 @@ def test_a_superuser_reads_with_a_role_that_cannot_write_files(on_postgresql, po
     reader.close()
 
 
-@pytest.mark.parametrize("setting", ["default_transaction_read_only", "session_replication_role"])
-def test_no_earlier_statement_helps_to_write(on_postgresql, setting):
-    store, reader, _ = on_postgresql
-    before = rows.everything(store.engine)
-    value = "off" if setting.startswith("default") else "replica"
-    for is_local in ("false", "true"):
-        try:
-            with reader.reading() as connection:
-                sql = f"SELECT set_config('{setting}', '{value}', {is_local})"
-                connection.exec_driver_sql(sql).fetchall()
-        except UserError as error:
-            assert "permission denied" in str(error)
-        for sql in ("DELETE FROM run", "SELECT nextval('metric_name_id_seq')"):
-            with pytest.raises((UserError, DBAPIError), match=_REFUSALS), reader.reading() as connection:
-                connection.exec_driver_sql(sql).fetchall()
-    assert rows.everything(store.engine) == before
-
-
 @pytest.mark.both_databases
 def test_a_transaction_sees_one_state(store, reader):
     with reader.reading() as connection:

@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.plan import PlannedRun
-from jestlab.platform.store.judgments import retract, retracted, undo_retraction
+from jestlab.platform.store.judgments import accept, acceptances, retract, retracted, undo_retraction
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rerun import next_folder, start_over, with_dependents
 from jestlab.platform.store.store import Store
@@ -110,3 +110,15 @@ def test_only_the_retracted_run_itself_can_be_restored(store):
         undo_retraction(store, UNIFORM.fingerprint)
     undo_retraction(store, REFERENCE.fingerprint)
     assert origins(store) == []
+
+
+def test_an_acceptance_holds_in_every_study_with_the_run(store):
+    store.record(plans.plan(REFERENCE, name="another"))
+    store.record(plans.plan(plans.run("new"), name="unrelated"))
+    accept(store, "toy", {"code ridge.py": ["a", "b"]}, "a comment", "ada")
+    [accepted] = acceptances(store, "another")
+    assert (accepted.accepted, accepted.author) == ({"code ridge.py": ["a", "b"]}, "ada")
+    assert len(acceptances(store, "toy")) == 1
+    assert acceptances(store, "unrelated") == []
+    with pytest.raises(UserError, match="reason"):
+        accept(store, "toy", {}, " ", "ada")

@@ -147,7 +147,7 @@ def test_illegal_moves_change_nothing_and_many_states_are_read(store):
 
 def test_views_of_scores_and_costs(store):
     plan = plans.reference_and_two()
-    reference, joint, uniform = plan.runs
+    reference, _, uniform = plan.runs
     store.record(plan)
     completed(store, reference, {"shapes/zero_shot": 0.5})
     unfinished = plans.begun(store, uniform)
@@ -163,15 +163,9 @@ def test_views_of_scores_and_costs(store):
         ("shapes", "zero_shot", "shapes/zero_shot")
     }
     [cost] = view(store, "v_costs", run="joint")
-    assert cost["fingerprint"] == joint.fingerprint
     assert (cost["image_tower_flops"], cost["text_tower_flops"], cost["loss_flops"]) == (2e6, 7.5e5, 2.5e5)
-    assert (cost["scoring_flops"], cost["selection_flops"]) == (7.5e5, 2.5e5)
-    assert (cost["learner_flops"], cost["reference_scoring_flops"]) == (3e6, 5e5)
-    assert (cost["total_flops"], cost["reference_training_flops"]) == (4e6, 4.5e6)
-    assert (cost["reference_shared_by"], cost["reference_training_share_flops"]) == (1, 4.5e6)
-    [alone] = view(store, "v_costs", run="uniform")
-    assert (alone["reference_training_flops"], alone["reference_training_share_flops"]) == (0, 0)
-    assert alone["reference_shared_by"] is None
+    assert (cost["learner_flops"], cost["scoring_flops"], cost["selection_flops"]) == (3e6, 7.5e5, 2.5e5)
+    assert (cost["reference_scoring_flops"], cost["total_flops"]) == (5e5, 4e6)
 
 
 def test_v_runs_has_the_last_attempt(store):

@@ -10,7 +10,6 @@ import pytest
 import stores_support as stores
 from sqlalchemy import text
 
-from jestlab.analysis.costs import Cost
 from jestlab.platform.planning.plan import RunBudget
 from jestlab.platform.store import provenance
 from jestlab.platform.store.records import RunState
@@ -139,19 +138,6 @@ def test_each_needed_run_is_divided_among_the_runs_that_train_with_it(store):
     assert paid == pytest.approx(4.5 + 1.5)  # the reference and the cache, once
 
 
-def test_references_pay_for_their_own_references_and_runs_without_a_price_share_them(store):
-    first = plans.run("first")
-    second = plans.run("second", needs={"selection.reference": first.fingerprint})
-    needs = {"selection.reference": second.fingerprint}
-    priced, own = plans.run("priced", needs=needs), plans.run("own", seed=1, needs=needs, price=None)
-    store.record(plans.plan(first, second, priced, own))
-    found = shares(store)
-    assert found["second"] == (3, 1.5)
-    assert found["priced"] == found["own"] == (2, 2.25 + 1.5)
-    assert costs(store)["own"]["total_flops"] is None
-    assert costs(store)["own"]["reference_training_flops"] == 4.5e6 + 4.5e6
-
-
 def test_costs_of_adopted_runs_are_not_divided_into_towers(store):
     run = plans.run("a")
     store.record(plans.plan(run))
@@ -248,11 +234,3 @@ def test_on_a_cluster_speed_depends_on_executor_chips_and_last_device(store):
     assert speeds(store, [loop], "slurm", 1)[loop].runs == 1
     assert speeds(store, [loop], "slurm")[loop].runs == 2  # with any number of chips of the last device
     assert speeds(store, [loop], "slurm", 2) == {}
-
-
-@pytest.mark.both_databases
-def test_costs_may_mix_integers_and_floats(store):
-    price = replace(plans.PRICE, cost=Cost(image_tower=10**12, text_tower=0.5))
-    store.record(plans.plan(plans.run("a", price=price)))
-    flops = {row["run"]: row["total_flops"] for row in costs(store).values()}
-    assert flops == {"a": 10**12 + 0.5}

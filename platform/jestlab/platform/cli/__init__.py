@@ -62,7 +62,7 @@ SECTIONS = {
 VERBS = {verb: about for verbs in SECTIONS.values() for verb, about in verbs.items()}
 
 _MODULES = {
-    "studies": ("list", "show", "costs"),
+    "studies": ("list", "costs"),
     "launch": ("launch", "retry", "cancel"),
     "status": ("status", "watch"),
     "results": ("table", "plot", "report"),

@@ -1,4 +1,4 @@
-"""`jestlab accept`: note that differences of code, data or versions between runs do not matter."""
+"""`jestlab accept`: accept that runs were made with different code, data, or package versions."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from jestlab.platform.whoami import person
 from jestlab.platform.words import on_one_line
 
 
-@click.command(epilog=examples('accept ridge --reason "a comment alone"', "accept ridge"))
+@click.command(epilog=examples('accept ridge --reason "only a comment changed"', "accept ridge"))
 @click.argument("experiment")
-@click.option("--reason", metavar="TEXT", help="Why the difference does not matter; without it, only list.")
-@click.option("--author", metavar="NAME", help="Who says so  [default: git's user.name, else you]")
-@json_option("Print what was accepted of EXPERIMENT as JSON.")
+@click.option("--reason", metavar="TEXT", help="Why the difference does not matter. Without it, only list.")
+@click.option("--author", metavar="NAME", help="Your name  [default: git's user.name, or the user]")
+@json_option("Print the accepted differences of EXPERIMENT as JSON.")
 @lab_options
 def accept_command(
     experiment: str, *, reason: str | None, author: str | None, as_json: bool, lab: Lab
 ) -> None:
-    """Accept that runs of EXPERIMENT were made by other code, data or versions: nothing more is said of it.
+    """Accept that runs of EXPERIMENT were made with different code, data, or package versions.
 
-    What differs today counts as equal from now on; the next change is told again. `jestlab table EXPERIMENT
-    --explain` shows who accepted what, and why.
+    The warning about the present differences disappears in all studies with these runs. Later changes are
+    reported again. `jestlab table EXPERIMENT --explain` lists accepted differences.
     """
     store = existing_store(lab, writes=reason is not None)
     values = changes_of(store, experiment).values if reason is not None else {}
@@ -41,7 +41,7 @@ def accept_command(
         print_json([asdict(row) | {"created_at": row.created_at.isoformat()} for row in found])
         return
     if reason is not None and not values:
-        say("nothing to accept: no difference of code, data or versions is known")
+        say("nothing to accept: no differences of code, data, or package versions")
     elif found:
         rows = [
             [
@@ -52,4 +52,4 @@ def accept_command(
         ]
         say(table(["accepted (UTC)", "by", "difference", "reason"], rows))
     else:
-        say(f'nothing was accepted yet: jestlab accept {pasted(experiment)} --reason "…"')
+        say(f'no accepted differences: jestlab accept {pasted(experiment)} --reason "…"')

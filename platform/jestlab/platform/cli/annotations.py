@@ -1,4 +1,4 @@
-"""`jestlab note` and `jestlab tag`: what people say about experiments and runs."""
+"""`jestlab note` and `jestlab tag`: notes and tags of experiments and runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jestlab.platform.store.annotations import add_note, add_tags, notes, remove
 from jestlab.platform.whoami import person
 from jestlab.platform.words import on_one_line
 
-_SUBJECT = f"""SUBJECT is an experiment, or a run.
+_SUBJECT = f"""SUBJECT is an experiment or a run.
 
 {naming.HELP}
 
@@ -29,7 +29,7 @@ Examples:"""
 )
 @click.argument("name", metavar="SUBJECT")
 @click.argument("text", required=False)
-@click.option("--author", metavar="NAME", help="Author of the note  [default: git's user.name, else you]")
+@click.option("--author", metavar="NAME", help="Author of the note  [default: git's user.name, or the user]")
 @json_option("Print the notes as JSON.")
 @lab_options
 def note_command(name: str, text: str | None, *, author: str | None, as_json: bool, lab: Lab) -> None:
@@ -40,9 +40,7 @@ def note_command(name: str, text: str | None, *, author: str | None, as_json: bo
         add_note(store, subject, text, author or person())
     found = notes(store, subject)
     if as_json:
-        print_json(
-            [{"text": n.text, "author": n.author, "created_at": n.created_at.isoformat()} for n in found]
-        )
+        print_json([n._asdict() | {"created_at": n.created_at.isoformat()} for n in found])
     elif found:
         cells = [
             [f"{n.created_at:%Y-%m-%d %H:%M}", on_one_line(n.author), on_one_line(n.text)] for n in found
@@ -66,9 +64,9 @@ def note_command(name: str, text: str | None, *, author: str | None, as_json: bo
 @json_option("Print all tags of SUBJECT as a JSON list.")
 @lab_options
 def tag_command(name: str, names: tuple[str, ...], *, remove: bool, as_json: bool, lab: Lab) -> None:
-    """Tag SUBJECT and list its tags. `jestlab gc` never deletes what is tagged `keep`."""
+    """Tag SUBJECT and list its tags. `jestlab gc` never deletes runs and experiments tagged `keep`."""
     if remove and not names:
-        raise click.UsageError("--remove: expected the tags to remove")
+        raise click.UsageError("--remove: expected tags")
     store = naming.existing_store(lab, writes=bool(names))
     subject = naming.subject(store, name)
     if remove:

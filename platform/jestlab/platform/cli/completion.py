@@ -38,32 +38,29 @@ _TABLES = (
 )  # fmt: skip
 
 
-# ---- names in the store
+# ---- names
 
 
-def _rows(context: click.Context, query: str, *values: str) -> list[tuple[Any, ...]]:
-    """Read the SQLite store that the command line or the environment names; no rows if that fails."""
-    url = context.params.get("store") or os.environ.get("JESTLAB_STORE")
-    root = context.params.get("root") or os.environ.get("JESTLAB_ROOT") or "lab"
-    if url is None and "://" not in root:
-        url = f"sqlite:///{Path(root).expanduser() / 'results.db'}"
-    path = Path((url or "").removeprefix("sqlite:///")).absolute()
-    if not url or not url.startswith("sqlite:///") or not path.is_file():
-        return []
-    return read_rows(path, query, *values)
-
-
-def read_rows(path: Path, query: str, *values: str) -> list[tuple[Any, ...]]:
-    """Query a SQLite store; return no rows if it can't be read immediately."""
+def read_rows(url: str | None, root: str | None, query: str, *values: str) -> list[tuple[Any, ...]]:
+    """Query the SQLite store of a command line; return no rows if that isn't possible immediately."""
     from jestlab.analysis import guards
 
+    url = url or os.environ.get("JESTLAB_STORE")
+    root = root or os.environ.get("JESTLAB_ROOT") or "lab"
+    path = Path(url.removeprefix("sqlite:///") if url else Path(root).expanduser() / "results.db").absolute()
+    if not path.is_file():
+        return []
     with suppress(sqlite3.Error, OSError), closing(guards.open_readonly(path, timeout=0.1)) as connection:
         rows = connection.execute(query, values).fetchall()
         return [row for row in rows if all(str(value).isprintable() for value in row)]
     return []
 
 
-def _experiments(context: click.Context, incomplete: str) -> Iterable[str]:
+def _rows(context: click.Context, query: str, *values: str) -> list[tuple[Any, ...]]:
+    return read_rows(context.params.get("store"), context.params.get("root"), query, *values)
+
+
+def _experiments(context: click.Context, incomplete: str) -> list[str]:
     query = "SELECT experiment FROM v_experiments ORDER BY updated_at DESC"
     return [name for (name,) in _rows(context, query)]
 
@@ -76,51 +73,47 @@ def _runs_of(context: click.Context, experiment: str) -> list[str]:
     return [f"{experiment}/{label}/{seed}" if several else f"{experiment}/{label}" for label, seed in rows]
 
 
-def _runs(context: click.Context, incomplete: str) -> Iterable[str]:
+def _runs(context: click.Context, incomplete: str) -> list[str]:
     """Name experiments and, after a slash, the runs of one."""
-    experiments = list(_experiments(context, incomplete))
+    experiments = _experiments(context, incomplete)
     of = next((name for name in experiments if incomplete.startswith(f"{name}/")), None)
     return [f"{name}/" for name in experiments] if of is None else _runs_of(context, of)
 
 
-def _experiments_and_runs(context: click.Context, incomplete: str) -> Iterable[str]:
+def _subjects(context: click.Context, incomplete: str) -> list[str]:
     return (_runs if "/" in incomplete else _experiments)(context, incomplete)
 
 
-def _runs_of_spec(context: click.Context, incomplete: str) -> Iterable[str]:
+def _runs_of_spec(context: click.Context, incomplete: str) -> list[str]:
     return _runs_of(context, Path(context.params.get("name0") or context.params.get("spec") or "").stem)
 
 
-def _labels(context: click.Context, incomplete: str) -> Iterable[str]:
+def _labels(context: click.Context, incomplete: str) -> list[str]:
     """Name the runs of the experiments on the command line, without experiment and seed."""
-    given = [value if isinstance(value, tuple) else (value,) for value in context.params.values()]
-    # click leaves arguments here if the value of the last option is missing.
-    names = [name for values in (*given, context.args) for name in values if isinstance(name, str)]
-    places = ", ".join("?" * len(names))
+    # click leaves arguments in `args` if the value of the last option is missing.
+    given = [*(context.params.get("experiments") or ()), *context.args]
+    places = ", ".join("?" * len(given))
     query = f"SELECT label FROM v_runs WHERE experiment IN ({places}) GROUP BY label ORDER BY min(position)"
-    return [label for (label,) in _rows(context, query, *names)]
+    return [label for (label,) in _rows(context, query, *given)]
 
 
-def _tags(context: click.Context, incomplete: str) -> Iterable[str]:
-    return [
-        tag for (tag,) in _rows(context, "SELECT DISTINCT text FROM v_notes WHERE kind = 'tag' ORDER BY 1")
-    ]
+def _tags(context: click.Context, incomplete: str) -> list[str]:
+    query = "SELECT DISTINCT text FROM v_notes WHERE kind = 'tag' ORDER BY 1"
+    return [tag for (tag,) in _rows(context, query)]
 
 
-def _specs(context: click.Context, incomplete: str) -> Iterable[str]:
+def _specs(context: click.Context, incomplete: str) -> list[str]:
     """Name registered studies, and files that may contain a study."""
     from jestlab.platform.registry import study_names
 
     folder, slash, _ = incomplete.rpartition("/")
-    found = [] if slash else study_names()
+    names = [] if slash else study_names()
     with suppress(OSError):
         for entry in sorted(os.scandir(folder or slash or "."), key=lambda entry: entry.name):
-            is_folder = slash and entry.is_dir()
-            if not entry.name.startswith(".") and (
-                is_folder or entry.name.endswith((".yaml", ".yml", ".py"))
-            ):
-                found.append(f"{folder}{slash}{entry.name}{'/' if is_folder else ''}")
-    return found
+            ending = "/" if slash and entry.is_dir() else ""
+            if entry.name[0] != "." and (ending or entry.name.endswith((".yaml", ".yml", ".py"))):
+                names.append(f"{folder}{slash}{entry.name}{ending}")
+    return names
 
 
 def _keys(context: click.Context, incomplete: str) -> Iterable[str]:
@@ -130,28 +123,26 @@ def _keys(context: click.Context, incomplete: str) -> Iterable[str]:
 
 
 class _Names(click.ParamType[str]):
-    """A name, completed by a function."""
+    """A name, completed by a function, or else the path of a file."""
 
     name = "name"
 
-    def __init__(
-        self, names: Callable[[click.Context, str], Iterable[str]], *, or_file: bool = False
-    ) -> None:
+    def __init__(self, names: Callable[[click.Context, str], Iterable[str]], or_file: bool = False) -> None:
         self._names = names
         self._or_file = or_file
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem[str]]:
-        found = [name for name in self._names(ctx, incomplete) if name.startswith(incomplete)]
-        if self._or_file and not (found and incomplete):
+        names = [name for name in self._names(ctx, incomplete) if name.startswith(incomplete)]
+        if self._or_file and not (names and incomplete):
             return [CompletionItem(incomplete, type="file")]
-        return [CompletionItem(name) for name in found]
+        return [CompletionItem(name) for name in names]
 
 
 # ---- parameters of verbs
 
-_EXPERIMENT, _RUN, _SUBJECT = _Names(_experiments), _Names(_runs), _Names(_experiments_and_runs)
+_EXPERIMENT, _RUN, _SUBJECT = _Names(_experiments), _Names(_runs), _Names(_subjects)
 _SPEC, _SPEC_RUN, _TAG, _LABEL = _Names(_specs), _Names(_runs_of_spec), _Names(_tags), _Names(_labels)
 _TABLE = _Names(lambda context, incomplete: [*_experiments(context, incomplete), *_TABLES])
 _SOURCE = _Names(_runs, or_file=True)

@@ -34,7 +34,7 @@ def db_command() -> None:
 @json_option()
 @lab_options
 def upgrade(*, as_json: bool, lab: Lab) -> None:
-    """Recreate the views of the store that aren't those of this jestlab. They hold no data."""
+    """Recreate the views of the store if they differ from this version's. Views hold no data."""
     changed = maintenance.upgrade(lab.store_url)
     text = f"views recreated: {', '.join(changed)}" if changed else "nothing to do: all views are up to date"
     show(as_json, {"views": changed}, text)
@@ -45,9 +45,9 @@ def upgrade(*, as_json: bool, lab: Lab) -> None:
 @lab_options
 @click.pass_context
 def check(context: click.Context, *, as_json: bool, lab: Lab) -> None:
-    """Check the store: file, schema, references, views, runs and their folders. Changes nothing.
+    """Check the store: file, schema, references, views, runs, and their folders. Changes nothing.
 
-    Exit code: 0 all is well, 1 something is wrong; each line says what to do.
+    Exit code: 0 without problems, 1 with problems. Each line names a problem and its remedy.
     """
     findings = maintenance.check(lab.store_url, lab.root)
     if as_json:
@@ -67,7 +67,7 @@ def check(context: click.Context, *, as_json: bool, lab: Lab) -> None:
 def backup(path: Path, *, as_json: bool, lab: Lab) -> None:
     """Copy the store, from any kind of database, to the new SQLite file PATH.
 
-    Runs may continue meanwhile. The copy is a store itself: --store sqlite:///PATH reads it.
+    Runs can continue meanwhile. The copy can be used as a store: --store sqlite:///PATH.
     """
     back_up(lab.store_url, path)
     size = path.stat().st_size

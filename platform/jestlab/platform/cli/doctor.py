@@ -79,19 +79,28 @@ def doctor_command(jax: bool, as_json: bool, lab: Lab) -> None:
 
     Exit code: 0 everything required works, 1 something is broken.
     """
-    console = Console(stderr=True)
     found = []
-    with console.status("checking …") if console.is_terminal else nullcontext():
-        for each in examine(lab, jax):
-            found.append(each)
-            if not as_json:
-                level = styled(f"{each.level:8}", _STYLES[each.level])
-                text = f"{each.found}: {each.remedy}" if each.remedy else each.found
-                say(table(("", "", ""), [(level, f"{each.check:12}", text)]))
+    for each in _with_spinner(examine(lab, jax)):
+        found.append(each)
+        if not as_json:
+            level = styled(f"{each.level:8}", _STYLES[each.level])
+            text = f"{each.found}: {each.remedy}" if each.remedy else each.found
+            say(table(("", "", ""), [(level, f"{each.check:12}", text)]))
     if as_json:
         print_json(list(map(asdict, found)))
     if any(each.level is Level.BROKEN for each in found):
         raise SystemExit(1)
+
+
+def _with_spinner(results: Iterator[CheckResult]) -> Iterator[CheckResult]:
+    """Show that a check is running, on a terminal."""
+    console = Console(stderr=True)
+    while True:
+        with console.status("checking …") if console.is_terminal else nullcontext():
+            result = next(results, None)
+        if result is None:
+            return
+        yield result
 
 
 def examine(lab: Lab, jax: bool = True) -> Iterator[CheckResult]:
@@ -121,24 +130,22 @@ def _packages(lab: Lab) -> Iterator[CheckResult]:
         )
         return
     required = [each for each in required if each.marker is None or each.marker.evaluate({"extra": ""})]
-    versions: dict[str, str] = {}
+    omitted, wrong = [], []
     for each in required:
-        with suppress(metadata.PackageNotFoundError):
-            versions[each.name] = metadata.version(each.name)
-    omitted = [each.name for each in required if each.name in LAUNCHING and each.name not in versions]
-    wrong = [
-        each
-        for each in required
-        if each.name not in omitted
-        and not (each.name in versions and each.specifier.contains(versions[each.name], prereleases=True))
-    ]
+        try:
+            version = metadata.version(each.name)
+        except metadata.PackageNotFoundError:
+            version = ""
+        if not version and each.name in LAUNCHING:
+            omitted.append(f"{each.name} ({LAUNCHING[each.name]})")
+        elif not version or not each.specifier.contains(version, prereleases=True):
+            wrong.append((each, version or "missing"))
     if omitted:
-        found = "without " + ", ".join(f"{name} ({LAUNCHING[name]})" for name in omitted)
         remedy = "only workers run without them: launch and read results where all of jestlab is installed"
-        yield CheckResult("packages", Level.WARNING, found, remedy)
+        yield CheckResult("packages", Level.WARNING, f"without {', '.join(omitted)}", remedy)
     if wrong:
-        found = ", ".join(f"{each.name} {versions.get(each.name, 'missing')}" for each in wrong)
-        remedy = "pip install " + " ".join(f"'{each.name}{each.specifier}'" for each in wrong)
+        found = ", ".join(f"{each.name} {version}" for each, version in wrong)
+        remedy = "pip install " + " ".join(f"'{each.name}{each.specifier}'" for each, _ in wrong)
         yield CheckResult("packages", Level.BROKEN, found, remedy)
     if not omitted and not wrong:
         yield CheckResult("packages", Level.OK, f"all {len(required)} as required")
@@ -252,10 +259,19 @@ def _is_configured(executor: str) -> bool:
     return settings.on == executor or bool(section != type(section)())
 
 
+def _unready(executor: str) -> CheckResult | None:
+    """Return the result for an executor that isn't configured, or whose client is missing."""
+    if not _is_configured(executor):
+        return CheckResult(executor, Level.OK, "not configured")
+    if (missing := missing_client(executor)) is not None:
+        found, _, remedy = missing.partition(": ")
+        return CheckResult(executor, Level.BROKEN, found, remedy)
+    return None
+
+
 def _vertex(lab: Lab) -> Iterator[CheckResult]:
-    project = Settings.find().vertex.project
-    if project is None:
-        yield CheckResult("vertex", Level.OK, "not configured")
+    if (result := _unready("vertex")) is not None:
+        yield result
         return
     code = (
         "import google.auth;"
@@ -265,13 +281,15 @@ def _vertex(lab: Lab) -> Iterator[CheckResult]:
     if answer is None:
         yield CheckResult("vertex", Level.BROKEN, problem, "gcloud auth application-default login")
     else:
-        yield CheckResult("vertex", Level.OK, f"credentials for Google Cloud, project {project}")
+        yield CheckResult(
+            "vertex", Level.OK, f"credentials for Google Cloud, project {Settings.find().vertex.project}"
+        )
 
 
 def _kubernetes(lab: Lab) -> Iterator[CheckResult]:
     context = Settings.find().kubernetes.context
-    if not _is_configured("kubernetes"):
-        yield CheckResult("kubernetes", Level.OK, "not configured")
+    if (result := _unready("kubernetes")) is not None:
+        yield result
         return
     if os.environ.get("KUBERNETES_SERVICE_HOST") and context is None:
         yield CheckResult("kubernetes", Level.OK, "inside a cluster")
@@ -307,22 +325,6 @@ def _slurm(lab: Lab) -> Iterator[CheckResult]:
         yield CheckResult("slurm", levels[is_ok], found, remedy)
 
 
-def _with_client(
-    executor: str, check: Callable[[Lab], Iterator[CheckResult]]
-) -> Callable[[Lab], Iterator[CheckResult]]:
-    """Check that the client of a configured executor is installed, then run the check."""
-
-    def checked(lab: Lab) -> Iterator[CheckResult]:
-        missing = missing_client(executor)
-        if missing is not None and _is_configured(executor):
-            found, _, remedy = missing.partition(": ")
-            yield CheckResult(executor, Level.BROKEN, found, remedy)
-        else:
-            yield from check(lab)
-
-    return checked
-
-
 _CHECKS: dict[str, Callable[[Lab], Iterator[CheckResult]]] = {
     "packages": _packages,
     "config file": _settings,
@@ -331,8 +333,8 @@ _CHECKS: dict[str, Callable[[Lab], Iterator[CheckResult]]] = {
     "bucket": _bucket,
     "store": _store,
     "leftovers": _leftovers,
-    "vertex": _with_client("vertex", _vertex),
-    "kubernetes": _with_client("kubernetes", _kubernetes),
+    "vertex": _vertex,
+    "kubernetes": _kubernetes,
     "slurm": _slurm,
 }
 

@@ -159,15 +159,6 @@ def baseline_option(default: str = "the first run that is not a reference") -> C
     return click.option("--baseline", metavar="RUN", help=text)
 
 
-score_option = click.option(
-    "--score",
-    metavar="METRIC",
-    multiple=True,
-    help="Evaluation that is the score (wiki/perplexity); of several, their mean  [default: the study's]",
-)
-"""`--score`; the command receives its values as `score`."""
-
-
 def scope_option(
     what: str = "Which FLOPs count", default: str | None = "scoring", otherwise: str = ""
 ) -> Callable[[Function], Function]:

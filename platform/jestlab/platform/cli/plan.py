@@ -1,4 +1,4 @@
-"""`jestlab plan`: what a launch would run, and what it costs."""
+"""`jestlab plan`: preview a launch and its cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`jestlab retract`: say that the results of a run are wrong, and of what rests on them."""
+"""`jestlab retract`: retract wrong results of a run and of the runs that depend on it."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ Examples:
 @click.command(epilog=_EPILOG)
 @click.argument("name", metavar="[RUN]", required=False)
 @click.argument("reason", required=False)
-@click.option("--undo", "undone", is_flag=True, help="Take the retraction of RUN back.")
-@click.option("--author", metavar="NAME", help="Who says so  [default: git's user.name, else you]")
+@click.option("--undo", "undone", is_flag=True, help="Undo the retraction of RUN.")
+@click.option("--author", metavar="NAME", help="Your name  [default: git's user.name, or the user]")
 @json_option("Print all retracted runs as JSON.")
 @lab_options
 def retract_command(
     name: str | None, reason: str | None, *, undone: bool, author: str | None, as_json: bool, lab: Lab
 ) -> None:
-    """Retract the results of RUN, and of every run that needed it, for a REASON; without RUN, list all.
+    """Retract the results of RUN and of all runs that depend on it; without RUN, list retracted runs.
 
-    Nothing is deleted: tables strike them through, claims that rest on them count as not run, and `jestlab
-    launch --rerun-retracted` runs them again.
+    Nothing is deleted. Tables strike the results through, and claims count the runs as missing. To run them
+    again, use `jestlab launch --rerun-retracted`.
     """
     store = naming.existing_store(lab, writes=name is not None)
     if name is not None:
@@ -50,7 +50,7 @@ def retract_command(
         else:
             retract(store, run.fingerprint, reason, author or person())
     elif undone:
-        raise click.UsageError("--undo: expected the RUN whose retraction is taken back")
+        raise click.UsageError("--undo: expected a RUN")
     found = retracted(store)
     if as_json:
         print_json([asdict(row) for row in found])
@@ -58,11 +58,11 @@ def retract_command(
         rows = [
             [
                 f"{row.experiment}/{row.label}/{row.seed}",
-                "" if row.origin == row.fingerprint else f"needs {row.origin[:8]}",
+                "" if row.origin == row.fingerprint else f"depends on {row.origin[:8]}",
                 *map(on_one_line, (row.reason, row.author)),
             ]
             for row in found
         ]
-        say(table(["run", "because it", "reason", "by"], rows))
+        say(table(["run", "cause", "reason", "by"], rows))
     else:
         say("no results are retracted")

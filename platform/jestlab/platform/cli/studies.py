@@ -1,9 +1,8 @@
-"""`jestlab list`, `show` and `costs`: which studies there are, what one holds, and what its examples cost."""
+"""`jestlab list` and `costs`: the registered studies, and the cost of the examples of one."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 import click
 
 from jestlab.analysis import units
-from jestlab.analysis.claims.stopping import Until
 from jestlab.analysis.costs import CONVENTIONS, EXECUTED, Scope
 from jestlab.platform.cli.options import (
     FOLDER,
@@ -23,18 +21,16 @@ from jestlab.platform.cli.options import (
     spec_options,
     wide_option,
 )
-from jestlab.platform.cli.output import counted, print_json, print_or_write, say, show, writing
+from jestlab.platform.cli.output import counted, show, writing
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.cost import CostBreakdown, LabelCost, cost_breakdown
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.planning.show import absent_data
 from jestlab.platform.registry import scales_of, study_module, study_names
-from jestlab.platform.render import Block, Table, styled, table
+from jestlab.platform.render import Block, table
 from jestlab.platform.spec.load import load
-from jestlab.platform.spec.resources import LOCAL_PARALLEL, Resources
 from jestlab.platform.spec.schema import Study
-from jestlab.platform.spec.tree import flatten
 
 _PARTS = ("IMAGE", "TEXT", "LOSS", "SCORING", "SELECTION", "REF. SCORING")
 _IMPORTANCE = {
@@ -52,9 +48,9 @@ _IMPORTANCE = {
 @json_option()
 @lab_options
 def list_command(as_json: bool, lab: Lab) -> None:
-    """List the studies that can be launched by name, and the number of their runs at each scale.
+    """List the studies that can be launched by name, with the number of runs at each scale.
 
-    Studies that the lab has as experiments are listed with the tags of these.
+    Studies with an experiment in the lab are listed with its tags.
     """
     data, rows = [], []
     marked = _tags(lab)
@@ -77,7 +73,7 @@ def list_command(as_json: bool, lab: Lab) -> None:
 
 
 def _tags(lab: Lab) -> dict[str, list[str]]:
-    """Return the tags of the lab's experiments, by name; none where there is no store."""
+    """Return the tags of the lab's experiments, by name."""
     if lab.store_is_missing:
         return {}
     from jestlab.platform.store.annotations import tags_of_experiments
@@ -85,124 +81,6 @@ def _tags(lab: Lab) -> dict[str, list[str]]:
 
     store = Store.open_readonly(lab.store_url)
     return {} if store is None else tags_of_experiments(store)
-
-
-# ---- show
-
-
-@click.command(epilog=examples("show quickstart", "show quickstart --set seeds=5 --yaml > five_seeds.yaml"))
-@spec_options
-@click.option(
-    "--yaml", "as_yaml", is_flag=True, help="Print the resolved spec, which launches the same runs."
-)
-@json_option("Print the resolved spec as JSON.")
-def show_command(study: Study, as_yaml: bool, as_json: bool) -> None:
-    """Show the question, runs, axes and reports of SPEC: a registered name, or a .py or .yaml file."""
-    if as_yaml and as_json:
-        raise click.UsageError("--yaml and --json: expected only one of them")
-    if as_yaml:
-        print_or_write(None, study.to_yaml())
-    elif as_json:
-        print_json(study.to_dict())
-    else:
-        say(_about(study))
-
-
-def _about(study: Study) -> Iterator[Block]:
-    yield styled(f"{study.name} ({study.scale})" if study.scale else study.name, "bold")
-    if study.question:
-        yield f"  {study.question}"
-    if study.paper:
-        yield f"  {study.paper} of the paper"
-    if study.studies:
-        yield from _parts(study)
-    else:
-        yield from _details(study)
-    planned = plan(study, note_absent=True, placement="none")
-    yield f"\n{counted(len(planned.runs), 'run')}{_where(study.resources)}"
-    yield from absent_data(planned)
-
-
-def _parts(study: Study) -> Iterator[Block]:
-    """List the studies of a union."""
-    claims = sum(len(part.claims) for part in study.studies.values())
-    yield f"\nunion of {counted(len(study.studies), 'study')}" + (
-        f", {counted(claims, 'claim')}" if claims else ""
-    )
-    rows = [
-        (name, ", ".join(filter(None, [part.paper, part.question]))) for name, part in study.studies.items()
-    ]
-    yield table(("", ""), rows, indent=2)
-    yield ""
-    yield _listed("reports", _reports(study))
-
-
-def _reports(study: Study) -> str:
-    return ", ".join(_report(report.model_dump(exclude_defaults=True)) for report in study.reports) or "–"
-
-
-def _listed(title: str, text: str) -> Table:
-    """Write a title and, beside it, a text that may take several lines."""
-    return table(("", ""), [(styled(title, "bold"), text)])
-
-
-def _details(study: Study) -> Iterator[Block]:
-    """List base, runs, axes, seeds, reports and claims of an ordinary study."""
-    if base := _settings(study.base):
-        yield ""
-        yield styled("base", "bold")
-        yield from (f"  {key} = {value}" for key, value in base.items())
-    yield ""
-    yield styled("runs", "bold")
-    rows = []
-    for name, run in study.runs.items():
-        said = {} if run.program is None else {"program": run.program}
-        said |= {"needs": ", ".join(run.needs.values())} if run.needs else {}
-        said |= {"match": str(run.match)} if run.match else {}
-        said |= {"label": json.dumps(run.label, ensure_ascii=False)} if run.label is not None else {}
-        changes = "  ".join(f"{key}={value}" for key, value in (said | _settings(run.overrides)).items())
-        rows.append((name, changes))
-    yield table(("", ""), rows, indent=2)
-    if study.axes:
-        yield ""
-        yield styled("axes", "bold")
-    for axis in study.axes:
-        points = sum(1 for _ in axis.points())
-        yield f"  {', '.join(axis.runs)}: {axis.kind}, {counted(points, 'point')}"
-        values = getattr(axis, axis.kind)
-        if isinstance(values, Mapping):
-            yield from (f"    {key}: {', '.join(map(_text, column))}" for key, column in values.items())
-        else:
-            yield from (f"    {'  '.join(f'{k}={_text(v)}' for k, v in case.items())}" for case in values)
-    yield ""
-    yield _listed("seeds", _seeds(study))
-    yield _listed("reports", _reports(study))
-    if study.claims:
-        yield ""
-        yield styled("claims", "bold")
-    for claim in study.claims:
-        yield f"  {claim.statement}{f' ({claim.source})' if claim.source else ''}"
-        yield f"    {claim}"
-
-
-def _where(resources: Resources) -> str:
-    """Write how many runs run at a time, and on what."""
-    on_pods = resources.tpu is not None
-    parallel = resources.parallel or (None if on_pods else LOCAL_PARALLEL)
-    return (f", {parallel} at a time" if parallel else "") + (f", each on {resources.tpu}" if on_pods else "")
-
-
-def _settings(config: dict[str, Any]) -> dict[str, str]:
-    return {key: _text(value) for key, value in flatten(config).items()}
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _report(options: dict[str, Any]) -> str:
-    kind = options.pop("kind")
-    return f"{kind} ({', '.join(f'{k} {v}' for k, v in options.items())})" if options else str(kind)
 
 
 # ---- costs
@@ -340,15 +218,6 @@ def _references(entries: list[LabelCost]) -> Iterator[Block]:
 
 def _flops(amount: float) -> str:
     return units.flops(amount) if amount else "–"
-
-
-def _seeds(study: Study) -> str:
-    """Write the seeds, or when there are enough."""
-    until = study.seeds
-    if not isinstance(until, Until):
-        return ", ".join(map(str, until))
-    budget = "" if until.hours is None else f", within {until.hours:g} hours of its runs"
-    return f"until decided, at least {until.at_least}, at most {until.at_most}{budget}"
 
 
 def _multiple(value: float) -> str:

@@ -1,4 +1,4 @@
-"""`jestlab trust`: let an imported experiment be executed, after a look at what that is."""
+"""`jestlab trust`: show the code that an imported experiment executes, and trust it."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from jestlab.platform.render import table
 from jestlab.platform.store import trust
 from jestlab.platform.store.trust import Executed
 
-_LONG = 160  # letters of a command
+_LONG = 160  # longest command that is shown
 
 
 @click.command(epilog=examples("trust quickstart --dry-run", "trust quickstart"))
 @click.argument("experiment")
-@click.option("--dry-run", is_flag=True, help="Only show what would be executed.")
+@click.option("--dry-run", is_flag=True, help="Only show the code.")
 @json_option()
 @lab_options
 def trust_command(experiment: str, *, dry_run: bool, as_json: bool, lab: Lab) -> None:
-    """Show what EXPERIMENT executes, which was imported from an archive, and let it be executed.
+    """Show the code that the imported EXPERIMENT executes, and trust it.
 
-    That is what its runs execute, and the code that it names: rules and losses, figures and tables of its
-    reports, an executor. Until then `jestlab retry` refuses it, and reports leave out figures and tables of
-    its own; everything else shows it all the same. An experiment that was launched here needs no trust.
+    The code includes the programs of its runs, custom rules and losses, custom figures and tables of its
+    reports, and a custom executor. Before an imported experiment is trusted, `jestlab retry` refuses it, and
+    reports omit its custom figures and tables. Experiments that were launched here are always trusted.
     """
     store = existing_store(lab, writes=not dry_run)
     origin = trust.origin_of(store, experiment)
@@ -59,29 +59,29 @@ def trust_command(experiment: str, *, dry_run: bool, as_json: bool, lab: Lab) ->
     say(f"{experiment} {came}; its runs execute:")
     say(table(("PROGRAM", "COMMAND", "RUNS"), _rows(runs)))
     if code:
-        say("it names this code, which is executed with them:")
+        say("it also executes this code:")
         say(table(("USED AS", "CODE"), [(kind, one_line(name, _LONG)) for kind, name in code]))
     if origin is not None:
         is_trusted = origin.trusted_at is not None
-        say(f"trusted since {origin.trusted_at} UTC" if is_trusted else "not trusted: nothing executes it")
+        say(f"trusted since {origin.trusted_at} UTC" if is_trusted else "not trusted: no code is executed")
 
 
 def _rows(runs: Sequence[Executed]) -> list[tuple[str, str, str]]:
-    """Return a row for each thing that is executed, with the runs that do."""
+    """Return a row for each program and command, with its runs."""
     labels: dict[tuple[str, str], dict[str, None]] = {}
     for run in runs:
-        what = (one_line(run.program, _LONG), one_line(words(run) or "", _LONG))
-        labels.setdefault(what, {})[one_line(run.label, _LONG)] = None
-    return [(*what, few(list(names))) for what, names in labels.items()]
+        code = (one_line(run.program, _LONG), one_line(words(run) or "", _LONG))
+        labels.setdefault(code, {})[one_line(run.label, _LONG)] = None
+    return [(*code, few(list(names))) for code, names in labels.items()]
 
 
 def words(run: Executed) -> str | None:
-    """Return the command of a run as a shell would write it, and where it runs; None if it executes none."""
+    """Return the command of a run in shell syntax, with its folder; None without a command."""
     if "command" not in run.config:
         return None
     command, folder = run.config["command"], run.config.get("cwd")
     parts = command if isinstance(command, list) else [command]
-    said = shlex.join(part if isinstance(part, str) else json.dumps(part) for part in parts)
+    text = shlex.join(part if isinstance(part, str) else json.dumps(part) for part in parts)
     if isinstance(command, str):
-        said = command
-    return f"{said} (in {folder})" if folder else said
+        text = command
+    return f"{text} (in {folder})" if folder else text

@@ -86,7 +86,7 @@ def parse_score(text: str) -> tuple[str, str]:
 
 
 class Adoption:
-    """Adopts runs into a study, each in a transaction of its own. No two runs get the same label and seed."""
+    """Adopts runs into a study, one per transaction. No two runs get the same label and seed."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Adoption:
         """Prepare it.
 
         Args:
-            store: The store; None in a dry run if there is no store.
+            store: The store; None in a dry run if it doesn't exist.
             study: Name of the study. If it doesn't exist, it is created with only adopted runs.
             kind: Kind of the source, which is part of the labels.
             path: Where the runs are read.
@@ -134,7 +134,7 @@ class Adoption:
         """Adopt a run; return it with what changed in the store, None in a dry run.
 
         Raises:
-            UserError: The run lacks what a rule names, or the study has another run of its name.
+            UserError: A rule can't be applied to the run, or the study has another run with this name.
         """
         if self._store is None:
             placed, change = self._place(run, None), None
@@ -289,7 +289,7 @@ def _spent(run: SourceRun, text: str | None) -> AtStep:
     return at
 
 
-# ---- what a store can hold
+# ---- limits of stores
 
 
 def _tags(run: SourceRun) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Adopted runs in the store: what it knows about them, and how they are written."""
+"""Read and write adopted runs in the store."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Placed:
         name: Name in the study.
         label: Name with the kind of its source, the same for all its seeds.
         seed: Replicate.
-        scores: Its scores, by evaluation and step.
+        scores: Scores, by evaluation and step.
     """
 
     run: SourceRun
@@ -160,7 +160,7 @@ def write(
     moved: bool = False,
     goal: Goal | None = None,
 ) -> Change:
-    """Write a run and its place in a study; replace what was adopted before if it has changed.
+    """Write a run and its place in a study; replace an earlier version of the run.
 
     Args:
         connection: In a write transaction.

@@ -77,7 +77,7 @@ Row = dict[str, Any]
 
 @dataclass
 class ImportSummary:
-    """What an import changed.
+    """The changes of an import.
 
     Attributes:
         new: Number of added runs.
@@ -101,7 +101,7 @@ def read_archive(lab: Lab, store: Store, path: Path, replace: bool = False) -> I
 
     Args:
         lab: The lab for the files.
-        store: Its store.
+        store: The store of the lab.
         path: The archive.
         replace: Whether experiments of the archive replace those launched here.
 

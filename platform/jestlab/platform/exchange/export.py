@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,8 +16,6 @@ from jestlab.platform.exchange.export_read import ExportedRun
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_ROWS_AT_ONCE = 250_000
 
 
 def write(kind: str, runs: Iterable[ExportedRun], folder: Path) -> None:
@@ -55,52 +53,32 @@ def _write_parquet(runs: Iterable[ExportedRun], folder: Path) -> None:
 
     Configs are JSON, tags and notes are lists, and times are UTC. Unknown values are null; NaN is NaN.
     """
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetWriter
+
     with ExitStack() as stack:
-        tables, metrics, scores = (
-            stack.enter_context(_ParquetFile(folder / f"{name}.parquet", schema))
+        files = [
+            (
+                schema,
+                stack.enter_context(ParquetWriter(folder / f"{name}.parquet", schema, compression="zstd")),
+            )
             for name, schema in _schemas().items()
-        )
+        ]
         for run in runs:
-            key = [run.experiment, run.label, run.seed, run.fingerprint]
-            about = [run.run, run.program, str(run.state), run.reason, run.step, json.dumps(run.config)]
-            tables.add([[*key, *about, run.began, run.ended, run.commit, run.tags, run.notes]])
-            for name, (steps, values) in run.metrics.items():
-                points = zip(steps.tolist(), values.tolist(), strict=True)
-                metrics.add([*key, name, step, value] for step, value in points)
-            scores.add([*key, *score] for score in run.scores)
-
-
-class _ParquetFile:
-    """A Parquet file that rows are added to, written in parts."""
-
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
-        import pyarrow.parquet as pq
-
-        self._schema = schema
-        self._writer = pq.ParquetWriter(path, schema, compression="zstd")
-        self._rows: list[Sequence[Any]] = []
-
-    def add(self, rows: Iterable[Sequence[Any]]) -> None:
-        for row in rows:
-            self._rows.append(row)
-            if len(self._rows) >= _ROWS_AT_ONCE:
-                self._flush()
-
-    def _flush(self) -> None:
-        import pyarrow as pa
-
-        columns = [list(column) for column in zip(*self._rows, strict=True)] or [[] for _ in self._schema]
-        arrays = [pa.array(each, field.type) for each, field in zip(columns, self._schema, strict=True)]
-        self._writer.write_table(pa.table(arrays, self._schema))
-        self._rows = []
-
-    def __enter__(self) -> _ParquetFile:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if error[0] is None:
-            self._flush()
-        self._writer.close()
+            key = (run.experiment, run.label, run.seed, run.fingerprint)
+            about = (run.run, run.program, str(run.state), run.reason, run.step, json.dumps(run.config))
+            points = [
+                (*key, name, step, value)
+                for name, (steps, values) in run.metrics.items()
+                for step, value in zip(steps.tolist(), values.tolist(), strict=True)
+            ]
+            rows = [(*key, *about, run.began, run.ended, run.commit, run.tags, run.notes)]
+            scores = [(*key, *score) for score in run.scores]
+            parts: tuple[list[tuple[Any, ...]], ...] = (rows, points, scores)
+            for (schema, file), part in zip(files, parts, strict=True):
+                if part:
+                    columns = [list(column) for column in zip(*part, strict=True)]
+                    file.write_table(pa.table(columns, schema))
 
 
 def _schemas() -> dict[str, pa.Schema]:

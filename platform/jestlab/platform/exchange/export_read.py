@@ -106,7 +106,7 @@ def count(store: Store, experiments: Sequence[str]) -> int:
     """Count the runs of experiments; of all experiments if no name is given.
 
     Raises:
-        UserError: An experiment doesn't exist, or there are no runs.
+        UserError: An experiment doesn't exist, or has no runs.
     """
     with store.reading() as connection:
         return len(_members(connection, experiments))
@@ -130,7 +130,7 @@ def read(
     for member in members:
         with store.reading() as connection:
             run = _read_run(connection, member)
-        if run is not None:  # yielded outside the transaction: writing a run can take long
+        if run is not None:  # yielded outside the transaction, because writing a run can be slow
             yield run
         del run
         advance(1)

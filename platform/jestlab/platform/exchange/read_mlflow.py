@@ -56,7 +56,7 @@ def read(path: Path, report: Report = raise_error) -> Iterator[SourceRun]:
         report: Receives the errors of runs that can't be read.
 
     Raises:
-        UserError: There is no MLflow store at the path.
+        UserError: The path isn't an MLflow store.
     """
     if not path.exists():
         raise UserError(f"{path}: no such file or folder: expected a folder mlruns, or a database mlflow.db")

@@ -130,7 +130,7 @@ def read(
 def _read_run(
     table: _Table, rows: list[int], step: str | None, keys: dict[str, str], metrics: list[str], is_named: bool
 ) -> tuple[dict[str, Any], dict[str, Any], Counter[str]]:
-    """Return the config and the curves of the run in some rows, and what was left out."""
+    """Return the config of the run in some rows, its curves, and descriptions of data that was left out."""
     steps = dict.fromkeys(rows, 0)
     if step is not None:
         for row in rows:

@@ -41,10 +41,10 @@ def read(path: Path, report: Report = raise_error, source: str | None = None) ->
     Args:
         path: The folder.
         report: Receives the errors of runs that can't be read.
-        source: Name of the folder in the origins of its runs; None for its own name.
+        source: Name of the folder in the origins of its runs; None for the name of the folder.
 
     Raises:
-        UserError: There are no event files, or TensorBoard isn't installed.
+        UserError: The folder has no event files, or TensorBoard isn't installed.
     """
     try:
         import tensorboard  # noqa: F401

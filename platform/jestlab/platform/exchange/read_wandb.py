@@ -56,7 +56,7 @@ def read(path: Path, report: Report = raise_error) -> Iterator[SourceRun]:
         report: Receives the errors of runs that can't be read.
 
     Raises:
-        UserError: There are no W&B logs at the path.
+        UserError: The path has no W&B logs.
     """
     found = 0
     for _, files in groupby(logs := _log_files(path), key=lambda file: file.name):

@@ -78,7 +78,7 @@ class SourceRun:
 
 
 class Score(NamedTuple):
-    """A score on a dataset at a step, which may be NaN; what it took is None where unknown."""
+    """A score on a dataset at a step, which may be NaN, with the costs of training until then, if known."""
 
     dataset: str
     metric: str
@@ -203,7 +203,7 @@ def curve(steps: Sequence[int] | Steps, values: Sequence[float] | Values) -> Cur
 
 
 def utc(seconds: float | None) -> datetime | None:
-    """Convert seconds since 1970 to UTC without a time zone; None if there is no such time."""
+    """Convert seconds since 1970 to UTC without a time zone; None if the time is out of range."""
     try:
         return None if seconds is None else datetime(1970, 1, 1) + timedelta(seconds=seconds)
     except (OverflowError, ValueError):

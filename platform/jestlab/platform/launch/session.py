@@ -48,8 +48,7 @@ from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rerun import start_over, with_dependents
 from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.taken import refuse_taken
-from jestlab.platform.store.trust import refuse_untrusted
+from jestlab.platform.store.trust import check_names_available, refuse_untrusted
 from jestlab.platform.words import counted
 
 if TYPE_CHECKING:
@@ -273,7 +272,7 @@ class _Session:
                     check_chip_hours(plan, options.max_chip_hours, place, what)
             if store is not None:
                 if is_first and not options.replace:
-                    refuse_taken(store, plan.by_study)
+                    check_names_available(store, plan.by_study)
                 notes += _check_other_labs(self._lab, store, plan)
         for line in notes if is_first else ():
             self._listener.note(line)

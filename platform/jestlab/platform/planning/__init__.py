@@ -1,1 +1,1 @@
-"""What a launch would run: the plan, its cost, and why each run would run."""
+"""Plans: the runs of a launch, their cost, and why each would run."""

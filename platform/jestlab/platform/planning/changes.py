@@ -90,7 +90,7 @@ class ResultChanges:
             return {run: value for run, value in runs.items() if run not in fingerprints}
 
         older = remaining(self.older)
-        # An item is no longer mixed once all older runs with it have run again.
+        # An item stops being mixed once all older runs with it have run again.
         items = {item for run_items in older.values() for item in run_items}
         resolved = {item for run_items in self.older.values() for item in run_items} - items
         return replace(
@@ -206,7 +206,7 @@ def _started_at(attempts: Sequence[Mapping[str, Any]]) -> str:
 
 
 def changes_of(store: Store, experiment: str) -> ResultChanges:
-    """Compare the runs of an experiment as it was last launched; no changes if its spec is no longer valid.
+    """Compare the runs of an experiment as it was last launched; no changes if its spec has become invalid.
 
     Raises:
         UserError: There is no such experiment.

@@ -128,7 +128,7 @@ def compare_with_now(store: Store, fingerprint: str) -> CodeComparison:
 
 
 def _read(connection: Connection, fingerprint: str) -> dict[str, Any]:
-    """Read what is compared of one run, by name."""
+    """Read the compared values of one run, by name."""
     run = connection.execute(select(Run.__table__).where(Run.fingerprint == fingerprint)).one_or_none()
     if run is None:
         raise UserError(f"no run {fingerprint[:8]} in the store")

@@ -86,7 +86,7 @@ class _Candidates:
         self._runs: list[tuple[int, int, FinishedRun]] = []
 
     def add(self, run: FinishedRun) -> None:
-        """Add a run, unless its config is no longer valid."""
+        """Add a run, unless its config has become invalid."""
         fields = _identity_fields(run)
         if fields is not None:
             self._runs.append((*self._masks(fields), run))

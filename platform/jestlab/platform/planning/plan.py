@@ -36,7 +36,7 @@ Section = TypeVar("Section", bound=BaseModel)
 
 
 class Action(StrEnum):
-    """What a launch does with a run."""
+    """Action of a launch on a run."""
 
     DONE = "done"  # completed: skip it
     RESUME = "resume"  # started before: continue from its latest checkpoint
@@ -64,7 +64,7 @@ class RunBudget:
         chips: Number of chips in use at a time.
         chip_hours: Chips × hours of learner, scoring, selection, and uncached reference scoring; without
             compilation, loading, and evaluation.
-        dollars: Cost at the user's price; None if there is no price.
+        dollars: Cost at the user's price; None without a price.
         by_runs: Number of earlier runs that the estimate is based on; 0 if it assumes a share of the chip's
             peak.
     """
@@ -140,7 +140,7 @@ class PlannedRun:
 
     @property
     def action(self) -> Action:
-        """What a launch does with the run."""
+        """Action of a launch on the run."""
         if self.state is RunState.COMPLETED:
             return Action.DONE
         return Action.RESUME if self.state in _STARTED else Action.RUN
@@ -151,8 +151,8 @@ class WaitingMember:
     """A member of a study that can't be planned yet, because its training length requires a measurement.
 
     Attributes:
-        label: Its label.
-        seed: Its seed.
+        label: Label of the member.
+        seed: Seed of the member.
         match: The run whose seconds it gets, as "seconds: joint"; for a run that depends on such a run, that
             of the dependency.
         awaits: Labels of runs of the study that must complete first.

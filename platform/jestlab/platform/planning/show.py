@@ -360,6 +360,31 @@ def as_data(plan: Plan, reasons: Mapping[str, RunReason]) -> dict[str, Any]:
     }
 
 
+_RUN_COLUMNS = ("run", "label", "seed", "fingerprint", "program", "action", "state")
+_FLOPS_COLUMNS = (
+    "examples",
+    "learner_flops",
+    "scoring_flops",
+    "selection_flops",
+    "reference_scoring_flops",
+    "total_flops",
+)
+_BUDGET_COLUMNS = ("chips", "hours", "chip_hours", "dollars")
+
+
+def frame_rows(survey: Survey) -> Iterator[dict[str, Any]]:
+    """Yield each run as a row of a data frame."""
+    for run in as_data(survey.plan, {})["runs"]:
+        price, budget = run["price"] or {}, run["budget"] or {}
+        reason = {"why": str(survey.reasons.get(run["fingerprint"], ""))} if survey.reasons else {}
+        yield {
+            **{column: run[column] for column in _RUN_COLUMNS},
+            **{column: price.get(column) for column in _FLOPS_COLUMNS},
+            **{column: budget.get(column) for column in _BUDGET_COLUMNS},
+            **reason,
+        }
+
+
 def _part(plan: Plan) -> dict[str, Any]:
     labels = list(dict.fromkeys(run.label for run in plan.runs))
     return {"study": plan.study.name, "runs": len(plan.runs), "labels": labels, "totals": _totals(plan)}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
@@ -24,8 +24,6 @@ from jestlab.platform.spec.schema import Study
 
 if TYPE_CHECKING:
     from jestlab.platform.store.store import Store
-
-_COMPONENTS = ("learner", "scoring", "selection", "reference_scoring")
 
 
 @dataclass(frozen=True)
@@ -96,29 +94,6 @@ class Survey:
         for fingerprint, reason in self.reasons.items():
             yield f"{runs[fingerprint].label}/{runs[fingerprint].seed}", reason
 
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield each run as a row of a data frame."""
-        for run in self.plan.runs:
-            price, budget = run.price, run.budget
-            flops = {key: None if price is None else getattr(price.cost, key) for key in _COMPONENTS}
-            yield {
-                "run": run.name,
-                "label": run.label,
-                "seed": run.seed,
-                "fingerprint": run.fingerprint,
-                "program": run.program,
-                "action": str(run.action),
-                "state": None if run.state is None else str(run.state),
-                "examples": None if price is None else price.examples,
-                **{f"{key}_flops": amount for key, amount in flops.items()},
-                "total_flops": None if price is None else price.total,
-                "chips": None if budget is None else budget.chips,
-                "hours": None if budget is None else budget.hours,
-                "chip_hours": None if budget is None else budget.chip_hours,
-                "dollars": None if budget is None else budget.dollars,
-                **({"why": str(self.reasons.get(run.fingerprint, ""))} if self.reasons else {}),
-            }
-
 
 def survey(lab: Lab, study: Study, *, why: bool = False) -> Survey:
     """Preview a launch.
@@ -170,12 +145,12 @@ def _missing_gpus(resources: Resources) -> list[str]:
 def _remarks(store: Store, plan: Plan) -> list[str]:
     """Report changed code and data, deviations from a registration, and names that are taken."""
     from jestlab.platform.planning.changes import changes
-    from jestlab.platform.store.taken import refuse_taken
+    from jestlab.platform.store.trust import check_names_available
 
     remarks = changes(store, plan.study, plan.runs).lines(plan.study.name)
     remarks += registering.remarks(store, plan)
     try:
-        refuse_taken(store, plan.by_study)
+        check_names_available(store, plan.by_study)
     except UserError as error:
         remarks.append(f"a launch is refused: {error}")
     return remarks

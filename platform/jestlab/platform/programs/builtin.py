@@ -60,7 +60,7 @@ def _complete_data(config: Config, data: DataLookup) -> Config:
     parts = ("train", "benchmark") if isinstance(config, TrainConfig) else ("train",)
     completed = _with_digests(config.data, data, parts)
     changes: dict[str, Any] = {} if completed is config.data else {"data": completed}
-    if code := plugins.identify(config, lambda file: data.is_absent(file, "file of code")):
+    if code := plugins.identify(config, lambda file: data.is_absent(file, "file of code"), data.code):
         changes["code"] = code
     if data.placement != "none":
         checks.check_data(config, data)

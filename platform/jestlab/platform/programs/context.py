@@ -36,10 +36,10 @@ class NeededRun:
     """A completed run that this run depends on.
 
     Attributes:
-        fingerprint: Its fingerprint.
-        program: Name of its program.
-        directory: Its folder.
-        config: Its resolved config.
+        fingerprint: Fingerprint of the run.
+        program: Name of the run's program.
+        directory: Folder of the run.
+        config: Resolved config of the run.
     """
 
     fingerprint: str

@@ -102,7 +102,7 @@ class _Tower:
 
 
 class _Model:
-    """Two towers on TPU chips, or on this machine's CPU if there are none."""
+    """Two towers on TPU chips, or on this machine's CPU without chips."""
 
     def __init__(self, model: TwoTowers, chips: int) -> None:
         vision, text = model.vision, model.text
@@ -117,7 +117,7 @@ class _Model:
         )
         self.compiler = _ON_TPU if chips else _ON_CPU
         self.pixels = 3 * vision.image_size**2
-        self.example_bytes = self.pixels + 4 * text.length  # as it is read
+        self.example_bytes = self.pixels + 4 * text.length  # before decoding to floats
 
     def approximate_image(self, config: TrainConfig) -> _Tower:
         """Return the image tower of the approximate pass, which sees fewer patches."""

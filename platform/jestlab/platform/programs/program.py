@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from jestlab.analysis.costs import Cost, Step
-from jestlab.models.config import ELSEWHERE
+from jestlab.models.config import ELSEWHERE, Code
 from jestlab.models.extensions import references
 from jestlab.models.training.phases import count_compilation
 from jestlab.platform.errors import UserError
@@ -94,6 +94,7 @@ class DataLookup:
         absent: Each missing path → its expected type, such as "folder".
         left_out: Each folder of shards that was read → a summary of the files that are in no example.
         placement: Where the runs execute.
+        code: Custom code that was identified: see `plugins.identify`.
     """
 
     def __init__(self, note_absent: bool = False, placement: Placement = "local") -> None:
@@ -102,6 +103,7 @@ class DataLookup:
         self.absent: dict[Path, str] = {}
         self.left_out: dict[Path, str] = {}
         self.placement = placement
+        self.code: dict[Any, Code] = {}
         self._results: dict[tuple[Any, ...], Any] = {}
 
     def _once(self, function: Callable[..., Any], *arguments: Any) -> Any:

@@ -1,9 +1,9 @@
-"""The user's own code that a run executes: its script or module, and what that imports of the user's own.
+"""Find the custom code that a run executes: its script or module, and the user's modules that it imports.
 
-Nothing is executed: imports are read from the syntax, so that a plan finds the same files as a worker. They
-are followed in the script's own folder and in the repository around it, never into installed packages, and
-not where a program puts the name of a module together. Of jestlab's own programs it is the code that their
-configs name: a selection rule, a loss.
+Imports are read from the syntax, without executing code, so that a plan finds the same files as a worker.
+They are followed in the script's folder and in its repository, but not into installed packages, and not if
+the name of a module is computed. For jestlab's programs, custom code is the code that their configs name,
+such as a selection rule or a loss.
 """
 
 from __future__ import annotations
@@ -24,25 +24,21 @@ from jestlab.platform.programs.command import known_words
 from jestlab.platform.store.code import Sources, repository_of
 
 MOST_FILES = 2_000
-"""More files of one program are left out."""
+"""Maximum number of files of one program; others are left out."""
 
-_LARGEST = 1 << 26  # a larger file that a command names is data: `record: {files: …}`
+_LARGEST = 1 << 26  # larger files of a command are data: see `record: {files: …}`
 _INTERPRETER = re.compile(r"(python|pypy|ruby|perl|node|julia|Rscript|bash|sh|zsh|env)[\d.]*")
 _PYTHON = re.compile(r"(python|pypy)[\d.]*")
 _INSTALLED = frozenset({"site-packages", "dist-packages", "__pycache__"})
 
 
 def sources_of(program: str, config: Mapping[str, Any], place: Path) -> Sources | None:
-    """Find the user's own code of a run.
+    """Return the custom code of a run; None without any.
 
     Args:
         program: Name of its program.
-        config: Of the run, as resolved.
-        place: Working directory in which a command or a module is looked for.
-
-    Returns:
-        The files as they are now, of a program of jestlab's own those that its config names; None where no
-        file is found.
+        config: Resolved config of the run.
+        place: Working directory, in which commands and modules are found.
     """
     if program == "command":
         words, cwd = known_words(config), config.get("cwd")
@@ -57,11 +53,11 @@ def sources_of(program: str, config: Mapping[str, Any], place: Path) -> Sources 
 
 
 def interpreter_of(program: str, config: Mapping[str, Any], place: Path) -> str | None:
-    """Return the Python that a run's command starts with, if that is another one than this process's.
+    """Return the Python that a run's command starts, if it differs from this process's.
 
     Args:
         program: Name of its program.
-        config: Of the run.
+        config: Resolved config of the run.
         place: Working directory.
     """
     words = known_words(config) if program == "command" else []
@@ -77,17 +73,17 @@ def interpreter_of(program: str, config: Mapping[str, Any], place: Path) -> str 
 
 
 def _of_command(words: Sequence[str], cwd: Path) -> Iterator[Path]:
-    """Yield the files of the user's own that the words of a command name."""
+    """Yield the user's files in a command."""
     parts: list[str] = []
     for word in words:
         try:
             parts += shlex.split(word) if any(map(str.isspace, word)) else [word]
-        except ValueError:  # text with a quotation mark
+        except ValueError:  # unbalanced quotes
             continue
     runs_python = any(_PYTHON.fullmatch(Path(part).name) for part in parts)
     for index, part in enumerate(parts):
         if index == 0 and (os.sep not in part or _INTERPRETER.fullmatch(Path(part).name)):
-            continue  # found on the path, or an interpreter
+            continue  # on PATH, or an interpreter
         if runs_python and part == "-m" and index + 1 < len(parts):
             found = Imports((cwd,)).files(parts[index + 1])[-1:]
             mains = [path.parent / "__main__.py" for path in found if path.name == "__init__.py"]
@@ -99,7 +95,7 @@ def _of_command(words: Sequence[str], cwd: Path) -> Iterator[Path]:
 
 
 def _is_own(file: Path) -> bool:
-    """Whether a file is the user's: no interpreter, and of no installed package."""
+    """Return whether a file is neither an interpreter nor part of the system or an installed package."""
     if _INTERPRETER.fullmatch(file.name) and shutil.which(str(file)):
         return False
     system = ("/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/", "/etc/", "/dev/", "/proc/", "/sys/")
@@ -110,11 +106,11 @@ def _is_own(file: Path) -> bool:
 
 
 def _followed(entries: Sequence[Path], root: Path | None) -> Sources | None:
-    """Return files and what they import of the user's own.
+    """Return files and the user's modules that they import.
 
     Args:
         entries: The files that are executed or named.
-        root: The folder that modules are found in, if a module is executed; None for a script.
+        root: The folder in which modules are found, if a module is executed; None for a script.
     """
     if not entries:
         return None

@@ -47,7 +47,7 @@ def add_note(store: Store, subject: Subject, text: str, author: str) -> None:
     """Write a note.
 
     Raises:
-        UserError: The text is empty, or there is no such subject.
+        UserError: The text is empty, or the subject doesn't exist.
     """
     if not text.strip():
         raise UserError("the note is empty: give its text")
@@ -80,7 +80,7 @@ def add_tags(store: Store, subject: Subject, names: Sequence[str], author: str |
     """Tag a subject; existing tags are not changed.
 
     Raises:
-        UserError: A name is not a valid tag, or there is no such subject.
+        UserError: A name is not a valid tag, or the subject doesn't exist.
     """
     for name in names:
         if not _TAG.fullmatch(name):
@@ -104,7 +104,7 @@ def remove_tags(store: Store, subject: Subject, names: Collection[str]) -> None:
         own = _is(Tag, _columns(connection, subject))
         known = set(connection.scalars(select(Tag.name).where(*own)))
         if missing := sorted(set(names) - known):
-            existing = f"its tags are {', '.join(sorted(known))}" if known else "there are no tags"
+            existing = f"its tags are {', '.join(sorted(known))}" if known else "it is untagged"
             raise UserError(f"no tag {missing[0]!r} to remove: {existing}")
         connection.execute(delete(Tag).where(*own, Tag.name.in_(names)))
 
@@ -178,7 +178,7 @@ def save_query(store: Store, name: str, sql: str, author: str) -> None:
 
 
 def delete_query(store: Store, name: str) -> None:
-    """Delete a saved query; UserError if there is none with this name."""
+    """Delete a saved query; UserError if the name is unknown."""
     with store.writing() as connection:
         if not connection.execute(delete(SavedQuery).where(SavedQuery.name == name)).rowcount:
             known = list(connection.scalars(select(SavedQuery.name)))

@@ -26,20 +26,11 @@ from jestlab.platform.store.spool import LAST_STEP, Batch, Points, Spool, as_num
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import Attempt as AttemptRow
 
-FLUSH_POINTS = 1_000
-"""Number of buffered points that are written without waiting for the next tick."""
-
-TICK_SECONDS = 1.0
-"""How often buffered points are written."""
-
-HEARTBEAT_SECONDS = 5.0
-"""How often an attempt without new points sends a heartbeat."""
-
-SURE_SHARE = 2 / 3
-"""Share of its lease during which an attempt that can't reach the store may assume that it holds the run."""
-
-END_SECONDS = 600.0
-"""Time limit for waiting until an unreachable store accepts the end, or until a missing lab is back."""
+FLUSH_POINTS = 1_000  # buffered points that are written without waiting for the next tick
+TICK_SECONDS = 1.0  # between writes of the buffer
+HEARTBEAT_SECONDS = 5.0  # between heartbeats of an attempt without new points
+SURE_SHARE = 2 / 3  # of its lease: without the store, an attempt may assume for so long that it holds the run
+END_SECONDS = 600.0  # limit of waiting until the store accepts the end, or until a missing lab is back
 
 
 class ValueRefused(ValueError):
@@ -280,7 +271,7 @@ class Attempt:
                 self._wake.set()
 
     def _replacing(self, batch: Batch) -> Batch:
-        """Add the removal of earlier attempts' records to a batch, once the batch shows what is replaced.
+        """Add the removal of earlier attempts' records to a batch, once the resumed step is known.
 
         The batch then repeats this attempt's earlier records, which the removal may delete from the store.
         """

@@ -1,6 +1,6 @@
 """Copy a store of either kind into one SQLite file, and restore a store from such a file.
 
-A copy is another store with its own ID, and without the original's jobs: otherwise two stores would adopt and
+A copy is another store with another ID, and without the original's jobs. Otherwise two stores would adopt and
 end each other's jobs.
 """
 
@@ -36,7 +36,7 @@ _ROWS = 10_000  # in memory at a time
 
 
 def back_up(url: str, path: Path) -> None:
-    """Copy a store as it is at one moment; others can write meanwhile.
+    """Copy the state of a store at one moment; others can write meanwhile.
 
     Args:
         url: The store.
@@ -153,15 +153,12 @@ def _copy_rows(source: Connection, target: Connection) -> None:
     """Copy every table, in the order of references."""
     for table in Base.metadata.sorted_tables:
         if table.name == Identity.__tablename__:
-            continue  # the target has its own
+            continue  # the target has another ID
         result = source.execution_options(yield_per=_ROWS).execute(table.select())
         for rows in result.mappings().partitions():
             target.execute(table.insert(), [dict(row) for row in rows])
         if table.name == Attempt.__tablename__:
             target.execute(table.update().values(handle=None, token=None))
-        if table.name == Run.__tablename__:
-            # The numbers of changes count transactions of the source.
-            target.execute(table.update().values(change=0, updated_at=table.c.updated_at))
         if target.dialect.name == "postgresql" and table.autoincrement_column is not None:
             # Continue the sequence of IDs after the copied ones.
             last = select(func.max(table.c.id)).scalar_subquery()

@@ -1,6 +1,6 @@
 """Find the runs that have changed since an earlier look, however many runs there are.
 
-Every change to a run gives it a new number, `run.change`, whatever changed: its state, reason, or progress.
+Every change to a run gives it a new number, `run.change`, whether its state, reason, or progress changed.
 In SQLite, whose writers take turns, that is the next greater number. In PostgreSQL it is the number of the
 writer's transaction. There, writers can commit in any order, so a reader starts again at the oldest
 transaction that was still open at its last look: a change can be reported twice, but is never missed.
@@ -20,7 +20,7 @@ from jestlab.platform.store.tables import Experiment, Member, Run
 
 
 class ChangedRun(NamedTuple):
-    """A run as it is now."""
+    """The present state of a run."""
 
     fingerprint: str
     state: RunState

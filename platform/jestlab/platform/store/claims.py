@@ -69,8 +69,8 @@ class Limits:
         slots: Maximum number of attempts on the executor at a time; None for any number.
         machine: The machine whose attempts count, by its name in handles and names of launchers; None to
             count all attempts of the executor.
-        chip_hours: Maximum of chip-hours used and planned since the launch began; hours if there are no
-            chips. None for any number.
+        chip_hours: Maximum of chip-hours used and planned since the launch began; hours without chips. None
+            for any number.
         since: When the launch began.
         dead: IDs of attempts that occupy no slot: the launcher that should end them died, too.
     """
@@ -87,7 +87,7 @@ class Found(NamedTuple):
 
     Attributes:
         claims: Fingerprint → claim, in the order of the runs.
-        no_slot: Runs for which there is no slot.
+        no_slot: Runs without a free slot.
         too_dear: Fingerprint → why the run would exceed the limit of chip-hours.
         taken: Number of occupied slots, including these claims.
         by_others: How many of them other launchers occupy.

@@ -176,7 +176,7 @@ def store_texts(store: Store, files: Iterable[Path], clean: Callable[[str], str]
 
 
 def texts(store: Store, digests: Iterable[str]) -> dict[str, str]:
-    """Return the text of files by their digests, as far as it is stored."""
+    """Return the text of files by their digests, if the store has them."""
     with store.reading() as connection:
         return {
             digest: text

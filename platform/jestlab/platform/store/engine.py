@@ -272,25 +272,10 @@ _SQLITE_RETRY = frozenset(
     for name in ("BUSY", "LOCKED", "PROTOCOL", "FULL", "IOERR", "NOMEM", "CANTOPEN")
 )
 _SQLITE_DENIED = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
-# Classes and codes of https://www.postgresql.org/docs/current/errcodes-appendix.html
-_POSTGRESQL_RETRY = (
-    "08",  # connection
-    "40",  # serialization failure, deadlock: the transaction was rolled back
-    "53",  # disk full, out of memory, too many connections
-    "57P",  # shutdown, crash, starting up
-    "55P03",  # timeout of a lock
-    "25P03",  # the process slept within a transaction
-    "58030",  # reading or writing a file failed
-)
-_POSTGRESQL_FIX = (
-    "28",  # password, role
-    "3D000",  # no such database
-    "42501",  # no permission
-    "25006",  # a standby, or a role, that may only read
-    "57014",  # a query took too long
-    "XX001",  # damaged
-    "XX002",
-)
+# Codes of https://www.postgresql.org/docs/current/errcodes-appendix.html that someone must fix: password,
+# role, missing database, permission, read-only server, statement timeout, damage.
+_POSTGRESQL_FIX = ("28", "3D000", "42501", "25006", "57014", "XX001", "XX002")
+_SLEPT = "25P03"  # the process slept within a transaction
 
 # A refused connection has no code, only the server's message. Messages in other languages count as temporary.
 _REFUSED = re.compile(
@@ -360,13 +345,14 @@ def _of_sqlite(error: sqlite3.Error, place: str, file: Path | None) -> StoreErro
 def _of_postgresql(error: DBAPIError, place: str, store: URL) -> StoreError | None:
     import psycopg
 
-    code = getattr(error.orig, "sqlstate", None)
-    no_answer = code is None and isinstance(error.orig, psycopg.OperationalError | psycopg.InterfaceError)
-    message = database_message(error)
-    if code == "3D000" or (code is None and _NO_DATABASE.search(message)):
+    code, message = getattr(error.orig, "sqlstate", None) or "", database_message(error)
+    if code == "3D000" or (not code and _NO_DATABASE.search(message)):
         return StoreError(f"{place}: no such database: create it with createdb {store.database}")
-    if code is None and _REFUSED.search(message):
+    if code.startswith(_POSTGRESQL_FIX) or (not code and _REFUSED.search(message)):
         return StoreError(f"{place}: {message}")
-    if error.connection_invalidated or no_answer or (code or "").startswith(_POSTGRESQL_RETRY):
+    # psycopg's OperationalError also includes deadlocks, timeouts of locks, full disks, shutdowns, and values
+    # that are too large (class 54).
+    operational = isinstance(error.orig, psycopg.OperationalError | psycopg.InterfaceError)
+    if error.connection_invalidated or code == _SLEPT or (operational and not code.startswith("54")):
         return StoreUnreachable(f"{place}: {message}")
-    return StoreError(f"{place}: {message}") if (code or "").startswith(_POSTGRESQL_FIX) else None
+    return None

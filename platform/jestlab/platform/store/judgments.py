@@ -54,7 +54,7 @@ def register(
         True if the registration is new; False if the same one exists.
 
     Raises:
-        UserError: One of its runs has begun.
+        UserError: One of its runs has started.
     """
     from jestlab.analysis.claims.registration import digest_of  # imports pandas
 
@@ -64,13 +64,13 @@ def register(
         if connection.scalar(of_study.order_by(Registration.created_at.desc()).limit(1)) == digest:
             return False
         count = select(func.count(Attempt.run_id.distinct()))
-        begun = sum(
+        started = sum(
             connection.scalar(count.where(Attempt.run_id.in_(some))) or 0
             for some in chunks(map(run_key, runs))
         )
-        if begun:
+        if started:
             raise UserError(
-                f"{begun} of the runs of {experiment} have begun: register a study before its first run, "
+                f"{started} of the runs of {experiment} have started: register a study before its first run, "
                 "or in a new lab (--root)"
             )
         row = {
@@ -182,7 +182,7 @@ def retract(store: Store, fingerprint: str, reason: str, author: str) -> None:
     with store.writing() as connection:
         number = connection.scalar(select(func.max(Attempt.number)).where(Attempt.run_id == key))
         if number is None:
-            raise UserError(f"run {fingerprint[:8]} was never attempted: there is nothing to retract")
+            raise UserError(f"run {fingerprint[:8]} was never attempted: it has no results")
         row = {"run_id": key, "created_at": now(), "number": number, "reason": reason, "author": author}
         connection.execute(insert(connection, Retraction).values(**row))
 

@@ -94,7 +94,7 @@ def upgrade(url: str) -> list[str]:
 
 
 def _damage(engine: Engine) -> list[Finding]:
-    """Return SQLite's findings about its file; a PostgreSQL server checks its own."""
+    """Return SQLite's findings about its file; a PostgreSQL server checks its files itself."""
     if engine.dialect.name != "sqlite":
         return []
     try:
@@ -171,7 +171,7 @@ def _missing_folders(connection: Connection, root: Path) -> list[Finding]:
     completed = (Run.state == RunState.COMPLETED) & (Run.program != ADOPTED)  # those have no folders
     directories = connection.scalars(select(Run.directory).where(completed).order_by(Run.directory))
     missing = [directory for directory in directories if not (root / directory).is_dir()]
-    what = f"{{}} is COMPLETED, but there is no such folder in {root}"
+    what = f"{{}} is COMPLETED, but this folder is missing in {root}"
     remedy = "restore the folder, or use the --root that has it"
     return _shortened([Finding("folders", what.format(directory), remedy) for directory in missing])
 

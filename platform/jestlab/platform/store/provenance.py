@@ -137,7 +137,7 @@ def announcement(code: Path, parts: Collection[str], own_code: bool) -> str:
     Args:
         code: As in `collect`.
         parts: As in `collect`.
-        own_code: Whether the study runs the user's own programs.
+        own_code: Whether the study runs custom programs.
     """
     listed = ["host", "device", "package versions"]
     if "environment" in parts:
@@ -150,7 +150,7 @@ def announcement(code: Path, parts: Collection[str], own_code: bool) -> str:
             listed.append(f"its uncommitted changes ({files}, without secrets)")
     if own_code:
         text = ", with their text without secrets" if "sources" in parts else ""
-        listed.append(f"digests of your own scripts{text}")
+        listed.append(f"digests of custom code{text}")
     return f"recorded of each attempt: {', '.join(listed[:-1])} and {listed[-1]}"
 
 
@@ -183,7 +183,7 @@ def versions(packages: Collection[str] = (), interpreter: str | None = None) -> 
     """Return the versions of Python and of those packages that are installed.
 
     Args:
-        packages: Packages besides jestlab's own dependencies.
+        packages: Packages in addition to jestlab's dependencies.
         interpreter: Another Python, which determines the versions of `packages` and `DECISIVE`.
     """
     found = {"python": platform.python_version()}

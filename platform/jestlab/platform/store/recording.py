@@ -1,4 +1,4 @@
-"""Record in the store what a launch plans: the study, its runs, and their dependencies."""
+"""Record planned studies, their runs, and the dependencies of runs."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _record_experiment(connection: Connection, study: StudyToRecord) -> None:
         "scale": study.scale,
         "spec": to_json(study.spec, sort_keys=False),  # the order of runs and parts matters
         "updated_at": now(),
-        "origin": None,  # launching an imported study makes it one's own
+        "origin": None,  # a launched study is no longer an imported one
         "owner": user_name(),
         "host": host_name(),
     }

@@ -85,7 +85,7 @@ class RunRecord:
     Attributes:
         directory: Its folder, relative to the lab's root.
         reason: Reason for its state, if it did not complete.
-        needs: Path in the config → the dependency, without its own dependencies.
+        needs: Path in the config → the dependency, without indirect dependencies.
     """
 
     fingerprint: str
@@ -111,7 +111,7 @@ class FinishedRun:
 
 @dataclass(frozen=True)
 class RunRow:
-    """A run of an experiment, as it is listed."""
+    """A run of an experiment in a list."""
 
     fingerprint: str
     name: str

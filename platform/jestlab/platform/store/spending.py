@@ -46,8 +46,8 @@ def speeds(
     """Return the speed of programs on the device on which runs would start; unknown ones are left out.
 
     Only runs count that their first attempt completed, so that their time is the time of their planned FLOPs.
-    On this machine, runs on any machine with the same device count. Elsewhere, runs with the same device as
-    the last one count.
+    On this machine, runs on any machine with the same device count. On other executors, runs with the same
+    device as the last one count.
 
     Args:
         store: The store.

@@ -219,7 +219,7 @@ class Store:
             return names | {f"{dataset}/{metric}" for dataset, metric in pairs}
 
     def last_launched(self, fingerprint: str) -> tuple[str, dict[str, Any]] | None:
-        """Return name and resolved spec of the last launched study with a run; None if there is none.
+        """Return name and resolved spec of the last launched study with a run; None without such a study.
 
         Unions are left out, because their studies are experiments, too.
         """
@@ -295,7 +295,7 @@ class Store:
         ]
 
     def launched(self, experiment: str) -> dict[str, list[dict[str, Any]]]:
-        """Return the configs of an experiment's runs by label; empty if there is no such experiment."""
+        """Return the configs of an experiment's runs by label; empty if it doesn't exist."""
         query = (
             select(Member.label, Run.config)
             .join(Run, Run.id == Member.run_id)

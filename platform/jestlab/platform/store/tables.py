@@ -186,7 +186,7 @@ class Attempt(Base):
     """One attempt at a run: claimed by a launcher, started by a worker, with the provenance of its code.
 
     Its state is PENDING from the claim until its worker starts, then RUNNING, then a final one. While it is
-    PENDING or RUNNING, no other attempt at the run can be made. A worker can write only while its own attempt
+    PENDING or RUNNING, no other attempt at the run can be made. A worker can write only while its attempt
     is RUNNING: the attempt is the lease, its ID the fencing token.
     """
 
@@ -307,7 +307,7 @@ class Registration(Base):
 
     __tablename__ = "registration"
 
-    experiment: Mapped[str] = mapped_column(primary_key=True)  # no foreign key: it may not be launched yet
+    experiment: Mapped[str] = mapped_column(primary_key=True)  # not a reference: it may not be launched yet
     created_at: Mapped[datetime] = mapped_column(primary_key=True)
     content: Mapped[str]  # JSON: see `jestlab.analysis.claims.registration`
     digest: Mapped[str]  # SHA-256 of the content

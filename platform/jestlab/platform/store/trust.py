@@ -1,24 +1,26 @@
-"""The origin of imported experiments, and whether their users trust the code that they name.
+"""The origin and the owner of experiments, and whether users trust the code of imported ones.
 
 An archive may come from anyone, and a spec names commands and functions. An imported experiment can only be
-viewed until its user trusts it. Launching a spec with its name makes the experiment one's own.
+viewed until its user trusts it. Launching a spec with its name makes it an experiment of this user.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from sqlalchemy import select, update
+from sqlalchemy import func, select, update
 
 from jestlab.platform.errors import UserError
-from jestlab.platform.store.rows import now
+from jestlab.platform.store.records import ADOPTED, RunState
+from jestlab.platform.store.rows import chunks, now
 from jestlab.platform.store.store import Store, of_experiment
 from jestlab.platform.store.tables import Experiment, Member, Run
+from jestlab.platform.whoami import user_name
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Origin:
 
 
 class Executed(NamedTuple):
-    """A run and what it would execute."""
+    """A run and the code that it would execute."""
 
     label: str
     program: str
@@ -81,14 +83,13 @@ def refuse_untrusted(store: Store, experiment: str) -> None:
     origin = origin_of(store, experiment)
     if origin is not None and origin.trusted_at is None:
         raise UserError(
-            f"{experiment} was imported from {origin.archive} and is not trusted: see what it would execute "
-            f"with jestlab trust {experiment} --dry-run, then jestlab trust {experiment}; or launch your own "
-            "spec"
+            f"{experiment} was imported from {origin.archive} and is not trusted: list its code with "
+            f"jestlab trust {experiment} --dry-run, then trust it with jestlab trust {experiment}"
         )
 
 
 def executed(store: Store, experiment: str) -> Sequence[Executed]:
-    """Return what the runs of an experiment would execute, in the study's order."""
+    """Return the code that the runs of an experiment would execute, in the study's order."""
     query = (
         select(Member.label, Run.program, Run.config)
         .join(Run, Run.id == Member.run_id)
@@ -101,7 +102,7 @@ def executed(store: Store, experiment: str) -> Sequence[Executed]:
 
 
 def named_code(store: Store, experiment: str) -> Sequence[tuple[str, str]]:
-    """Return the custom code that an experiment names besides programs, each as its use and its name.
+    """Return the custom code of an experiment, without programs: the use and the name of each.
 
     This is code in configs (rules, losses, …), custom figures and tables of reports, and a custom executor.
     """
@@ -130,3 +131,48 @@ def trust(store: Store, experiment: str) -> None:
     unchanged = (Experiment.name == experiment, Experiment.origin == origin.to_json())
     with store.writing() as connection:
         connection.execute(update(Experiment).where(*unchanged).values(origin=trusted.to_json()))
+
+
+def check_names_available(store: Store, studies: Mapping[str, Collection[str]]) -> None:
+    """Check that recording studies won't replace other experiments with the same names.
+
+    A study can change: more seeds, another axis, other runs. But a study that shares no run with the
+    experiment of its name is another study, if any run of the experiment has completed. An experiment of
+    another user is protected, unless it was imported.
+
+    Args:
+        store: The store.
+        studies: Name of each study → fingerprints of its runs.
+
+    Raises:
+        UserError: A name is not available; the message names the options.
+    """
+    for name, fingerprints in studies.items():
+        _check_name(store, name, fingerprints, is_part=name != next(iter(studies)))
+
+
+def _check_name(store: Store, name: str, fingerprints: Collection[str], is_part: bool) -> None:
+    with store.reading() as connection:
+        row = connection.execute(
+            select(Experiment.owner, Experiment.host, Experiment.origin).where(Experiment.name == name)
+        ).one_or_none()
+        if row is None:
+            return
+        mine = select(Member.run_id).where(Member.experiment == name)
+        own = select(func.count()).select_from(Run).where(Run.id.in_(mine), Run.program != ADOPTED)
+        total = connection.scalar(own) or 0
+        done = connection.scalar(own.where(Run.state == RunState.COMPLETED)) or 0
+        shared = sum(
+            connection.scalar(own.where(Run.fingerprint.in_(chunk))) or 0 for chunk in chunks(fingerprints)
+        )
+    other = "another name in the union" if is_part else "--set name=NAME"
+    where = f", launched on {row.host}" if row.host is not None else ""
+    if row.owner is not None and row.owner != user_name() and row.origin is None:
+        raise UserError(
+            f"{name} is an experiment of {row.owner}{where}: use another name ({other}), or --replace it"
+        )
+    if done and not shared:
+        raise UserError(
+            f"there is an experiment {name} already with {total} other runs: --replace it, or use "
+            f"another name ({other}) to keep both"
+        )

@@ -34,7 +34,7 @@ class View:
     Attributes:
         fields: SQL of each column → its description, in order. `table.name` is the column `name`; any other
             expression ends in `AS name`.
-        body: Its definition, in which `{columns}` stands for the columns.
+        body: Its definition, in which `{columns}` is replaced by the columns.
         on_postgresql: Its definition for PostgreSQL, if it differs.
     """
 
