@@ -38,7 +38,7 @@ class Column(NamedTuple):
     """A column of a table of runs.
 
     Attributes:
-        header: Its heading.
+        header: Heading of the column.
         cell: Returns the cell of a row.
         importance: On a narrow terminal, the least important columns are left out first.
         right: Whether the column is aligned to the right.

@@ -28,13 +28,13 @@ from jestlab.platform.launch.options import ControllerOptions, Intervals
 from jestlab.platform.launch.outcome import LaunchOutcome
 from jestlab.platform.launch.reconcile import (
     Action,
+    Adopt,
     Done,
     EndAttempt,
     RetryRules,
     SetState,
     StartAttempt,
     StopJob,
-    TakeOver,
     Target,
     Wait,
     title,
@@ -292,7 +292,7 @@ class _Controller:
             for run, _, act in actions
             if isinstance(act, Wait) and act.reason and run.lease is not None and act.reason != run.reason
         }
-        orphans = [act.lease for _, _, act in actions if isinstance(act, TakeOver)]
+        orphans = [act.lease for _, _, act in actions if isinstance(act, Adopt)]
         if changes:
             leases.enter(self.store, changes)
             self._observer.changed.update(run.fingerprint for run, _, _ in changes)
