@@ -1,4 +1,4 @@
-"""`jestlab register`: record what a study claims, and how it is judged, before its first run."""
+"""`jestlab register`: record the claims of a study, and how they are judged, before its first run."""
 
 from __future__ import annotations
 
