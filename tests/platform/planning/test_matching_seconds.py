@@ -93,11 +93,11 @@ def test_the_first_seeds_of_those_that_wait_are_chosen_whatever_their_numbers(st
 
 
 def test_it_trains_as_long_as_the_other_to_half_a_step(store, tmp_path):
-    complete(store, tmp_path, planned(store, study()), {"uniform": [1.0, 1.2], "joint": [2.9, 3.1]})
+    complete(store, tmp_path, planned(store, study()), {"uniform": [1.0, 1.2], "joint": [2.9, 3.2]})
     found = planned(store, study())
     assert found.waiting == ()
     seen = lengths(found, "uniform_in_time")
-    assert seen[0] == seen[1] == round(LENGTH * 3.0 / 1.1 / 64) * 64
+    assert seen[0] == seen[1] == round(LENGTH * 3.05 / 1.1 / 64) * 64
     assert [run.match for run in found.runs if run.name == "uniform_in_time"] == ["seconds: joint"] * 2
     by_hand = study({**RUNS, "uniform_in_time": {"schedule.examples_seen": seen[0]}})
     assert set(plan(by_hand).fingerprints) == set(found.fingerprints)

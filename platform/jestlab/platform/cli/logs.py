@@ -144,7 +144,7 @@ def _blocks(path: Path, lines: int | None, position: int = 0) -> Iterator[bytes]
 def _followed(
     path: Path, lines: int | None, ended: Callable[[], bool], fetch: Callable[[], None]
 ) -> Iterator[bytes]:
-    """Yield a log, and what is appended until the run has ended."""
+    """Yield a log, and the lines appended until the run has ended."""
     position = path.stat().st_size if lines is not None and path.exists() else 0
     if lines is not None:
         yield from _blocks(path, lines)

@@ -89,7 +89,7 @@ class JobStatus:
         reason: Reason of the state; may be empty.
         exit_code: Exit code of the (first) process, negative for a signal; None if unknown.
         place: Position of a queued job and its estimated start, if the executor reports them.
-        requeued: Whether a queued job had begun before it was put back into the queue.
+        requeued: Whether a queued job had started before it was put back into the queue.
     """
 
     state: JobState
@@ -100,7 +100,7 @@ class JobStatus:
 
     @property
     def waits(self) -> str | None:
-        """Why a queued job has not begun: the reason, and on a second line its place in the queue."""
+        """Why a queued job has not started: the reason, and on a second line the place in the queue."""
         lines = (" ".join(line.split()) for line in (self.reason, self.place))
         return "\n".join(lines).rstrip("\n") or None
 
@@ -226,10 +226,9 @@ class Executor(Protocol):
         """
 
     def render(self, job: Job) -> dict[str, Any] | str | None:
-        """Return what a user can submit by hand, without credentials; None if there is none.
+        """Return a job's manifest, or the text of its batch script, without credentials; None if unsupported.
 
-        Returns:
-            The manifest of the job, to be written as YAML; or the text of a batch script.
+        A user can submit it by hand, after a manifest is written as YAML.
         """
         return None
 

@@ -1,4 +1,4 @@
-"""Jobs as processes on this machine: each in its own session, with its own log, and outliving its launcher.
+"""Jobs as processes on this machine: each leads a session, has a log, and outlives its launcher.
 
 All processes of a job end with its worker. The worker ends them; if it is killed, this executor does; and if
 both are killed, the next launcher does. They are found by their session and by the job's key in their
@@ -69,8 +69,8 @@ class LocalExecutor(Executor):
 
         Args:
             lab: Lab with the logs and the cache of compiled functions.
-            resources: Resources of each job: its threads, its memory (no job starts while less is free), and
-                its GPUs, which no other job gets.
+            resources: Resources of each job: threads, memory (no job starts while less is free), and GPUs,
+                which no other job gets.
             on_exit: Called from another thread when a job has ended.
 
         Raises:

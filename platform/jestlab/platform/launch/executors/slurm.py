@@ -349,7 +349,7 @@ class SlurmExecutor(Executor):
         return slurm_tools.accounted(answer)
 
     def _forgotten(self, handle: _Handle, accounts: Mapping[str, Sequence[Account]]) -> JobStatus:
-        """Return the status of a job that squeue doesn't list, by its own exit code and accounting."""
+        """Return the status of a job that squeue doesn't list, from its `.end` file and accounting."""
         end = self._batches.end(handle.task)
         own = None if end is None or end.job != handle.id else slurm_tools.ended(exit_from_shell(end.code))
         # The id may have been used for other jobs; a batch's jobs run in the batch's folder.
@@ -357,7 +357,7 @@ class SlurmExecutor(Executor):
         latest = ours[-1] if ours else None
         if latest is not None and latest.state and slurm_tools.is_over(latest.state):
             accounted = slurm_tools.status(latest.state, "", slurm_tools.exit_code(latest.code))
-            # If Slurm ended the job, its own exit code only counts if it is a success.
+            # If Slurm ended the job, the exit code that it left only counts if it is a success.
             own_counts = own is not None and JobState.SUCCEEDED in (own.state, accounted.state)
             return own if own and (own_counts or accounted.state == JobState.FAILED) else accounted
         return own or JobStatus(JobState.GONE, f"Slurm has no record of job {handle.id}, nor has the lab")

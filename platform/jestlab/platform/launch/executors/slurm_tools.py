@@ -57,7 +57,7 @@ class SlurmTools:
         """Run a command that is safe to repeat, and return its output.
 
         Args:
-            command: Its words.
+            command: Words of the command.
             accept: Parts of errors, in lower case, to ignore.
 
         Raises:
@@ -167,7 +167,7 @@ def config(answer: str) -> Mapping[str, str]:
 
 
 class Account(NamedTuple):
-    """A job in accounting: its state, exit code, and working directory as `sacct` writes them."""
+    """A job in accounting: state, exit code, and working directory as `sacct` writes them."""
 
     state: str
     code: str
@@ -205,7 +205,7 @@ def exit_code(text: str) -> int | None:
 WAITING = (
     *("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"),
 )
-"""States in which a job has not begun."""
+"""States of jobs that have not started."""
 _ACTIVE = (
     *("RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING", "EXPEDITING"),
 )
