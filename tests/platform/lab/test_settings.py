@@ -81,5 +81,5 @@ def test_the_command_precedes_the_study_and_the_study_precedes_the_config_file()
     assert executors.choose(None, study, user) == "kubernetes"
     assert executors.choose(None, Resources(), user) == "vertex"
     assert executors.choose(None, Resources(), Settings()) == "local"
-    with pytest.raises(UserError, match=r"each run requires v5e-16x16, .*--on kubernetes"):
+    with pytest.raises(UserError, match=r"each run requires v5e-16x16.*--on kubernetes"):
         executors.choose(None, Resources(tpu="v5e-16x16"), Settings())

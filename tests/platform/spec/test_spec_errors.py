@@ -121,6 +121,9 @@ axes:
   - selection.chunks: 4
   - selection.chunks: 0
 => 6: axes.0.cases.1.selection.chunks: must be greater than 0
+runs: {a: {}}
+axes: [{runs: [a], cases: [{model.vision.patch_size: 5}]}]
+=> 2: axes.0.cases.0.model.vision.patch_size: patch_size 5 does not divide image_size 16
 """,
     "dependencies": """
 runs: {a: {needs: [b]}, b: {needs: [c]}, c: {needs: [a]}}

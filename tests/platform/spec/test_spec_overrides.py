@@ -62,7 +62,8 @@ def test_setting_a_kind_replaces_the_section_wherever_it_is_written(kind_first):
 
 def test_a_run_that_gets_another_program_starts_from_its_defaults():
     text = "runs.vit={program: weights, path: siglip.npz}"
-    written = changed(text).to_dict()["runs"]["vit"]
+    before = changed("runs.vit.optimizer.beta2=0.1")
+    written = changed(text, study=before).to_dict()["runs"]["vit"]
     assert written == {"program": "weights", "path": "siglip.npz"}
     again = changed("runs.vit={program: weights, digest: abc}", study=changed(text)).to_dict()["runs"]["vit"]
     assert again == {"program": "weights", "path": "siglip.npz", "digest": "abc"}
