@@ -199,7 +199,8 @@ class LoadedStudy:
                 checkpoint, from which the next launch resumes. A second interrupt stops them at once.
         """
         from jestlab.platform.launch import session
-        from jestlab.platform.launch.display import Listener, display_here
+        from jestlab.platform.launch.display import Listener
+        from jestlab.platform.launch.notebook import display_here
         from jestlab.platform.launch.options import LaunchOptions
 
         with one_line_errors():

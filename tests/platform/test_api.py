@@ -77,15 +77,13 @@ def test_overrides_are_values_or_texts(spec, root):
     by_value = api.load(spec, overrides={"seeds": 1, "runs.uniform.steps": 4}, root=root)
     by_text = api.load(spec, overrides=["seeds=1", "runs.uniform.steps=4"], root=root)
     assert by_value.to_yaml() == by_text.to_yaml()
-    assert len(by_value.plan()) == 3
-    assert len(api.load(spec, overrides="seeds=1", root=root).plan()) == 3
+    assert len(api.load(spec, overrides="seeds=1", root=root).plan()) == len(by_value.plan()) == 3
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (("nowhere.yaml",), "nowhere.yaml: no such file"),
-        (({"runs": {"a": {}}},), 'the spec has no name: add "name"'),
         (({"name": "mine", "program": "toy_programs:loop", "rnus": {}},), "spec mine: rnus"),
         (("quickstart", {"sedes": 1}), "overrides: sedes"),
         (("quickstart", ["sedes=1"]), "--set sedes"),
@@ -112,7 +110,7 @@ def test_a_plan_prints_and_has_html_and_a_frame(study, spec, root):
     plan = study.plan(why=True)
     html = plan._repr_html_()
     assert "Is &lt;b&gt;joint&lt;/b&gt; better?" in html
-    assert html.count("<tr>") == 1 + 3 + 1
+    assert html.count("<tr") == 1 + 3 + 1
     frame = plan.frame()
     assert list(frame["label"]) == ["reference", "joint", "uniform"] * 2
     assert set(frame["action"]) == {"run"}
@@ -307,7 +305,6 @@ def test_a_page_is_a_path_and_a_link(finished, monkeypatch):
         (lambda results: results.table("sumary"), "no table and no experiment 'sumary'"),
         (lambda results: results.figure("pareot"), "no report 'pareot'"),
         (lambda results: results.figure("curves", width=3.25), "must be a length with its unit"),
-        (lambda results: results.figure("curves", options={"x": 1}), "options: unknown key"),
         (lambda results: results.table(mean="some"), "mean: 'some' is not valid"),
         (lambda results: results.frame(where="sede < 3"), "sede"),
     ],

@@ -4,7 +4,6 @@ import functools
 from types import SimpleNamespace
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -72,18 +71,11 @@ def test_bad_rules_are_refused():
     def beyond(key, batch, *, batch_size, gain):
         return jnp.arange(batch_size) + batch.candidates.count
 
-    count = iter(range(100))
-
-    def moody(key, batch, *, batch_size, gain):
-        return (jnp.arange(batch_size) + next(count)) % batch.candidates.count
-
     check = functools.partial(refused, testing.check_rule)
     check(first, "must choose 12 distinct examples, not 1")
     check(short, "must return 1 whole numbers")
     check(beyond, "indices from 0 to 47")
     check(lambda key, batch: None, "the rule fails: TypeError")
-    with jax.disable_jit():
-        check(moody, "same `key`")
 
 
 def test_bad_losses_are_refused():
@@ -92,18 +84,15 @@ def test_bad_losses_are_refused():
     check(lambda z: -losses.sigmoid_loss(z), "lower for matching pairs")
     check(lambda z: jnp.log(-jnp.ones(()) * z.image.sum() ** 2), "must be finite")
     check(lambda z: (z.image * jnp.arange(len(z.image))[:, None]).sum(), "order of the pairs")
-    check(lambda z: z.image, "the loss fails: TypeError")
 
 
 def test_bad_evaluations_readers_and_towers_are_refused():
     random = np.random.default_rng(0)
     refused(testing.check_evaluation, lambda model: {"a": random.random()}, "must not be random")
     refused(testing.check_evaluation, lambda model: {"a/b": 1.0}, "expected a finite number")
-    refused(testing.check_evaluation, lambda model: 3, "must return numbers by name")
     image = np.zeros((4, 4, 3), np.uint8)
     refused(testing.check_reader, lambda: iter(()), "yields no examples")
     refused(testing.check_reader, lambda: [{"image": image}], "example 0 has no 'caption'")
-    refused(testing.check_reader, lambda: [{"image": b"GIF", "caption": ""}], "no JPEG, PNG or WebP")
     refused(
         testing.check_reader, lambda: [{"image": image, "caption": f"{random.random()}"}], "the same examples"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path, PosixPath
@@ -62,13 +62,16 @@ class LaunchPlan:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
+        import pandas as pd
+
         from jestlab.platform.planning import show
 
-        columns, rows, right = show.grid(self._survey.plan)
+        columns, rows, _ = show.grid(self._survey.plan)
+        table = pd.DataFrame(rows, columns=list(columns)).to_html(index=False, border=0)
         below = [*show.sentences(self._survey), *self._survey.remarks]
-        why = [f"{run}: {reason}" for run, reason in self._survey.explained()]
-        headline = ": ".join(show.headline(self._survey.plan))
-        return html_table(headline, columns, rows, right, [*below, *why])
+        below += [f"{run}: {reason}" for run, reason in self._survey.explained()]
+        heading = ": ".join(show.headline(self._survey.plan))
+        return f"<p>{escape(heading)}</p>{table}" + "".join(f"<p>{escape(text)}</p>" for text in below)
 
 
 @dataclass(frozen=True, repr=False)
@@ -163,38 +166,3 @@ def near(path: Path) -> Path:
     """Return a path relative to the working directory, if it is inside."""
     here = Path.cwd()
     return Path(os.path.relpath(path, here)) if path.is_relative_to(here) else Path(path)
-
-
-def html_table(
-    headline: str,
-    columns: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    right: Collection[int],
-    below: Sequence[str],
-) -> str:
-    """Write a table of text for a notebook.
-
-    Args:
-        headline: Line above the table.
-        columns: Headings.
-        rows: Cells; the last row is the sum of the others.
-        right: Indices of the right-aligned columns.
-        below: Paragraphs below the table.
-    """
-
-    def line(cells: Sequence[str], tag: str, border: str) -> str:
-        style = f"padding:2px 10px;white-space:pre;{border}text-align:"
-        aligned = ("right" if i in right else "left" for i in range(len(cells)))
-        styled = zip(aligned, cells, strict=True)
-        return "".join(f'<{tag} style="{style}{side}">{escape(cell)}</{tag}>' for side, cell in styled)
-
-    borders = [""] * (len(rows) - 1) + ["border-top:1px solid;"]
-    body = [line(row, "td", border) for row, border in zip(rows, borders, strict=False)]
-    head = line(columns, "th", "border-bottom:1px solid;")
-    table = "".join(f"<tr>{cells}</tr>" for cells in (head, *body))
-    return (
-        f'<div style="font-variant-numeric:tabular-nums;overflow-x:auto"><p>{escape(headline)}</p>'
-        f'<table style="border-collapse:collapse;border-block:2px solid">{table}</table>'
-        + "".join(f"<p>{escape(text)}</p>" for text in below)
-        + "</div>"
-    )

@@ -190,7 +190,7 @@ def own_age() -> float:
 
 
 def end_job(process: Process, key: str) -> set[int]:
-    """Kill a job's remaining processes on this machine: its session, and all processes with its key.
+    """Kill a job's remaining processes on this machine: the session, and all processes with the job's key.
 
     Returns:
         Ids of processes that still run after `KILL_SECONDS`.

@@ -17,7 +17,7 @@ SECRET_NAME = re.compile(
 
 # Up to the last @ of a word: a password may contain @ or /.
 _IN_URL = re.compile(r"://[^\s\"']*@")
-# The value after a name that hints at a secret, whatever the name begins with.
+# The value after a name that contains a hint at a secret.
 _IN_OPTION = re.compile(
     rf"((?:{SECRET_NAME.pattern})[\w.\-]{{0,40}}[ \"']{{0,2}}[=:][ ]?)(\"[^\"]*\"|'[^']*'|[^\s&;,]+)",
     re.IGNORECASE,

@@ -257,7 +257,7 @@ def _attempt(
         except AttemptLost:
             raise
         except BaseException as error:
-            if not _is_success(error):
+            if not (isinstance(error, SystemExit) and not error.code):
                 with suppress(BucketUnreachable):  # the next attempt resumes from earlier uploads
                     keeper.push()
                 raise
@@ -306,11 +306,6 @@ def _outcome(attempt: Attempt, stop: Stop, execute: Callable[[], None], root: Pa
         code = EXIT_REFUSED if failures.recurs(error, root) else EXIT_FAILED
         return code, logs.one_line(f"{type(error).__name__}: {error}")
     return EXIT_COMPLETED, ""
-
-
-def _is_success(error: BaseException) -> bool:
-    """Whether a program ended itself successfully."""
-    return isinstance(error, SystemExit) and not error.code
 
 
 def _wanted(store: Store, run: RunRecord) -> provenance.RunDetails:

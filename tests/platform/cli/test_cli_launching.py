@@ -6,6 +6,7 @@ import shlex
 import sqlite3
 import time
 from types import SimpleNamespace
+from unittest import mock
 
 import labs_support as labs
 import plans_support as plans
@@ -21,8 +22,8 @@ from jestlab.platform.cli import logs, status
 from jestlab.platform.cli.outcome import claims_table
 from jestlab.platform.errors import StoreUnreachable, UserError
 from jestlab.platform.lab.lab import Lab
+from jestlab.platform.launch import liveness
 from jestlab.platform.launch.concurrency import Wakeup
-from jestlab.platform.launch.liveness import Silence
 from jestlab.platform.launch.options import Intervals
 from jestlab.platform.launch.status import RunStatus
 from jestlab.platform.launch.watch import Watch
@@ -224,17 +225,18 @@ def test_an_interval_is_a_number_of_seconds(monkeypatch, value):
         Intervals.from_environment()
 
 
-def test_silence_is_measured_by_the_local_clock_and_a_wakeup_needs_no_waiter():
-    Wakeup().set()
-    clock = [10.0]
-    silence = Silence(lambda: clock[0])
-    assert silence.seconds("a", "first") == 0
-    clock[0] = 40.0
-    assert (silence.seconds("a", "first"), silence.seconds("b", "first")) == (30.0, 0.0)
-    assert silence.seconds("a", "second") == 0
-    clock[0] = 50.0
-    silence.clear()
-    assert silence.seconds("a", "second") == 0
+def test_silence_is_measured_by_the_local_clock(monkeypatch):
+    at = [10.0]
+    monkeypatch.setattr(liveness, "clock", lambda: at[0])
+    watched = liveness.Liveness("launcher", "store", mock.Mock(), 90.0)
+    assert watched.silence("a", "first") == 0
+    at[0] = 40.0
+    assert (watched.silence("a", "first"), watched.silence("b", "first")) == (30.0, 0.0)
+    assert watched.silence("a", "second") == 0
+    at[0] = 50.0
+    watched.forget()
+    assert watched.silence("a", "second") == 0
+    Wakeup().set()  # a wakeup needs no waiter
 
 
 # ---- logs

@@ -113,15 +113,6 @@ def test_a_page_with_options_does_not_replace_the_page_of_the_study(root, store,
     assert launched(root, store)
 
 
-def test_an_unknown_study_has_a_page_that_is_always_written(root, store, report):
-    for spec in ("{}", '{"name": "toy", "runs": {"a": {}}, "later": 1}'):
-        store.record(Plan(STUDY, RUNS))
-        with store.writing() as connection:
-            connection.exec_driver_sql(f"UPDATE experiment SET spec = '{spec}'")
-        assert report() and report(), spec
-        assert [*(root / "reports" / "toy").glob(".*")] == []
-
-
 def test_the_build_key_depends_on_everything_that_reports_show(store, monkeypatch):
     def key(**parts):
         return reports.build_key(store, Study.parse(SPEC | parts))

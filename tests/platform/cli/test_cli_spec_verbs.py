@@ -145,13 +145,6 @@ def test_why_names_the_fields_that_differ(jestlab, tmp_path):
     assert why["differences"] == {"selection.filtering_ratio": {"before": 0.8, "now": 0.9}}
 
 
-def test_plans_a_program_without_prices(jestlab, tmp_path):
-    (tmp_path / "own.yaml").write_text("program: json:dumps\nruns: {a: {x: 1}}\n")
-    out = jestlab("plan", "own.yaml")[1]
-    assert "RUN RUNS TO DO NEEDS" in [" ".join(line.split()) for line in out.splitlines()]
-    assert "The cost of 1 run in FLOPs is unknown." in out
-
-
 def test_errors_are_one_line_and_nothing_is_written(jestlab, tmp_path):
     for words, message in (
         ("plan quikstart", "no study 'quikstart': did you mean 'quickstart'?"),

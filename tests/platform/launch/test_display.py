@@ -7,7 +7,7 @@ import plans_support as plans
 import pytest
 
 from jestlab.platform import logs
-from jestlab.platform.launch.display import Bar, Lines, Pace, Speeds, display
+from jestlab.platform.launch.display import Lines, Pace, ProgressBars, Speeds, display
 from jestlab.platform.store.records import Progress, RunState
 
 
@@ -46,7 +46,7 @@ def test_bars_on_a_terminal(monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", str(columns))
     stream = Terminal()
     bar = display("toy", stream)
-    assert type(bar) is Bar
+    assert type(bar) is ProgressBars
     runs = [plans.run("joint"), plans.run("uniform", seed=1)]
     bar.begin(2)
     for run in runs:

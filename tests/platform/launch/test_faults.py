@@ -117,8 +117,7 @@ def test_a_run_resumes_from_its_checkpoint(
         return time.monotonic() - began + 1_000 * frozen
 
     monkeypatch.setitem(HARMS, "requeue", JobStatus(JobState.QUEUED, requeued=True))  # as Kueue does
-    silence = liveness.Silence
-    monkeypatch.setattr(liveness, "Silence", lambda: silence(clock))
+    monkeypatch.setattr(liveness, "clock", clock)
     machine.on_freeze = lambda: frozen_at.append(time.monotonic())
     machine.harm("uniform", harm, 8)
     retries = 1 if state == "FAILED" else 0

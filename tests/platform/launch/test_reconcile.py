@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from jestlab.platform import processes
 from jestlab.platform.launch.executors.base import JobState, JobStatus
 from jestlab.platform.launch.reconcile import (
+    Adopt,
     Done,
     EndAttempt,
     Observation,
@@ -18,7 +19,6 @@ from jestlab.platform.launch.reconcile import (
     SetState,
     StartAttempt,
     StopJob,
-    TakeOver,
     Wait,
     decide,
 )
@@ -100,12 +100,20 @@ FREE = [
     (run(FAILED, stop_reason="me"), seen(), Done(FAILED, "because")),
     (run(PENDING), seen(stopping="stop"), SetState(CANCELLED, "stop")),
     (run(CANCELLED), seen(stopping="stop"), Done(CANCELLED, "because")),
+    (failed(1), seen(stopping="stop"), SetState(CANCELLED, "stop")),
+    (run(BLOCKED), seen(needs=[("a", CANCELLED)], stopping="stop"), SetState(CANCELLED, "stop")),
+    (
+        run(BLOCKED),
+        seen(needs=[("a", FAILED)], stopping="stop"),
+        SetState(SKIPPED, "depends on a, which is FAILED"),
+    ),
     # it failed
     (failed(2), seen(), SetState(PENDING, "failed: because; retry 2 of 2")),
     (failed(3), seen(), Done(FAILED, "because")),
     (failed(1, exit_code=processes.EXIT_REFUSED), seen(), Done(FAILED, "not retried: because")),
     (run(PENDING, lease(FAILED, ended_at=NOW), failures=1), seen(), Wait()),
     (run(PENDING, lease(FAILED), failures=1), seen(), StartAttempt()),
+    (run(PENDING, lease(FAILED, ended_at=NOW + timedelta(seconds=1)), failures=1), seen(), StartAttempt()),
     # it is preempted again and again
     (preempted(1, ended_at=NOW), seen(), StartAttempt()),
     (preempted(2, ended_at=NOW), seen(), Wait()),
@@ -119,7 +127,7 @@ HELD = [
     (RUNNING, seen(JobState.RUNNING), Wait()),
     (RUNNING, seen(JobState.RUNNING, stopping="stop"), StopJob(lease())),
     (run(RunState.RUNNING, lease(), stop_reason="me"), seen(JobState.RUNNING, ours=False), StopJob(lease())),
-    (RUNNING, seen(JobState.RUNNING, ours=False, orphaned=True), TakeOver(lease())),
+    (RUNNING, seen(JobState.RUNNING, ours=False, orphaned=True), Adopt(lease())),
     (
         RUNNING,
         seen(JobState.RUNNING, ours=False, stopping="stop"),
@@ -133,7 +141,12 @@ HELD = [
     (RUNNING, seen(KILLED, stopping="stop"), end(CANCELLED, "stop", -9)),
     (RUNNING, seen(JobStatus(JobState.SUCCEEDED, "", 0)), end(FAILED, "ended without completing", 0)),
     (RUNNING, seen(JobState.GONE), end(PREEMPTED, "its process vanished")),
-    (RUNNING, seen(JobState.GONE, ours=False), Wait()),  # its launcher sees it as well
+    (RUNNING, seen(JobStatus(JobState.GONE, "deleted")), end(PREEMPTED, "deleted")),
+    (RUNNING, seen(JobState.GONE, ours=False, silent_seconds=90), Wait()),  # its launcher sees it as well
+    (RUNNING, seen(JobState.GONE, ours=False, silent_seconds=91), end(PREEMPTED, "its process vanished")),
+    (RUNNING, seen(JobState.PREEMPTED), end(PREEMPTED, "its machines were preempted")),
+    (RUNNING, seen(JobState.FAILED), end(FAILED, "failed")),
+    (RUNNING, seen(JobStatus(JobState.FAILED, "", 3)), end(FAILED, "exit code 3", 3)),
     (RUNNING, seen(JobStatus(JobState.PREEMPTED, "node drained")), end(PREEMPTED, "node drained")),
     (
         RUNNING,
@@ -160,6 +173,7 @@ HELD = [
     (RUNNING, seen(requeued(), ours=False), Wait()),
     (STARTING, seen(requeued("waits")), Wait("waits")),
     # it is silent
+    (RUNNING, seen(JobState.RUNNING, silent_seconds=90), Wait()),
     (RUNNING, seen(JobState.RUNNING, silent_seconds=91), end(PREEMPTED, SILENT, kill=True)),
     (RUNNING, seen(JobState.RUNNING, silent_seconds=91, ours=False), Wait()),
     (run(RunState.RUNNING, lease(lease_seconds=600)), seen(JobState.RUNNING, silent_seconds=599), Wait()),
@@ -168,6 +182,12 @@ HELD = [
     (RUNNING, seen(JobState.UNKNOWN, other_lab="lab", silent_seconds=90), Wait()),
     (RUNNING, seen(JobState.RUNNING, other_lab="lab", silent_seconds=91), Wait()),
     (RUNNING, seen(JobState.UNKNOWN, other_lab="lab", silent_seconds=91), Done(RunState.RUNNING, LOST)),
+    (RUNNING, seen(JobState.GONE, other_lab="lab", silent_seconds=91), Done(RunState.RUNNING, LOST)),
+    (
+        run(RunState.RUNNING, lease(), stop_reason="me"),
+        seen(JobState.UNKNOWN, other_lab="lab"),
+        StopJob(lease()),
+    ),
     (
         RUNNING,
         seen(JobState.RUNNING, other_lab="lab", stopping="stop"),
@@ -215,7 +235,7 @@ def test_what_holds_always(case):
         assert standing.state != RunState.COMPLETED
         assert standing.stop_reason is None and sees.stopping is None
         assert all(state == RunState.COMPLETED for _, state in sees.needs)
-    if isinstance(action, StopJob | EndAttempt | TakeOver):
+    if isinstance(action, StopJob | EndAttempt | Adopt):
         assert standing.is_live
     if isinstance(action, SetState):
         assert not standing.is_live

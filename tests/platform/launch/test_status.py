@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jestlab.platform.launch.executors.base import JobState, JobStatus
-from jestlab.platform.launch.reconcile import RetryRules
+from jestlab.platform.launch.reconcile import SLOT, RetryRules, is_plain_wait
 from jestlab.platform.launch.status import RunStatus, WaitStatus, start_times, wait_lines, wait_status
+from jestlab.platform.store.claims import LIMIT
 from jestlab.platform.store.records import Lease, RunRow, RunState, Standing
 
 NOW = datetime(2026, 11, 23, 12)
@@ -59,6 +60,14 @@ def failed(seconds_ago: float) -> Standing:
 )
 def test_each_case(standing, needs, state, reason):
     assert wait_status(standing, needs, RULES, NOW, is_launched=True)[:2] == (state, reason)
+
+
+@pytest.mark.parametrize(
+    ("reason", "plain"),
+    [(None, True), (f"{SLOT}: 2 of 2", True), (f"{LIMIT} of 5 chip-hours", True), (RETRIED, False)],
+)
+def test_a_plain_wait_may_get_another_reason(reason, plain):
+    assert is_plain_wait(reason) == plain
 
 
 def test_without_a_launcher_it_waits_for_one():

@@ -4,7 +4,7 @@ import pytest
 
 from jestlab.analysis.claims import Side
 from jestlab.platform.errors import UserError
-from jestlab.platform.spec import Study, claim, grid, load, study
+from jestlab.platform.spec import Study, claim, load
 
 RUNS = "runs: {reference: {}, uniform: {}, joint: {selection: {rule: joint, reference: reference}}}\n"
 AXES = "axes: [{runs: [joint], grid: {selection.filtering_ratio: [0.5, 0.8]}}]\n"
@@ -31,28 +31,6 @@ def spec(tmp_path):
         return str(file)
 
     return write
-
-
-def test_python_and_yaml_give_the_same_claims(spec):
-    written = study(question="", name="study")
-    written.runs.uniform = {}
-    written.runs.joint = {"selection.rule": "joint", "selection.reference": "uniform"}
-    written.axes = {("joint",): grid({"selection.filtering_ratio": (0.5, 0.8)})}
-    written.claims = [
-        claim(
-            "Joint selection learns more, the more it filters",
-            of={"of": "joint filtering_ratio=0.8", "minus": "joint filtering_ratio=0.5"},
-            above={"of": ("uniform", "joint"), "minus": "uniform"},
-            source="Figure 3",
-        ),
-        claim("B", of="joint", near="uniform", within=0.02, measure="m/x", unless="it is small"),
-    ]
-    in_python, in_yaml = Study.parse(written).claims, load(spec(YAML)).claims
-    assert in_python[0] == in_yaml[0]
-    assert [each.comparison for each in in_yaml] == ["above", "near", "above"]
-    assert in_yaml[1].other == Side(("reference",))
-    near = in_python[1]
-    assert (near.within, near.measure, near.unless) == (0.02, "m/x", "it is small")
 
 
 def test_a_printed_study_has_the_same_claims(spec, tmp_path):
@@ -114,3 +92,18 @@ joint wins
 
 def test_errors_name_the_line_and_the_fix(spec, check_errors):
     check_errors(ERRORS, lambda claim: load(spec(f"claims:\n- {claim}\n")))
+
+
+def test_python_and_yaml_give_the_same_claims(spec):
+    written = claim(
+        "Joint selection learns more, the more it filters",
+        of={"of": "joint filtering_ratio=0.8", "minus": "joint filtering_ratio=0.5"},
+        above={"of": ("uniform", "joint"), "minus": "uniform"},
+        source="Figure 3",
+    )
+    in_yaml = load(spec(YAML)).claims
+    [in_python] = Study.parse({"name": "s", "runs": {"uniform": {}}, "claims": [written]}).claims
+    assert in_python == in_yaml[0]
+    assert [each.comparison for each in in_yaml] == ["above", "near", "above"]
+    assert in_yaml[1].other == Side(("reference",))
+    assert (in_yaml[1].within, in_yaml[1].unless) == (0.02, "the reference is small")

@@ -97,35 +97,6 @@ def test_examples_of_spec_keys_are_valid(subtests):
             Study.parse(study)
 
 
-def other(key):
-    """Return another value than the default of a key."""
-    simple = {"true": False, "false": True, "null": 7, "[noise, label]": ["noise"]}
-    if key.default in simple:
-        return simple[key.default]
-    others = [choice for choice in key.choices if choice != key.default]
-    if others:
-        return others[0]
-    number = float(key.default)
-    return number / 2 if number < 1 else int(number) + 1
-
-
-@pytest.mark.parametrize("program", ["train", "embed", "diagnose"])
-def test_identity_is_told_as_it_is(program):
-    required = {"embed": {"reference": "a"}, "diagnose": {"learner": "a", "reference": "b"}}.get(program, {})
-    schema: Any = SCHEMAS[program]
-    plainly = schema.model_validate(required).identity()
-    keys = [key for key in config_keys() if program in key.where and key.path.startswith("runtime.")]
-    assert keys
-    for key in keys:
-        changed = schema.model_validate({**required, **plain({key.path: other(key)})})
-        assert changed.identity() == plainly
-        assert not key.identity
-    for path, value in (("data.train.seed", 5), ("data.train.noise.blank", 0.2)):
-        [key] = [key for key in find(path) if program in key.where]
-        changed = schema.model_validate({**required, **plain({path: value})})
-        assert (changed.identity() != plainly) == key.identity is True
-
-
 def test_finds_keys_as_people_write_them():
     expected = {
         "selection": ("selection.rule", 12),
@@ -147,13 +118,6 @@ def test_unknown_keys_name_the_nearest():
     for prefix, nearest in (("seletion", "selection"), ("selection.rul", "selection.rule")):
         with pytest.raises(UserError, match=rf"no key '{prefix}': did you mean '{nearest}'\?"):
             find(prefix)
-
-
-def test_options_that_reports_share_are_listed_once():
-    baselines = [key for key in together(spec_keys()) if key.path.endswith(".baseline")]
-    assert baselines[0].path == "reports.*.baseline"
-    assert {"table", "curves", "pareto", "batch_size"} <= set(baselines[0].where)
-    assert [key.path for key in together(find("reports.table.baseline"))] == ["reports.table.baseline"]
 
 
 @pytest.fixture(scope="module")
@@ -178,3 +142,14 @@ def test_the_json_schema_accepts_studies_and_rejects_typing_errors(invalid):
     jsonschema.Draft202012Validator(spec_schema("command")).validate({"runs": {"a": {"command": ["true"]}}})
     with pytest.raises(UserError, match="no program 'trian': did you mean 'train'"):
         spec_schema("trian")
+
+
+def test_the_identity_of_keys_is_that_of_the_config():
+    plainly = TrainConfig().identity()
+    for path, value in (("runtime.microbatches", 2), ("data.train.seed", 5), ("data.train.noise.blank", 0.2)):
+        [key] = [key for key in find(path) if "train" in key.where]
+        changed = TrainConfig.model_validate(plain({path: value})).identity()
+        assert (changed != plainly) == key.identity == (path != "runtime.microbatches")
+    assert [key.identity for key in find("data.train.path")] == [False, False]
+    baselines = [key for key in together(spec_keys()) if key.path == "reports.*.baseline"]
+    assert {"table", "curves", "pareto"} <= set(baselines[0].where)

@@ -41,13 +41,6 @@ def test_rejects_the_name_of_another_run_with_both_fixes(tmp_path):
     assert again.to_dict() == study.to_dict()
 
 
-def test_accepts_a_dependency_on_that_run_with_another_role(tmp_path):
-    spec = written(pretrain={}, tune={"teacher": {"name": "pretrain"}, "needs": ["pretrain"]})
-    assert loaded(tmp_path, spec).members
-    with pytest.raises(UserError, match=r"teacher\.name is the text 'pretrain'"):
-        loaded(tmp_path, written(pretrain={}, tune={"teacher": {"name": "pretrain"}}))
-
-
 def test_accepts_other_texts(tmp_path):
     several: list[dict[str, Any]] = [
         {"adam": {"optimizer": "adam"}, "adam_wide": {"optimizer": "adam", "width": 64}, "sgd": {}},

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from jestlab.platform.errors import UserError
-from jestlab.platform.spec.load import load, load_stored
+from jestlab.platform.spec.load import load
 
 RUNS = {"program": "command", "base": {"command": ["true"]}, "runs": {"a": {}}}
 
@@ -34,10 +34,6 @@ def test_names_of_tables_commands_and_reports_are_reserved(tmp_path, name):
     with pytest.raises(UserError, match=rf"^--set {message}"):
         load(written(tmp_path), None, [f"name={name}"])
     assert load(written(tmp_path, name=f"my_{name}")).name == f"my_{name}"
-
-
-def test_studies_launched_before_keep_their_names():
-    assert load_stored("summary", RUNS | {"name": "summary"}).name == "summary"
 
 
 def test_registered_studies_may_have_reserved_names_also_as_parts(tmp_path):

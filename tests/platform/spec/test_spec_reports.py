@@ -23,7 +23,7 @@ def test_reports_have_figure_options():
     assert Study.parse(found.to_dict()) == found
 
 
-def test_code_of_ones_own_is_named_by_stored_specs():
+def test_custom_code_of_stored_specs():
     own = {"kind": "table", "name": "own.py:rows", "options": {"top": 3}}
     reports = [{"kind": "table", "name": "summary"}, {"kind": "curves"}, {"kind": "own.py:draw"}, own]
     named = [("figure", "own.py:draw", {}), ("table", "own.py:rows", {"top": 3})]
@@ -44,7 +44,7 @@ def test_curves_of_metrics():
     assert Study.parse(found.to_dict()) == found
 
 
-def test_table_options_make_its_shape():
+def test_table_options():
     options = {
         "columns": ["scores", "delta"], "rows": "joint", "digits": {"scores": 2, "coco/i2t_r1": 1},
         "sort": "-score", "caption": "Mine.", "label": "tab:mine", "notes": False, "width": "3.25in",

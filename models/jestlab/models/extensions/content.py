@@ -1,7 +1,8 @@
-"""The digest of code: what it does identifies it, not its comments, and not where it lies.
+"""The digest of custom code.
 
-Left out are comments, docstrings, blank lines and the folder, so that a better explanation, or the same code
-in an installed package, is the same code. What the code imports of its own counts; other packages do not.
+It ignores comments, docstrings, blank lines, and the folder: a better explanation, or the same code in an
+installed package, is the same code. It includes the files that the code imports from its folder or package,
+and no others.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _MOST_FILES = 500
 
 
 def digest(reference: str) -> str:
-    """Hash the file of a reference, and what it imports from its own folder or package.
+    """Hash the file of a reference, and the files that it imports from its folder or package.
 
     Args:
         reference: `package.module:name` or `/path/to/file.py:name`; the name itself does not count.
@@ -40,7 +41,7 @@ def digest(reference: str) -> str:
     top = root / file.relative_to(root).parts[0]  # of a module in a package, the package
     within = root if reference.rpartition(":")[0].endswith(".py") else top
     if is_of_jestlab(reference):
-        within = file.parent  # of what else it imports jestlab itself keeps account, by versions of configs
+        within = file.parent  # configs of jestlab have versions for its other modules
     files = Imports([root]).followed([file], lambda found: found.is_relative_to(within), _MOST_FILES)
     state = hashlib.sha256(_hashed(file).encode())
     for other in sorted(files[1:], key=lambda path: os.path.relpath(path, file.parent)):

@@ -1,4 +1,4 @@
-"""The modules that a Python file imports, found in its text: nothing is executed."""
+"""The modules that a Python file imports, found without executing it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Imports:
         self._roots = tuple(roots)
 
     def followed(self, entries: Sequence[Path], is_own: Callable[[Path], bool], most: int) -> list[Path]:
-        """Return files, then what they import, and what that imports, as far as it is one's own.
+        """Return files and the files that they import, directly and indirectly.
 
         Args:
             entries: The files to begin with.

@@ -1,17 +1,19 @@
-"""What can be added to jestlab without changing it, and the entry points of each kind."""
+"""The kinds of custom code, and the entry points of each kind."""
 
 from __future__ import annotations
 
 import difflib
 import functools
 import importlib.metadata
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from jestlab.models.extensions import references
 
 Kind = Literal["rule", "criterion", "loss", "evaluation", "reader", "tower", "figure", "table", "executor"]
-"""What a piece of code is used as."""
+"""Uses of custom code."""
 
 _PLURALS = {"criterion": "criteria", "loss": "losses"}
 
@@ -23,23 +25,23 @@ GIVEN: dict[Kind, tuple[str, ...]] = {
     "reader": ("path",),
     "tower": ("config",),
 }
-"""What jestlab itself gives to code of each kind, besides its options, as far as the code takes it."""
+"""Arguments that jestlab passes to code of each kind, if the code takes them."""
 
 GROUPS: dict[Kind, str] = {kind: f"jestlab.{_PLURALS.get(kind, kind + 's')}" for kind in get_args(Kind)}
-"""Kind → the group of entry points in which installed packages offer such code."""
+"""Kind → group of entry points of installed packages."""
 
 
 @functools.cache
 def installed(kind: Kind) -> dict[str, str]:
-    """Return the entry points of a kind that installed packages offer: name → reference."""
+    """Return the entry points of a kind: name → reference."""
     return {point.name: point.value for point in importlib.metadata.entry_points(group=GROUPS[kind])}
 
 
 def check_name(kind: Kind, name: str, builtin: Sequence[str]) -> str:
-    """Return a name that can stand for code: built in, of an entry point, or the form of a reference.
+    """Return a name that is built in, an entry point, or has the form of a reference.
 
     Raises:
-        ValueError: It is none of these; names the nearest.
+        ValueError: It isn't any of these; the message suggests the nearest.
     """
     known = [*builtin, *installed(kind)]
     if name in known or references.is_reference(name):
@@ -49,26 +51,26 @@ def check_name(kind: Kind, name: str, builtin: Sequence[str]) -> str:
         raise ValueError(f"{name!r} is not valid: did you mean {near[0]!r}? (valid: {', '.join(known)})")
     listed = f"valid: {', '.join(known)}; " if known else ""
     raise ValueError(
-        f"{name!r} is not valid: {listed}of your own: package.module:name, path/to/file.py:name, or an entry "
-        f"point of {GROUPS[kind]}"
+        f"{name!r} is not valid: {listed}custom code: package.module:name, path/to/file.py:name, or an "
+        f"entry point of {GROUPS[kind]}"
     )
 
 
 def reference_of(kind: Kind, name: str) -> str:
-    """Return where the code of a name is.
+    """Return the reference of a name.
 
     Raises:
-        ValueError: No installed package offers it.
+        ValueError: The name is neither a reference nor an entry point.
     """
     if references.is_reference(name):
         return name
     if name not in installed(kind):
-        raise ValueError(f"no installed package offers {name!r} as an entry point of {GROUPS[kind]}")
+        raise ValueError(f"no installed package has an entry point {name!r} of {GROUPS[kind]}")
     return installed(kind)[name]
 
 
 def uses(kind: Kind, name: str) -> tuple[str, ...] | None:
-    """Return which of `GIVEN` the code of a name takes, by its source; None if that cannot be read here."""
+    """Return the arguments of `GIVEN` that the code takes, read from its source; None if unknown."""
     try:
         parameters = references.parameters_of(reference_of(kind, name))
     except ValueError:
@@ -80,11 +82,33 @@ def load(kind: Kind, name: str) -> Any:
     """Import the code of a name.
 
     Raises:
-        ValueError: There is none, or it cannot be imported; the message says where and why.
+        ValueError: It is missing, or can't be imported.
     """
     reference = reference_of(kind, name)
     references.check(reference)
     try:
         return references.load(reference)
-    except Exception as error:  # whatever the user's module raises when it is imported
+    except Exception as error:
         raise ValueError(f"{kind} {name!r} cannot be imported: {type(error).__name__}: {error}") from error
+
+
+@dataclass(frozen=True)
+class Own:
+    """A custom function with bound options. It is hashable, so that JAX compiles equal ones once.
+
+    Attributes:
+        function: The function.
+        options: Its keyword arguments, as JSON.
+    """
+
+    function: Callable[..., Any]
+    options: str = "{}"
+
+    @classmethod
+    def load(cls, kind: Kind, name: str, options: Mapping[str, Any]) -> Own:
+        """Import a function; raises as `load`."""
+        return cls(load(kind, name), json.dumps(options, sort_keys=True))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function with arguments and the bound options."""
+        return self.function(*args, **kwargs, **json.loads(self.options))

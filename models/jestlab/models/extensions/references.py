@@ -1,6 +1,7 @@
 """References to code: `package.module:name`, or `path/to/file.py:name`.
 
-Checking one reads the file and executes nothing: that may be slow, and need what only other machines have.
+Checking a reference reads its file and executes nothing: the code may be slow to import, and may need
+packages that only other machines have.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import importlib
 import importlib.util
 import os
 import re
+import symtable
 import sys
-from collections.abc import Iterator, Sequence
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -44,15 +45,15 @@ def without_folder(name: str) -> str:
 
 
 def check(name: str) -> None:
-    """Check that there is what a reference names.
+    """Check that the code of a reference exists.
 
     Raises:
-        ValueError: There is no such module or file, it is not valid Python, or it defines no such name.
+        ValueError: The module or file is missing, isn't valid Python, or doesn't define the name.
     """
     source = source_of(name)
     if source is None:
         return
-    names = _names(parsed(source))
+    names = _defined_names(source)
     wanted = name.rpartition(":")[2].partition(".")[0]
     if names is not None and wanted not in names:
         near = difflib.get_close_matches(wanted, sorted(names), n=1, cutoff=0.5)
@@ -61,35 +62,45 @@ def check(name: str) -> None:
         raise ValueError(f"no {wanted!r} in {source}: {hint}")
 
 
-def parsed(source: Path) -> ast.Module:
-    """Parse a Python file; ValueError, which names the line, if it is not valid."""
+def _defined_names(source: Path) -> set[str] | None:
+    """Return the names that a module defines at the top level; None if it defines names dynamically."""
+    text = source.read_bytes()
     try:
-        return ast.parse(source.read_bytes(), filename=str(source))
+        symbols = symtable.symtable(text, str(source), "exec").get_symbols()  # type: ignore[arg-type]
     except (SyntaxError, ValueError) as error:
-        line = getattr(error, "lineno", None) or 1
-        raise ValueError(f"{source}:{line}: {getattr(error, 'msg', error)}") from None
+        raise _syntax_error(source, error) from None
+    dynamic = {"__getattr__", "globals", "exec"} & {symbol.get_name() for symbol in symbols}
+    if dynamic or re.search(rb"import\s*\(?\s*\*", text):
+        return None
+    return {symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported()}
+
+
+def _syntax_error(source: Path, error: Exception) -> ValueError:
+    return ValueError(f"{source}:{getattr(error, 'lineno', None) or 1}: {getattr(error, 'msg', error)}")
 
 
 def parameters_of(name: str) -> dict[str, bool] | None:
-    """Read the parameters of a function from its source: name → whether it has a default; `**` for any.
+    """Read the parameters of a function from its source.
 
     Returns:
-        None where they cannot be read: a class, a function made by another, a name that is imported.
+        Parameter → whether it has a default, with `**` for any further ones; None if they can't be read, as
+        for a class, a decorated function, or an imported name.
     """
     file = file_of(name)
     function = name.rpartition(":")[2]
     if file is None or "." in function:
         return None
-    defined = [
-        node
-        for node in parsed(file).body
-        if isinstance(node, ast.FunctionDef) and node.name == function and not node.decorator_list
-    ]
-    if len(defined) != 1:
+    try:
+        body = ast.parse(file.read_bytes(), filename=str(file)).body
+    except (SyntaxError, ValueError) as error:
+        raise _syntax_error(file, error) from None
+    definitions = [node for node in body if isinstance(node, ast.FunctionDef) and node.name == function]
+    if len(definitions) != 1 or definitions[0].decorator_list:
         return None
-    given = defined[0].args
-    plain = [*given.posonlyargs, *given.args]
-    found = {arg.arg: i >= len(plain) - len(given.defaults) for i, arg in enumerate(plain)}
+    given = definitions[0].args
+    positional = [*given.posonlyargs, *given.args]
+    required = len(positional) - len(given.defaults)
+    found = {arg.arg: i >= required for i, arg in enumerate(positional)}
     found |= {
         arg.arg: default is not None for arg, default in zip(given.kwonlyargs, given.kw_defaults, strict=True)
     }
@@ -97,11 +108,11 @@ def parameters_of(name: str) -> dict[str, bool] | None:
 
 
 def load(name: str) -> Any:
-    """Import what a reference names; the folder of a file becomes importable, as with `python file.py`."""
+    """Import the code of a reference; the folder of a file becomes importable, as with `python file.py`."""
     match = _FILE.fullmatch(name)
     if match is not None:
         file = Path(match[1])
-        found: Any = _run(file, file.stat().st_mtime_ns)
+        found: Any = _execute(file, file.stat().st_mtime_ns)
     else:
         make_working_directory_importable()
         found = importlib.import_module(name.partition(":")[0])
@@ -111,39 +122,23 @@ def load(name: str) -> Any:
 
 
 @functools.cache
-def _run(file: Path, modified: int) -> ModuleType:
+def _execute(file: Path, modified: int) -> ModuleType:
     if str(file.parent) not in sys.path:
         sys.path.insert(0, str(file.parent))
     spec = importlib.util.spec_from_file_location(file.stem, file)
     if spec is None or spec.loader is None:
         raise ValueError(f"{file}: not a Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault(file.stem, module)  # dataclasses and pickles look their module up
+    sys.modules.setdefault(file.stem, module)  # dataclasses and pickles look up their module
     spec.loader.exec_module(module)
     return module
 
 
-def file_of(name: str) -> Path | None:
-    """Return the file that a reference's module is in; None if there is none to read, or no such module."""
-    try:
-        return source_of(name)
-    except ValueError:
-        return None
-
-
-def root_of(name: str, file: Path) -> Path:
-    """Return the folder that the imports of a reference's file count from."""
-    module = name.rpartition(":")[0]
-    if module.endswith(".py"):
-        return file.parent
-    return file.parents[module.count(".") + (file.name == "__init__.py")]
-
-
 def source_of(name: str) -> Path | None:
-    """Return the file to read; None if there is none, as for a compiled module.
+    """Return the source file of a reference; None if it has none, as for a compiled module.
 
     Raises:
-        ValueError: There is no such file or module.
+        ValueError: The file or module is missing.
     """
     match = _FILE.fullmatch(name)
     if match is not None:
@@ -153,64 +148,42 @@ def source_of(name: str) -> Path | None:
         return file
     module = name.partition(":")[0]
     make_working_directory_importable()
-    found = _spec_of(module)
+    found = _find_module(module)
     if found is None:
         raise ValueError(f"no module {module!r} for {name!r}: install it, or launch from its folder")
     origin = Path(found.origin or "")
     return origin if found.has_location and origin.suffix == ".py" and origin.is_file() else None
 
 
-def _spec_of(module: str) -> ModuleSpec | None:
-    """Find a module. `importlib.util.find_spec` would import the packages around it."""
-    places: list[str] | None = None
-    found = None
-    parts = module.split(".")
-    for end in range(1, len(parts) + 1):
-        found = _spec_in(".".join(parts[:end]), places)
-        if found is None or (end < len(parts) and found.submodule_search_locations is None):
+def file_of(name: str) -> Path | None:
+    """Return the source file of a reference; None if the file or module is missing or has no source."""
+    try:
+        return source_of(name)
+    except ValueError:
+        return None
+
+
+def root_of(name: str, file: Path) -> Path:
+    """Return the folder that the imports of a reference's file are relative to."""
+    module = name.rpartition(":")[0]
+    if module.endswith(".py"):
+        return file.parent
+    return file.parents[module.count(".") + (file.name == "__init__.py")]
+
+
+def _find_module(name: str) -> ModuleSpec | None:
+    """Find a module without importing its packages, as `importlib.util.find_spec` would."""
+    package, *parts = name.split(".")
+    found = importlib.util.find_spec(package)
+    for part in parts:
+        if found is None or found.submodule_search_locations is None:
             return None
-        places = list(found.submodule_search_locations or ())
+        found = PathFinder.find_spec(part, list(found.submodule_search_locations))
     return found
 
 
-def _spec_in(name: str, places: Sequence[str] | None) -> ModuleSpec | None:
-    """Find a module in the folders of the package around it; None for those of modules of no package."""
-    finders = (finder for finder in sys.meta_path if hasattr(finder, "find_spec"))
-    specs = (finder.find_spec(name, places) for finder in finders)
-    try:
-        return next((spec for spec in specs if spec is not None), None)
-    except KeyError:  # a folder without __init__.py, which asks the package around it, had that been imported
-        found = ModuleSpec(name, None, is_package=True)
-        folders = (Path(place) / name.rpartition(".")[2] for place in places or ())
-        found.submodule_search_locations = [str(folder) for folder in folders if folder.is_dir()]
-        return found
-
-
-def _names(tree: ast.Module) -> set[str] | None:
-    """Return what a module defines at its top level; None if reading does not tell."""
-    names: set[str] = set()
-    for node in _top_level(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            names.add(node.name)
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            names |= {alias.asname or alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names.add(node.id)
-        elif isinstance(node, ast.Name) and node.id in ("globals", "exec"):
-            return None
-    return None if names & {"*", "__getattr__"} else names
-
-
-def _top_level(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield all nodes that are executed on import, except those within functions and classes."""
-    for child in ast.iter_child_nodes(node):
-        yield child
-        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
-            yield from _top_level(child)
-
-
 def make_working_directory_importable() -> None:
-    """Make the user's own modules importable from the working directory, as `python -m` does."""
+    """Make modules in the working directory importable, as `python -m` does."""
     here = str(Path.cwd())
     if here not in sys.path and "" not in sys.path:
         sys.path.append(here)

@@ -17,7 +17,7 @@ from jestlab.analysis import units
 from jestlab.analysis.costs.goodput import Goodput, by_run, summary, total
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.options import examples, json_option, lab_options, wide_option
-from jestlab.platform.cli.output import counted, show
+from jestlab.platform.cli.output import show
 from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.status import RunStatus, read_status, wait_lines
@@ -30,15 +30,16 @@ from jestlab.platform.store.identity import lab_places
 from jestlab.platform.store.records import ExperimentRow, RunState, Spending
 from jestlab.platform.store.spending import attempt_times, spending
 from jestlab.platform.store.store import Store
+from jestlab.platform.words import counted
 
 # ---- columns
 
 
-class Column(NamedTuple):
+class RunColumn(NamedTuple):
     """A column of a table of runs.
 
     Attributes:
-        header: Its heading.
+        header: Heading of the column.
         cell: Returns the cell of a row.
         importance: On a narrow terminal, the least important columns are left out first.
         right: Whether the column is aligned to the right.
@@ -55,33 +56,33 @@ def _optional(value: float | None, write: Callable[[float], str]) -> str:
 
 
 _RUN = (
-    Column("run", lambda row: one_line(row.run.label)),
-    Column("seed", lambda row: str(row.run.seed), right=True),
-    Column("state", lambda row: in_state(row.run.state)),
-    Column(
+    RunColumn("run", lambda row: one_line(row.run.label)),
+    RunColumn("seed", lambda row: str(row.run.seed), right=True),
+    RunColumn("state", lambda row: in_state(row.run.state)),
+    RunColumn(
         "step",
         lambda row: f"{row.run.step}/{row.run.total_steps}" if row.run.total_steps is not None else "",
         60,
         True,
     ),
 )
-_ATTEMPTS = Column("attempts", lambda row: str(row.run.attempts), 40, True)
+_ATTEMPTS = RunColumn("attempts", lambda row: str(row.run.attempts), 40, True)
 _PROGRESS = (
-    Column("loss", lambda row: _optional(row.loss, "{:.4g}".format), 55, True),
-    Column("examples/s", lambda row: _optional(row.rate, "{:,.0f}".format), 45, True),
-    Column(
+    RunColumn("loss", lambda row: _optional(row.loss, "{:.4g}".format), 55, True),
+    RunColumn("examples/s", lambda row: _optional(row.rate, "{:,.0f}".format), 45, True),
+    RunColumn(
         "ETA",
         lambda row: _optional(row.eta_seconds, lambda eta: str(timedelta(seconds=round(eta)))),
         65,
         True,
     ),
-    Column("FLOPs so far", lambda row: _optional(row.cost.actual_flops or None, units.flops), 35, True),
-    Column("planned", lambda row: _optional(row.cost.total_flops or None, units.flops), 20, True),
+    RunColumn("FLOPs so far", lambda row: _optional(row.cost.actual_flops or None, units.flops), 35, True),
+    RunColumn("planned", lambda row: _optional(row.cost.total_flops or None, units.flops), 20, True),
 )
-_REASON = Column("reason", lambda row: one_line(row.run.reason or ""), 70)
+_REASON = RunColumn("reason", lambda row: one_line(row.run.reason or ""), 70)
 
 
-def runs_table(rows: Sequence[RunStatus], columns: Sequence[Column]) -> Table:
+def runs_table(rows: Sequence[RunStatus], columns: Sequence[RunColumn]) -> Table:
     """Return a table of runs with some columns."""
     return table(
         [column.header for column in columns],
@@ -111,12 +112,12 @@ class _Kind:
         is_within = pair is None or (pair[0] <= pair[1] and row.run.state != RunState.COMPLETED)
         return "" if pair is None or is_within else f"× {pair[0] / pair[1]:.2f}"
 
-    def columns(self) -> list[Column]:
+    def columns(self) -> list[RunColumn]:
         """Return the columns of this kind: actual, planned, and drift."""
         return [
-            Column(self.title, lambda row: _optional(self.actual(row.cost), self.write), 50, True),
-            Column("planned", lambda row: _optional(self.planned(row.cost), self.write), 20, True),
-            Column("drift", self.drift, 30, True),
+            RunColumn(self.title, lambda row: _optional(self.actual(row.cost), self.write), 50, True),
+            RunColumn("planned", lambda row: _optional(self.planned(row.cost), self.write), 20, True),
+            RunColumn("drift", self.drift, 30, True),
         ]
 
     def amounts(self, actual: float, planned: float) -> str:
@@ -230,7 +231,7 @@ def _status_lines(rows: Sequence[RunStatus], tags: Mapping[str, Sequence[str]]) 
     for kind in _KINDS:
         columns += kind.columns() if any(kind.both(cost) for cost in costs) else []
     if tags:
-        columns.append(Column("tags", lambda row: ", ".join(tags.get(row.run.fingerprint, [])), 80))
+        columns.append(RunColumn("tags", lambda row: ", ".join(tags.get(row.run.fingerprint, [])), 80))
     if any(row.run.reason for row in rows):
         columns.append(_REASON)
     yield runs_table(rows, columns)

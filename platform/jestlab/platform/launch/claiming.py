@@ -54,7 +54,7 @@ class Claimed(NamedTuple):
     log: str
 
 
-class Batch(NamedTuple):
+class ClaimedBatch(NamedTuple):
     """Result of one call of `Claiming.claim`.
 
     Attributes:
@@ -111,7 +111,7 @@ class Claiming:
 
     def claim(
         self, ready: Sequence[tuple[Standing, Target]], ours: Collection[Lease], plan: Collection[str]
-    ) -> Batch:
+    ) -> ClaimedBatch:
         """Claim attempts for the free slots, in the order of the plan, at most `BATCH` of them.
 
         An attempt that was live in this pass keeps its slot until the next pass even if it has ended since:
@@ -123,7 +123,7 @@ class Claiming:
             plan: Fingerprints of all runs of the launch.
         """
         if not ready:
-            return Batch()
+            return ClaimedBatch()
         executor = self.executors(self.options.executor)
         limits = Limits(
             slots=self.options.parallel or executor.parallel,
@@ -156,7 +156,7 @@ class Claiming:
         updated: Collection[str] = ()
         with suppress(StoreError):  # claimed attempts have to be launched anyway
             updated = self._store_waits(ready, result, limits, over)
-        return Batch(
+        return ClaimedBatch(
             [
                 Claimed(target, result.claims[run.fingerprint], executor, _log(run))
                 for run, target in chosen
@@ -177,9 +177,7 @@ class Claiming:
         # Read launchers after attempts: otherwise a new launcher would look lost.
         signs = self.liveness.check(others, leases.heartbeats(self.store)) if others else {}
         dead = frozenset(
-            lease.id
-            for lease in held
-            if lease.id in signs and _is_dead(signs[lease.id], lease) and lease.fingerprint not in plan
+            lease.id for lease in others if _is_dead(signs[lease.id], lease) and lease.fingerprint not in plan
         )
         still = {lease.id for lease in held}
         freed = sum(lease.id not in still and self._used_slot(lease, limits) for lease in ours)

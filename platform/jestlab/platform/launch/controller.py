@@ -19,7 +19,7 @@ from jestlab.platform import logs, processes
 from jestlab.platform.errors import StoreError, UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import concurrency, reconcile
-from jestlab.platform.launch.claiming import Batch, Claiming
+from jestlab.platform.launch.claiming import ClaimedBatch, Claiming
 from jestlab.platform.launch.concurrency import Wakeup, each
 from jestlab.platform.launch.display import EXAMPLES, Listener
 from jestlab.platform.launch.executors import Executors
@@ -28,13 +28,13 @@ from jestlab.platform.launch.options import ControllerOptions, Intervals
 from jestlab.platform.launch.outcome import LaunchOutcome
 from jestlab.platform.launch.reconcile import (
     Action,
+    Adopt,
     Done,
     EndAttempt,
     RetryRules,
     SetState,
     StartAttempt,
     StopJob,
-    TakeOver,
     Target,
     Wait,
     title,
@@ -222,7 +222,7 @@ class _Controller:
         over = self._is_stuck or len(self._final) == len(self._runs)
         return over or ((self._termination.at_once or self._disk_full) and self._gives_up())
 
-    def _reconcile(self) -> Batch:
+    def _reconcile(self) -> ClaimedBatch:
         """Read, decide, and act; return the claimed attempts that have to be launched."""
         self._presence.beat()
         self._presence.lab()
@@ -236,7 +236,7 @@ class _Controller:
             self.listener.progress(self.store.progress(running, ("loss", EXAMPLES)))
         if ready and self._stopping is None and not self._record.opened:
             self._needs_record = True
-            return Batch()
+            return ClaimedBatch()
         batch = self._claiming.claim(ready if self._stopping is None else [], self._observer.ours, self._runs)
         self._observer.changed.update(batch.updated, (one.target.fingerprint for one in batch.claimed))
         if batch.freed:
@@ -292,7 +292,7 @@ class _Controller:
             for run, _, act in actions
             if isinstance(act, Wait) and act.reason and run.lease is not None and act.reason != run.reason
         }
-        orphans = [act.lease for _, _, act in actions if isinstance(act, TakeOver)]
+        orphans = [act.lease for _, _, act in actions if isinstance(act, Adopt)]
         if changes:
             leases.enter(self.store, changes)
             self._observer.changed.update(run.fingerprint for run, _, _ in changes)

@@ -62,14 +62,7 @@ class Listener:
 def display(experiment: str, stream: IO[str] | None = None, task: str = "to run") -> Listener:
     """Return a display for the runs of an experiment on a stream, by default standard output."""
     stream = stream or sys.stdout
-    return Bar(experiment, stream) if stream.isatty() else Lines(experiment, stream, task)
-
-
-def display_here(experiment: str) -> Listener:
-    """Return a display for the runs of an experiment in a script or in the kernel of a notebook."""
-    from jestlab.platform.launch.notebook import Notebook, in_notebook
-
-    return Notebook() if in_notebook() else display(experiment)
+    return ProgressBars(experiment, stream) if stream.isatty() else Lines(experiment, stream, task)
 
 
 class Lines(Listener):
@@ -119,7 +112,7 @@ class Lines(Listener):
         print(render(line, styles=has_styles(self._stream)), file=self._stream, flush=True)
 
 
-class Bar(Lines):
+class ProgressBars(Lines):
     """Prints lines for finished runs and, below them, a bar for each running run and one for all runs."""
 
     def __init__(self, experiment: str, stream: IO[str]) -> None:

@@ -32,7 +32,7 @@ def job_of(
         key: Key of the attempt: other labs may launch the same runs in the same place.
         log: Log of the run, relative to the lab's root.
         here: Whether the job runs on this machine, so that the executor writes its output to the log.
-        record: What the worker records about its code and environment.
+        record: Parts of the code and environment that the worker records.
         retry_exit_codes: Exit codes of the run's command that are always retried.
     """
     environment = {"JESTLAB_STORE": lab.store_url}

@@ -31,6 +31,9 @@ if TYPE_CHECKING:  # `jestlab status` doesn't need the executors
 SILENT_SECONDS = 120.0
 """Age of a heartbeat at which users are warned; the clocks of two machines may differ by a part of it."""
 
+clock = time.monotonic
+"""Measures silence."""
+
 Value = TypeVar("Value")
 
 
@@ -94,26 +97,6 @@ class Presence:
         return self._labs.get(lease.lab or "")
 
 
-class Silence:
-    """Measures how long each thing has shown no new sign of life."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._seen: dict[Hashable, tuple[object, float]] = {}
-
-    def seconds(self, thing: Hashable, sign: object) -> float:
-        """Return the seconds since a thing first showed its current sign, such as its last heartbeat."""
-        before = self._seen.get(thing)
-        if before is None or before[0] != sign:
-            self._seen[thing] = (sign, self._clock())
-            return 0.0
-        return self._clock() - before[1]
-
-    def clear(self) -> None:
-        """Restart the measurement of all things."""
-        self._seen.clear()
-
-
 class Liveness:
     """Checks live attempts for one launcher; other launchers count as lost after `lease_seconds`."""
 
@@ -123,7 +106,7 @@ class Liveness:
         self._store = store
         self._executors = executors
         self._lease_seconds = lease_seconds
-        self._silence = Silence()
+        self._seen: dict[Hashable, tuple[object, float]] = {}  # thing → last sign of life, and since when
 
     def check(self, leases: Iterable[Lease], launchers: Mapping[str, object]) -> dict[int, Signs]:
         """Check live attempts, with one request to each executor.
@@ -142,21 +125,29 @@ class Liveness:
                 job=jobs[lease.id],
                 ours=lease.launcher == self._launcher,
                 orphaned=self._is_orphaned(lease.launcher, launchers),
-                silent_seconds=self._silence.seconds(lease.id, (lease.heartbeat_at, jobs[lease.id].state)),
+                silent_seconds=self.silence(lease.id, (lease.heartbeat_at, jobs[lease.id].state)),
             )
             for lease in live
         }
 
     def forget(self) -> None:
         """Restart the measurement of silence: no heartbeat arrives while the store can't be reached."""
-        self._silence.clear()
+        self._seen.clear()
+
+    def silence(self, thing: Hashable, sign: object) -> float:
+        """Return the seconds since a thing first showed its current sign, such as its last heartbeat."""
+        before = self._seen.get(thing)
+        if before is None or before[0] != sign:
+            self._seen[thing] = (sign, clock())
+            return 0.0
+        return clock() - before[1]
 
     def _is_orphaned(self, launcher: str | None, launchers: Mapping[str, object]) -> bool:
         if launcher == self._launcher:
             return False
         if launcher is None or launcher not in launchers:
             return True
-        silent = self._silence.seconds(launcher, launchers[launcher])
+        silent = self.silence(launcher, launchers[launcher])
         return is_running(launcher) is False or silent > self._lease_seconds
 
     def _jobs(self, leases: Iterable[Lease]) -> dict[int, JobStatus]:
@@ -239,7 +230,7 @@ class Observer:
         self._liveness.forget()
 
     def observe(self, target: Target, final: Mapping[str, RunState], stopping: str | None) -> Observation:
-        """Return what is known about a run in addition to its standing.
+        """Return everything about a run that its standing doesn't contain.
 
         Args:
             target: The run.
@@ -313,7 +304,7 @@ class Termination:
         return self._send(lease, now=True)
 
     def clear(self, lease: Lease) -> bool:
-        """Kill what a finished attempt may have left on this machine; return False if it still runs."""
+        """Kill the remaining processes of a finished attempt here; return False if some still run."""
         job = LaunchedJob.of(self._store, lease)
         if job is None or lease.executor != "local" or not Process.parse(job.handle).is_here:
             return True

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-from jestlab.platform.launch.display import Listener
+from jestlab.platform.launch.display import Listener, display
 from jestlab.platform.launch.reconcile import Target
 from jestlab.platform.logs import one_line
 from jestlab.platform.store.records import Progress, RunState
@@ -25,6 +25,11 @@ def in_notebook() -> bool:
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     return getattr(shell, "kernel", None) is not None
+
+
+def display_here(experiment: str) -> Listener:
+    """Return a display for the runs of an experiment in a script or in the kernel of a notebook."""
+    return Notebook() if in_notebook() else display(experiment)
 
 
 class Notebook(Listener):

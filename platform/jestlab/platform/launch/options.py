@@ -1,4 +1,4 @@
-"""Options of a launch: what a user chooses, what the controller gets, and how often it polls."""
+"""Options of a launch: those of the user, those of the controller, and polling intervals."""
 
 from __future__ import annotations
 

@@ -122,8 +122,8 @@ class StartAttempt:
 
 
 @dataclass(frozen=True)
-class TakeOver:
-    """Take over the live attempt of a lost launcher."""
+class Adopt:
+    """Adopt the live attempt of a lost launcher."""
 
     lease: Lease
 
@@ -154,7 +154,7 @@ class EndAttempt:
     kill: bool = False
 
 
-Action = Wait | Done | SetState | StartAttempt | TakeOver | StopJob | EndAttempt
+Action = Wait | Done | SetState | StartAttempt | Adopt | StopJob | EndAttempt
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ def _decide_live(run: Standing, lease: Lease, seen: Observation) -> Action:
     if seen.other_lab is not None and run.stop_reason is None:
         return _decide_in_other_lab(run, lease, seen, seen.other_lab)
     if seen.orphaned and not seen.ours:
-        return TakeOver(lease)
+        return Adopt(lease)
     job = seen.job or JobStatus(JobState.UNKNOWN)
     stopping = run.stop_reason or (seen.stopping if seen.ours else None)
     if job.state.is_over:

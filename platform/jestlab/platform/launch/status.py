@@ -175,7 +175,7 @@ def wait_status(
     In the store, a run that was planned as BLOCKED stays BLOCKED until it is claimed.
 
     Args:
-        run: Its standing.
+        run: Standing of the run.
         needs: Title and state of each dependency.
         rules: Waits before retries.
         at: Current time, by the clock of the store's rows.
@@ -183,9 +183,9 @@ def wait_status(
     """
     if run.state not in WAITING or run.stop_reason is not None:
         return WaitStatus(run.state, run.reason)
-    if run.is_live:  # `JobStatus.waits` has up to three lines
-        reason, place, unblock = [*(run.reason or "starting").split("\n"), "", ""][:3]
-        return WaitStatus(run.state, reason, place, unblock)
+    if run.is_live:  # `JobStatus.waits` has up to two lines
+        reason, _, place = (run.reason or "starting").partition("\n")
+        return WaitStatus(run.state, reason, place)
     unfinished = [f"{title}, which is {state}" for title, state in needs if state != RunState.COMPLETED]
     if unfinished:
         others = f", and {len(unfinished) - 1} more" if len(unfinished) > 1 else ""

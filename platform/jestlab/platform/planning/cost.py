@@ -274,72 +274,65 @@ def cost_breakdown(plan: Plan, baseline: str | None = None, scope: Scope = "scor
     by_label: dict[str, list[PlannedRun]] = {}
     for run in plan.runs:
         by_label.setdefault(run.label, []).append(run)
-    trained = {
-        label: _Group(runs) for label, runs in by_label.items() if runs[0].price and runs[0].price.step
-    }
+    trained = {label: runs for label, runs in by_label.items() if runs[0].price and runs[0].price.step}
     if not trained:
         raise UserError(f"study {plan.study.name}: no run trains anything that can be priced")
     shares = {convention: _Shares(plan, convention) for convention in CONVENTIONS}
-    budget = trained[_baseline(plan, trained, baseline)]
+    budget = _baseline(plan, trained, baseline)
     return CostBreakdown(
-        baseline=budget.label,
+        baseline=budget[0].label,
         scope=scope,
-        entries=tuple(_label_cost(group, budget, shares, scope) for group in trained.values()),
+        entries=tuple(_label_cost(runs, budget, shares, scope) for runs in trained.values()),
         left_out=tuple(label for label in by_label if label not in trained),
     )
 
 
-class _Group:
-    """The training runs with one label. They differ only in their shares of dependencies."""
-
-    def __init__(self, runs: list[PlannedRun]) -> None:
-        price = runs[0].price
-        assert price is not None and price.step is not None  # checked by the caller
-        self.runs = runs
-        self.label = runs[0].label
-        self.price: Price = price
-        self.step: Step = price.step
-
-
-def _baseline(plan: Plan, trained: Mapping[str, _Group], name: str | None) -> str:
-    for label, group in trained.items():
-        first = group.runs[0]
-        if name is None:
-            if first.name not in plan.needed:
-                return label
-        elif name in (first.label, first.name) or any(name in (a.label, a.name) for a in first.aliases):
-            return label
+def _baseline(plan: Plan, trained: Mapping[str, list[PlannedRun]], name: str | None) -> list[PlannedRun]:
+    """Return the runs of the baseline: the named ones, or the first that aren't dependencies."""
+    for runs in trained.values():
+        first = runs[0]
+        if name is None and first.name not in plan.needed:
+            return runs
+        places = [(first.label, first.name), *((alias.label, alias.name) for alias in first.aliases)]
+        if any(name in place for place in places):
+            return runs
     if name is None:
-        return next(iter(trained))
+        return next(iter(trained.values()))
     raise UserError(f"no run {name!r} that trains: {nearest(name, trained)}")
 
 
+def _trained(run: PlannedRun) -> tuple[int, Step]:
+    """Return the examples and the training step of a training run."""
+    assert run.price is not None and run.price.step is not None
+    return run.price.examples, run.price.step
+
+
 def _label_cost(
-    group: _Group, budget: _Group, shares: Mapping[Convention, _Shares], scope: Scope
+    runs: list[PlannedRun], budget: list[PlannedRun], shares: Mapping[Convention, _Shares], scope: Scope
 ) -> LabelCost:
+    # The runs of one label differ only in their shares of dependencies.
+    (examples, step), (budget_examples, budget_step) = _trained(runs[0]), _trained(budget[0])
     matching: dict[Convention, float | None] = {}
     for convention, share in shares.items():
-        spent, per_example = budget.step.cost(convention), group.step.cost(convention)
         # The cost before the first example counts only in the broadest scope, and on both sides.
-        fixed = share.mean(group.runs) - share.mean(budget.runs) if scope == "reference_training" else 0.0
+        fixed = share.mean(runs) - share.mean(budget) if scope == "reference_training" else 0.0
+        spent, per_example = budget_step.cost(convention), step.cost(convention)
         try:
-            matching[convention] = costs.matching_examples(
-                budget.price.examples, spent, per_example, scope, fixed
-            )
+            matching[convention] = costs.matching_examples(budget_examples, spent, per_example, scope, fixed)
         except ValueError:
             matching[convention] = None
-    counted_shares = shares["counted"]
-    sharers = [n for run in group.runs if (n := counted_shares.fewest_sharers(run)) is not None]
+    of_dependencies = shares["counted"]
+    sharers = [n for run in runs if (n := of_dependencies.fewest_sharers(run)) is not None]
     return LabelCost(
-        label=group.label,
-        seeds=len(group.runs),
-        examples=group.price.examples,
-        step=group.step,
-        by={convention: group.step.cost(convention) for convention in CONVENTIONS},
-        relative={convention: group.step.relative(convention) for convention in CONVENTIONS},
+        label=runs[0].label,
+        seeds=len(runs),
+        examples=examples,
+        step=step,
+        by={convention: step.cost(convention) for convention in CONVENTIONS},
+        relative={convention: step.relative(convention) for convention in CONVENTIONS},
         matching=matching,
-        cost=replace(group.price.cost, reference_training=counted_shares.mean(group.runs)),
-        reference_training=sum(map(counted_shares.unshared, group.runs)) / len(group.runs),
+        cost=replace(step.cost() * examples, reference_training=of_dependencies.mean(runs)),
+        reference_training=sum(map(of_dependencies.unshared, runs)) / len(runs),
         shared_by=min(sharers, default=None),
     )
 

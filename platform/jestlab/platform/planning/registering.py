@@ -14,7 +14,7 @@ _MOST = 3  # named changes
 
 
 def content(plan: Plan) -> dict[str, Any]:
-    """Return what is registered for a planned study: claims, rules, and the first run of each label."""
+    """Return the content of a registration: claims, rules, and the first run of each label."""
     name, is_union = plan.study.name, bool(plan.study.studies)
     runs: dict[tuple[str, str], str] = {}
     for run in plan.runs:  # seed by seed

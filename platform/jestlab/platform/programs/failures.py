@@ -140,7 +140,7 @@ def reason_of(run: Standing) -> str | None:
 def alike(
     states: Mapping[str, RunState], reasons: Mapping[str, str | None], needed: Collection[str]
 ) -> str | None:
-    """Return the reason for which all ended runs failed, apart from numbers and paths; None if there is none.
+    """Return the reason for which all ended runs failed, ignoring numbers and paths; None without one.
 
     At least `ALIKE` runs must have failed. Runs that others depend on, such as a reference, may have
     completed.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from jestlab.analysis.costs import Cost, Step
 from jestlab.models.config import ELSEWHERE, Code
@@ -19,6 +19,8 @@ from jestlab.models.training.phases import count_compilation
 from jestlab.platform.errors import UserError
 from jestlab.platform.programs.context import RunContext
 from jestlab.platform.spec.program import Config, ProgramConfig
+
+Result = TypeVar("Result")
 
 Placement = Literal["local", "remote", "none"]
 """Where the runs of a plan execute: on this machine, so that scripts must exist here; on other machines; or
@@ -106,11 +108,12 @@ class DataLookup:
         self.code: dict[Any, Code] = {}
         self._results: dict[tuple[Any, ...], Any] = {}
 
-    def _once(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    def _once(self, function: Callable[..., Result], *arguments: Any) -> Result:
         key = (function, *arguments)
         if key not in self._results:
             self._results[key] = function(*arguments)
-        return self._results[key]
+        result: Result = self._results[key]
+        return result
 
     def is_absent(self, path: Path, expected: str) -> bool:
         """Whether a path is missing and may be: its content is then identified by the path."""
@@ -119,37 +122,28 @@ class DataLookup:
         self.absent[path] = expected
         return True
 
+    # The imports below load NumPy, which few plans need.
+
     def digest(self, folder: Path) -> str:
-        """Return the content digest of a data folder.
+        """Return the content digest of a data folder; ValueError if it contains no shards."""
+        from jestlab.models.data.datasets import digest
 
-        Raises:
-            ValueError: The folder contains no shards.
-        """
-        from jestlab.models.data import datasets  # imports NumPy, which few plans need
-
-        digest: str = self._once(datasets.digest, folder)
-        return digest
+        return self._once(digest, folder)
 
     def path_digest(self, path: Path) -> str:
-        """Return the digest of the file or folder that a custom reader reads.
-
-        Raises:
-            UserError: The path doesn't exist.
-        """
+        """Return the digest of the input of a custom reader; UserError if it doesn't exist."""
         from jestlab.models.data.readers import path_digest
 
         try:
-            digest: str = self._once(path_digest, path)
+            return self._once(path_digest, path)
         except FileNotFoundError as error:
             raise UserError(f"data.train.path: {error}") from None
-        return digest
 
     def columns(self, folder: Path) -> list[str]:
         """Return the names of the metadata columns of a folder of shards."""
         from jestlab.models.data.metadata import metadata_columns
 
-        columns: list[str] = self._once(metadata_columns, folder)
-        return columns
+        return self._once(metadata_columns, folder)
 
     def examples(self, folder: Path, filter: str | None = None) -> int | None:
         """Count the examples in a folder of shards, or those that pass a filter; None if counting is slow.
@@ -160,7 +154,7 @@ class DataLookup:
         from jestlab.models.data.curation import count_examples
         from jestlab.models.data.shards import ShardIndex
 
-        count: int | None = self._once(count_examples, folder, filter)
+        count = self._once(count_examples, folder, filter)
         if folder not in self.left_out:
             self.left_out[folder] = ShardIndex.load(folder).left_out()
         return count
@@ -175,6 +169,30 @@ class DataLookup:
         from jestlab.models.data.benchmarks import dataset_folders
 
         self._once(dataset_folders, folder)
+
+
+# Defaults of programs. They are functions, not lambdas, so that programs can be pickled.
+
+
+def _unknown_price(config: Any, needs: Mapping[str, Config]) -> None:
+    return None
+
+
+def _unknown_memory(config: Any, needs: Mapping[str, Config], chips: int) -> None:
+    return None
+
+
+def _accept(config: Any, needs: Mapping[str, Config]) -> None:
+    pass
+
+
+def _unchanged(config: Any, data: DataLookup) -> Config:
+    result: Config = config
+    return result
+
+
+def _no_metrics(config: Any) -> Collection[str]:
+    return ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,16 +218,14 @@ class Program(ProgramConfig):
     entry_point: str
     identifier: str = ""
     version: int = 1
-    price: Callable[[Any, Mapping[str, Config]], Price | None] = lambda config, needs: None
-    memory: Callable[[Any, Mapping[str, Config], int], MemoryEstimate | None] = lambda config, needs, chips: (
-        None
-    )
-    check_needs: Callable[[Any, Mapping[str, Config]], None] = lambda config, needs: None
-    complete: Callable[[Any, DataLookup], Config] = lambda config, data: config
+    price: Callable[[Any, Mapping[str, Config]], Price | None] = _unknown_price
+    memory: Callable[[Any, Mapping[str, Config], int], MemoryEstimate | None] = _unknown_memory
+    check_needs: Callable[[Any, Mapping[str, Config]], None] = _accept
+    complete: Callable[[Any, DataLookup], Config] = _unchanged
     collective: bool = True
     subjects: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
-    records: Callable[[Any], Collection[str]] = lambda config: ()
+    records: Callable[[Any], Collection[str]] = _no_metrics
 
     def entry(self, config: Mapping[str, Any], context: RunContext) -> None:
         """Execute a run with its stored config; exceptions of the program propagate."""

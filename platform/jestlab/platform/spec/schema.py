@@ -248,6 +248,11 @@ class Study(BaseModel):
         """Return the resolved spec in YAML: it launches the same runs from any folder of this machine."""
         return dump(self.to_dict())
 
+    def __getstate__(self) -> dict[Any, Any]:
+        """Return the state for pickling, without members: they have functions, and are derived."""
+        state = super().__getstate__()
+        return state | {"__dict__": {k: v for k, v in state["__dict__"].items() if k != "members"}}
+
     @model_validator(mode="before")
     @classmethod
     def _read(cls, written: Any) -> Any:

@@ -119,7 +119,7 @@ def test_exceptions_of_an_executor_are_one_line(lab):
     ("resources", "message"),
     [
         ({"on": "kubernets"}, "did you mean 'kubernetes'"),
-        ({"on": "mine"}, "valid: local, vertex, kubernetes, slurm; of your own: package.module:name"),
+        ({"on": "mine"}, "valid: local, vertex, kubernetes, slurm; custom code: package.module:name"),
         ({"on": "local", "options": {"x": 1}}, "local is not a custom executor: leave out `options`"),
     ],
 )

@@ -89,7 +89,7 @@ class JobStatus:
         reason: Reason of the state; may be empty.
         exit_code: Exit code of the (first) process, negative for a signal; None if unknown.
         place: Position of a queued job and its estimated start, if the executor reports them.
-        requeued: Whether a queued job had begun before it was put back into the queue.
+        requeued: Whether a queued job had started before it was put back into the queue.
     """
 
     state: JobState
@@ -100,7 +100,7 @@ class JobStatus:
 
     @property
     def waits(self) -> str | None:
-        """Why a queued job has not begun: the reason, and on a second line its place in the queue."""
+        """Why a queued job has not started: the reason, and on a second line the place in the queue."""
         lines = (" ".join(line.split()) for line in (self.reason, self.place))
         return "\n".join(lines).rstrip("\n") or None
 
@@ -141,7 +141,7 @@ class Job:
 
 
 class ExecutorError(UserError):
-    """A job could not be launched or stopped. The message is one line with the reason and the remedy."""
+    """A job could not be launched or stopped; the message is one line with the reason and the remedy."""
 
 
 class ProcessesRemain(ExecutorError):
@@ -183,10 +183,7 @@ class Executor(Protocol):
         return None
 
     def launch(self, job: Job) -> LaunchedJob:
-        """Start a job, or find the job of that name.
-
-        Returns:
-            The job. The store records its handle, by which any other process finds it.
+        """Start a job, or find the job of that name. Any other process must find it by its handle.
 
         Raises:
             ExecutorUnavailable: The job could not be started now: launching it again is safe.
@@ -196,9 +193,8 @@ class Executor(Protocol):
     def launch_all(self, jobs: Sequence[Job]) -> list[LaunchedJob | ExecutorError]:
         """Start several jobs, or find those whose names were launched before.
 
-        Returns:
-            The launched job or the error of each job, in order. The default starts one job after another;
-            override this method if the executor can start many at once.
+        The result has the launched job or the error of each job, in order. Override this method if the
+        executor can start many jobs at once.
         """
         return [launched_or_error(self.launch, job) for job in jobs]
 
@@ -208,8 +204,8 @@ class Executor(Protocol):
     def stop(self, job: LaunchedJob, *, now: bool) -> None:
         """Ask a job to stop, or with `now` kill it without time to save. A job that is over doesn't change.
 
-        With `now`, this also kills all processes that the job left behind. On this machine they have ended
-        when this method returns.
+        With `now`, all processes that the job left behind are killed too. On this machine, they have ended
+        when this returns.
 
         Raises:
             ProcessesRemain: Some of the processes still run.
@@ -226,10 +222,9 @@ class Executor(Protocol):
         """
 
     def render(self, job: Job) -> dict[str, Any] | str | None:
-        """Return what a user can submit by hand, without credentials; None if there is none.
+        """Return a job's manifest, or the text of its batch script, without credentials; None if unsupported.
 
-        Returns:
-            The manifest of the job, to be written as YAML; or the text of a batch script.
+        A user can submit it by hand, after a manifest is written as YAML.
         """
         return None
 

@@ -1,4 +1,4 @@
-"""What the executors for Kubernetes and Vertex AI share: calls of an API that may fail, and manifests.
+"""Base of the executors for Kubernetes and Vertex AI: calls of an API that may fail, and manifests.
 
 Anyone with access to the cluster or the project can read manifests, so they must not contain the store's URL
 or other passwords.
@@ -140,11 +140,7 @@ class CloudExecutor(Executor, Generic[Section]):
         """Return the `Transient` or ExecutorError for an error of the API; any other error itself."""
 
     def _call(self, prefix: str, function: Callable[..., Result], *values: Any, **options: Any) -> Result:
-        """Call the API with retries; `function` must be safe to repeat.
-
-        Raises:
-            ExecutorError: The call failed; the message begins with `prefix`.
-        """
+        """Call the API with retries; `function` must be safe to repeat. Errors have a prefix."""
         if (missing := missing_client(self.name)) is not None:
             raise ExecutorError(missing)
 
@@ -189,7 +185,7 @@ def arguments_at(root: str | None, job: Job) -> list[str]:
     """Return a worker's arguments with the lab's root as its container sees it.
 
     Args:
-        root: That folder; None to keep the arguments. The address of a lab in a bucket doesn't change.
+        root: The lab's folder there; None to keep the arguments. Addresses in buckets don't change.
         job: The job, with arguments for this machine.
 
     Raises:

@@ -1,6 +1,6 @@
-"""Fork jobs from one process that has imported what they need, so that each job starts at once.
+"""Fork jobs from one process that has imported their modules, so that each job starts at once.
 
-`ForkServer` starts the server, which ends with its launcher. The server's jobs, each in its own session,
+`ForkServer` starts the server, which ends with its launcher. The server's jobs, each in a separate session,
 continue. The server starts no thread, opens no database, and computes nothing, so a fork is as good as a new
 process. If an import has started a thread, the server refuses, and the job starts as a new process.
 
@@ -9,7 +9,7 @@ Launcher and server exchange packets of JSON over a pair of sockets, one order a
     → {"imports": […], "arguments": […], "environment": {…}, "log": …}, with the end of a pipe
     ← {"started": pid}  or  {"refused": reason};  later  {"ended": pid, "code": code}
 
-A job begins when the launcher writes into the pipe, and ends without having begun when the launcher closes
+A job starts when the launcher writes into the pipe, and never starts if the launcher closes
 it.
 """
 
@@ -139,7 +139,7 @@ class ForkServer:
             self._process.wait()
 
     def start(self, job: Job, may_begin: Callable[[], bool] = lambda: True) -> Forked:
-        """Fork a job; return when it leads its own session, writes to its own log, and may begin.
+        """Fork a job; return when it leads a session, writes to its log, and may begin.
 
         A job never begins if `may_begin` returns False after the fork, or this process ends before that.
 

@@ -1,4 +1,4 @@
-"""The JobSet of a job on Kubernetes: its manifest, and how its status, pods, and Kueue's Workload are read.
+"""The JobSet of a job on Kubernetes: the manifest, and the status from the JobSet, its pods, and Kueue.
 
 A JobSet has one Job, whose pods are the hosts of one run, such as those of a TPU slice. The first pod that
 fails ends them all. The cluster restarts none of them: the launcher starts another attempt, and counts it.
@@ -59,10 +59,10 @@ Object = Mapping[str, Any]
 
 
 class HostLimits(NamedTuple):
-    """What each host of a job may use.
+    """Limits of each host of a job.
 
     Attributes:
-        threads: CPUs to request where there is no TPU; a machine with TPUs has one job.
+        threads: CPUs to request on machines without a TPU; a machine with TPUs has one job.
         memory_gb: Memory to request, which is also the limit, in GB; None for no limit.
         seconds: How long a job may hold its machines; None for no limit.
     """
@@ -70,9 +70,6 @@ class HostLimits(NamedTuple):
     threads: int = 1
     memory_gb: float | None = None
     seconds: int | None = None
-
-
-_NO_LIMITS = HostLimits()
 
 
 # ---- the manifest
@@ -84,7 +81,7 @@ def jobset(
     image: str,
     settings: KubernetesSettings,
     *,
-    limits: HostLimits = _NO_LIMITS,
+    limits: HostLimits = HostLimits(),  # noqa: B008 - immutable
     spot: bool,
 ) -> dict[str, Any]:
     """Create the JobSet of a job; `spot` allows nodes that may be taken away.
@@ -259,7 +256,7 @@ def status(jobset: Object, pods: Sequence[Object]) -> JobStatus:
 
     Args:
         jobset: The JobSet.
-        pods: Its pods. The first is enough, unless the JobSet has failed.
+        pods: Pods of the JobSet. The first is enough, unless the JobSet has failed.
     """
     conditions = _conditions(jobset)
     first = next((pod for pod in pods if _labels(pod).get(INDEX_LABEL) == "0"), None)
@@ -305,7 +302,7 @@ def queued(jobset: Object, waiting: JobStatus, workloads: Sequence[Object]) -> J
     """Add Kueue's reason to the status of a queued job.
 
     Args:
-        jobset: Its JobSet, for which `is_in_queue` holds.
+        jobset: JobSet of the job, for which `is_in_queue` holds.
         waiting: The status without Kueue.
         workloads: Workloads of the JobSet; empty without the right to list them, or if Kueue has not seen it.
     """

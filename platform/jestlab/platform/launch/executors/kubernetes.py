@@ -63,7 +63,7 @@ class KubernetesExecutor(CloudExecutor[KubernetesSettings]):
 
     Attributes:
         grace_seconds: The pods' grace period, and a minute for their removal.
-        limits: What each host of a job may use.
+        limits: Limits of each host of a job.
     """
 
     name = "kubernetes"

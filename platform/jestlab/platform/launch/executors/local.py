@@ -1,4 +1,4 @@
-"""Jobs as processes on this machine: each in its own session, with its own log, and outliving its launcher.
+"""Jobs as processes on this machine: each leads a session, has a log, and outlives its launcher.
 
 All processes of a job end with its worker. The worker ends them; if it is killed, this executor does; and if
 both are killed, the next launcher does. They are found by their session and by the job's key in their
@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import psutil
 
+from jestlab.platform import logs
 from jestlab.platform.errors import StoreUnreachable, UserError, sentence
 from jestlab.platform.gpus import VISIBLE, LocalGpus, TakenGpus
 from jestlab.platform.lab.lab import SERVE_TOKEN, Lab
@@ -49,7 +50,6 @@ from jestlab.platform.processes import (
 )
 from jestlab.platform.spec.resources import LOCAL_PARALLEL, Resources
 
-_BLOCK = 1 << 20
 _EXIT_SECONDS = 5.0
 """How long the thread that waits for a process may take to notice its end."""
 _LOST_SECONDS = 0.5  # between checks of a forked job whose server is gone
@@ -69,8 +69,8 @@ class LocalExecutor(Executor):
 
         Args:
             lab: Lab with the logs and the cache of compiled functions.
-            resources: Resources of each job: its threads, its memory (no job starts while less is free), and
-                its GPUs, which no other job gets.
+            resources: Resources of each job: threads, memory (no job starts while less is free), and GPUs,
+                which no other job gets.
             on_exit: Called from another thread when a job has ended.
 
         Raises:
@@ -136,9 +136,7 @@ class LocalExecutor(Executor):
     def logs(self, job: LaunchedJob) -> Iterator[bytes]:
         """Yield the job's output so far from its log in the lab."""
         try:
-            with self._lab.inside(job.handle.split(":", 3)[3]).open("rb") as stream:
-                while block := stream.read(_BLOCK):
-                    yield block
+            yield from logs.blocks(self._lab.inside(job.handle.split(":", 3)[3]))
         except (OSError, UserError) as error:
             raise ExecutorError(f"no log: {sentence(error)}") from error
 

@@ -52,7 +52,6 @@ COMMENT = "jestlab "
 
 _NOT_PASSED_ON = (logs.COPIED, "JESTLAB_ROOT", "JESTLAB_CONFIG", "JESTLAB_STORE", "JESTLAB_STORE_SECRET")
 """Variables of the launcher that its jobs don't get."""
-_BLOCK = 1 << 20
 _QUEUE_SECONDS = 15.0
 """How long the order of a queue is cached: listing it lists all users' jobs."""
 _NO_SUCH_JOB = ("invalid job id", "job/step already completing or completed", "already finished")
@@ -349,7 +348,7 @@ class SlurmExecutor(Executor):
         return slurm_tools.accounted(answer)
 
     def _forgotten(self, handle: _Handle, accounts: Mapping[str, Sequence[Account]]) -> JobStatus:
-        """Return the status of a job that squeue doesn't list, by its own exit code and accounting."""
+        """Return the status of a job that squeue doesn't list, from its `.end` file and accounting."""
         end = self._batches.end(handle.task)
         own = None if end is None or end.job != handle.id else slurm_tools.ended(exit_from_shell(end.code))
         # The id may have been used for other jobs; a batch's jobs run in the batch's folder.
@@ -357,7 +356,7 @@ class SlurmExecutor(Executor):
         latest = ours[-1] if ours else None
         if latest is not None and latest.state and slurm_tools.is_over(latest.state):
             accounted = slurm_tools.status(latest.state, "", slurm_tools.exit_code(latest.code))
-            # If Slurm ended the job, its own exit code only counts if it is a success.
+            # If Slurm ended the job, the exit code that it left only counts if it is a success.
             own_counts = own is not None and JobState.SUCCEEDED in (own.state, accounted.state)
             return own if own and (own_counts or accounted.state == JobState.FAILED) else accounted
         return own or JobStatus(JobState.GONE, f"Slurm has no record of job {handle.id}, nor has the lab")
@@ -400,9 +399,7 @@ class SlurmExecutor(Executor):
             log = self._lab.inside(handle.log)
             if not log.exists():
                 log = self._batches.folder(task.batch) / f"{task.number}.out"
-            with log.open("rb") as stream:
-                while block := stream.read(_BLOCK):
-                    yield block
+            yield from logs.blocks(log)
         except (OSError, UserError) as error:
             raise ExecutorError(f"no log: {sentence(error)}") from error
 

@@ -2,7 +2,7 @@
 
 Jobs that are submitted together, one job or an array, form a batch with a folder `slurm/BATCH` in the lab,
 which only its owner can read. The batch's name is a digest of its attempts' keys, so anyone with the key of
-an attempt can tell whether a job with the batch's name is that attempt's. The folder contains
+an attempt can check whether a job with the batch's name is that attempt's. The folder contains
 
     keys           digests of the attempts' keys, one line per task
     N.sh           environment and arguments of task N with the store's URL; the job removes the file
@@ -223,14 +223,14 @@ _NAMES = "names"
 
 
 class Task(NamedTuple):
-    """Place of an attempt: its batch, and its number there."""
+    """Place of an attempt: a batch, and the number there."""
 
     batch: str
     number: int
 
 
 class TaskEnd(NamedTuple):
-    """What a job left when it ended: its exit code as the shell has it, and its id."""
+    """End of a job: the exit code of its shell, and its id."""
 
     code: int
     job: str
@@ -310,7 +310,7 @@ class Batches:
         return task.number < len(lines) and lines[task.number] == _digest(key)
 
     def end(self, task: Task) -> TaskEnd | None:
-        """Return what a job left when it ended; None if it has not ended, or was killed."""
+        """Return the end of a job; None if it has not ended, or was killed."""
         try:
             code, job = (self.folder(task.batch) / f"{task.number}.end").read_text().split()
             return TaskEnd(int(code), job)

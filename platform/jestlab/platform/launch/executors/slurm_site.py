@@ -17,7 +17,7 @@ _CONFIG = Path("/etc/slurm/slurm.conf")
 _ANSWER_SECONDS = 20.0
 
 Found = tuple[bool | None, str, str]
-"""Whether a check passed (None for a warning), what it found, and the remedy."""
+"""Whether a check passed (None for a warning), its finding, and the remedy."""
 
 
 def is_here() -> bool:

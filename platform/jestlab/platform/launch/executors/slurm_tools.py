@@ -57,7 +57,7 @@ class SlurmTools:
         """Run a command that is safe to repeat, and return its output.
 
         Args:
-            command: Its words.
+            command: Words of the command.
             accept: Parts of errors, in lower case, to ignore.
 
         Raises:
@@ -96,11 +96,7 @@ class SlurmTools:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment of commands.
-
-    It lacks the variables of a surrounding job, which would change the new job, and passwords, since Slurm
-    keeps the environment of `sbatch`.
-    """
+    """Return an environment without the variables of a surrounding job, and without passwords."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -167,7 +163,7 @@ def config(answer: str) -> Mapping[str, str]:
 
 
 class Account(NamedTuple):
-    """A job in accounting: its state, exit code, and working directory as `sacct` writes them."""
+    """A job in accounting: state, exit code, and working directory as `sacct` writes them."""
 
     state: str
     code: str
@@ -175,10 +171,7 @@ class Account(NamedTuple):
 
 
 def accounted(answer: str) -> dict[str, list[Account]]:
-    """Parse `sacct -n -P -X --duplicates -o JobID,State,ExitCode,WorkDir` by id.
-
-    An id that was used again has several lines, the latest job last.
-    """
+    """Parse the output of `sacct`: the jobs of each id, the latest last, since ids are used again."""
     found: dict[str, list[Account]] = {}
     for line in answer.splitlines():
         fields = line.split("|", 3)
@@ -205,7 +198,7 @@ def exit_code(text: str) -> int | None:
 WAITING = (
     *("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"),
 )
-"""States in which a job has not begun."""
+"""States of jobs that have not started."""
 _ACTIVE = (
     *("RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING", "EXPEDITING"),
 )

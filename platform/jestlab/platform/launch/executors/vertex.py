@@ -2,7 +2,7 @@
 
 References:
     The CustomJob API, cloud.google.com/vertex-ai/docs/reference/rest/v1/projects.locations.customJobs; TPUs
-    in training, cloud.google.com/vertex-ai/docs/training/configure-compute: one replica stands for a whole
+    in training, cloud.google.com/vertex-ai/docs/training/configure-compute: one replica is a whole
     slice, whatever its topology; spot VMs, cloud.google.com/vertex-ai/docs/training/use-spot-vms: none for
     TPU pods, and a job whose machines are taken away fails with a STOCKOUT error.
 """
