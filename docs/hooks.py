@@ -18,7 +18,15 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 from jestlab.platform.cli import VERBS, cli
-from jestlab.platform.spec.keys import REQUIRED, Key, config_keys, group, introductions, spec_keys, together
+from jestlab.platform.spec.keys import (
+    REQUIRED,
+    SpecKey,
+    config_keys,
+    group,
+    introductions,
+    spec_keys,
+    together,
+)
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
@@ -99,10 +107,9 @@ def _prose(text: str) -> str:
 # ---- keys
 
 KEYS: dict[Literal["spec", "config"], str] = {
-    "spec": "What a spec can say. This page is generated from the schema that validates specs.",
-    "config": "What the config of a run can say: `base`, the overrides of `runs`, the keys of axes and of "
-    "`--set`. This page is generated from the schemas of the programs. A program of your own has the keys "
-    "that you give it.",
+    "spec": "All keys of a spec. This page is generated from the schema that validates specs.",
+    "config": "All keys of the config of a run, in `base`, in `runs`, on axes, and in `--set`. This page is "
+    "generated from the schemas of jestlab's programs. A custom program can have any keys.",
 }
 """Reference of keys → its introduction."""
 
@@ -119,7 +126,7 @@ def keys(what: Literal["config", "spec"]) -> str:
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def _key_row(key: Key, section: str) -> str:
+def _key_row(key: SpecKey, section: str) -> str:
     """Write a row of a table, whose heading has the beginning of the key."""
     is_value = key.default != REQUIRED and " " not in key.default.strip("[]{}").replace(", ", "")
     cells = (

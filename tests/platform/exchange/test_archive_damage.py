@@ -142,6 +142,8 @@ RUN, OTHER = f"WHERE fingerprint = '{REFERENCE.fingerprint}'", f"WHERE fingerpri
         (sql("UPDATE artifact SET uri = '/etc/passwd'"), "the path"),
         (sql("UPDATE artifact SET uri = uri || '/../../x'"), "the path"),
         (sql("UPDATE evaluation SET attempt = 99"), "damaged"),
+        (sql("UPDATE metric SET value = 'x'"), r"invalid metric\.value"),
+        (sql("UPDATE metric SET name_id = 99"), "damaged"),
         (sql("UPDATE published SET printed = '<b>'"), "is not a number"),
         (lambda folder: (folder / "results.db").write_bytes(b"no database"), "damaged"),
         (lambda folder: (folder / "results.db").unlink(), "not an archive"),

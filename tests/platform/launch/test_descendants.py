@@ -10,6 +10,7 @@ import psutil
 import pytest
 from in_process import Threads, rows
 
+from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executors.base import LaunchedJob, ProcessesRemain
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec.load import load
@@ -124,7 +125,7 @@ def test_no_attempt_starts_while_something_of_the_one_before_cannot_be_ended(
     """For example, a process that waits for a dead disk: the launcher reports it and tries again."""
     spec = labs.write_study(tmp_path, runs={"uniform": {}}, resources={"retries": 1})
     asked: list[int] = []
-    listener = labs.Notes()
+    listener = Listener()
     stop = Threads.stop
 
     def stuck(executor: Threads, job: LaunchedJob, *, now: bool) -> None:

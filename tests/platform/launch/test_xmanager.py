@@ -14,6 +14,7 @@ from executor_harnesses import KEY
 from in_process import Scripted
 
 from jestlab.platform.lab.lab import Lab
+from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executors.base import ExecutorError, Job, JobState, JobStatus, LaunchedJob
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec.load import load
@@ -110,7 +111,7 @@ def test_a_launch_goes_on_when_its_records_cannot(root, tmp_path, recorded_machi
                 database.execute("DROP TABLE work_unit")
 
     recorded_machine.before_launch = lose
-    listener = labs.Notes()
+    listener = Listener()
     assert labs.launch_here(root, planned, listener=listener).exit_code == 0
     [note] = listener.notes
     assert note.startswith("XManager's record of this launch is incomplete: OperationalError")

@@ -38,7 +38,7 @@ def noted(lab: Lab) -> list[str]:
 
 
 def test_addresses_other_than_loopback_need_the_token_for_reading(client, recorded):
-    asks = client(recorded, host="0.0.0.0", names=("lab.example.org",))
+    asks = client(recorded, host="0.0.0.0", names=("Lab.example.org",))
     for headers, status in (
         ({}, 401),
         ({"authorization": "Bearer wrong"}, 401),
@@ -105,6 +105,7 @@ def test_forms_of_other_pages_write_nothing(client, recorded):
         ({"host": "evil.example"}, 400),
     ):
         assert sends.post("/experiment/toy/note", NOTE, **headers).status == status, headers
+    assert sends.post(f"/experiment/toy/note?token={TOKEN}", NOTE, cookie="").status == 401
     assert noted(recorded) == []
     for headers in (
         {},

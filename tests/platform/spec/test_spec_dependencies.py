@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 
 from jestlab.platform.errors import SpecError
 from jestlab.platform.spec import Study, grid
-from jestlab.platform.spec.order import Reference, order
+from jestlab.platform.spec.order import RunReference, order
 
 
 def node(name, needs=(), point=None):
     label = name + "".join(f" {k}={v}" for k, v in (point or {}).items())
-    return name, label, point or {}, [Reference(need, need, ("runs", name, "needs")) for need in needs]
+    return name, label, point or {}, [RunReference(need, need, ("runs", name, "needs")) for need in needs]
 
 
 @st.composite
@@ -46,7 +46,7 @@ def test_any_back_edge_is_reported_as_an_actual_cycle(nodes, random):
     while more := {n[0] for n in nodes if dependents & {r.name for r in n[3]}} - dependents:
         dependents |= more
     back = random.choice(sorted(dependents))
-    nodes[index] = (name, label, point, [*references, Reference("back", back, ("runs", name, "needs"))])
+    nodes[index] = (name, label, point, [*references, RunReference("back", back, ("runs", name, "needs"))])
     with pytest.raises(SpecError) as caught:
         order(nodes)
     cycle = str(caught.value).split("cycle: ")[1].split(" → ")
@@ -93,5 +93,6 @@ def test_a_run_that_fixes_its_seed_cannot_need_one_that_does_not():
     joint = {"seed": 0, "selection": {"rule": "joint", "reference": "reference"}}
     with pytest.raises(SpecError, match="needs 'reference', which has 3 replicates"):
         _ = Study.parse({"name": "s", "runs": {"reference": {}, "joint": joint}, "seeds": 3}).members
+    assert Study.parse({"name": "s", "runs": {"reference": {}, "joint": joint}, "seeds": 1}).members
     fixed = Study.parse({"name": "s", "runs": {"reference": {"seed": 0}, "joint": joint}, "seeds": 3})
     assert [member.seed for member in fixed.members] == [0] * 6

@@ -6,7 +6,7 @@ import yaml
 from jestlab.platform.errors import SpecError
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec import Study, cases, grid, load
-from jestlab.platform.spec.expand import names_of
+from jestlab.platform.spec.checks import names_of
 from jestlab.platform.spec.overrides import apply, parse
 
 F = "selection.filtering_ratio"

@@ -62,7 +62,8 @@ def test_setting_a_kind_replaces_the_section_wherever_it_is_written(kind_first):
 
 def test_a_run_that_gets_another_program_starts_from_its_defaults():
     text = "runs.vit={program: weights, path: siglip.npz}"
-    written = changed(text).to_dict()["runs"]["vit"]
+    before = changed("runs.vit.optimizer.beta2=0.1")
+    written = changed(text, study=before).to_dict()["runs"]["vit"]
     assert written == {"program": "weights", "path": "siglip.npz"}
     again = changed("runs.vit={program: weights, digest: abc}", study=changed(text)).to_dict()["runs"]["vit"]
     assert again == {"program": "weights", "path": "siglip.npz", "digest": "abc"}
@@ -120,8 +121,6 @@ base.optimizer.beta2=2
 => base.optimizer.beta2: must be less than 1, not 2
 runs.joint.needs.a=b
 => runs.joint.needs: no run 'b'
-seeds.0=1
-=> seeds.0: unknown key
 scale=paper
 => scale: cannot be set: use --scale
 axes.1.grid.x=[1]
@@ -212,8 +211,6 @@ base={lst.7: 9}
 => base.lst.7: no such element: there are 4, counted from 0
 runs.r.lst.4=9
 => runs.r.lst.4: runs.r.lst is [1, 2, [3, 4], {'a': 5}], without '4'
-runs.own.lst.2=9
-=> runs.own.lst.2: runs.own.lst is [7, 8], without '2'
 base.n.x.y=9
 => base.n.x.y: base.n is 3, without 'x'
 axes=[{runs: [own], grid: {lst.2: [9]}}]
@@ -224,8 +221,6 @@ base.sep=|
 => base.sep: '|': has a special meaning in YAML; put strings with special characters in quotes
 base.sep=---
 => base.sep: '---': has a special meaning in YAML
-base.sep=...
-=> base.sep: '...': line 1: not valid YAML
 base.sep=-
 => base.sep: '-': has a special meaning in YAML
 base.sep=&amp

@@ -92,14 +92,6 @@ def launch_here(
         return launch(lab, store, planned.study.name, planned.runs, lambda _: local, **given)
 
 
-class Notes(Listener):
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, message: str) -> None:
-        self.notes.append(message)
-
-
 @contextmanager
 def meanwhile(act: Callable[[], object]) -> Iterator[None]:
     """Context in which another thread acts, while this one launches; what goes wrong there is raised here."""

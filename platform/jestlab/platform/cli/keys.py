@@ -8,10 +8,11 @@ from dataclasses import asdict
 import click
 
 from jestlab.platform.cli.options import examples, json_option
-from jestlab.platform.cli.output import counted, print_json, show
+from jestlab.platform.cli.output import print_json, show
 from jestlab.platform.render import Block, styled, table
 from jestlab.platform.spec.json_schema import spec_schema
-from jestlab.platform.spec.keys import Key, find, together
+from jestlab.platform.spec.keys import SpecKey, find, together
+from jestlab.platform.words import counted
 
 
 @click.command(epilog=examples("keys", "keys selection", "keys selection.rule", "keys reports.table"))
@@ -33,7 +34,7 @@ def keys_command(prefix: str, program: str | None, as_json: bool) -> None:
     show(as_json, [asdict(key) for key in found], _details(found) if is_single else _list(together(found)))
 
 
-def _details(keys: Sequence[Key]) -> Iterator[Block]:
+def _details(keys: Sequence[SpecKey]) -> Iterator[Block]:
     for key in keys:
         yield styled(key.path, "bold")
         about = {
@@ -48,7 +49,7 @@ def _details(keys: Sequence[Key]) -> Iterator[Block]:
         yield table(("", ""), [(name, text) for name, text in about.items() if text], indent=2)
 
 
-def _list(keys: Sequence[Key]) -> Iterator[Block]:
+def _list(keys: Sequence[SpecKey]) -> Iterator[Block]:
     yield table(("KEY", "DEFAULT", "MEANING"), [(key.path, key.default, key.description) for key in keys])
     yield ""
     yield f"{counted(len(keys), 'key')}. For the type, choices, and an example of one: jestlab keys KEY"

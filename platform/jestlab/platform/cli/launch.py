@@ -25,8 +25,9 @@ from jestlab.platform.cli.options import (
     spec_options,
     wide_option,
 )
-from jestlab.platform.cli.output import counted, print_json, say, show
+from jestlab.platform.cli.output import print_json, say, show
 from jestlab.platform.lab.lab import Lab
+from jestlab.platform.words import counted
 
 if TYPE_CHECKING:
     from jestlab.platform.launch.display import Listener

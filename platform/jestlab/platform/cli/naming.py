@@ -61,22 +61,20 @@ class Named:
     runs: Sequence[RunRow]
     whole: bool = False
 
-
-@dataclass(frozen=True)
-class NamedRun:
-    """The one run with a name."""
-
-    experiment: str
-    row: RunRow
+    @property
+    def row(self) -> RunRow:
+        """The run, if the name is that of one run."""
+        [row] = self.runs
+        return row
 
     @property
     def fingerprint(self) -> str:
-        """Return the run's identity."""
+        """The run's identity."""
         return self.row.fingerprint
 
     @property
     def title(self) -> str:
-        """Write the run's full name, or the name of its folder if it belongs to no experiment."""
+        """The run's full name, or the name of its folder if it belongs to no experiment."""
         return f"{self.experiment}/{self.row.label}/{self.row.seed}" if self.experiment else self.row.label
 
 
@@ -98,7 +96,7 @@ def subject(store: Store, name: str) -> Subject:
     return Subject(fingerprint=run(store, name).fingerprint)
 
 
-def run(store: Store, name: str) -> NamedRun:
+def run(store: Store, name: str) -> Named:
     """Find the one run of a name.
 
     Raises:
@@ -108,7 +106,7 @@ def run(store: Store, name: str) -> NamedRun:
     if len(named.runs) > 1:
         choices = [pasted(named.experiment, row.label, row.seed) for row in named.runs]
         raise UserError(f"{name} matches {len(choices)} runs: choose one: {_first(choices)}")
-    return NamedRun(named.experiment, named.runs[0])
+    return named
 
 
 def several(store: Store, name: str) -> Named:

@@ -20,9 +20,10 @@ import re
 import shutil
 import sqlite3
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +37,12 @@ from jestlab.platform.exchange.archive_check import columns_of, decode, unpack
 from jestlab.platform.exchange.archive_write import STORE, TABLES
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.logs import one_line
-from jestlab.platform.planning.identity import folder_end, is_true
+from jestlab.platform.planning.identity import folder_suffix, is_authentic
 from jestlab.platform.spec.runs import is_name
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.store.published import take_rows
 from jestlab.platform.store.records import LIVE, RunState
-from jestlab.platform.store.rows import chunks, execute_many, insert, now
+from jestlab.platform.store.rows import chunks, execute_many, insert, now, write_points
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import (
     Acceptance,
@@ -67,6 +68,8 @@ from jestlab.platform.store.tables import (
 from jestlab.platform.store.trust import Origin, imported_from
 
 _ROWS_AT_ONCE = 5_000
+_POINTS_AT_ONCE = 50_000
+_VALUE_TYPES = (float, int, type(None))
 _MOST_CELL_BYTES = 1 << 26
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 _FOLDER = re.compile(r"runs/(?!\.)[^/\\\0]+")
@@ -161,19 +164,20 @@ class _Import:
         fresh = self._take_experiments()
         table: Any
         for table in (Member, Registration):
-            self._insert(table, lambda row: row["experiment"] in fresh)
+            self._insert(table, (row for row in self._rows(table) if row["experiment"] in fresh))
         for table in (Attempt, Evaluation, Cost, Artifact, Budget, Acceptance, Retraction):
-            self._insert(table, lambda row: row["run_id"] in self._written)
+            self._insert(table, (row for key in self._written for row in self._rows(table, key)))
         self._insert_metrics()
         for table in (Need, Source, Tag):
-            self._insert(table, lambda row: True)
+            self._insert(table, self._rows(table))
         known = set(
             self._connection.execute(
                 select(Note.experiment, Note.run_id, Note.text, Note.created_at)
             ).tuples()
         )
         keys = ("experiment", "run_id", "text", "created_at")
-        self._insert(Note, lambda row: tuple(row[key] for key in keys) not in known)
+        notes = (row for row in self._rows(Note) if tuple(row[key] for key in keys) not in known)
+        self._insert(Note, notes)
         self._summary.published = take_rows(self._connection, [*self._rows(Published)])
         self._move_files(fresh)
         return self._summary
@@ -192,14 +196,17 @@ class _Import:
         tables = {name for (name,) in self._source.execute(query)}
         if missing := {table.__tablename__ for table in TABLES} - tables:
             raise UserError(f"damaged: it has no table {min(missing)}")
-        [(verdict,), *_] = self._source.execute("PRAGMA integrity_check(1)").fetchall()
+        [(verdict,), *_] = self._source.execute("PRAGMA quick_check(1)").fetchall()
         if verdict != "ok":
             raise UserError(f"damaged: {one_line(verdict, 200)}")
 
-    def _rows(self, table: Any) -> Iterator[Row]:
-        """Yield the checked rows of a table."""
+    def _rows(self, table: Any, run: int | None = None) -> Iterator[Row]:
+        """Yield the checked rows of a table, or only those of a run."""
         names = [column.name for column in columns_of(table)]
-        for values in self._source.execute(f"SELECT {', '.join(names)} FROM {table.__tablename__}"):
+        query = f"SELECT {', '.join(names)} FROM {table.__tablename__}"
+        if run is not None:
+            query += f" WHERE run_id = {run:d}"
+        for values in self._source.execute(query):
             row = decode(table, dict(zip(names, values, strict=True)))
             for column in ("run_id", "needs_id"):
                 if row.get(column) is not None and row[column] not in self._runs:
@@ -208,24 +215,18 @@ class _Import:
                 raise UserError(f"damaged: {table.__tablename__} refers to an unknown experiment")
             yield row
 
-    def _insert(self, table: Any, is_wanted: Callable[[Row], bool]) -> None:
+    def _insert(self, table: Any, rows: Iterator[Row]) -> None:
         """Insert rows that the store doesn't have."""
         statement = insert(self._connection, table).on_conflict_do_nothing()
-        rows: list[Row] = []
-        for row in self._rows(table):
-            if is_wanted(row):
-                rows.append(self._checked(table, row))
-            if len(rows) == _ROWS_AT_ONCE:
-                execute_many(self._connection, statement, rows)
-                rows = []
-        execute_many(self._connection, statement, rows)
+        while part := [self._checked(table, row) for row in islice(rows, _ROWS_AT_ONCE)]:
+            self._connection.execute(statement, part)
 
     def _checked(self, table: Any, row: Row) -> Row:
         """Check the paths of a row; attempts that were active end, since their jobs aren't in this lab."""
         path = row.get("log" if table is Attempt else "uri")
         if path is not None:
             folder = path.rpartition("/")[0]
-            end = folder_end(self._runs[row["run_id"]])
+            end = folder_suffix(self._runs[row["run_id"]])
             is_own = path.startswith(f"{self._written[row['run_id']]}/")
             # The log of an attempt before the run started over is in another folder of the run.
             if ".." in path.split("/") or not (
@@ -241,15 +242,15 @@ class _Import:
         names = [{"name": name} for name in theirs.values()]
         execute_many(self._connection, insert(self._connection, MetricName).on_conflict_do_nothing(), names)
         ours = dict(self._connection.execute(select(MetricName.name, MetricName.id)).tuples().all())
-        statement = insert(self._connection, Metric)
-        rows: list[Row] = []
-        for row in self._rows(Metric):
-            if row["run_id"] in self._written:
-                rows.append(row | {"name_id": ours[theirs[row["name_id"]]]})
-            if len(rows) == _ROWS_AT_ONCE:
-                execute_many(self._connection, statement, rows)
-                rows = []
-        execute_many(self._connection, statement, rows)
+        query = "SELECT name_id, step, value FROM metric WHERE run_id = ? ORDER BY name_id, step"
+        for key in self._written:
+            rows = self._source.execute(query, [key])
+            while part := rows.fetchmany(_POINTS_AT_ONCE):
+                # SQLite allows any value in any column.
+                if not all(type(step) is int and type(value) in _VALUE_TYPES for _, step, value in part):
+                    raise UserError("damaged: invalid metric.value")
+                points = [(ours[theirs[name]], step, value) for name, step, value in part]
+                write_points(self._connection, key, points)
 
     # ---- runs
 
@@ -315,11 +316,11 @@ class _Import:
         fingerprint, folder = row["fingerprint"], row["directory"]
         if not _FINGERPRINT.fullmatch(fingerprint) or run_key(fingerprint) != row["id"]:
             raise UserError(f"damaged: invalid fingerprint {one_line(fingerprint, 80)!r}")
-        if not _FOLDER.fullmatch(folder) or not folder.endswith(folder_end(fingerprint)):
+        if not _FOLDER.fullmatch(folder) or not folder.endswith(folder_suffix(fingerprint)):
             raise UserError(f"damaged: run {fingerprint[:8]} has the folder {one_line(folder, 100)!r}")
         if row["state"] not in set(RunState):
             raise UserError(f"damaged: run {fingerprint[:8]} has the state {one_line(row['state'], 60)!r}")
-        if not is_true(fingerprint, row["program"], json.loads(row["config"]), needs):
+        if not is_authentic(fingerprint, row["program"], json.loads(row["config"]), needs):
             raise UserError(f"damaged: run {fingerprint[:8]} doesn't match its fingerprint")
 
     # ---- experiments

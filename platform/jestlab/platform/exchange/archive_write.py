@@ -25,7 +25,7 @@ from jestlab.platform.store import schema
 from jestlab.platform.store.engine import closing_engine, create_file, writable, writing
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rerun import with_needs
-from jestlab.platform.store.rows import chunks, execute_many
+from jestlab.platform.store.rows import chunks
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import (
     Acceptance,
@@ -59,6 +59,7 @@ TABLES: tuple[Any, ...] = (
 LOCAL = ("handle", "token", "launcher", "lab", "origin")
 """Columns that are only valid in one lab, such as those that identify its jobs."""
 
+_INSERT_METRIC = "INSERT INTO metric (run_id, name_id, step, value) VALUES (?, ?, ?, ?)"
 _RUNS_AT_ONCE = 500
 _ROWS_AT_ONCE = 10_000
 
@@ -134,9 +135,13 @@ def _copy_store(store: Store, path: Path, experiments: Sequence[str]) -> tuple[l
             for table in TABLES:
                 local = {column.name: None for column in table.__table__.columns if column.name in LOCAL}
                 for query in _queries(source, table, keys, chosen, is_whole=not experiments):
-                    rows = source.execution_options(yield_per=_ROWS_AT_ONCE).execute(query).mappings()
+                    rows = source.execution_options(yield_per=_ROWS_AT_ONCE).execute(query)
                     for part in rows.partitions():
-                        execute_many(copy, table.__table__.insert(), [{**row, **local} for row in part])
+                        if table is Metric:  # millions of rows: tuples are 5 times as fast
+                            copy.exec_driver_sql(_INSERT_METRIC, [tuple(row) for row in part])
+                        else:
+                            values = [{**row._mapping, **local} for row in part]
+                            copy.execute(table.__table__.insert(), values)
             logs: dict[int, list[str]] = {}
             for key, log in copy.execute(select(Attempt.run_id, Attempt.log)):
                 logs.setdefault(key, []).append(log)

@@ -177,9 +177,7 @@ class Claiming:
         # Read launchers after attempts: otherwise a new launcher would look lost.
         signs = self.liveness.check(others, leases.heartbeats(self.store)) if others else {}
         dead = frozenset(
-            lease.id
-            for lease in held
-            if lease.id in signs and _is_dead(signs[lease.id], lease) and lease.fingerprint not in plan
+            lease.id for lease in others if _is_dead(signs[lease.id], lease) and lease.fingerprint not in plan
         )
         still = {lease.id for lease in held}
         freed = sum(lease.id not in still and self._used_slot(lease, limits) for lease in ours)

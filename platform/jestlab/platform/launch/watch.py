@@ -55,7 +55,8 @@ class Watch:
             UserError: The experiment doesn't exist any more.
         """
         changes = changes_since(self._store, self._experiment, self._cursor)
-        if is_new := changes.launched_at != self._launched_at:  # it may have other runs
+        is_known = all(run.fingerprint in self._runs for run in changes.runs)
+        if is_new := not is_known or changes.launched_at != self._launched_at:  # it may have other runs
             changes = changes_since(self._store, self._experiment)
         runs = {run.fingerprint: run for run in changes.runs}
         different = {run for run, new in runs.items() if self._runs.get(run) != new}
@@ -91,7 +92,9 @@ class Watch:
         if wanted:
             rows = self._store.runs(self._experiment, wanted)
             for row in read_status(self._store, self._experiment, self._costs, rows, self._paces):
-                index = self._index[row.run.label, row.run.seed]
+                index = self._index.get((row.run.label, row.run.seed))
+                if index is None:  # added just now, so the next update reads all rows
+                    continue
                 if row != self._rows[index]:
                     changed.add(index)
                 self._rows[index] = row

@@ -171,6 +171,30 @@ class DataLookup:
         self._once(dataset_folders, folder)
 
 
+# Defaults of programs. They are functions, not lambdas, so that programs can be pickled.
+
+
+def _unknown_price(config: Any, needs: Mapping[str, Config]) -> None:
+    return None
+
+
+def _unknown_memory(config: Any, needs: Mapping[str, Config], chips: int) -> None:
+    return None
+
+
+def _accept(config: Any, needs: Mapping[str, Config]) -> None:
+    pass
+
+
+def _unchanged(config: Any, data: DataLookup) -> Config:
+    result: Config = config
+    return result
+
+
+def _no_metrics(config: Any) -> Collection[str]:
+    return ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Program(ProgramConfig):
     """A program that runs execute.
@@ -194,16 +218,14 @@ class Program(ProgramConfig):
     entry_point: str
     identifier: str = ""
     version: int = 1
-    price: Callable[[Any, Mapping[str, Config]], Price | None] = lambda config, needs: None
-    memory: Callable[[Any, Mapping[str, Config], int], MemoryEstimate | None] = lambda config, needs, chips: (
-        None
-    )
-    check_needs: Callable[[Any, Mapping[str, Config]], None] = lambda config, needs: None
-    complete: Callable[[Any, DataLookup], Config] = lambda config, data: config
+    price: Callable[[Any, Mapping[str, Config]], Price | None] = _unknown_price
+    memory: Callable[[Any, Mapping[str, Config], int], MemoryEstimate | None] = _unknown_memory
+    check_needs: Callable[[Any, Mapping[str, Config]], None] = _accept
+    complete: Callable[[Any, DataLookup], Config] = _unchanged
     collective: bool = True
     subjects: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
-    records: Callable[[Any], Collection[str]] = lambda config: ()
+    records: Callable[[Any], Collection[str]] = _no_metrics
 
     def entry(self, config: Mapping[str, Any], context: RunContext) -> None:
         """Execute a run with its stored config; exceptions of the program propagate."""

@@ -237,7 +237,7 @@ def current_labels(labels: AxisLabels, columns: Mapping[str, Iterable[Any]]) -> 
 # ---- points
 
 
-class Step(NamedTuple):
+class AxisStep(NamedTuple):
     """One axis's part of a point."""
 
     axis: int  # index among the study's axes
@@ -248,7 +248,7 @@ class Spanned(NamedTuple):
     """A point of a run and the parts that its axes contribute."""
 
     point: Point
-    steps: tuple[Step, ...]
+    steps: tuple[AxisStep, ...]
 
 
 def count(axes: Sequence[Axis], run: str) -> int:
@@ -272,7 +272,7 @@ def span(axes: Sequence[Axis], run: str) -> list[Spanned]:
                 if first != index and _overlap(key, other):
                     raise SpecError(("axes", str(index)), f"{run!r} already has {other!r} from axes.{first}")
         owners |= dict.fromkeys(axes[index].keys, index)
-    columns = [[(Step(index, n), point) for n, point in enumerate(axes[index].points())] for index in own]
+    columns = [[(AxisStep(index, n), point) for n, point in enumerate(axes[index].points())] for index in own]
     return [
         Spanned(
             {key: value for _, point in parts for key, value in point.items()},
@@ -282,7 +282,7 @@ def span(axes: Sequence[Axis], run: str) -> list[Spanned]:
     ]
 
 
-def place_on(axes: Sequence[Axis], steps: Sequence[Step], path: Path) -> Path | None:
+def place_on(axes: Sequence[Axis], steps: Sequence[AxisStep], path: Path) -> Path | None:
     """Return the place of a config's value if an axis sets it, or sets a key above or below it."""
     for step in steps:
         axis = axes[step.axis]

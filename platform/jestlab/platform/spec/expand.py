@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from jestlab.analysis.names import Names, compose, short_names
-from jestlab.platform.errors import Mistakes, Path, SpecError, nearest, placed, shown, within
-from jestlab.platform.spec.axes import LABELS, Point, Step, count, place_on, span
+from jestlab.analysis.names import compose, short_names
+from jestlab.platform.errors import Mistakes, Path, SpecError, placed, shown, within
+from jestlab.platform.spec.axes import AxisStep, Point, count, place_on, span
+from jestlab.platform.spec.checks import check_display_names, check_references, check_run_name
 from jestlab.platform.spec.fields import NAMES_A_RUN, fields_of, marked, merge, unknown_keys, validated
-from jestlab.platform.spec.options import LearnabilityOptions, TableOptions
-from jestlab.platform.spec.order import Reference, order
+from jestlab.platform.spec.order import RunReference, order
 from jestlab.platform.spec.program import Config, ProgramConfig, program_of
-from jestlab.platform.spec.runs import LABEL
 from jestlab.platform.spec.tree import MATCH, STUDIES, depth_of, has, lookup, nested
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ class Variant:
     point: Point
     program: ProgramConfig
     config: Config
-    references: tuple[Reference, ...]
+    references: tuple[RunReference, ...]
     match: Match | None = None
 
 
@@ -127,7 +126,7 @@ def _of_union(study: Study) -> tuple[Replicate, ...]:
             )
             for member in own
         )
-    _check_reports(study, [member.variant for member in together])
+    check_references(study, [member.variant for member in together])
     return tuple(together)
 
 
@@ -137,10 +136,10 @@ def written_at(run: str) -> str:
     return f"{STUDIES}.{part}.runs.{name}" if slash else f"runs.{run}"
 
 
-def _matched(variant: Variant) -> tuple[Reference, ...]:
+def _matched(variant: Variant) -> tuple[RunReference, ...]:
     """Refer to the run that a variant matches, which is ordered before it but isn't a dependency."""
     place = ("runs", variant.name, MATCH)
-    return () if variant.match is None else (Reference(_MATCH_ROLE, variant.match.run, place),)
+    return () if variant.match is None else (RunReference(_MATCH_ROLE, variant.match.run, place),)
 
 
 def _fixes_seed(variant: Variant) -> bool:
@@ -184,12 +183,12 @@ def _checked(study: Study) -> list[Variant]:
     for variant in variants:
         for reference in variant.references:
             with mistakes:
-                _check_known(reference.name, study.runs, reference.path)
+                check_run_name(reference.name, study.runs, reference.path)
     with mistakes:
-        _check_display_names(study, variants)
+        check_display_names(study, variants)
     with mistakes:
         is_misnamed = any(name not in study.runs for axis in study.axes for name in axis.runs)
-        _check_reports(study, variants, study.runs if is_misnamed else wrong)
+        check_references(study, variants, study.runs if is_misnamed else wrong)
     mistakes.check()
     return variants
 
@@ -227,7 +226,7 @@ class _Run:
         mistakes.check()
         return found
 
-    def _config(self, point: Point, tree: dict[str, Any], steps: Sequence[Step]) -> Config:
+    def _config(self, point: Point, tree: dict[str, Any], steps: Sequence[AxisStep]) -> Config:
         """Merge the values of a point over a config, and validate it."""
         with placed(lambda path: self._place(path, steps)):
             for key, value in point.items():
@@ -239,7 +238,7 @@ class _Run:
             mistakes.check()
         return tree
 
-    def _place(self, path: Path, steps: Sequence[Step]) -> Path:
+    def _place(self, path: Path, steps: Sequence[AxisStep]) -> Path:
         """Return the place of a config's value: on an axis, in the run, or in the base."""
         on_axis = place_on(self.axes, steps, path)
         if on_axis is not None:
@@ -247,20 +246,20 @@ class _Run:
         in_run, in_base = depth_of(self.spec.overrides, path), depth_of(self.base, path)
         return ("base", *path) if in_base > in_run else ("runs", self.name, *path)
 
-    def _references(self, config: Config, steps: Sequence[Step]) -> Iterator[Reference]:
+    def _references(self, config: Config, steps: Sequence[AxisStep]) -> Iterator[RunReference]:
         """Yield the runs that the config refers to, after those of `needs`.
 
         A name without effect, such as the reference of a run that selects uniformly, isn't part of the
         config's identity.
         """
         for role, needed in self.spec.needs.items():
-            yield Reference(role, needed, ("runs", self.name, "needs"))
+            yield RunReference(role, needed, ("runs", self.name, "needs"))
         if self.program.schema is None:
             return
         identity = self.program.identity(config)
         for path in marked(self.program.schema, NAMES_A_RUN):
             if has(identity, path):
-                yield Reference(".".join(path), str(lookup(identity, path)), self._place(path, steps))
+                yield RunReference(".".join(path), str(lookup(identity, path)), self._place(path, steps))
 
 
 # ---- checks
@@ -293,7 +292,7 @@ def _check_shared(study: Study, mistakes: Mistakes) -> None:
     for index, axis in enumerate(study.axes):
         for name in axis.runs:
             with mistakes:
-                _check_known(name, study.runs, ("axes", str(index), "runs"))
+                check_run_name(name, study.runs, ("axes", str(index), "runs"))
         if SEED in axis.keys:
             place = ("axes", str(index), *axis.place(SEED, 0))
             mistakes.add([SpecError(place, "replicates are set by `seeds`")])
@@ -307,7 +306,7 @@ def _check_run(study: Study, name: str, mistakes: Mistakes) -> None:
         mistakes.add([SpecError(("runs", name, SEED), f"must be a whole number, not {shown(seed)}")])
     for needed in run.needs.values():
         with mistakes:
-            _check_known(needed, study.runs, ("runs", name, "needs"))
+            check_run_name(needed, study.runs, ("runs", name, "needs"))
     with mistakes:
         _check_match(study, name)
 
@@ -318,7 +317,7 @@ def _check_match(study: Study, name: str) -> None:
     if run.match is None:
         return
     path, program = ("runs", name, MATCH), program_of(study, name)
-    _check_known(run.match.run, study.runs, path)
+    check_run_name(run.match.run, study.runs, path)
     if (extent := program.extent) is None:
         raise SpecError(path, f"{program.name} has no examples_seen to solve for: drop it")
     other = study.runs[run.match.run]
@@ -332,11 +331,6 @@ def _check_match(study: Study, name: str) -> None:
             raise SpecError(("axes", str(index), *axis.place(".".join(extent), 0)), solved)
 
 
-def _check_known(name: str, known: Collection[str], path: Path) -> None:
-    if name not in known:
-        raise SpecError(path, f"no run {name!r}: {nearest(name, known)}")
-
-
 def _check_seeds(
     study: Study, variants: Sequence[Variant], ordered: Sequence[tuple[int, Mapping[str, int]]]
 ) -> None:
@@ -348,83 +342,6 @@ def _check_seeds(
                 and not _fixes_seed(variants[needed])
                 and len(study.replicates) > 1
             ):
-                needed_run = f"{variants[needed].name!r}, which has {len(study.replicates)} replicates"
-                place = ("runs", variants[index].name, SEED)
-                raise SpecError(
-                    place, f"is fixed, but the run needs {needed_run}: fix both seeds, or neither"
-                )
-
-
-def _check_reports(study: Study, variants: Sequence[Variant], wrong: Collection[str] = ()) -> None:
-    """Check that reports and claims refer to names of runs or labels of points.
-
-    Args:
-        study: The study.
-        variants: The variants of its runs.
-        wrong: Runs with unknown points, because they have mistakes.
-    """
-    known = {*names_of(study, variants).known, *study.runs, *study.adopted}
-    unknown_points = tuple(f"{name} " for name in (*wrong, *study.adopted))
-    mistakes = Mistakes()
-    for path, name in _shown_runs(study):
-        if not name.startswith(unknown_points):
-            with mistakes:
-                _check_known(name, known, path)
-    mistakes.check()
-
-
-def _shown_runs(study: Study) -> Iterator[tuple[Path, str]]:
-    """Yield the names and labels of runs in reports and claims, each with its place."""
-    for index, report in enumerate(study.reports):
-        option = "run" if isinstance(report, LearnabilityOptions) else "baseline"
-        named: dict[Path, str | None] = {(option,): getattr(report, option, None)}
-        of_runs = report.rows_of_runs if isinstance(report, TableOptions) else getattr(report, "runs", None)
-        option = "rows" if isinstance(report, TableOptions) else "runs"
-        named |= {(option, str(i)): name for i, name in enumerate(of_runs or ())}
-        yield from (
-            (("reports", str(index), *place), name) for place, name in named.items() if name is not None
-        )
-    for index, claim in enumerate(study.claims):
-        for key, side in (("of", claim.of), (claim.comparison, claim.other)):
-            yield from ((("claims", str(index), key, *below), name) for below, name in side.named())
-
-
-def names_of(study: Study, variants: Sequence[Variant]) -> Names:
-    """Return the display names of a study's runs at their points."""
-    return Names(_stored_names(study), [(each.name, each.label, each.point) for each in variants])
-
-
-def _stored_names(study: Study) -> dict[str, Any]:
-    """Return the labels of a study in the form that the store keeps."""
-    return {
-        "runs": {name: {LABEL: run.label} for name, run in study.runs.items()},
-        "axes": [{"runs": axis.runs, LABELS: axis.labels} for axis in study.axes],
-        "studies": {name: _stored_names(part) for name, part in study.studies.items()},
-    }
-
-
-def _check_display_names(study: Study, variants: Sequence[Variant]) -> None:
-    """Check that each display name identifies a run."""
-    if all(run.label is None for run in study.runs.values()) and not any(axis.labels for axis in study.axes):
-        return
-    names = names_of(study, variants)
-    taken = {each.name: each for each in variants} | {each.label: each for each in variants}
-    seen: dict[str, Variant] = {}
-    for each in variants:
-        text = names.shown[each.label]
-        other = seen.setdefault(text, each)
-        if other is not each:
-            both = f"{each.label!r} and {other.label!r} are both shown as {text!r}"
-            raise SpecError(_label_place(study, each), f"{both}: give them different labels")
-        if text in taken and taken[text].name != each.name:
-            problem = f"{each.label!r} is shown as {text!r}, the name of another run: give it another label"
-            raise SpecError(_label_place(study, each), problem)
-
-
-def _label_place(study: Study, variant: Variant) -> Path:
-    """Return the place of a display name: the run's own label, else the labels of an axis."""
-    run = study.runs[variant.name]
-    for index, axis in enumerate(study.axes):
-        if run.label is None and axis.labels and variant.name in axis.runs:
-            return ("axes", str(index), LABELS)
-    return ("runs", variant.name, LABEL)
+                other = f"{variants[needed].name!r}, which has {len(study.replicates)} replicates"
+                problem = f"is fixed, but the run needs {other}: fix both seeds, or neither"
+                raise SpecError(("runs", variants[index].name, SEED), problem)

@@ -116,7 +116,7 @@ _EXAMPLES = {
 
 
 @dataclass(frozen=True)
-class Key:
+class SpecKey:
     """One key of a spec or of a config.
 
     Attributes:
@@ -157,19 +157,19 @@ class Key:
 
 
 @functools.cache
-def spec_keys() -> tuple[Key, ...]:
+def spec_keys() -> tuple[SpecKey, ...]:
     """Return all keys of a spec that aren't keys of configs."""
     return tuple(key for section in _PARTS for key in _section_keys(section))
 
 
-def _section_keys(section: str) -> Iterator[Key]:
+def _section_keys(section: str) -> Iterator[SpecKey]:
     cls, owner, skipped = _PARTS[section]
     for name, field in fields_of(cls).children.items():
         if name in skipped:
             continue
         path = f"{section}.{name}" if section else name
         type_, default = _WRITTEN_AS.get(path, (_type(field), _default(field)))
-        yield Key(
+        yield SpecKey(
             path,
             type_,
             default,
@@ -182,13 +182,13 @@ def _section_keys(section: str) -> Iterator[Key]:
         if path == "claims.<n>.of":
             for comparison, meaning in MEANINGS.items():
                 other = f"claims.<n>.{comparison}"
-                yield Key(other, *_WRITTEN_AS[other], meaning, (owner,), False)
+                yield SpecKey(other, *_WRITTEN_AS[other], meaning, (owner,), False)
 
 
 @functools.cache
-def config_keys() -> tuple[Key, ...]:
+def config_keys() -> tuple[SpecKey, ...]:
     """Return the keys of the configs of jestlab's own programs by section, each with its programs."""
-    found: dict[Key, tuple[str, ...]] = {}
+    found: dict[SpecKey, tuple[str, ...]] = {}
     for name, program in builtin_programs().items():
         for key in _program_keys(program):
             found[key] = (*found.get(key, ()), name)
@@ -197,15 +197,15 @@ def config_keys() -> tuple[Key, ...]:
     return tuple(sorted(keys, key=lambda key: groups.index(group(key))))
 
 
-def _program_keys(program: ProgramConfig) -> Iterator[Key]:
+def _program_keys(program: ProgramConfig) -> Iterator[SpecKey]:
     if program.schema is not None:
         yield from _config_keys(fields_of(program.schema))
     for name, key in program.free_keys.items():
         example = f"base: {{{name}: {_VALUES[name]}}}"
-        yield Key(name, *key, (), name not in map(".".join, program.local_paths), example=example)
+        yield SpecKey(name, *key, (), name not in map(".".join, program.local_paths), example=example)
 
 
-def _config_keys(section: Field, path: tuple[str, ...] = (), kind: str = "") -> Iterator[Key]:
+def _config_keys(section: Field, path: tuple[str, ...] = (), kind: str = "") -> Iterator[SpecKey]:
     """Yield the keys of a section of a config."""
     for name, field in section.parts(kind).items():
         if name == KIND and kind:
@@ -224,8 +224,8 @@ def _config_keys(section: Field, path: tuple[str, ...] = (), kind: str = "") -> 
             yield from _config_keys(field, here)
 
 
-def _config_key(path: str, field: Field, kind: str) -> Key:
-    key = Key(
+def _config_key(path: str, field: Field, kind: str) -> SpecKey:
+    key = SpecKey(
         path,
         _type(field),
         _default(field),
@@ -239,10 +239,10 @@ def _config_key(path: str, field: Field, kind: str) -> Key:
     return key if is_filled_in else replace(key, example=f"base: {{{path}: {_example(key)}}}")
 
 
-def _kind_key(path: str, field: Field) -> Key:
+def _kind_key(path: str, field: Field) -> SpecKey:
     kinds = tuple(field.variants)
     texts = zip(kinds, field.sections, strict=True)
-    return Key(
+    return SpecKey(
         path,
         _either(kinds),
         default=str(field.default_kind),
@@ -254,7 +254,7 @@ def _kind_key(path: str, field: Field) -> Key:
     )
 
 
-def _example(key: Key) -> str:
+def _example(key: SpecKey) -> str:
     """Return an example of a value, different from the default if one is known."""
     if key.path in _VALUES:
         return _VALUES[key.path]
@@ -269,7 +269,7 @@ def _example(key: Key) -> str:
     return next(found, "mine.py:function" if "function" in key.type else "128")
 
 
-def group(key: Key) -> str:
+def group(key: SpecKey) -> str:
     """Return the heading of a key of configs: the section, or the first program for a top-level key."""
     return key.section or key.where[0]
 
@@ -347,7 +347,7 @@ _CONFIG_AFTER = (
 """Places in a spec below which keys of configs are written."""
 
 
-def find(prefix: str = "") -> tuple[Key, ...]:
+def find(prefix: str = "") -> tuple[SpecKey, ...]:
     """Return the keys at or below a place, in the order of the reference: those of specs, then of configs.
 
     Args:
@@ -377,7 +377,7 @@ def find(prefix: str = "") -> tuple[Key, ...]:
     raise UserError(f"no key {prefix!r}: {nearest(prefix, last or known)}")
 
 
-def _places(key: Key) -> tuple[str, ...]:
+def _places(key: SpecKey) -> tuple[str, ...]:
     """Return the parts of a key's path, with `*` for a placeholder."""
     return tuple(_PLACEHOLDER.sub("*", part) for part in key.path.split("."))
 
@@ -391,9 +391,9 @@ def _begins(path: Sequence[str], beginning: Sequence[str], named: bool) -> bool:
     return path[0] == beginning[0] and _begins(path[1:], beginning[1:], named)
 
 
-def together(keys: Iterable[Key]) -> list[Key]:
+def together(keys: Iterable[SpecKey]) -> list[SpecKey]:
     """List keys by section; an option that several reports have is listed once, as `reports.*.baseline`."""
-    merged: dict[Key, Key] = {}
+    merged: dict[SpecKey, SpecKey] = {}
     for key in keys:
         shared = key
         if key.path.startswith("reports.") and key.path.count(".") == 2:

@@ -12,7 +12,7 @@ from jestlab.platform.errors import Path, SpecError, nearest
 from jestlab.platform.spec.axes import Point
 
 
-class Reference(NamedTuple):
+class RunReference(NamedTuple):
     """A reference to another run.
 
     Attributes:
@@ -26,7 +26,7 @@ class Reference(NamedTuple):
     path: Path
 
 
-Node = tuple[str, str, Point, Sequence[Reference]]
+Node = tuple[str, str, Point, Sequence[RunReference]]
 """A run at a point: name, label, values on its axes, references."""
 
 
@@ -75,7 +75,7 @@ class _Resolver:
             self._by_name[name].append(index)
         self._tables: dict[tuple[str, frozenset[str]], dict[frozenset[str], dict[str, list[int]]]] = {}
 
-    def resolve(self, point: Point, reference: Reference) -> int:
+    def resolve(self, point: Point, reference: RunReference) -> int:
         """Return the index of the run that a run at a point refers to."""
         name = reference.name
         if name not in self._by_name:
