@@ -72,6 +72,17 @@ def test_a_run_is_done_once(lab):
     assert "cores" in attempt[4]
 
 
+def test_a_worker_that_a_user_starts_claims_an_attempt(lab):
+    run = toy(steps=3)
+    store = recorded(lab, run)
+    words = ("--root", lab.root, "--run", run.fingerprint)
+    assert Worker(*words).wait() == processes.EXIT_COMPLETED
+    [row] = store.runs("toy")
+    assert (row.state, row.attempts) == (RunState.COMPLETED, 1)
+    assert Worker(*words).wait() == processes.EXIT_BUSY
+    assert store.runs("toy")[0].attempts == 1
+
+
 def test_the_first_evaluation_has_to_have_the_names_that_the_study_needs(lab):
     run = toy(steps=1)
     store = Store.open(lab.store_url)

@@ -68,6 +68,23 @@ def test_each_machine_has_its_own_slots(store, are_launched):
             claims.launched(store, handles)
 
 
+def test_attempts_of_dead_launchers_occupy_no_slot(store):
+    [first, second] = list(LOGS)[:2]
+    [dead] = claims.claim_all(store, {first: LOGS[first]}, terms(store)).claims.values()
+    limits = Limits(slots=1, dead=frozenset({dead.attempt_id}))
+    assert second in claims.claim_all(store, {second: LOGS[second]}, terms(store), limits).claims
+
+
+def test_an_adopted_attempt_occupies_a_slot_of_its_machine(store):
+    [run, *_] = LOGS
+    [mine] = claims.claim_all(store, {run: LOGS[run]}, terms(store, "here:7:0", "local")).claims.values()
+    claims.launched(store, {mine.attempt_id: "here:8:0:log.txt"})
+    [lease] = claims.holding(store, "local", "here")
+    assert leases.adopt(store, [lease], leases.enter_launcher(store, "there:9:0")) == [lease]
+    assert [each.id for each in claims.holding(store, "local", "here")] == [mine.attempt_id]
+    assert claims.holding(store, "local", "there") == []
+
+
 @pytest.mark.both_databases
 def test_limits_held_and_planned_chip_hours(store):
     limits = Limits(chip_hours=6.5, since=now())

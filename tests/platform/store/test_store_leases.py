@@ -6,12 +6,14 @@ from contextlib import closing
 
 import plans_support as plans
 import pytest
+from sqlalchemy import update
 
 from jestlab.platform.store import claims, leases
 from jestlab.platform.store.changes import changes_since
 from jestlab.platform.store.records import Lease, RunState, Standing
 from jestlab.platform.store.rerun import start_over
 from jestlab.platform.store.store import Store
+from jestlab.platform.store.tables import Run
 
 RUN = plans.run("a")
 
@@ -154,10 +156,28 @@ def test_counts_attempts_without_progress(store):
     assert standing(store).fruitless == 0
 
 
-def test_failed_runs_stay_failed_when_all_are_canceled(store):
+def test_failed_runs_stay_failed_when_all_are_canceled_and_have_all_retries_when_reopened(store):
     plans.begun(store, RUN).fail("ValueError: no")
     leases.request_stop(store, [RUN.fingerprint], "cancelled by me")
     assert (standing(store).state, standing(store).reason) == (RunState.FAILED, "ValueError: no")
+    assert standing(store).failures == 1
+    leases.reopen(store, [RUN.fingerprint])
+    assert (standing(store).state, standing(store).failures) == (RunState.PENDING, 0)
+
+
+def test_a_completed_run_stays_completed_when_an_attempt_ends(store):
+    plans.begun(store, RUN)
+    with store.writing() as connection:
+        connection.execute(update(Run).values(state=RunState.COMPLETED))
+    assert plans.end(store, RUN.fingerprint, live_lease(store).id, RunState.PREEMPTED, "silent")
+    assert standing(store).state == RunState.COMPLETED
+
+
+def test_a_run_whose_process_vanished_stays_running_while_it_is_claimed(store):
+    with store.writing() as connection:
+        connection.execute(update(Run).values(state=RunState.RUNNING))
+    assert claim(store, leases.enter_launcher(store, "host:1:0"))
+    assert standing(store).state == RunState.RUNNING
 
 
 def is_new(store: Store, change: Callable[[], object]) -> bool:
