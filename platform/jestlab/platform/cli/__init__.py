@@ -105,7 +105,7 @@ def main(args: list[str] | None = None) -> None:
     if "_JESTLAB_COMPLETE" in os.environ:
         from jestlab.platform.cli.completion import complete
 
-        sys.exit(complete())
+        sys.exit(complete(cli))
     _handle_interrupts()
     try:
         sys.exit(cli.main(argv, prog_name="jestlab", standalone_mode=False, obj=list(argv)) or 0)

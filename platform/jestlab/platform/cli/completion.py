@@ -27,8 +27,7 @@ from click.shell_completion import (
     split_arg_string,
 )
 
-from jestlab.platform.cli import VERBS, cli
-from jestlab.platform.cli.help import Verbs
+from jestlab.platform.cli.help import LazyVerbs, Verbs
 
 _VARIABLE = "_JESTLAB_COMPLETE"
 
@@ -211,14 +210,16 @@ class _Completing(ShellComplete):
         words = [word for word in args if word != "--debug"]
         shared = {name for option in _SHARED for name in option.opts}
         options = [word for word in (*words, incomplete) if word.startswith("-")]
-        commands = {verb: click.Command(verb, short_help=about) for verb, about in VERBS.items()}
-        if words and words[0] in VERBS:
+        top = self.cli
+        assert isinstance(top, LazyVerbs)  # passed by `complete`
+        commands = {verb: click.Command(verb, short_help=about) for verb, about in top.verbs.items()}
+        if words and words[0] in commands:
             verb = words[0]
             if verb in _ARGUMENTS and all(option.partition("=")[0] in shared for option in options):
                 commands[verb] = _light(verb)
-            elif (command := cli.get_command(click.Context(cli), verb)) is not None:
+            elif (command := top.get_command(click.Context(top), verb)) is not None:
                 commands[verb] = _with_types(command, verb)
-        self.cli = Verbs("jestlab", commands=commands, params=cli.params)
+        self.cli = Verbs("jestlab", commands=commands, params=top.params)
         return super().get_completions(words, incomplete)
 
 
@@ -273,7 +274,7 @@ for _each in (_Bash, _Zsh, _Fish):
     add_completion_class(_each)
 
 
-def complete() -> int:
+def complete(cli: LazyVerbs) -> int:
     """Answer the shell whose script has called this process."""
     with suppress(Exception):  # a shell shows no errors
         return shell_complete(cli, {}, "jestlab", _VARIABLE, os.environ[_VARIABLE])
@@ -293,10 +294,11 @@ Examples:
 """
 )
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def completion_command(shell: str) -> None:
+@click.pass_context
+def completion_command(context: click.Context, shell: str) -> None:
     """Print the script that completes verbs, options, studies, experiments, and runs in SHELL."""
     from jestlab.platform.cli.output import print_or_write
 
     kind = get_completion_class(shell)
     assert kind is not None  # one of the choices
-    print_or_write(None, kind(cli, {}, "jestlab", _VARIABLE).source())
+    print_or_write(None, kind(context.command, {}, "jestlab", _VARIABLE).source())

@@ -65,15 +65,15 @@ class LazyVerbs(click.Group):
         super().__init__(*args, **kwargs)
         self._sections = sections
         self._modules = modules
-        self._verbs = [verb for verbs in sections.values() for verb in verbs]
+        self.verbs = {verb: about for verbs in sections.values() for verb, about in verbs.items()}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """List the verbs in the order of the help."""
-        return self._verbs
+        return [*self.verbs]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the command of a verb; None for an unknown verb."""
-        if cmd_name not in self._verbs:
+        if cmd_name not in self.verbs:
             return None
         name = cmd_name.replace("-", "_")
         module = importlib.import_module(f"{__package__}.{self._modules.get(cmd_name, name)}")
@@ -85,15 +85,15 @@ class LazyVerbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Resolve a command, with the most similar verb in the error."""
-        if args and args[0] not in self._verbs and not args[0].startswith("-"):
+        if args and args[0] not in self.verbs and not args[0].startswith("-"):
             from jestlab.platform.errors import nearest
 
-            ctx.fail(f"unknown verb {args[0]!r}: {nearest(args[0], self._verbs)}")
+            ctx.fail(f"unknown verb {args[0]!r}: {nearest(args[0], self.verbs)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the sections of verbs without importing any."""
-        longest = max(map(len, self._verbs))
+        longest = max(map(len, self.verbs))
         for title, verbs in self._sections.items():
             with formatter.section(title):
                 formatter.write_dl([(verb.ljust(longest), about) for verb, about in verbs.items()])
