@@ -36,13 +36,17 @@ def model_flags(*models: type[Options], leave: Sequence[str] = ()) -> Callable[[
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             values = {name: kwargs.pop(name) for name in fields}
-            given = {name: value for name, value in values.items() if value not in (None, ())}
+            given = {
+                name: _number(value, fields[name])
+                for name, value in values.items()
+                if value not in (None, ())
+            }
             if "options" in given:
                 given["options"] = _parse_options(given["options"])
             try:
                 return function(*args, given=given, **kwargs)
             except SpecError as error:
-                if error.path and error.path[0] in ("figure", *fields):
+                if error.path and error.path[0] in ("kind", "figure", *fields):
                     name = error.path[-1 if error.path[0] == "figure" else 0]
                     message = error.message.replace("unknown key", "not an option of this kind")
                     raise click.UsageError(f"{_flag(name)}: {message}") from None
@@ -59,6 +63,12 @@ def model_flags(*models: type[Options], leave: Sequence[str] = ()) -> Callable[[
 
 def _flag(name: str) -> str:
     return "--" + _NAMES.get(name, name).replace("_", "-")
+
+
+def _number(value: Any, info: FieldInfo) -> Any:
+    """Return a text as a whole number if the option accepts both."""
+    accepts = int in get_args(info.annotation)
+    return int(value) if accepts and isinstance(value, str) and value.isdecimal() else value
 
 
 def _add_flag(name: str, info: FieldInfo) -> Callable[[Any], Any]:
