@@ -341,12 +341,6 @@ def test_rejects_a_different_run_of_the_same_origin(store):
     assert run.name == "one" and "older: another copy of this run was just adopted" in str(*errors)
 
 
-def test_fingerprints_that_begin_the_same_are_different_runs(store):
-    first, second = ("csv:c.csv#run8623", "csv:c.csv#run35791")
-    assert origin_fingerprint(first)[:8] == origin_fingerprint(second)[:8]
-    assert [take(store, table_run(origin)) for origin in (first, second)] == ["new", "new"]
-
-
 def test_the_spec_of_a_study_lists_its_adopted_runs(store):
     take(store, table_run(), goal="max")
     take(store, table_run("csv:t.csv#b", name="other"), goal="min")

@@ -45,7 +45,7 @@ def test_a_claim_holds_the_run_until_it_ends(store):
     assert claimed is not None
     assert (claimed.number, standing(store).state) == (1, RunState.PENDING)
     assert claim(store, second) is None
-    claims.launched(store, {claimed.attempt_id: "jobset-a"})
+    claims.store_handles(store, {claimed.attempt_id: "jobset-a"})
     lease = live_lease(store)
     assert (lease.launcher, lease.executor, lease.handle) == ("host:1:0", "kubernetes", "jobset-a")
     assert plans.end(store, RUN.fingerprint, lease.id, RunState.PREEMPTED, "taken away", None)
@@ -74,7 +74,7 @@ def test_a_lease_is_adopted_once_and_only_from_the_expected_launcher(store):
     lease = live_lease(store)
     assert leases.adopt(store, [lease], second)
     assert not leases.adopt(store, [lease], third)
-    leases.leave(store, second)
+    leases.remove_launcher(store, second)
     lease = live_lease(store)
     assert lease.launcher is None
     assert leases.adopt(store, [lease], third)
@@ -118,12 +118,12 @@ def test_states_are_entered_only_if_the_run_has_not_changed(store):
     """Ctrl-C of one launch doesn't end an attempt that another launch started in the meantime."""
     seen = standing(store)
     attempt = plans.begun(store, RUN)
-    assert not leases.enter(store, [(seen, RunState.CANCELLED, "the launch was stopped")])
+    assert not leases.change_states(store, [(seen, RunState.CANCELLED, "the launch was stopped")])
     attempt.interrupt("stopped by SIGTERM")
-    assert not leases.enter(store, [(seen, RunState.CANCELLED, "the launch was stopped")])
+    assert not leases.change_states(store, [(seen, RunState.CANCELLED, "the launch was stopped")])
     assert standing(store).state == RunState.PREEMPTED
-    assert leases.enter(store, [(standing(store), RunState.CANCELLED, "the launch was stopped")])
-    assert not leases.enter(store, [(seen, RunState.SKIPPED, "needs what failed")])
+    assert leases.change_states(store, [(standing(store), RunState.CANCELLED, "the launch was stopped")])
+    assert not leases.change_states(store, [(seen, RunState.SKIPPED, "needs what failed")])
 
 
 def test_the_live_attempt_decides_how_its_run_ends(store):
@@ -191,11 +191,11 @@ def is_new(store: Store, change: Callable[[], object]) -> bool:
 def test_others_see_every_change_of_a_run(store):
     run = RUN.fingerprint
     launcher = leases.enter_launcher(store, "host:1:0")
-    assert is_new(store, lambda: leases.wait(store, {run: "waits for a slot"}))
+    assert is_new(store, lambda: leases.set_waiting_reasons(store, {run: "waits for a slot"}))
     assert is_new(store, lambda: leases.request_stop(store, [run], "cancelled by me"))
     assert is_new(store, lambda: leases.reopen(store, [run]))
     assert is_new(store, lambda: claim(store, launcher))
-    assert is_new(store, lambda: leases.waits(store, {live_lease(store).id: "Pending: no quota"}))
+    assert is_new(store, lambda: leases.set_pending_reasons(store, {live_lease(store).id: "no quota"}))
     assert is_new(store, lambda: leases.request_stop(store, [run], "cancelled by me"))
     assert is_new(store, lambda: store.record(plans.plan(RUN)))  # it takes the request back
     lost = (RunState.PREEMPTED, "no sign of life", None)
