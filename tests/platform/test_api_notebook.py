@@ -1,13 +1,10 @@
 """The Python API in the kernel of a notebook, and the notebook of the documentation."""
 
 import json
-import os
 import re
-import signal
 from pathlib import Path
 from types import SimpleNamespace
 
-import labs_support as labs
 import nbformat
 import notebook_support as notebooks
 import plans_support as plans
@@ -66,53 +63,3 @@ def test_progress_is_one_output_that_is_updated(monkeypatch):
     assert [content["text/plain"] for content in shown] == [
         "2 of 2 runs have ended: 1 FAILED\na <message>\nFAILED: bad/0: diverged"
     ]
-
-
-@pytest.mark.full
-def test_a_launch_in_a_kernel_can_be_interrupted(tmp_path, root):
-    hurry = tmp_path / "hurry"
-    base = {"steps": 6_000, "pause": 0.05, "save_every": 10_000, "hurry": str(hurry)}
-    labs.write_study(tmp_path, base=base, runs={"only": {}, "failing": {"fail_at": 2}})
-    notebook = notebooks.cells(
-        "import os; from jestlab import api; print(os.getpid())",
-        f"study = api.load('toy.yaml', root={str(root)!r})",
-        "study.launch()",
-        "study.plan().frame().set_index('run').state.to_dict()",
-        "study.launch(reports=False)",
-        "api.load('toy.yml')",
-        "seeing = {'name': 'seeing', 'program': 'toy_programs:environment', 'runs': {'seeing': {}}}\n"
-        f"api.load(seeing, root={str(root)!r}).launch(progress=False, reports=False).check()",
-    )
-    with notebooks.client(notebook, tmp_path, allow_errors=True) as client, client.setup_kernel():
-
-        def execute(index):
-            return client.execute_cell(notebook.cells[index], index).outputs
-
-        pid = int(execute(0)[0].text)
-        execute(1)
-
-        def interrupt():
-            labs.wait_until(lambda: labs.starts(root, "only") and labs.starts(root, "failing"))
-            os.kill(pid, signal.SIGINT)  # what Jupyter does
-
-        with labs.meanwhile(interrupt):
-            progress, stopped = execute(2)
-        assert "stopping the runs" in progress.data["text/plain"]
-        assert "<progress " in progress.data["text/html"]
-        assert (stopped.output_type, stopped.ename) == ("error", "KeyboardInterrupt")
-        assert "launch again to resume" in stopped.evalue
-        [states] = execute(3)
-        assert "'only': 'CANCELLED'" in states.data["text/plain"]
-
-        hurry.touch()
-        progress, *_ = execute(4)
-        assert "2 of 2 runs have ended: 1 FAILED" in progress.data["text/plain"]
-        assert "diverged at step 2" in progress.data["text/plain"]
-        [missing] = execute(5)
-        assert missing.traceback == ["Error: toy.yml: no such file: did you mean toy.yaml?"]
-
-        # A kernel's variables say where figures go, and that all output takes colors; runs have neither.
-        execute(6)
-        [seen] = (root / "runs").glob("seeing-*/environment.json")
-        environment = json.loads(seen.read_text())["env"]
-        assert not {"MPLBACKEND", "FORCE_COLOR", "CLICOLOR", "JPY_PARENT_PID"} & environment.keys()

@@ -4,6 +4,7 @@ import functools
 from types import SimpleNamespace
 
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -71,11 +72,18 @@ def test_bad_rules_are_refused():
     def beyond(key, batch, *, batch_size, gain):
         return jnp.arange(batch_size) + batch.candidates.count
 
+    count = iter(range(100))
+
+    def random(key, batch, *, batch_size, gain):
+        return (jnp.arange(batch_size) + next(count)) % batch.candidates.count
+
     check = functools.partial(refused, testing.check_rule)
     check(first, "must choose 12 distinct examples, not 1")
     check(short, "must return 1 whole numbers")
     check(beyond, "indices from 0 to 47")
     check(lambda key, batch: None, "the rule fails: TypeError")
+    with jax.disable_jit():
+        check(random, "same `key`")
 
 
 def test_bad_losses_are_refused():

@@ -13,7 +13,6 @@ from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.plan import Plan
 from jestlab.platform.spec.load import load
-from jestlab.platform.spec.schema import Study
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 
@@ -116,15 +115,3 @@ def test_wrong_custom_reports_are_errors_of_the_spec(spec, report, message):
     spec.write_text(yaml.safe_dump({"runs": {"a": {}}, "reports": [report]}))
     with pytest.raises(UserError, match=message):
         load(str(spec))
-
-
-def test_a_resolved_spec_names_the_same_files_from_anywhere(spec, tmp_path):
-    study = load(str(spec))
-    again = Study.parse(study.to_dict())
-    assert again.to_dict() == study.to_dict()
-    assert [report.kind for report in study.reports][:2] == [f"{tmp_path}/mine.py:scatter"] * 2
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere" / "again.yaml").write_text(study.to_yaml())
-    assert load(str(tmp_path / "elsewhere" / "again.yaml")).reports == study.reports
-    overridden = load(str(spec), overrides=["reports.1.options.size=3"]).to_dict()
-    assert overridden["reports"][1]["options"] == {"size": 3}

@@ -72,6 +72,17 @@ def test_a_run_is_done_once(lab):
     assert "cores" in attempt[4]
 
 
+def test_a_worker_that_a_user_starts_claims_an_attempt(lab):
+    run = toy(steps=3)
+    store = recorded(lab, run)
+    words = ("--root", lab.root, "--run", run.fingerprint)
+    assert Worker(*words).wait() == processes.EXIT_COMPLETED
+    [row] = store.runs("toy")
+    assert (row.state, row.attempts) == (RunState.COMPLETED, 1)
+    assert Worker(*words).wait() == processes.EXIT_BUSY
+    assert store.runs("toy")[0].attempts == 1
+
+
 def test_the_first_evaluation_has_to_have_the_names_that_the_study_needs(lab):
     run = toy(steps=1)
     store = Store.open(lab.store_url)
@@ -205,25 +216,6 @@ def test_a_program_that_stops_unasked_or_before_its_needs_has_failed(lab):
 # ---- goodput
 
 
-SCRIPT = """
-import time
-from jestlab.platform import client
-run = client.run()
-with run.phase("startup"):
-    time.sleep(0.05)
-run.progress(0, 2)
-with run.phase("compilation"):
-    time.sleep(0.05)
-time.sleep(0.05)
-run.log(1, loss=1.0)
-with run.phase("evaluation"):
-    time.sleep(0.05)
-run.log(2, loss=0.5)
-with run.phase("checkpoint"):
-    time.sleep(0.05)
-"""
-
-
 RETRIED = """
 import sys
 from pathlib import Path
@@ -307,16 +299,3 @@ def test_heartbeats_report_the_phases_of_a_running_attempt(lab):
     found = of_run([attempt])
     assert found.ratio is not None and found.ratio > 0
     check_sum([attempt], store)
-
-
-def test_a_command_reports_its_own_phases(lab):
-    words = [sys.executable, "-c", SCRIPT]
-    run = plans.run("run", "command", {"seed": 3, "command": words}, seed=3)
-    store = recorded(lab, run)
-    assert worker(lab, run).wait(60) == processes.EXIT_COMPLETED
-    [attempt] = attempts = attempt_times(store, "toy")
-    for name, least in {"startup": 0, "compilation": 0.04, "evaluation": 0.04, "checkpoint": 0.04}.items():
-        assert getattr(attempt, f"{name}_seconds") >= least, name
-    assert attempt.training_seconds is not None
-    assert (attempt.resumed_step, attempt.reached_step, attempt.saved_step) == (0, 2, 2)
-    check_sum(attempts, store)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from jestlab.analysis.written import without_addresses
@@ -20,6 +21,14 @@ _LOCATION = re.compile(
     r'^Traceback \(most recent call last\):$|^ +File ".*(?:", line \d+.*$|\Z)(?:\n {4}.*$)*', re.MULTILINE
 )
 """Lines of a traceback that give the location of an error instead of the error."""
+
+
+def blocks(path: Path, position: int = 0) -> Iterator[bytes]:
+    """Yield the content of a file from a position."""
+    with path.open("rb") as stream:
+        stream.seek(position)
+        while block := stream.read(_BLOCK):
+            yield block
 
 
 def last_lines(path: Path, count: int, limit: int = 1 << 24) -> bytes:

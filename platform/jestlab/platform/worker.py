@@ -1,8 +1,9 @@
 """Run one attempt at a run, from start to end, in its own process.
 
-    JESTLAB_STORE=URL python -m jestlab.platform.worker --root DIR --run FINGERPRINT --attempt NUMBER
+    JESTLAB_STORE=URL python -m jestlab.platform.worker --root DIR --run FINGERPRINT [--attempt NUMBER]
 
 A launcher has claimed the attempt. The worker takes it up, and from then on doesn't depend on the launcher.
+Without a number, as in a job that a user submits by hand, the worker claims an attempt itself.
 Exit codes: 0: the run is COMPLETED; 1: the run FAILED, with the traceback on standard error; 78: the run
 FAILED and would fail again; 75: the attempt was revoked, or the store is unavailable; 143: the worker was
 asked to stop, by SIGTERM, by SIGINT, or by its user through the store.
@@ -48,6 +49,7 @@ from jestlab.platform.processes import (
     EXIT_STOPPED,
     adopt_orphans,
     end_descendants,
+    identity,
     own_age,
     own_handle,
     still_there,
@@ -57,7 +59,7 @@ from jestlab.platform.programs.command_run import left_behind
 from jestlab.platform.programs.context import Failed, Interrupted, NeededRun, RunContext
 from jestlab.platform.programs.sources import interpreter_of, sources_of
 from jestlab.platform.spec.record import Record
-from jestlab.platform.store import provenance
+from jestlab.platform.store import claims, leases, provenance
 from jestlab.platform.store.attempt import Attempt, ValueRefused
 from jestlab.platform.store.code import store_texts
 from jestlab.platform.store.records import AttemptLost, RunRecord, RunState
@@ -116,7 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="jestlab.platform.worker", description="Run one attempt at a run.")
     parser.add_argument("--root", required=True, help="folder of the lab, or its address in a bucket")
     parser.add_argument("--run", required=True, help="fingerprint of the run")
-    parser.add_argument("--attempt", required=True, type=int, help="number of the attempt")
+    parser.add_argument("--attempt", type=int, help="number of a claimed attempt; by default, claim one")
     options = parser.parse_args(arguments)
     # Tracing creates many objects and little garbage: collecting it took 5% of a small run's start.
     gc.set_threshold(10_000)
@@ -199,8 +201,23 @@ def _patiently(act: Callable[[], Result], stop: Stop) -> Result:
             time.sleep(1.0)
 
 
+def _claim(store: Store, run: RunRecord) -> int:
+    """Claim an attempt, and return its number."""
+    launcher = leases.enter_launcher(store, identity())
+    claim = claims.claim(store, run.fingerprint, launcher, "local", 0, f"{run.directory}/{logs.NAME}")
+    if claim is None:
+        raise AttemptLost(f"run {run.fingerprint[:8]} is completed, or another attempt has it")
+    return claim.number
+
+
 def _attempt(
-    lab: Lab, store: Store, run: RunRecord, number: int, stop: Stop, keeper: LocalFolder, clock: PhaseClock
+    lab: Lab,
+    store: Store,
+    run: RunRecord,
+    claimed: int | None,
+    stop: Stop,
+    keeper: LocalFolder,
+    clock: PhaseClock,
 ) -> int:
     """Take up the attempt, run its program, and record how it ended."""
     _log_to_standard_error()
@@ -208,7 +225,7 @@ def _attempt(
     collected = provenance.collect(Path(__file__).parent, parts, wanted)
     tries = itertools.count()
 
-    def begin() -> Attempt:
+    def begin(number: int) -> Attempt:
         return Attempt.begin(
             store,
             run.fingerprint,
@@ -223,7 +240,8 @@ def _attempt(
         )
 
     try:
-        attempt = _patiently(begin, stop)
+        number = _patiently(lambda: _claim(store, run), stop) if claimed is None else claimed
+        attempt = _patiently(lambda: begin(number), stop)
         _patiently(attempt.catch_up, stop)
         # Read now: the store may be unavailable while the program runs.
         study = _patiently(lambda: store.last_launched(run.fingerprint), stop)
@@ -257,7 +275,7 @@ def _attempt(
         except AttemptLost:
             raise
         except BaseException as error:
-            if not _is_success(error):
+            if not (isinstance(error, SystemExit) and not error.code):
                 with suppress(BucketUnreachable):  # the next attempt resumes from earlier uploads
                     keeper.push()
                 raise
@@ -306,11 +324,6 @@ def _outcome(attempt: Attempt, stop: Stop, execute: Callable[[], None], root: Pa
         code = EXIT_REFUSED if failures.recurs(error, root) else EXIT_FAILED
         return code, logs.one_line(f"{type(error).__name__}: {error}")
     return EXIT_COMPLETED, ""
-
-
-def _is_success(error: BaseException) -> bool:
-    """Whether a program ended itself successfully."""
-    return isinstance(error, SystemExit) and not error.code
 
 
 def _wanted(store: Store, run: RunRecord) -> provenance.RunDetails:

@@ -164,7 +164,7 @@ def test_the_command_draws_the_figures_of_a_file(study, tmp_path, monkeypatch, d
     for words, message in {
         ("mine.py:scater",): "no 'scater' in .*mine.py: did you mean 'scatter'",
         ("mine.py:scatter", "--option", "y=1"): unknown,
-        ("mine.py:scatter", "--option", "x"): "invalid override 'x': expected path=value, as in x=flops",
+        ("mine.py:scatter", "--option", "x"): "expected KEY=VALUE, such as x=flops",
         ("scater",): "no figure 'scater': choose one of",
         ("pareto", "--option", "x=1"): "--option is for a figure of your own, and pareto is built in",
     }.items():

@@ -3,7 +3,6 @@
 import json
 import os
 import sqlite3
-import time
 from contextlib import closing
 from datetime import timedelta
 from unittest.mock import patch
@@ -105,18 +104,6 @@ def test_a_slow_clock_and_silent_attempts(lab):
     found = examined(lab)
     assert found["clock"].level == "warning" and "NTP" in found["clock"].remedy
     assert found["attempts"].found.startswith("1 running without a heartbeat")
-
-
-def test_leftovers(tmp_path):
-    lab = Lab.find(tmp_path / "lab")
-    (lab.data / ".shapes-web-1.part").mkdir(parents=True)
-    (lab.data / ".shapes-web-2.lock").touch()
-    assert examined(lab)["leftovers"].level == "ok"  # they may be in use
-    long_ago = time.time() - 2 * 86_400
-    for path in lab.data.iterdir():
-        os.utime(path, (long_ago, long_ago))
-    found = examined(lab)["leftovers"]
-    assert (found.level, found.found[:1]) == ("warning", "2")
 
 
 def test_kubernetes(tmp_path):

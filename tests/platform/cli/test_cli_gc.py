@@ -242,7 +242,7 @@ def test_keeps_files_of_slurm_jobs_until_they_are_over(lab, store, runs):
     handle = f"site:4711:{names['live']}.0:runs/uniform/log.txt"
     attempt = stores.attempt(store, runs["uniform"], RunState.PENDING, number=2, executor="slurm")
     assert not leftovers(lab, store)  # the attempt could be in any of them
-    claims.launched(store, {attempt: handle})
+    claims.store_handles(store, {attempt: handle})
     assert leftovers(lab, store) == {names["over"], "over"}
     collect(lab)
     there = {path.relative_to(lab.root / "slurm").as_posix() for path in (lab.root / "slurm").glob("*")}

@@ -253,7 +253,7 @@ def test_asks_the_executor_for_the_log(root, tmp_path, monkeypatch, namespace):
     launcher = leases.enter_launcher(store, "a:1:0")
     claim = claims.claim(store, run.fingerprint, launcher, "kubernetes", 256, "runs/x/log.txt")
     assert claim is not None
-    claims.launched(store, {claim.attempt_id: f"lab/{namespace.name}/jestlab-gone-1"})
+    claims.store_handles(store, {claim.attempt_id: f"lab/{namespace.name}/jestlab-gone-1"})
     asked = labs.here("logs", "toy/joint", root=root)
     assert (asked.returncode, len(asked.stderr.splitlines())) == (1, 1)
     assert f"jestlab-gone-1 has no pods in {namespace.name}" in asked.stderr

@@ -24,7 +24,7 @@ from jestlab.platform import programs
 from jestlab.platform.cli import cli
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.planning.identity import fingerprint, identity_of, is_true
+from jestlab.platform.planning.identity import fingerprint, identity_of, is_authentic
 from jestlab.platform.planning.plan import Plan, plan
 from jestlab.platform.programs.command import identity
 from jestlab.platform.spec.load import load, load_stored
@@ -68,13 +68,13 @@ def exported(lab, path):
 def test_runs_of_every_program_have_their_fingerprints():
     for name in ("quickstart", "learnable_batches", "filtering_ratio"):
         for run in plan(load(name, "smoke"), note_absent=True).runs:
-            assert is_true(run.fingerprint, run.program, json.loads(json.dumps(run.config)), run.needs)
-        assert not is_true(run.fingerprint, run.program, run.config, {**run.needs, "another": "0" * 64})
-        assert not is_true(run.fingerprint, "toy_programs:loop", run.config, run.needs)
+            assert is_authentic(run.fingerprint, run.program, json.loads(json.dumps(run.config)), run.needs)
+        assert not is_authentic(run.fingerprint, run.program, run.config, {**run.needs, "another": "0" * 64})
+        assert not is_authentic(run.fingerprint, "toy_programs:loop", run.config, run.needs)
         own = programs.BUILTIN[run.program]
         for version in range(1, own.version + 1):  # of an archive that an older jestlab has written
             older = fingerprint(own.name, version, identity_of(own, own.read(run.config)), run.needs)
-            assert is_true(older, run.program, run.config, run.needs)
+            assert is_authentic(older, run.program, run.config, run.needs)
 
 
 # ---- jobs

@@ -14,9 +14,8 @@ from jestlab.platform.exchange.source_run import MetricLog, SourceRun
 
 tb_writer = pytest.importorskip("tensorboard.summary.writer.event_file_writer")
 from tensorboard.compat.proto.event_pb2 import Event  # noqa: E402
-from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata  # noqa: E402
+from tensorboard.compat.proto.summary_pb2 import Summary  # noqa: E402
 from tensorboard.compat.proto.tensor_pb2 import TensorProto  # noqa: E402
-from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionEndInfo  # noqa: E402
 from tensorboard.plugins.scalar.metadata import create_summary_metadata  # noqa: E402
 from tensorboard.util.tensor_util import make_tensor_proto  # noqa: E402
 
@@ -85,17 +84,6 @@ def test_scalars_as_tensors(tmp_path):
     assert list(run.metrics) == ["loss"]
     assert run.metrics["loss"][0].tolist() == [0, 1]
     assert run.metrics["loss"][1].tolist() == [0.5, 0.25]
-
-
-def test_states_of_the_hparams_plugin(tmp_path):
-    for status, state in enumerate(("COMPLETED", "COMPLETED", "FAILED", "RUNNING")):
-        content = HParamsPluginData(session_end_info=SessionEndInfo(status=status)).SerializeToString()
-        plugin = SummaryMetadata.PluginData(plugin_name="hparams", content=content)
-        metadata = SummaryMetadata(plugin_data=plugin)
-        folder = tmp_path / str(status)
-        write_values(folder, [Summary.Value(tag="_hparams_/session_end_info", metadata=metadata)])
-        (run,) = tensorboard.read(folder)
-        assert run.state == state, status
 
 
 @given(data=st.data())

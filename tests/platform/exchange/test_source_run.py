@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jestlab.platform.exchange.source_run import MetricLog, nested, number, utc, whole_number
+from jestlab.platform.exchange.source_run import MetricLog, nested, whole_number
 
 
 def curves(log: MetricLog) -> dict[str, dict[int, float]]:
@@ -105,13 +105,6 @@ def test_whole_numbers(value, expected):
 def test_rejects_other_numbers(value):
     with pytest.raises(ValueError, match="expected a whole number"):
         whole_number(value)
-
-
-def test_numbers_of_json():
-    assert [number(value) for value in (True, 2, "Infinity", "x", None, 10**400)] == [
-        1.0, 2.0, float("inf"), None, None, float("inf"),
-    ]  # fmt: skip
-    assert str(number("NaN")) == "nan" and utc(1e300) is None and utc(None) is None
 
 
 def test_keys_are_nested_by_their_dots():

@@ -51,7 +51,6 @@ MISTAKES = {
     "kubernetes: {store_secret: postgresql://u:p@h/d}": "expected NAME/KEY",
     "vertex: {store_secret: jestlab}": "expected projects/PROJECT/secrets/SECRET/versions/VERSION",
     "vertex: {region: us west}": ":1: vertex.region: 'us west' is not valid: expected a region",
-    "vertex: {staging: s3://b}": "expected gs://BUCKET",
     "vertex: {root: gs://b/lab}": "vertex.root: 'gs://b/lab' is not valid: expected an absolute path",
     "kubernetes: {root: lab}": "expected an absolute path",
     "kubernetes: {claim: lab}": "kubernetes: `claim` requires `root`",

@@ -88,8 +88,8 @@ def claimed_elsewhere(store: Store, fingerprint: str, lease_seconds: float) -> t
     launcher = leases.enter_launcher(store, "atlas.x.1:7:0", lab_id)
     terms = claims.Terms(launcher, "local", 0, lease_seconds, lab_id)
     [claim] = claims.claim_all(store, {fingerprint: "log.txt"}, terms).claims.values()
-    claims.launched(store, {claim.attempt_id: "atlas.x.1:8:0:log.txt"})
-    leases.leave(store, launcher)
+    claims.store_handles(store, {claim.attempt_id: "atlas.x.1:8:0:log.txt"})
+    leases.remove_launcher(store, launcher)
     return claim.attempt_id, lab_id
 
 

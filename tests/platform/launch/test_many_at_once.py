@@ -80,7 +80,7 @@ def test_a_stop_within_a_batch_ends_what_was_claimed_and_starts_no_more(root, st
 def test_a_store_that_is_away_during_a_batch_is_updated_later(root, study, tmp_path, monkeypatch):
     files = [root / f"results.db{end}" for end in ("", "-wal", "-shm")]
     failed: list[StoreError] = []
-    store_handles = claims.launched
+    store_handles = claims.store_handles
 
     def noted(store: Store, handles: dict[int, str]) -> None:
         try:
@@ -101,7 +101,7 @@ def test_a_store_that_is_away_during_a_batch_is_updated_later(root, study, tmp_p
             if (tmp_path / file.name).exists():
                 (tmp_path / file.name).rename(file)
 
-    monkeypatch.setattr(claims, "launched", noted)
+    monkeypatch.setattr(claims, "store_handles", noted)
     executor = failing(move)
     with labs.meanwhile(back):
         launch_by(executor, root, study, keep_going=True)

@@ -16,7 +16,13 @@ from jestlab.platform.launch import controller
 from jestlab.platform.launch.outcome import LaunchOutcome
 from jestlab.platform.planning.cost import check_chip_hours
 from jestlab.platform.planning.deciding import first_seeds
-from jestlab.platform.planning.matching import TimedRun, Timings, config_key, examples_within
+from jestlab.platform.planning.matching import (
+    TimedRun,
+    Timings,
+    config_key,
+    examples_in_time,
+    examples_within,
+)
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.programs import Price
 from jestlab.platform.spec import Study
@@ -170,8 +176,14 @@ def test_other_seeds_get_the_length_of_the_last_launch():
     assert timings.previous_length(replace(run, label="other"), rival) is None
 
 
-def test_a_budget_of_zero_is_an_error():
-    priced = plan(study()).runs[0].price
+def test_budgets_of_zero_and_of_less_than_a_step_are_errors():
+    priced, train = plan(study()).runs[0].price, programs.get("train")
+    timings = Timings(
+        {config_key(train, config(1)): {"cpu": [100.0]}, config_key(train, config(2)): {"cpu": [0.1]}}
+    )
+    run, rival = (TimedRun(train, name, config(d), priced) for name, d in (("run", 1), ("rival", 2)))
+    with pytest.raises(UserError, match="rival takes less time than one step of run"):
+        examples_in_time(run, rival, timings)
     with pytest.raises(UserError, match="cost of that run is unknown or zero"):
         examples_within(priced, Price(Cost(), 0), "scoring")
 

@@ -69,7 +69,7 @@ def test_a_super_batch_that_fits_or_is_not_checked_is_planned(web):
 def test_a_filter_counts_where_metadata_are_in_parquets(web, tmp_path):
     fits = JOINT | {"schedule.batch_size": 18}  # of the 100, and not of what the filter leaves
     message = refusal(fits, web, filter="similarity > 0.25")
-    assert "the super-batch of 90 examples is larger than what data.filter leaves of" in message
+    assert "the super-batch of 90 examples is larger than the part of" in message
     assert message.startswith("runs.joint: ")
     nothing = refusal(fits, web, filter="similarity > 7")
     assert nothing == f"runs.joint: filter 'similarity > 7': none of the 100 examples of {web} satisfies it"

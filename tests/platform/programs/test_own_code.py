@@ -70,9 +70,9 @@ def test_code_is_part_of_the_identity_without_comments(tmp_path, kind):
     changed = fingerprint(spec(tmp_path / "c", OWN.read_text() + "\nMORE = 1\n", x=run))
     assert changed != first
     stored = planned(tmp_path / "a" / "study.yaml").runs[-1]
-    assert identity.is_true(first, stored.program, stored.config, stored.needs)
+    assert identity.is_authentic(first, stored.program, stored.config, stored.needs)
     (tmp_path / "a" / "own.py").unlink()  # as on a machine that an archive is imported on
-    assert identity.is_true(first, stored.program, stored.config, stored.needs)
+    assert identity.is_authentic(first, stored.program, stored.config, stored.needs)
 
 
 def test_options_are_part_of_the_identity_and_axes_go_over_them(tmp_path):

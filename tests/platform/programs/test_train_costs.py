@@ -45,10 +45,8 @@ def one(**sections):
         ({"selection": JOINT}, (3 * F, 5 * F, 5 * F)),
         ({"selection": {**JOINT, "criterion": "hard_learner"}}, (3 * F, 5 * F, 0)),
         ({"selection": {**JOINT, "rule": "independent", "filtering_ratio": 0.5}}, (3 * F, 2 * F, 2 * F)),
-        ({"selection": {"rule": "uniform", "filtering_ratio": 0.9}}, (3 * F, 0, 0)),
         ({"selection": JOINT, "approximation": {"score": True}}, (3 * F, 5 * COARSE, 5 * F)),
         ({"selection": JOINT, "approximation": FLEXI}, (1.5 * (F + COARSE), 5 * COARSE, 5 * F)),
-        ({"selection": JOINT, "approximation": {"share": 0.5}}, (1.5 * (F + COARSE), 5 * F, 5 * F)),
         ({"approximation": FLEXI}, (1.5 * (F + COARSE), 0, 0)),  # multi-resolution training alone
         ({"selection": JOINT, "approximation": {**FLEXI, "method": "patch_drop"}},
          (1.5 * (F + DROPPED), 5 * DROPPED, 5 * F)),
@@ -57,14 +55,12 @@ def one(**sections):
         ({"selection": {**JOINT, "criterion": "easy_reference"}, "approximation": {"score": True}},
          (3 * F, 0, 5 * F)),
         ({"selection": {**JOINT, "filtering_ratio": 0.0}}, (3 * F, 0, 0)),  # nothing to choose from
-        ({"selection": JOINT, "schedule": {"super_batch_size": 320}}, (3 * F, 5 * F, 5 * F)),
         ({"selection": {**JOINT, "filtering_ratio": 0.5}, "schedule": {"super_batch_size": 320}},
          (3 * F, 2 * F, 2 * F)),
         ({"selection": {**JOINT, "filtering_ratio": 0.7}, "schedule": {"super_batch_size": 101}},
          (3 * F, 101 / 30 * F, 101 / 30 * F)),  # b is a whole number
         ({"approximation": {"share": 0.3}, "schedule": {"batch_size": 7}},
          (3 * (5 / 7 * F + 2 / 7 * COARSE), 0, 0)),  # and so is what is trained on approximately
-        ({"approximation": {"share": 1.0}}, (3 * COARSE, 0, 0)),
         ({"approximation": {"share": 0.0, "score": True, "patch_size": 5}}, (3 * F, 0, 0)),  # without effect
     ],
 )  # fmt: skip

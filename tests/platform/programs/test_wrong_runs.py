@@ -63,9 +63,6 @@ MISTAKES = [
     (selecting("concept_diversity", concepts=["lable"]),
      "the synthetic web has no metadata column 'lable': did you mean 'label'"),
     (selecting(reference="reference", until=0.01), "selection.until 0.01 of 10 steps is none: raise it"),
-    (selecting(reference="reference", until=0.0), "must be greater than 0"),
-    ({"loss": "distilled", "loss_options": {"wieght": 2}, **selecting(reference="reference")},
-     "did you mean 'weight'"),
     # Columns of scores.
     (filtering("scores", filter="negclip > 0.5"), "column 'negclip': did you mean 'negcliploss'"),
     (filtering(None, filter="negcliploss > 0.5"), "no column 'negcliploss'"),
@@ -74,7 +71,6 @@ MISTAKES = [
     # Diagnoses.
     (diagnosing(reference=None), "criterion 'learnability' needs a reference: set reference"),
     (diagnosing(chunks=[4, 17]), "chunks 17 is above batch_size 16"),
-    (diagnosing(joint_chunks=17), "joint_chunks 17 is above batch_size 16"),
     (diagnosing(matrix_size=81), "matrix_size 81 is above the largest super-batch, 80"),
     (diagnosing(filtering_ratios=[0.999]), "super-batch of 16000 is above data.train.examples 2048"),
 ]  # fmt: skip

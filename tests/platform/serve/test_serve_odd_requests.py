@@ -194,3 +194,5 @@ def test_a_store_that_was_moved_away_is_reported_by_every_page(lab, asks, run):
             assert answer.status in (200, 400, 503), (address, answer.body)
             assert answer.status == 200 or (b"store" in answer.body and b"\n" not in answer.body), answer.body
     assert asks("GET", "/sql?q=SELECT+1").status == 503
+    shutil.move(path.with_name("away.db"), path)
+    assert asks("GET", "/sql?q=SELECT+1").status == 200

@@ -2,9 +2,7 @@
 
 import json
 import re
-import shutil
 from contextlib import closing
-from pathlib import Path
 from urllib.parse import quote
 
 import labs_support as labs
@@ -15,7 +13,6 @@ from tests.platform.serve.recorded import STUDY, record
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import detached
 from jestlab.platform.serve import results
-from jestlab.platform.serve.labs import Labs
 from jestlab.platform.store.annotations import Subject, notes, save_query, saved_queries, tags
 from jestlab.platform.store.store import Store
 
@@ -183,23 +180,3 @@ def test_saved_queries_are_written_and_deleted_in_the_lab_that_the_page_shows(tm
     assert sends.post("/sql/forget", forms[0]).status == 303
     with closing(Store.open(lab.store_url)) as mine, closing(Store.open(other.store_url)) as theirs:
         assert ([each.sql for each in saved_queries(mine)], saved_queries(theirs)) == (["SELECT 1"], [])
-
-
-def test_names_that_are_asked_for_are_not_kept(lab, runs):
-    with closing(Labs([lab])) as labs:
-        [served] = labs
-        for number in range(3):
-            assert served.results.file("toy", f"unknown-{number}.csv") is None
-        assert served.results.file("toy", "summary.csv") is not None
-        assert [name for _, name in served.results._files] == ["summary.csv"]
-
-
-def test_a_store_that_is_away_is_reported_until_it_is_back(lab, client, tmp_path):
-    path = Path(lab.store_url.removeprefix("sqlite:///"))
-    asks = client(lab)
-    shutil.move(path, tmp_path / "away.db")
-    answer = asks.get("/", accept="text/html")
-    assert answer.status == 503
-    assert "reloads" in answer.text
-    shutil.move(tmp_path / "away.db", path)
-    assert asks.get("/").status == 200

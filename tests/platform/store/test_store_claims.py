@@ -65,7 +65,24 @@ def test_each_machine_has_its_own_slots(store, are_launched):
         assert len(found.claims) == count
         if are_launched:
             handles = {claim.attempt_id: f"{machine}:8:0:log.txt" for claim in found.claims.values()}
-            claims.launched(store, handles)
+            claims.store_handles(store, handles)
+
+
+def test_attempts_of_dead_launchers_occupy_no_slot(store):
+    [first, second] = list(LOGS)[:2]
+    [dead] = claims.claim_all(store, {first: LOGS[first]}, terms(store)).claims.values()
+    limits = Limits(slots=1, dead=frozenset({dead.attempt_id}))
+    assert second in claims.claim_all(store, {second: LOGS[second]}, terms(store), limits).claims
+
+
+def test_an_adopted_attempt_occupies_a_slot_of_its_machine(store):
+    [run, *_] = LOGS
+    [mine] = claims.claim_all(store, {run: LOGS[run]}, terms(store, "here:7:0", "local")).claims.values()
+    claims.store_handles(store, {mine.attempt_id: "here:8:0:log.txt"})
+    [lease] = claims.holding(store, "local", "here")
+    assert leases.adopt(store, [lease], leases.enter_launcher(store, "there:9:0")) == [lease]
+    assert [each.id for each in claims.holding(store, "local", "here")] == [mine.attempt_id]
+    assert claims.holding(store, "local", "there") == []
 
 
 @pytest.mark.both_databases
@@ -73,11 +90,11 @@ def test_limits_held_and_planned_chip_hours(store):
     limits = Limits(chip_hours=6.5, since=now())
     found = claims.claim_all(store, LOGS, terms(store), limits)
     assert names(found.claims) == ["a", "b", "d"]
-    assert list(found.too_dear.values()) == [
+    assert list(found.over_budget.values()) == [
         "the limit of 6.5 chip-hours is reached: 5.00 held, 8.00 planned for this run"
     ]
     another = claims.claim_all(store, LOGS, terms(store, "host:2:0"), limits)
-    assert list(another.too_dear.values()) == [
+    assert list(another.over_budget.values()) == [
         "the limit of 6.5 chip-hours is reached: 6.00 held, 8.00 planned for this run"
     ]
 
@@ -90,20 +107,22 @@ def test_ended_attempts_count_with_their_hours_since_the_launch_began(store):
     with store.writing() as connection:
         connection.execute(update(Attempt).values(started_at=began))
     again = {run: LOGS[run]}
-    live = claims.too_dear(store, list(LOGS), Limits(chip_hours=33.5, since=began))
+    live = claims.over_budget(store, list(LOGS), Limits(chip_hours=33.5, since=began))
     assert names(live) == ["a", "b", "c"]
     plans.end(store, run, first.attempt_id, RunState.PREEMPTED, "taken away", None)
     since_then = Limits(chip_hours=33.5, since=began)
-    assert "32.0 held, 2.50 planned" in claims.claim_all(store, again, terms(store), since_then).too_dear[run]
+    assert (
+        "32.0 held, 2.50 planned" in claims.claim_all(store, again, terms(store), since_then).over_budget[run]
+    )
     later = Limits(chip_hours=33.5, since=now() - timedelta(hours=1))
     assert claims.claim_all(store, again, terms(store), later).claims
 
 
 def test_the_reason_to_wait_stays_until_the_run_is_claimed(store):
     run = RUNS["a"].fingerprint
-    leases.wait(store, {run: "waits for a slot: 4 of 4 taken"})
+    leases.set_waiting_reasons(store, {run: "waits for a slot: 4 of 4 taken"})
     assert store.reasons([run]) == {run: "waits for a slot: 4 of 4 taken"}
     claims.claim_all(store, {run: LOGS[run]}, terms(store))
     assert store.reasons([run]) == {}
-    leases.wait(store, {run: "too late"})
+    leases.set_waiting_reasons(store, {run: "too late"})
     assert store.reasons([run]) == {}

@@ -6,12 +6,14 @@ from contextlib import closing
 
 import plans_support as plans
 import pytest
+from sqlalchemy import update
 
 from jestlab.platform.store import claims, leases
 from jestlab.platform.store.changes import changes_since
 from jestlab.platform.store.records import Lease, RunState, Standing
 from jestlab.platform.store.rerun import start_over
 from jestlab.platform.store.store import Store
+from jestlab.platform.store.tables import Run
 
 RUN = plans.run("a")
 
@@ -43,7 +45,7 @@ def test_a_claim_holds_the_run_until_it_ends(store):
     assert claimed is not None
     assert (claimed.number, standing(store).state) == (1, RunState.PENDING)
     assert claim(store, second) is None
-    claims.launched(store, {claimed.attempt_id: "jobset-a"})
+    claims.store_handles(store, {claimed.attempt_id: "jobset-a"})
     lease = live_lease(store)
     assert (lease.launcher, lease.executor, lease.handle) == ("host:1:0", "kubernetes", "jobset-a")
     assert plans.end(store, RUN.fingerprint, lease.id, RunState.PREEMPTED, "taken away", None)
@@ -72,7 +74,7 @@ def test_a_lease_is_adopted_once_and_only_from_the_expected_launcher(store):
     lease = live_lease(store)
     assert leases.adopt(store, [lease], second)
     assert not leases.adopt(store, [lease], third)
-    leases.leave(store, second)
+    leases.remove_launcher(store, second)
     lease = live_lease(store)
     assert lease.launcher is None
     assert leases.adopt(store, [lease], third)
@@ -116,12 +118,12 @@ def test_states_are_entered_only_if_the_run_has_not_changed(store):
     """Ctrl-C of one launch doesn't end an attempt that another launch started in the meantime."""
     seen = standing(store)
     attempt = plans.begun(store, RUN)
-    assert not leases.enter(store, [(seen, RunState.CANCELLED, "the launch was stopped")])
+    assert not leases.change_states(store, [(seen, RunState.CANCELLED, "the launch was stopped")])
     attempt.interrupt("stopped by SIGTERM")
-    assert not leases.enter(store, [(seen, RunState.CANCELLED, "the launch was stopped")])
+    assert not leases.change_states(store, [(seen, RunState.CANCELLED, "the launch was stopped")])
     assert standing(store).state == RunState.PREEMPTED
-    assert leases.enter(store, [(standing(store), RunState.CANCELLED, "the launch was stopped")])
-    assert not leases.enter(store, [(seen, RunState.SKIPPED, "needs what failed")])
+    assert leases.change_states(store, [(standing(store), RunState.CANCELLED, "the launch was stopped")])
+    assert not leases.change_states(store, [(seen, RunState.SKIPPED, "needs what failed")])
 
 
 def test_the_live_attempt_decides_how_its_run_ends(store):
@@ -154,10 +156,28 @@ def test_counts_attempts_without_progress(store):
     assert standing(store).fruitless == 0
 
 
-def test_failed_runs_stay_failed_when_all_are_canceled(store):
+def test_failed_runs_stay_failed_when_all_are_canceled_and_have_all_retries_when_reopened(store):
     plans.begun(store, RUN).fail("ValueError: no")
     leases.request_stop(store, [RUN.fingerprint], "cancelled by me")
     assert (standing(store).state, standing(store).reason) == (RunState.FAILED, "ValueError: no")
+    assert standing(store).failures == 1
+    leases.reopen(store, [RUN.fingerprint])
+    assert (standing(store).state, standing(store).failures) == (RunState.PENDING, 0)
+
+
+def test_a_completed_run_stays_completed_when_an_attempt_ends(store):
+    plans.begun(store, RUN)
+    with store.writing() as connection:
+        connection.execute(update(Run).values(state=RunState.COMPLETED))
+    assert plans.end(store, RUN.fingerprint, live_lease(store).id, RunState.PREEMPTED, "silent")
+    assert standing(store).state == RunState.COMPLETED
+
+
+def test_a_run_whose_process_vanished_stays_running_while_it_is_claimed(store):
+    with store.writing() as connection:
+        connection.execute(update(Run).values(state=RunState.RUNNING))
+    assert claim(store, leases.enter_launcher(store, "host:1:0"))
+    assert standing(store).state == RunState.RUNNING
 
 
 def is_new(store: Store, change: Callable[[], object]) -> bool:
@@ -171,11 +191,11 @@ def is_new(store: Store, change: Callable[[], object]) -> bool:
 def test_others_see_every_change_of_a_run(store):
     run = RUN.fingerprint
     launcher = leases.enter_launcher(store, "host:1:0")
-    assert is_new(store, lambda: leases.wait(store, {run: "waits for a slot"}))
+    assert is_new(store, lambda: leases.set_waiting_reasons(store, {run: "waits for a slot"}))
     assert is_new(store, lambda: leases.request_stop(store, [run], "cancelled by me"))
     assert is_new(store, lambda: leases.reopen(store, [run]))
     assert is_new(store, lambda: claim(store, launcher))
-    assert is_new(store, lambda: leases.waits(store, {live_lease(store).id: "Pending: no quota"}))
+    assert is_new(store, lambda: leases.set_pending_reasons(store, {live_lease(store).id: "no quota"}))
     assert is_new(store, lambda: leases.request_stop(store, [run], "cancelled by me"))
     assert is_new(store, lambda: store.record(plans.plan(RUN)))  # it takes the request back
     lost = (RunState.PREEMPTED, "no sign of life", None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import closing
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -135,7 +136,8 @@ class Away:
 def test_values_that_are_found_late_count_until_a_later_attempt_went_on(store, tmp_path, resumed):
     """The first attempt's lab is away, with what it could not write, while another lab has the second one."""
     away = Away(store)
-    first = plans.begun(away, RUN, tmp_path)  # type: ignore[arg-type]
+    started_over = Spent(0.0, 0.0, 1.0, 0.0, 0.0, None, 0, 8, None, None)
+    first = plans.begun(away, RUN, tmp_path, spent=started_over)  # type: ignore[arg-type]
     away.away = True
     for step in range(1, 11):
         report(first, step, 1.0)
@@ -148,6 +150,7 @@ def test_values_that_are_found_late_count_until_a_later_attempt_went_on(store, t
     for step in (7, 8):
         report(second, step, 2.0)
     second.fail("killed")
+    plans.begun(store, RUN, spent=replace(spent, resumed_step=8), may_resume=True).fail("killed")
     plans.begun(store, RUN, tmp_path).complete()
     assert curve(store) == dict.fromkeys(range(1, resumed + 1), 1.0) | {7: 2.0, 8: 2.0}
     assert [step for (step,) in rows(store, "SELECT step FROM v_evaluations ORDER BY step")] == [

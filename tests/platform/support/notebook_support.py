@@ -10,8 +10,6 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,53 +26,40 @@ _EMPHASIS = re.compile(r"\\textbf|[-:|*{}]")  # of whatever is best, and as wide
 _NUMBER = re.compile(r"[0-9][0-9,.]*|\b(?:nan|NaN)\b")
 
 
-def cells(*sources: str) -> Any:
-    return _FORMAT.v4.new_notebook(cells=[_FORMAT.v4.new_code_cell(source) for source in sources])
-
-
-@contextmanager
-def client(notebook: Any, folder: Path, *, allow_errors: bool = False) -> Iterator[NotebookClient]:
-    """Prepare to execute a notebook in a folder, by a kernel of this interpreter, as a new user would.
-
-    The kernel sees neither that jestlab is a checkout nor the settings of whoever tests: notebooks would show
-    something of this machine.
-    """
-    with tempfile.TemporaryDirectory(prefix="home-") as home:
-        environment = {
-            **{name: value for name, value in os.environ.items() if not _USERS.match(name)},
-            "HOME": home,
-            "IPYTHONDIR": f"{home}/.ipython",
-            "MPLCONFIGDIR": matplotlib.get_configdir(),
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "GIT_CEILING_DIRECTORIES": str(ROOT),
-            "JESTLAB_POLL_SECONDS": "0.2",
-        }
-        made = NotebookClient(
-            notebook,
-            timeout=_SECONDS,
-            kernel_name="python3",
-            resources={"metadata": {"path": str(folder)}},
-            allow_errors=allow_errors,
-            record_timing=False,
-        )
-        before = dict(os.environ)
-        os.environ.clear()
-        os.environ.update(environment)  # a kernel inherits it
-        try:
-            yield made
-        finally:
-            os.environ.clear()
-            os.environ.update(before)
-
-
 def executed(notebook: Any, folder: Path) -> Any:
-    """Return a copy of a notebook, executed in a folder."""
+    """Return a copy of a notebook, executed in a folder by a kernel of this interpreter, as a new user would.
+
+    The kernel doesn't see the settings of this machine, which the outputs would show.
+    """
     notebook = copy.deepcopy(notebook)
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
-    with client(notebook, folder) as its_client:
-        its_client.execute()
+    client = NotebookClient(
+        notebook,
+        timeout=_SECONDS,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(folder)}},
+        record_timing=False,
+    )
+    before = dict(os.environ)
+    with tempfile.TemporaryDirectory(prefix="home-") as home:
+        environment = {
+            **{name: value for name, value in before.items() if not _USERS.match(name)},
+            "HOME": home,
+            "IPYTHONDIR": f"{home}/.ipython",
+            "MPLCONFIGDIR": matplotlib.get_configdir(),
+            "PATH": f"{Path(sys.executable).parent}:{before['PATH']}",
+            "GIT_CEILING_DIRECTORIES": str(ROOT),
+            "JESTLAB_POLL_SECONDS": "0.2",
+        }
+        os.environ.clear()
+        os.environ.update(environment)  # the kernel inherits it
+        try:
+            client.execute()
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
     return notebook
 
 

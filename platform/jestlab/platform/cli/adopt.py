@@ -14,12 +14,12 @@ import click
 
 from jestlab.platform.cli.naming import pasted
 from jestlab.platform.cli.options import examples, json_option, lab_options, same_lab_options
-from jestlab.platform.cli.output import counted, few, print_json, printable, say
+from jestlab.platform.cli.output import print_json, say
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.render import Block, table
 from jestlab.platform.whoami import person
-from jestlab.platform.words import listed, on_one_line
+from jestlab.platform.words import counted, few, listed, on_one_line, printable
 
 if TYPE_CHECKING:
     from jestlab.platform.exchange.adopt_store import Change, Placed

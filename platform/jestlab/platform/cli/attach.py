@@ -11,8 +11,9 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from jestlab.platform.cli.options import examples, json_option, lab_options, same_lab_options, wide_option
-from jestlab.platform.cli.output import counted, print_json, say
+from jestlab.platform.cli.output import print_json, say
 from jestlab.platform.lab.lab import Lab
+from jestlab.platform.words import counted
 
 if TYPE_CHECKING:  # a second of imports, which `--help` doesn't need
     from jestlab.platform.launch.status import RunStatus

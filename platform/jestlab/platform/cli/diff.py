@@ -13,10 +13,11 @@ from rich.text import Text
 
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.options import examples, json_option, lab_options
-from jestlab.platform.cli.output import printable, show
+from jestlab.platform.cli.output import show
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.compare import CodeComparison, Pair, RunComparison, compare, compare_with_now
 from jestlab.platform.render import Block, in_state, styled, table
+from jestlab.platform.words import printable
 
 _EPILOG = f"""{naming.HELP}
 

@@ -10,10 +10,11 @@ import click
 
 from jestlab.platform.cli.naming import existing_store
 from jestlab.platform.cli.options import FILE, examples, json_option, lab_options
-from jestlab.platform.cli.output import counted, counting, print_json, say, show
+from jestlab.platform.cli.output import counting, print_json, say, show
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.store import Store
+from jestlab.platform.words import counted
 
 VIEWERS = {
     "mlflow": "MLFLOW_ALLOW_FILE_STORE=true mlflow ui --backend-store-uri {folder}",

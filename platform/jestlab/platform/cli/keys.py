@@ -8,10 +8,11 @@ from dataclasses import asdict
 import click
 
 from jestlab.platform.cli.options import examples, json_option
-from jestlab.platform.cli.output import counted, print_json, show
+from jestlab.platform.cli.output import print_json, show
 from jestlab.platform.render import Block, styled, table
 from jestlab.platform.spec.json_schema import spec_schema
 from jestlab.platform.spec.keys import SpecKey, find, together
+from jestlab.platform.words import counted
 
 
 @click.command(epilog=examples("keys", "keys selection", "keys selection.rule", "keys reports.table"))

@@ -18,15 +18,16 @@ from jestlab.platform.cli.options import (
     FOLDER,
     decide_option,
     examples,
-    how_options,
     json_option,
     lab_options,
+    launch_options,
     same_lab_options,
     spec_options,
     wide_option,
 )
-from jestlab.platform.cli.output import counted, print_json, say, show
+from jestlab.platform.cli.output import print_json, say, show
 from jestlab.platform.lab.lab import Lab
+from jestlab.platform.words import counted
 
 if TYPE_CHECKING:
     from jestlab.platform.launch.display import Listener
@@ -53,7 +54,7 @@ _json = json_option("Print one JSON object at the end, and progress to standard 
     )
 )
 @spec_options
-@how_options
+@launch_options
 @click.option("--max-chip-hours", type=click.FloatRange(min=0), metavar="H",
               help="Launch nothing if the estimate exceeds H chip-hours or is unknown; start no run that "
                    "would exceed H. On this machine, H is in hours.")  # fmt: skip
@@ -80,7 +81,7 @@ def launch_command(
     *,
     study: Study,
     lab: Lab,
-    how: dict[str, Any],
+    shared: dict[str, Any],
     render: Path | None,
     detach: bool,
     no_reports: bool,
@@ -103,7 +104,7 @@ def launch_command(
             raise click.UsageError("--detach can't be combined with --json or --render")
         words = [word for word in context.find_root().obj if word != "--detach"]
         context.exit(_launch_detached(lab, study, words))
-    given = LaunchOptions(**how, **options, reports=not no_reports)
+    given = LaunchOptions(**shared, **options, reports=not no_reports)
     if render is not None:
         written = session.render(lab, study, given, render)
         show(as_json, [str(path) for path in written], f"{counted(len(written), 'manifest')} in {render}")
@@ -114,7 +115,7 @@ def launch_command(
 
 @click.command(epilog=f"{_SUBJECT}\n\n{examples('retry quickstart', 'retry quickstart/joint/1 --retries 5')}")
 @click.argument("name", metavar="SUBJECT")
-@how_options
+@launch_options
 @_no_reports
 @wide_option
 @_json
@@ -126,7 +127,7 @@ def retry_command(
     name: str,
     *,
     lab: Lab,
-    how: dict[str, Any],
+    shared: dict[str, Any],
     no_reports: bool,
     as_json: bool,
 ) -> None:
@@ -142,7 +143,7 @@ def retry_command(
 
     with closing(Store.open(lab.store_url, create=False)) as store:
         named = naming.several(store, name)
-    given = LaunchOptions(**how, reports=not no_reports)
+    given = LaunchOptions(**shared, reports=not no_reports)
     fingerprints = {row.fingerprint for row in named.runs}
     listener = _listener(as_json, named.experiment)
     result = session.retry(lab, named.experiment, fingerprints, given, listener)

@@ -34,7 +34,6 @@ _EPILOG = f"""{naming.HELP}
 _POLL_SECONDS = 0.5
 _FETCH_SECONDS = 10.0  # between downloads from a bucket, to which the worker uploads every minute
 _ENDED_CHECKS = 8  # a run that failed or was stopped may be retried soon
-_BLOCK = 1 << 20
 
 
 @click.command(epilog=_EPILOG)
@@ -135,10 +134,7 @@ def _blocks(path: Path, lines: int | None, position: int = 0) -> Iterator[bytes]
     if lines is not None:
         yield logs.last_lines(path, lines)
     elif path.is_file():
-        with path.open("rb") as stream:
-            stream.seek(position)
-            while block := stream.read(_BLOCK):
-                yield block
+        yield from logs.blocks(path, position)
 
 
 def _followed(

@@ -93,8 +93,8 @@ def decide_option(function: Function) -> Callable[..., Any]:
     return wrapped
 
 
-def how_options(function: Function) -> Callable[..., Any]:
-    """Add the options for launching runs; the command receives them as `how: dict`."""
+def launch_options(function: Function) -> Callable[..., Any]:
+    """Add the options for launching runs; the command receives them as `shared: dict`."""
 
     @click.option(
         "--on",
@@ -119,10 +119,10 @@ def how_options(function: Function) -> Callable[..., Any]:
     )
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        how = {name: kwargs.pop(name) for name in ("on", "parallel", "retries", "fail_fast", "keep_going")}
-        if how["fail_fast"] and how["keep_going"]:
+        shared = {name: kwargs.pop(name) for name in ("on", "parallel", "retries", "fail_fast", "keep_going")}
+        if shared["fail_fast"] and shared["keep_going"]:
             raise click.UsageError("--fail-fast and --keep-going exclude each other")
-        return function(*args, how=how, **kwargs)
+        return function(*args, shared=shared, **kwargs)
 
     return wrapped
 

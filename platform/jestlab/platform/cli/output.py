@@ -12,9 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from jestlab.platform.errors import UserError
-from jestlab.platform.words import counted as counted
-from jestlab.platform.words import few as few
-from jestlab.platform.words import printable as printable
 
 if TYPE_CHECKING:
     from jestlab.platform.render import Block

@@ -23,12 +23,13 @@ from jestlab.platform.cli.options import (
     output_option,
     wide_option,
 )
-from jestlab.platform.cli.output import counted, print_json, print_or_write, say, show
+from jestlab.platform.cli.output import print_json, print_or_write, say, show
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.render import USUAL, Table, styled, table
 from jestlab.platform.store.published import import_cells, remove_source
 from jestlab.platform.store.store import Store
+from jestlab.platform.words import counted
 
 _EPILOG = examples(
     "published import             # the tables of the JEST paper",

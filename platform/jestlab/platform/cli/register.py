@@ -8,11 +8,12 @@ from pathlib import Path
 import click
 
 from jestlab.platform.cli.options import decide_option, examples, json_option, lab_options, spec_options
-from jestlab.platform.cli.output import counted, show
+from jestlab.platform.cli.output import show
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.whoami import person
+from jestlab.platform.words import counted
 
 
 @click.command(epilog=examples("register my_study.yaml --decide", "register paper --decide"))

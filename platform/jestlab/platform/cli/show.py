@@ -10,13 +10,14 @@ import click
 
 from jestlab.analysis.claims.stopping import Until
 from jestlab.platform.cli.options import examples, json_option, spec_options
-from jestlab.platform.cli.output import counted, print_json, print_or_write, say
+from jestlab.platform.cli.output import print_json, print_or_write, say
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.planning.show import absent_data
 from jestlab.platform.render import Block, styled, table
 from jestlab.platform.spec.resources import LOCAL_PARALLEL
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.spec.tree import flatten
+from jestlab.platform.words import counted
 
 
 @click.command(epilog=examples("show quickstart", "show quickstart --set seeds=5 --yaml > five_seeds.yaml"))

@@ -17,7 +17,7 @@ from jestlab.analysis import units
 from jestlab.analysis.costs.goodput import Goodput, by_run, summary, total
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.options import examples, json_option, lab_options, wide_option
-from jestlab.platform.cli.output import counted, show
+from jestlab.platform.cli.output import show
 from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.status import RunStatus, read_status, wait_lines
@@ -30,6 +30,7 @@ from jestlab.platform.store.identity import lab_places
 from jestlab.platform.store.records import ExperimentRow, RunState, Spending
 from jestlab.platform.store.spending import attempt_times, spending
 from jestlab.platform.store.store import Store
+from jestlab.platform.words import counted
 
 # ---- columns
 

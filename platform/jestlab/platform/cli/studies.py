@@ -21,7 +21,7 @@ from jestlab.platform.cli.options import (
     spec_options,
     wide_option,
 )
-from jestlab.platform.cli.output import counted, show, writing
+from jestlab.platform.cli.output import show, writing
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.cost import CostBreakdown, LabelCost, cost_breakdown
@@ -31,6 +31,7 @@ from jestlab.platform.registry import scales_of, study_module, study_names
 from jestlab.platform.render import Block, table
 from jestlab.platform.spec.load import load
 from jestlab.platform.spec.schema import Study
+from jestlab.platform.words import counted
 
 _PARTS = ("IMAGE", "TEXT", "LOSS", "SCORING", "SELECTION", "REF. SCORING")
 _IMPORTANCE = {

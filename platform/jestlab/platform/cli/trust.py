@@ -11,12 +11,13 @@ import click
 
 from jestlab.platform.cli.naming import existing_store
 from jestlab.platform.cli.options import examples, json_option, lab_options
-from jestlab.platform.cli.output import few, print_json, say
+from jestlab.platform.cli.output import print_json, say
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.logs import one_line
 from jestlab.platform.render import table
 from jestlab.platform.store import trust
 from jestlab.platform.store.trust import Executed
+from jestlab.platform.words import few
 
 _LONG = 160  # longest command that is shown
 

@@ -30,7 +30,7 @@ from jestlab.platform.exchange.source_run import (
     read_or_report,
     whole_number,
 )
-from jestlab.platform.planning.identity import of_origin
+from jestlab.platform.planning.identity import origin_fingerprint
 from jestlab.platform.store.records import ADOPTED_FROM
 from jestlab.platform.words import few, printable
 
@@ -161,7 +161,7 @@ class Adoption:
         if not run.metrics and run.left_out:
             raise UserError(f"{run.name}: it has only {few([*run.left_out])}: nothing to adopt")
         name = self._name(source)
-        label, fingerprint = f"{name} ({self._kind})", of_origin(run.origin)
+        label, fingerprint = f"{name} ({self._kind})", origin_fingerprint(run.origin)
         taken = {
             seed for (text, seed), other in self._seeds.items() if text == label and other != fingerprint
         }

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, delete, func, or_, select, update
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.exchange.source_run import Score, SourceRun, State
-from jestlab.platform.planning.identity import folder_end
+from jestlab.platform.planning.identity import folder_suffix
 from jestlab.platform.store.annotations import valid_tags
 from jestlab.platform.store.engine import RECORDING, one_at_a_time
 from jestlab.platform.store.records import ADOPTED, RunState
@@ -218,7 +218,7 @@ def _write_run(connection: Connection, placed: Placed, is_new: bool) -> None:
 
 def _folder(placed: Placed) -> str:
     """Return the folder that the run would have; nothing is in it."""
-    return f"runs/adopted{folder_end(placed.fingerprint)}"
+    return f"runs/adopted{folder_suffix(placed.fingerprint)}"
 
 
 def _write_attempt(connection: Connection, placed: Placed, number: int, digest: str) -> None:

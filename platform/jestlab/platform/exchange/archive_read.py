@@ -37,7 +37,7 @@ from jestlab.platform.exchange.archive_check import columns_of, decode, unpack
 from jestlab.platform.exchange.archive_write import STORE, TABLES
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.logs import one_line
-from jestlab.platform.planning.identity import folder_end, is_true
+from jestlab.platform.planning.identity import folder_suffix, is_authentic
 from jestlab.platform.spec.runs import is_name
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.store.published import take_rows
@@ -226,7 +226,7 @@ class _Import:
         path = row.get("log" if table is Attempt else "uri")
         if path is not None:
             folder = path.rpartition("/")[0]
-            end = folder_end(self._runs[row["run_id"]])
+            end = folder_suffix(self._runs[row["run_id"]])
             is_own = path.startswith(f"{self._written[row['run_id']]}/")
             # The log of an attempt before the run started over is in another folder of the run.
             if ".." in path.split("/") or not (
@@ -316,11 +316,11 @@ class _Import:
         fingerprint, folder = row["fingerprint"], row["directory"]
         if not _FINGERPRINT.fullmatch(fingerprint) or run_key(fingerprint) != row["id"]:
             raise UserError(f"damaged: invalid fingerprint {one_line(fingerprint, 80)!r}")
-        if not _FOLDER.fullmatch(folder) or not folder.endswith(folder_end(fingerprint)):
+        if not _FOLDER.fullmatch(folder) or not folder.endswith(folder_suffix(fingerprint)):
             raise UserError(f"damaged: run {fingerprint[:8]} has the folder {one_line(folder, 100)!r}")
         if row["state"] not in set(RunState):
             raise UserError(f"damaged: run {fingerprint[:8]} has the state {one_line(row['state'], 60)!r}")
-        if not is_true(fingerprint, row["program"], json.loads(row["config"]), needs):
+        if not is_authentic(fingerprint, row["program"], json.loads(row["config"]), needs):
             raise UserError(f"damaged: run {fingerprint[:8]} doesn't match its fingerprint")
 
     # ---- experiments

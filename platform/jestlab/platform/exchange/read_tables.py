@@ -26,6 +26,7 @@ from jestlab.platform.exchange.source_run import (
 from jestlab.platform.words import on_one_line
 
 _PREFIX = "config."
+_REPLACED = "points that a later row of the same step replaced"
 _MOST_CELLS = 50_000_000  # about 4 GB of numbers
 _MOST_CELLS_OF_SMALL_FILES = 4_000_000
 _SEPARATOR_LINE = re.compile(r'"?sep=([^\w"\r\n])"?\r?\n', re.IGNORECASE)
@@ -118,9 +119,8 @@ def read(
             parts = [repr(part) if ", " in part else part for part in key]
             name = ", ".join(f"{column}={part}" for column, part in zip(identifiers, parts, strict=True))
             values = {column: parse_cell(part) for column, part in zip(identifiers, key, strict=True)}
-        read_run = partial(
-            _read_run, table, mine, step if has_steps else None, keys, metrics, bool(identifiers)
-        )
+        steps = step if has_steps else None
+        read_run = partial(_read_run, table, mine, steps, keys, metrics, bool(identifiers))
         if (parts_of_run := read_or_report(report, path, read_run)) is not None:
             own, curves, left_out = parts_of_run
             origin = f"{table.kind}:{source or path.name}#{origin}"
@@ -155,18 +155,15 @@ def _read_run(
     curves, left_out = {}, Counter[str]()
     for name in metrics:
         cells = {row: table.columns[name][row] for row in rows if table.columns[name][row] is not None}
-        texts = sum(not _is_number(cell) for cell in cells.values())
-        if texts:
+        if texts := sum(not _is_number(cell) for cell in cells.values()):
+            # The same example for all runs, so that the command can add up the numbers.
             example = next(c for c in table.columns[name] if c is not None and not _is_number(c))
-            left_out[on_one_line(f"cells of column {name} that aren't numbers, such as {shown(example)}")] = (
-                texts
-            )
+            reason = f"cells of column {name} that aren't numbers, such as {shown(example)}"
+            left_out[on_one_line(reason)] = texts
         points = [(steps[row], float(cell)) for row, cell in cells.items() if _is_number(cell)]
         if points:
             curves[name] = curve(*zip(*points, strict=True))
-            left_out["points that a later row of the same step replaced"] += len(points) - len(
-                curves[name][0]
-            )
+            left_out[_REPLACED] += len(points) - len(curves[name][0])
     return config, curves, +left_out
 
 

@@ -83,12 +83,7 @@ _GoogleSecret = Annotated[
         "projects/PROJECT/secrets/SECRET/versions/VERSION",
     ),
 ]
-_Project = Annotated[str, _matching(r"([-.a-z0-9]+:)?[a-z][-a-z0-9]{4,28}[a-z0-9]", "a project id")]
 _Region = Annotated[str, _matching(r"[a-z]+-[a-z]+[0-9]{1,2}", "a region such as us-west4")]
-_Network = Annotated[
-    str, _matching(r"projects/[^/]+/global/networks/[^/]+", "projects/NUMBER/global/networks/NAME")
-]
-_Bucket = Annotated[str, _matching(r"gs://[-._a-z0-9]{3,}(/.*)?", "gs://BUCKET or a folder in it")]
 _Folder = Annotated[
     str, _matching(r"(/[-._A-Za-z0-9]+)+", "an absolute path of letters, digits, and - . _ /")
 ]
@@ -145,13 +140,13 @@ class Vertex(_Section):
             in a bucket doesn't use it.
     """
 
-    project: _Project | None = None
+    project: str | None = None
     region: _Region | None = None
-    staging: _Bucket | None = None
+    staging: str | None = None
     service_account: str | None = None
-    network: _Network | None = None
+    network: str | None = None
     store_secret: _GoogleSecret | None = None
-    nfs: Annotated[str, _matching(r"[-.:A-Za-z0-9]+:/[-._/A-Za-z0-9]*", "SERVER:/PATH")] | None = None
+    nfs: str | None = None
     root: _Folder | None = None
 
     @model_validator(mode="after")

@@ -134,14 +134,14 @@ class Claiming:
         usage = self._usage(limits, plan, ours)
         limits = replace(limits, dead=usage.dead)
         fingerprints = [run.fingerprint for run, _ in ready]
-        over = {} if limits.chip_hours is None else claims.too_dear(self.store, fingerprints, limits)
+        over = {} if limits.chip_hours is None else claims.over_budget(self.store, fingerprints, limits)
         fitting = [pair for pair in ready if pair[0].fingerprint not in over]
         free = _free_slots(executor, limits, usage, len(fitting), bool(ours))
         chosen = list(fitting[:free][:BATCH])
         retried = [run for run, _ in chosen if run.lease is not None]
         clear = dict(zip([run.fingerprint for run in retried], each(self._clear, retried), strict=True))
         chosen = [pair for pair in chosen if clear.get(pair[0].fingerprint, True)]
-        result = claims.Found({}, [], {}, usage.taken, usage.by_others)
+        result = claims.ClaimResult({}, [], {}, usage.taken, usage.by_others)
         if chosen:
             terms = claims.Terms(
                 self.presence.launcher(),
@@ -152,7 +152,7 @@ class Claiming:
             )
             paths = {run.fingerprint: _log(run) for run, _ in chosen}
             result = claims.claim_all(self.store, paths, terms, limits)
-        over |= result.too_dear
+        over |= result.over_budget
         updated: Collection[str] = ()
         with suppress(StoreError):  # claimed attempts have to be launched anyway
             updated = self._store_waits(ready, result, limits, over)
@@ -192,7 +192,7 @@ class Claiming:
     def _store_waits(
         self,
         ready: Sequence[tuple[Standing, Target]],
-        result: claims.Found,
+        result: claims.ClaimResult,
         limits: Limits,
         over_budget: Mapping[str, str],
     ) -> Collection[str]:
@@ -210,7 +210,7 @@ class Claiming:
         before = {run.fingerprint: run.reason for run, _ in ready}
         new = {run: reason for run, reason in reasons.items() if before[run] != reason}
         if new:
-            leases.wait(self.store, new)
+            leases.set_waiting_reasons(self.store, new)
         return new.keys()
 
     def _clear(self, run: Standing) -> bool:
@@ -258,7 +258,7 @@ class Claiming:
                 each(lambda job: _stop(executor, job, now=self.termination.at_once), started)
 
         if handles:
-            await self._write(lambda: claims.launched(self.store, handles), stop_if_stopping)
+            await self._write(lambda: claims.store_handles(self.store, handles), stop_if_stopping)
         if endings:
             await self._write(lambda: leases.end_all(self.store, endings), lambda: None)
         if reason is None:

@@ -294,10 +294,10 @@ class _Controller:
         }
         orphans = [act.lease for _, _, act in actions if isinstance(act, Adopt)]
         if changes:
-            leases.enter(self.store, changes)
+            leases.change_states(self.store, changes)
             self._observer.changed.update(run.fingerprint for run, _, _ in changes)
         if waits:
-            leases.waits(self.store, waits)
+            leases.set_pending_reasons(self.store, waits)
         if orphans:
             leases.adopt(self.store, orphans, self._presence.launcher())
         each(self._termination.stop, [act.lease for _, _, act in actions if isinstance(act, StopJob)])

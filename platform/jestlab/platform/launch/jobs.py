@@ -22,6 +22,7 @@ def job_of(
     here: bool,
     record: Sequence[Part] = PARTS,
     retry_exit_codes: Sequence[int] = (),
+    claimed: bool = True,
 ) -> Job:
     """Describe an attempt as a job.
 
@@ -34,6 +35,7 @@ def job_of(
         here: Whether the job runs on this machine, so that the executor writes its output to the log.
         record: Parts of the code and environment that the worker records.
         retry_exit_codes: Exit codes of the run's command that are always retried.
+        claimed: Whether the attempt is claimed; else the worker claims one when it starts.
     """
     environment = {"JESTLAB_STORE": lab.store_url}
     if not here:
@@ -45,7 +47,10 @@ def job_of(
     return Job(
         name=f"jestlab-{key.store[:6]}-{run.fingerprint[:8]}-{key.attempt}",
         title=run.name,
-        arguments=["--root", lab.address, "--run", run.fingerprint, "--attempt", str(key.attempt)],
+        arguments=[
+            *("--root", lab.address, "--run", run.fingerprint),
+            *(("--attempt", str(key.attempt)) if claimed else ()),
+        ],
         environment=environment,
         log=lab.root / log,
         key=key,

@@ -72,7 +72,7 @@ class Presence:
     def beat(self) -> None:
         """Send a heartbeat if the launcher is registered and the last heartbeat is old."""
         if self._is_registered and time.monotonic() - self._last_beat > self._heartbeat_seconds:
-            leases.beat(self._store, self.name)
+            leases.beat_launcher(self._store, self.name)
             self._last_beat = time.monotonic()
 
     async def beating(self, work: Coroutine[Any, Any, Value]) -> Value:
@@ -86,7 +86,7 @@ class Presence:
     def leave(self) -> None:
         """Remove the launcher from the store if it is registered."""
         if self._is_registered:
-            leases.leave(self._store, self.name)
+            leases.remove_launcher(self._store, self.name)
 
     def other_lab(self, lease: Lease | None) -> str | None:
         """Return the address of the lab with an attempt's files; None if it is this lab or unknown."""

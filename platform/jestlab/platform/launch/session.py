@@ -120,7 +120,8 @@ def render(lab: Lab, study: Study, options: LaunchOptions, folder: Path) -> list
     written = []
     for run in plan.runs:
         key = JobKey(_NO_STORE, run.fingerprint, 1, _NO_TOKEN)
-        job = job_of(lab, study.name, run, key, f"{run.directory}/{logs.NAME}", here=False)
+        log = f"{run.directory}/{logs.NAME}"
+        job = job_of(lab, study.name, run, key, log, here=False, claimed=False)
         if (manifest := executor.render(job)) is None:
             raise UserError(f"the executor {place} has no manifests: give --on kubernetes or --on vertex")
         text, suffix = (manifest, "sbatch") if isinstance(manifest, str) else (dump(manifest), "yaml")

@@ -45,17 +45,17 @@ def identity_of(program: Program, config: Config) -> dict[str, Any]:
     return identity
 
 
-def folder_end(fingerprint: str) -> str:
+def folder_suffix(fingerprint: str) -> str:
     """Return the suffix of the name of a run's folder, which makes the name unique."""
     return f"-{fingerprint[:16]}"
 
 
-def of_origin(origin: str) -> str:
+def origin_fingerprint(origin: str) -> str:
     """Compute the fingerprint of a run imported from another tool, by its origin."""
     return fingerprint(ADOPTED, 1, {ADOPTED_FROM: origin}, {})
 
 
-def is_true(claimed: str, program: str, config: Mapping[str, Any], needs: Mapping[str, str]) -> bool:
+def is_authentic(claimed: str, program: str, config: Mapping[str, Any], needs: Mapping[str, str]) -> bool:
     """Whether a fingerprint is authentic, without looking up, importing, or executing anything that the run
     names.
 
@@ -69,7 +69,7 @@ def is_true(claimed: str, program: str, config: Mapping[str, Any], needs: Mappin
         needs: Role → fingerprint of the dependency.
     """
     if program == ADOPTED:
-        return claimed == of_origin(str(config.get(ADOPTED_FROM)))
+        return claimed == origin_fingerprint(str(config.get(ADOPTED_FROM)))
     builtin = BUILTIN.get(program)
     if builtin is None and not references.is_reference(program):
         return False

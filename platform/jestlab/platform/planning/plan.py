@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from jestlab.analysis.costs import EXECUTED, Cost
 from jestlab.platform import programs
 from jestlab.platform.errors import UserError, sentence
-from jestlab.platform.planning.identity import fingerprint, folder_end, identity_of
+from jestlab.platform.planning.identity import fingerprint, folder_suffix, identity_of
 from jestlab.platform.planning.matching import (
     TimedRun,
     Timings,
@@ -116,7 +116,7 @@ class PlannedRun:
     @property
     def directory(self) -> str:
         """Its folder, relative to the lab's root."""
-        return f"runs/{self.name.rpartition('/')[2]}{folder_end(self.fingerprint)}"
+        return f"runs/{self.name.rpartition('/')[2]}{folder_suffix(self.fingerprint)}"
 
     def to_record(self) -> RunToRecord:
         """Return the run as the store records it."""

@@ -68,7 +68,7 @@ def check_data(config: TrainConfig | EmbedConfig | DiagnoseConfig, data: DataLoo
         _check_size(config, data.examples(folder), f"the training set {folder}")
         if config.data.filter is not None and config.data.scores is None:
             count = data.examples(folder, config.data.filter)
-            _check_size(config, count, f"what data.filter leaves of {folder}")
+            _check_size(config, count, f"the part of {folder} that passes data.filter")
 
 
 def _is_readable(folder: ShardFolder | BenchmarkFolder) -> bool:

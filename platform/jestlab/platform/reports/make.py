@@ -44,12 +44,7 @@ class TrustedLoader:
     """Imports custom figures and tables, unless the experiment that names them isn't trusted."""
 
     def __init__(self, store_url: str, named: str | None = None) -> None:
-        """Create a loader.
-
-        Args:
-            store_url: URL of the store, which records where experiments came from.
-            named: A name that the user has given, which needs no trust.
-        """
+        """Create a loader for the experiments of a store; the name that the user gave needs no trust."""
         self._url = store_url
         self._named = named
         self._check_trusted = cache(self._check)
@@ -77,11 +72,7 @@ class TrustedLoader:
 def make_table(lab: Lab, experiments: Sequence[str], name: str, given: Mapping[str, Any]) -> Table:
     """Make a table by name: a built-in one, a published one, a custom one, or one of a study's reports.
 
-    Args:
-        lab: The lab with the results.
-        experiments: Names of experiments.
-        name: Name of the table.
-        given: Option → value, as for `TableOptions`.
+    `given` has values of `TableOptions`.
 
     Raises:
         ValueError: The table, an option, or an experiment is unknown, or the table can't be made.
@@ -94,11 +85,7 @@ def make_table(lab: Lab, experiments: Sequence[str], name: str, given: Mapping[s
 def make_plots(lab: Lab, experiment: str | None, kind: str, given: Mapping[str, Any]) -> list[Plot]:
     """Make figures of a kind: a built-in one, "all", a custom one, or one of a study's reports.
 
-    Args:
-        lab: The lab with the results.
-        experiment: Name of the experiment; None for published methods only.
-        kind: Kind of the figure.
-        given: Option → value, as for the kind's options.
+    `given` has values of the kind's options. The kind "published" needs no experiment.
 
     Raises:
         ValueError: The kind, an option, or the experiment is unknown, or the figure can't be made.
@@ -125,8 +112,8 @@ def table_of(
     Args:
         lab: The lab with the results.
         experiments: Names of experiments.
-        options: Options of the table.
-        name: A published table to show instead of `options.name`.
+        options: The options.
+        name: A published table, if it isn't `options.name`.
         results: Experiment → function that returns its results, if they are shared.
         loader: Imports a custom table.
     """

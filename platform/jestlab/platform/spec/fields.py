@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 import warnings
 from collections.abc import Iterator, Mapping
@@ -70,13 +71,13 @@ def attributes(cls: type) -> dict[str, str]:
     """Return the texts under `Attributes:` in the docstrings of a class and its bases, each on one line."""
     found: dict[str, str] = {}
     for one in reversed(cls.__mro__):
-        _, _, section = (one.__dict__.get("__doc__") or "").partition("    Attributes:\n")
+        _, _, section = inspect.cleandoc(one.__dict__.get("__doc__") or "").partition("\nAttributes:\n")
         name = ""
         for line in section.splitlines():
             text, indent = line.strip(), len(line) - len(line.lstrip())
-            if text and indent < 8:
+            if text and indent == 0:
                 break
-            if indent == 8 and (entry := _ATTRIBUTE.fullmatch(text)):
+            if indent == 4 and (entry := _ATTRIBUTE.fullmatch(text)):
                 name, found[entry[1]] = entry[1], entry[2]
             elif text and name:
                 found[name] += f" {text}"
@@ -117,7 +118,12 @@ class Field:
         """The fields of each `kind`, if the section has several kinds."""
         if len(self.sections) < 2:
             return {}
-        return {each["properties"][KIND]["const"]: self._fields(each) for each in self.sections}
+        kinds = [each["properties"].get(KIND, {}) for each in self.sections]
+        return {
+            value: self._fields(section)
+            for section, kind in zip(self.sections, kinds, strict=True)
+            for value in kind.get("enum", [kind.get("const")])
+        }
 
     @cached_property
     def children(self) -> Mapping[str, Field]:

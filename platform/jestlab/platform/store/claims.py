@@ -82,20 +82,20 @@ class Limits:
     dead: frozenset[int] = frozenset()
 
 
-class Found(NamedTuple):
-    """The result of claiming.
+class ClaimResult(NamedTuple):
+    """The result of claiming runs.
 
     Attributes:
         claims: Fingerprint → claim, in the order of the runs.
         no_slot: Runs without a free slot.
-        too_dear: Fingerprint → why the run would exceed the limit of chip-hours.
+        over_budget: Fingerprint → why the run would exceed the limit of chip-hours.
         taken: Number of occupied slots, including these claims.
         by_others: How many of them other launchers occupy.
     """
 
     claims: dict[str, Claim]
     no_slot: list[str]
-    too_dear: dict[str, str]
+    over_budget: dict[str, str]
     taken: int = 0
     by_others: int = 0
 
@@ -103,7 +103,9 @@ class Found(NamedTuple):
 _NO_LIMITS = Limits()
 
 
-def claim_all(store: Store, logs: Mapping[str, str], terms: Terms, limits: Limits = _NO_LIMITS) -> Found:
+def claim_all(
+    store: Store, logs: Mapping[str, str], terms: Terms, limits: Limits = _NO_LIMITS
+) -> ClaimResult:
     """Claim runs for new attempts, all in one transaction, as far as the limits allow.
 
     Runs that an attempt holds, that are COMPLETED, or that their user wants to stop are left out.
@@ -120,23 +122,23 @@ def claim_all(store: Store, logs: Mapping[str, str], terms: Terms, limits: Limit
         wanted = [fingerprint for fingerprint in logs if fingerprint in free]
         holders = _holders(connection, terms.executor, limits) if limits.slots is not None else []
         slots = len(wanted) if limits.slots is None else max(limits.slots - len(holders), 0)
-        too_dear = _too_dear(connection, wanted, limits, slots)
-        fitting = [fingerprint for fingerprint in wanted if fingerprint not in too_dear]
+        over_budget = _over_budget(connection, wanted, limits, slots)
+        fitting = [fingerprint for fingerprint in wanted if fingerprint not in over_budget]
         chosen = [free[fingerprint] for fingerprint in fitting[:slots]]
         _make_pending(connection, chosen)
-        return Found(
+        return ClaimResult(
             _insert(connection, chosen, logs, terms),
             fitting[slots:],
-            too_dear,
+            over_budget,
             len(holders) + len(chosen),
             sum(launcher != terms.launcher for launcher in holders),
         )
 
 
-def too_dear(store: Store, fingerprints: Sequence[str], limits: Limits) -> dict[str, str]:
+def over_budget(store: Store, fingerprints: Sequence[str], limits: Limits) -> dict[str, str]:
     """Return the runs that would exceed the limit of chip-hours now, and why; earlier runs have priority."""
     with store.reading() as connection:
-        return _too_dear(connection, fingerprints, limits, len(fingerprints))
+        return _over_budget(connection, fingerprints, limits, len(fingerprints))
 
 
 def claim(
@@ -153,7 +155,7 @@ def claim(
     return claim_all(store, {fingerprint: log}, terms).claims.get(fingerprint)
 
 
-def launched(store: Store, handles: Mapping[int, str]) -> None:
+def store_handles(store: Store, handles: Mapping[int, str]) -> None:
     """Store the handles of the jobs of attempts, by attempt ID, in one transaction."""
     with store.writing() as connection:
         rows = [{"key": attempt, "new_handle": handle} for attempt, handle in sorted(handles.items())]
@@ -235,7 +237,7 @@ def _holding(executor: str, machine: str | None) -> Select[Any]:
     return query.where(or_(by_handle, and_(Attempt.handle.is_(None), by_launcher)))
 
 
-def _too_dear(
+def _over_budget(
     connection: Connection, fingerprints: Sequence[str], limits: Limits, slots: int
 ) -> dict[str, str]:
     """Return the runs that would exceed the limit, together with earlier runs that start now, and why."""
@@ -247,17 +249,17 @@ def _too_dear(
         budgets = select(Run.fingerprint, Budget.chip_hours).join(Budget, Budget.run_id == Run.id)
         planned |= dict(connection.execute(budgets.where(Run.id.in_(chunk))).tuples().all())
     held = _held_hours(connection, limits.since)
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for fingerprint in fingerprints:
         hours = planned.get(fingerprint, 0.0)
         if held + hours > most * (1 + _ROUNDING):
-            found[fingerprint] = (
+            reasons[fingerprint] = (
                 f"{LIMIT} of {most:g} chip-hours is reached: {units.hours(held)} held, {units.hours(hours)} "
                 "planned for this run"
             )
         elif slots > 0:
             held, slots = held + hours, slots - 1
-    return found
+    return reasons
 
 
 def _held_hours(connection: Connection, since: datetime) -> float:

@@ -55,7 +55,7 @@ def enter_launcher(store: Store, name: str, lab: str | None = None) -> str:
     return name
 
 
-def beat(store: Store, launcher: str) -> None:
+def beat_launcher(store: Store, launcher: str) -> None:
     """Record a launcher's heartbeat."""
     with store.writing() as connection:
         connection.execute(update(Launcher).where(Launcher.name == launcher).values(heartbeat_at=now()))
@@ -67,7 +67,7 @@ def heartbeats(store: Store) -> dict[str, datetime]:
         return dict(connection.execute(select(Launcher.name, Launcher.heartbeat_at)).tuples().all())
 
 
-def leave(store: Store, launcher: str) -> None:
+def remove_launcher(store: Store, launcher: str) -> None:
     """Delete a launcher; others can adopt its attempts."""
     with store.writing() as connection:
         connection.execute(update(Attempt).where(Attempt.launcher == launcher).values(launcher=None))
@@ -135,7 +135,7 @@ def _standing(row: Row[Any]) -> Standing:
     return Standing(**run | {"state": RunState(run["state"]), "lease": lease})
 
 
-def waits(store: Store, reasons: Mapping[int, str]) -> None:
+def set_pending_reasons(store: Store, reasons: Mapping[int, str]) -> None:
     """Store why the jobs of attempts have not started yet, by attempt ID, unless they have."""
     with store.writing() as connection:
         for reason, attempts in _grouped(reasons).items():
@@ -146,7 +146,7 @@ def waits(store: Store, reasons: Mapping[int, str]) -> None:
             connection.execute(waiting.values(reason=reason))
 
 
-def wait(store: Store, reasons: Mapping[str, str]) -> None:
+def set_waiting_reasons(store: Store, reasons: Mapping[str, str]) -> None:
     """Store why runs that no attempt holds have not been launched, by fingerprint."""
     live = select(Attempt.id).where(Attempt.run_id == Run.id, Attempt.state.in_(LIVE))
     with store.writing() as connection:
@@ -188,7 +188,7 @@ def reopen(store: Store, fingerprints: Sequence[str]) -> None:
             connection.execute(update(Run).where(Run.id.in_(free)).values(**values))
 
 
-def enter(store: Store, entries: Sequence[tuple[Standing, RunState, str | None]]) -> int:
+def change_states(store: Store, entries: Sequence[tuple[Standing, RunState, str | None]]) -> int:
     """Change the state of runs that no attempt holds, unless they have changed since they were read.
 
     Args:
@@ -208,18 +208,18 @@ def enter(store: Store, entries: Sequence[tuple[Standing, RunState, str | None]]
         )
         for chunk in chunks(run_key(run.fingerprint) for run, _, _ in entries):
             free |= set(_free(connection, chunk))
-            for key, state, number in connection.execute(query.where(Run.id.in_(chunk))):
-                present[key] = (state, number)
+            for key, current, number in connection.execute(query.where(Run.id.in_(chunk))):
+                present[key] = (current, number)
         wanted: dict[tuple[RunState, str | None], list[int]] = defaultdict(list)
-        for run, entered, reason in entries:
+        for run, state, reason in entries:
             key = run_key(run.fingerprint)
             as_read = (run.state, run.lease.number if run.lease is not None else None)
             if key in free and present[key] == as_read:
-                check_move(run.fingerprint, run.state, entered)
-                wanted[entered, reason].append(key)
-        for (entered, reason), keys in wanted.items():
+                check_move(run.fingerprint, run.state, state)
+                wanted[state, reason].append(key)
+        for (state, reason), keys in wanted.items():
             for some in chunks(keys):
-                connection.execute(update(Run).where(Run.id.in_(some)).values(state=entered, reason=reason))
+                connection.execute(update(Run).where(Run.id.in_(some)).values(state=state, reason=reason))
         return sum(map(len, wanted.values()))
 
 

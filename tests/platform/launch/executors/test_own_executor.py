@@ -162,17 +162,3 @@ def test_a_study_is_launched_by_it_and_its_logs_are_found(study, root, unrecorde
     assert json.loads(labs.here("query", query, "--json", root=root).stdout) == [
         {"executor": f"{study.parent}/own_executors.py:Wrapped", "state": "COMPLETED"}
     ]
-
-
-def test_the_command_line_can_name_it_and_reports_what_is_wrong(study, root, unrecorded):
-    def launched(on: str) -> tuple[int, str]:
-        done = labs.here("launch", study, "--no-reports", "--on", on, root=root)
-        assert "Traceback" not in done.stdout + done.stderr
-        return done.returncode, done.stdout + done.stderr
-
-    code, message = launched(f"{study.parent}/own_executors.py:Plain")
-    assert code == 1 and "cannot reach the SQLite file" in message
-    code, message = launched("kubernets")
-    assert code == 2 and "did you mean 'kubernetes'" in message
-    code, message = launched(f"{study.parent}/own_executors.py:Failing")
-    assert code == 1 and "fails: KeyError: 'no such queue'" in message

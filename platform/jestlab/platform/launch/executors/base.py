@@ -141,7 +141,7 @@ class Job:
 
 
 class ExecutorError(UserError):
-    """A job could not be launched or stopped. The message is one line with the reason and the remedy."""
+    """A job could not be launched or stopped; the message is one line with the reason and the remedy."""
 
 
 class ProcessesRemain(ExecutorError):
@@ -183,10 +183,7 @@ class Executor(Protocol):
         return None
 
     def launch(self, job: Job) -> LaunchedJob:
-        """Start a job, or find the job of that name.
-
-        Returns:
-            The job. The store records its handle, by which any other process finds it.
+        """Start a job, or find the job of that name. Any other process must find it by its handle.
 
         Raises:
             ExecutorUnavailable: The job could not be started now: launching it again is safe.
@@ -196,9 +193,8 @@ class Executor(Protocol):
     def launch_all(self, jobs: Sequence[Job]) -> list[LaunchedJob | ExecutorError]:
         """Start several jobs, or find those whose names were launched before.
 
-        Returns:
-            The launched job or the error of each job, in order. The default starts one job after another;
-            override this method if the executor can start many at once.
+        The result has the launched job or the error of each job, in order. Override this method if the
+        executor can start many jobs at once.
         """
         return [launched_or_error(self.launch, job) for job in jobs]
 
@@ -208,8 +204,8 @@ class Executor(Protocol):
     def stop(self, job: LaunchedJob, *, now: bool) -> None:
         """Ask a job to stop, or with `now` kill it without time to save. A job that is over doesn't change.
 
-        With `now`, this also kills all processes that the job left behind. On this machine they have ended
-        when this method returns.
+        With `now`, all processes that the job left behind are killed too. On this machine, they have ended
+        when this returns.
 
         Raises:
             ProcessesRemain: Some of the processes still run.

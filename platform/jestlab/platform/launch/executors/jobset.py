@@ -72,9 +72,6 @@ class HostLimits(NamedTuple):
     seconds: int | None = None
 
 
-_NO_LIMITS = HostLimits()
-
-
 # ---- the manifest
 
 
@@ -84,7 +81,7 @@ def jobset(
     image: str,
     settings: KubernetesSettings,
     *,
-    limits: HostLimits = _NO_LIMITS,
+    limits: HostLimits = HostLimits(),  # noqa: B008 - immutable
     spot: bool,
 ) -> dict[str, Any]:
     """Create the JobSet of a job; `spot` allows nodes that may be taken away.

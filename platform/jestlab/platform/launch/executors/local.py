@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import psutil
 
+from jestlab.platform import logs
 from jestlab.platform.errors import StoreUnreachable, UserError, sentence
 from jestlab.platform.gpus import VISIBLE, LocalGpus, TakenGpus
 from jestlab.platform.lab.lab import SERVE_TOKEN, Lab
@@ -49,7 +50,6 @@ from jestlab.platform.processes import (
 )
 from jestlab.platform.spec.resources import LOCAL_PARALLEL, Resources
 
-_BLOCK = 1 << 20
 _EXIT_SECONDS = 5.0
 """How long the thread that waits for a process may take to notice its end."""
 _LOST_SECONDS = 0.5  # between checks of a forked job whose server is gone
@@ -136,9 +136,7 @@ class LocalExecutor(Executor):
     def logs(self, job: LaunchedJob) -> Iterator[bytes]:
         """Yield the job's output so far from its log in the lab."""
         try:
-            with self._lab.inside(job.handle.split(":", 3)[3]).open("rb") as stream:
-                while block := stream.read(_BLOCK):
-                    yield block
+            yield from logs.blocks(self._lab.inside(job.handle.split(":", 3)[3]))
         except (OSError, UserError) as error:
             raise ExecutorError(f"no log: {sentence(error)}") from error
 

@@ -52,7 +52,6 @@ COMMENT = "jestlab "
 
 _NOT_PASSED_ON = (logs.COPIED, "JESTLAB_ROOT", "JESTLAB_CONFIG", "JESTLAB_STORE", "JESTLAB_STORE_SECRET")
 """Variables of the launcher that its jobs don't get."""
-_BLOCK = 1 << 20
 _QUEUE_SECONDS = 15.0
 """How long the order of a queue is cached: listing it lists all users' jobs."""
 _NO_SUCH_JOB = ("invalid job id", "job/step already completing or completed", "already finished")
@@ -400,9 +399,7 @@ class SlurmExecutor(Executor):
             log = self._lab.inside(handle.log)
             if not log.exists():
                 log = self._batches.folder(task.batch) / f"{task.number}.out"
-            with log.open("rb") as stream:
-                while block := stream.read(_BLOCK):
-                    yield block
+            yield from logs.blocks(log)
         except (OSError, UserError) as error:
             raise ExecutorError(f"no log: {sentence(error)}") from error
 

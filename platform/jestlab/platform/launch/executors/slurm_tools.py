@@ -96,11 +96,7 @@ class SlurmTools:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment of commands.
-
-    It lacks the variables of a surrounding job, which would change the new job, and passwords, since Slurm
-    keeps the environment of `sbatch`.
-    """
+    """Return an environment without the variables of a surrounding job, and without passwords."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -175,10 +171,7 @@ class Account(NamedTuple):
 
 
 def accounted(answer: str) -> dict[str, list[Account]]:
-    """Parse `sacct -n -P -X --duplicates -o JobID,State,ExitCode,WorkDir` by id.
-
-    An id that was used again has several lines, the latest job last.
-    """
+    """Parse the output of `sacct`: the jobs of each id, the latest last, since ids are used again."""
     found: dict[str, list[Account]] = {}
     for line in answer.splitlines():
         fields = line.split("|", 3)

@@ -1,0 +1,235 @@
+"""Exports in formats of other tools, read back by our readers, by TensorBoard, and by pandas."""
+
+import json
+import math
+import posixpath
+import re
+from datetime import UTC, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from tests.platform.exchange import recorded
+from tests.platform.exchange.recorded import HOSTILE, JOINT, LABEL, as_text, result
+
+from jestlab.analysis.configs import flat
+from jestlab.platform.exchange import export, export_read, read_mlflow, read_tensorboard
+from jestlab.platform.exchange.export_read import ExportedRun
+from jestlab.platform.exchange.source_run import Score, SourceRun
+from jestlab.platform.store.records import RunState
+
+READERS: dict[str, Any] = {"mlflow": read_mlflow.read, "tensorboard": read_tensorboard.read}
+TABLES = ("runs", "metrics", "evaluations")
+
+
+def written(kind: str, out: Path, *runs: ExportedRun) -> dict[str, SourceRun]:
+    """Write runs and read them back, by name."""
+    export.write(kind, runs, out)
+    return {run.name: run for run in READERS[kind](out)}
+
+
+def tags(run: SourceRun) -> dict[str, str]:
+    return dict(tag.partition("=")[::2] for tag in run.tags)
+
+
+def last(run: SourceRun) -> dict[str, float]:
+    return {name: values[-1] for name, (_, values) in run.metrics.items()}
+
+
+@pytest.fixture
+def stored(recorded_sqlite):
+    return {one.title: one for one in export_read.read(recorded_sqlite, ["toy"])}
+
+
+def test_mlflow(stored, out):
+    runs = written("mlflow", out, *stored.values())
+    assert set(runs) == set(stored)
+    joint = runs[f"{LABEL}/0"]
+    assert (joint.group, joint.state, joint.git_commit) == ("toy", "COMPLETED", None)
+    assert joint.config == JOINT.config
+    curves = {"loss_" if name == "loss" else name: points for name, points in recorded.CURVES.items()}
+    assert as_text(joint.metrics) == curves
+    found = tags(joint)
+    changed = {"params": {}, "metrics": {"loss_": "loss"}, "tags": {"good_yes": "good=yes"}}
+    assert json.loads(found.pop("jestlab.keys")) == changed
+    assert found == {
+        "good_yes": "true", "keep": "true", "jestlab.label": LABEL, "jestlab.seed": "0",
+        "jestlab.fingerprint": JOINT.fingerprint, "jestlab.program": JOINT.program,
+        "jestlab.state": "COMPLETED",
+    }  # fmt: skip
+    assert joint.notes == "First λ.\n\nSecond:\ntwo lines."
+    for ours, theirs in ((stored[joint.name].began, joint.began), (stored[joint.name].ended, joint.ended)):
+        assert theirs is not None and timedelta(0) <= ours - theirs < timedelta(milliseconds=1)
+    baseline, broken, waiting = runs["baseline/0"], runs["broken/0"], runs["waiting/0"]
+    assert (baseline.config, as_text(baseline.metrics)) == (joint.config, curves)
+    assert baseline.origin != joint.origin
+    assert (broken.state, broken.metrics, tags(broken)["jestlab.reason"]) == ("FAILED", {}, "ValueError: no")
+    assert (waiting.state, waiting.began, tags(waiting)["jestlab.state"]) == ("RUNNING", None, "PENDING")
+    again = written("mlflow", out.with_name("again"), *stored.values())
+    assert {run.origin for run in again.values()} == {run.origin for run in runs.values()}
+
+
+def test_mlflow_values_that_are_missing_or_long(out):
+    runs = written(
+        "mlflow",
+        out,
+        result("a", commit="theirs", question="", tags=["only"]),
+        result("b", config={}, began=None, ended=None, commit=None),
+        result("c", config={"text": "x" * 7000, "list": ["y" * 7000]}, experiment="another"),
+        *(result(state, state=state) for state in RunState),
+    )
+    assert runs["a/0"].git_commit == "theirs" and tags(runs["a/0"])["only"] == "true"
+    assert (runs["b/0"].config, runs["b/0"].began, runs["b/0"].seconds) == ({}, None, None)
+    assert "jestlab.keys" not in tags(runs["a/0"]) | tags(runs["b/0"])
+    assert {len(text) for text in runs["c/0"].config.values()} == {6000}
+    names = {yaml.safe_load(file.read_text())["name"]: file.parent for file in out.glob("*/meta.yaml")}
+    assert (names["another"] / "tags" / "mlflow.note.content").read_text() == "Does it run?"
+    assert not (names["toy"] / "tags").exists()  # its first run had no question
+    metas = [yaml.safe_load(file.read_text()) for file in out.glob("*/*/meta.yaml")]
+    statuses = {meta["run_name"]: meta["status"] for meta in metas}
+    expected = {"COMPLETED": 3, "FAILED": 4, "RUNNING": 1, "PENDING": 2, "BLOCKED": 2}
+    assert {state: statuses[f"{state}/0"] for state in RunState} == {
+        state: expected.get(state, 5) for state in RunState
+    }
+
+
+@pytest.mark.parametrize(
+    ("names", "files"),
+    [
+        (["loss", "loss/train"], ["loss_", "loss/train"]),
+        (["a", "a/b", "a/b/c", "a_", "a/b_"], ["a_", "a/b_", "a/b/c", "a__", "a/b__"]),
+        (["a?/x", "a!", "a_"], ["a_/x", "a__2", "a__"]),
+        (["./a/b", "a/b", "a//b", "b/../a/b"], ["a/b_", "a/b", "a/b_2", "b/a/b"]),
+        (["x" * 300, "x" * 301], ["x" * 240, "x" * 240 + "_"]),
+        (["λ" * 300, "aλ" * 200], ["λ" * 120, "aλ" * 80]),
+    ],
+)
+def test_mlflow_keys_with_the_same_file(out, names, files):
+    metrics = {name: [float(i)] for i, name in enumerate(names)}
+    (run,) = written("mlflow", out, result(metrics=metrics)).values()
+    assert last(run) == dict(zip(files, range(9), strict=False))
+    changed = {new: old for new, old in zip(files, names, strict=True) if new != old}
+    assert json.loads(tags(run)["jestlab.keys"])["metrics"] == changed
+
+
+def hostile() -> ExportedRun:
+    """A run with every hostile name as metric, score, key of the config, and tag."""
+    values = {name: float(number) for number, name in enumerate(HOSTILE)}
+    scores = [Score(name, "m", 0, value) for name, value in values.items()]
+    metrics = {name: [value] for name, value in values.items()}
+    return result(metrics=metrics, scores=scores, config=values, tags=HOSTILE)
+
+
+def test_hostile_names(out):
+    one = hostile()
+    others = [result(name, experiment=name) for name in HOSTILE]
+    run = written("mlflow", out, one, *others)[one.title]
+    changed = json.loads(tags(run)["jestlab.keys"])
+    values = {name: values[0] for name, (_, values) in one.curves().items()}
+    assert {changed["metrics"].get(name, name): value for name, value in last(run).items()} == values
+    for name in last(run):  # MLflow accepts it
+        assert re.fullmatch(r"[/\w.\- :]+", name) and posixpath.normpath(name) == name
+        assert not name.startswith(("..", "/")) and name != "."
+    assert {changed["params"].get(key, key): value for key, value in flat(run.config).items()} == one.config
+    assert set(HOSTILE) <= {changed["tags"].get(key, key) for key in tags(run)}
+    events = out.with_name("events")
+    run = written("tensorboard", events, one, *others)["toy/joint/0"]
+    assert last(run) == values and flat(run.config).keys() == flat(one.config).keys()
+    folders = {file.parent.relative_to(events).as_posix() for file in events.rglob("*tfevents*")}
+    assert len(folders) == 1 + len(HOSTILE)
+    assert all(re.fullmatch(r"[^/.][^/]*/[^/.][^/]*/0", folder) for folder in folders)
+    assert {path.name for path in out.parent.iterdir()} == {"out", "events"} and not recorded.LED_OUT.exists()
+
+
+def test_tensorboard(stored, out):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    runs = written("tensorboard", out, *stored.values())
+    assert set(runs) == {f"toy/{title}" for title in stored}
+    joint, broken, waiting = (runs[f"toy/{title}"] for title in (f"{LABEL}/0", "broken/0", "waiting/0"))
+    as_float32 = {
+        name: [(step, repr(float(np.float32(value)))) for step, value in points]
+        for name, points in recorded.CURVES.items()
+    }
+    assert as_text(joint.metrics) == as_float32
+    assert joint.config == {
+        "steps": 20, "lr": 0.1, "flip": True, "warmup": "None", "optimizer": "adam λ", "empty": "{}",
+        "model": {"width": 64, "layers": "[1, 'two', None]", "head": {"bias": False}}, "ratio": 0.5,
+    }  # fmt: skip
+    assert (joint.state, broken.state, waiting.state) == ("COMPLETED", "FAILED", "RUNNING")
+    assert runs[f"toy/{LABEL}/1"].config["seed"] == 1 and waiting.config == {"steps": 4}
+
+    def text(title: str, name: str) -> str:
+        events = EventAccumulator(str(out / "toy" / title)).Reload().Tensors(f"jestlab/{name}/text_summary")
+        return "\n".join(event.tensor_proto.string_val[0].decode() for event in events)
+
+    assert text(f"{LABEL}/0", "state") == "COMPLETED" and text(f"{LABEL}/0", "label") == LABEL
+    assert text(f"{LABEL}/0", "fingerprint") == JOINT.fingerprint
+    assert text(f"{LABEL}/0", "tags") == "good=yes, keep"
+    assert text(f"{LABEL}/0", "notes") == "First λ.\n\nSecond:\ntwo lines."
+    assert text("broken/0", "reason") == "ValueError: no"
+    shown = EventAccumulator(str(out / "toy" / LABEL / "0"), {"scalars": 0}).Reload()
+    began = stored[f"{LABEL}/0"].began
+    assert shown.FirstEventTimestamp() == began.replace(tzinfo=UTC).timestamp()
+    assert set(shown.Tags()["scalars"]) == set(recorded.CURVES)
+
+
+@pytest.mark.parametrize(
+    ("labels", "folders"),
+    [
+        (["a/b", "a-b", "a//b", "a\\b"], ["a-b", "a-b_", "a-b_2", "a-b_3"]),
+        (["x" * 300, "x" * 301, "λ" * 300], ["x" * 200, "x" * 200 + "_", "λ" * 100]),
+        (["..", ". .", "\\", "."], ["-", "-_", "-_2", "-_3"]),
+    ],
+)
+def test_tensorboard_labels_with_the_same_folder(out, labels, folders):
+    runs = written("tensorboard", out, *(result(one, metrics={"n": [n]}) for n, one in enumerate(labels)))
+    assert {name: last(run)["n"] for name, run in runs.items()} == {
+        f"toy/{folder}/0": number for number, folder in enumerate(folders)
+    }
+
+
+def test_parquet(stored, out):
+    export.write("parquet", stored.values(), out)
+    assert recorded.files_below(out) == {f"{name}.parquet" for name in TABLES}
+    runs, metrics, scores = (pd.read_parquet(out / f"{name}.parquet") for name in TABLES)
+    for (_, row), one in zip(runs.iterrows(), stored.values(), strict=True):
+        for name in ("experiment", "label", "seed", "fingerprint", "run", "program", "state", "step"):
+            assert row[name] == getattr(one, name)
+        assert json.loads(row.config) == one.config
+        assert (list(row.tags), list(row.notes)) == (one.tags, one.notes)
+        for name in ("reason", "began", "ended", "commit"):
+            assert (None if pd.isna(row[name]) else row[name]) == getattr(one, name)
+    curves = metrics.set_index(["label", "seed", "name"])
+    for name, points in recorded.METRICS.items():
+        for label in (LABEL, "baseline"):
+            rows = curves.loc[[(label, 0, name)]]
+            assert [(row.step, repr(row.value)) for row in rows.itertuples()] == points
+    assert metrics.query("label == @LABEL and seed == 1")["value"].tolist() == [-math.inf]
+    score = scores.query("label == @LABEL and metric == 'score' and step == 3").iloc[0]
+    assert (score.value, score.examples_seen, score.flops_total, score.seconds) == (
+        0.75,
+        3 * 10**9,
+        1.5e21,
+        9.5,
+    )
+
+
+def test_parquet_types_do_not_depend_on_the_values(out):
+    unknown: dict[str, Any] = {"began": None, "ended": None, "commit": None}
+    scores = [Score("a", "b", 2**40, math.nan), Score("a", "b", 2**41, 1, 2**53 + 1, 2, 3)]
+    full = result(metrics={"loss": [math.nan, 1.0]}, scores=scores, tags=["t"], notes=["n"], **unknown)
+    schemas = []
+    for name, one in (("full", full), ("empty", result(**unknown))):
+        export.write("parquet", [one], out / name)
+        schemas.append([pq.read_schema(out / name / f"{table}.parquet") for table in TABLES])
+    assert schemas[0] == schemas[1]
+    runs, metrics, rows = (pq.read_table(out / "full" / f"{name}.parquet") for name in TABLES)
+    assert [runs[name].null_count for name in ("reason", "began", "ended", "commit")] == [1, 1, 1, 1]
+    assert metrics["value"].null_count == 0 and repr(metrics["value"].to_pylist()) == "[nan, 1.0]"
+    assert rows["value"].null_count == 0 and rows["step"].to_pylist() == [2**40, 2**41]
+    assert rows["examples_seen"].to_pylist() == [None, 2**53 + 1]
