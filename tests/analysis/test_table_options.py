@@ -180,4 +180,4 @@ def test_options_of_the_command(capsys, study, tmp_path):
     out, code = printed("--format", "latex", "--label", "tab:x", "--width", "3in", "--columns", "score")
     assert "\\label{tab:x}" in out
     assert printed("--digits", "scores=2,fewer_flops=3")[1] == 0
-    assert printed("--digits", "two")[0].startswith("jestlab: Invalid value for --digits: 'two' is neither")
+    assert printed("--digits", "two")[0].startswith("jestlab: --digits: must be a whole number")

@@ -64,10 +64,10 @@ class LocalGpus:
         self._count = resources.gpus
         self._names = _names(environment)
         if self._count > len(self._names):
-            found = f"{len(self._names)} GPU{'s' if len(self._names) != 1 else ''}"
+            here = f"{len(self._names)} GPU{'s' if len(self._names) != 1 else ''}"
             visible = f" in {VISIBLE}" if environment.get(VISIBLE) is not None else ""
             raise UserError(
-                f"each run requests {self._count} (resources.gpus), but this machine has {found}{visible}: "
+                f"each run requests {self._count} (resources.gpus), but this machine has {here}{visible}: "
                 "--set resources.gpus=N for fewer, or --on for another machine"
             )
         self._folder = _folder(environment)
@@ -88,12 +88,12 @@ class LocalGpus:
 
     def take(self) -> TakenGpus | None:
         """Lock GPUs for one job; None if too few are free."""
-        found: dict[str, int] = {}
+        locked: dict[str, int] = {}
         for name in self._names:
-            if len(found) < self._count and (descriptor := self._lock(name)) is not None:
-                found[name] = descriptor
-        taken = TakenGpus(",".join(found), tuple(found.values()))
-        if len(found) == self._count:
+            if len(locked) < self._count and (descriptor := self._lock(name)) is not None:
+                locked[name] = descriptor
+        taken = TakenGpus(",".join(locked), tuple(locked.values()))
+        if len(locked) == self._count:
             return taken
         taken.close()
         return None
@@ -143,8 +143,8 @@ def _uuids() -> dict[str, str]:
         )
         pairs = [line.split(",", 1) for line in answer.splitlines() if "," in line]
         return {index.strip(): uuid.strip() for index, uuid in pairs}
-    found = []
+    uuids: list[str] = []
     for file in sorted(_DRIVER.glob("*/information")):
         with suppress(OSError):
-            found += re.findall(r"^GPU UUID:\s*(\S+)", file.read_text(), flags=re.MULTILINE)
-    return {str(index): uuid for index, uuid in enumerate(found)}
+            uuids += re.findall(r"^GPU UUID:\s*(\S+)", file.read_text(), flags=re.MULTILINE)
+    return {str(index): uuid for index, uuid in enumerate(uuids)}

@@ -120,12 +120,12 @@ class Process:
         """Return the ids of the session's processes. Its id isn't reused before all have ended."""
         if start_of(self.pid) not in (None, self.start):
             return set()  # the id belongs to another process by now
-        found = set()
+        pids = set()
         for pid in _pids():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 if os.getsid(pid) == self.pid:
-                    found.add(pid)
-        return found
+                    pids.add(pid)
+        return pids
 
 
 def identity() -> str:
@@ -232,13 +232,13 @@ def with_key(key: str) -> set[int]:
 
     Environments of other users' processes can't be read. This runs whenever a job ends, so it avoids psutil.
     """
-    wanted, found, this = f"{JOB_KEY}={key}".encode(), set(), os.getpid()
+    wanted, pids, this = f"{JOB_KEY}={key}".encode(), set(), os.getpid()
     for pid in _pids():
         with contextlib.suppress(OSError):
             environment = Path(f"/proc/{pid}/environ").read_bytes()
             if wanted in environment and pid != this and wanted in environment.split(b"\0"):
-                found.add(pid)
-    return found
+                pids.add(pid)
+    return pids
 
 
 def adopt_orphans() -> None:

@@ -147,9 +147,9 @@ class Table:
         dropped = [header for number, header in enumerate(self.headers) if number not in widths]
         return [Text(" " * self.indent) + line if self.indent and line else line for line in lines], dropped
 
-    def _widths(self, rows: Sequence[Sequence[Text]], room: int | None) -> dict[int, int]:
+    def _widths(self, rows: Sequence[Sequence[str | Text]], room: int | None) -> dict[int, int]:
         """Choose the width of each column to show."""
-        columns = [[header, *(row[i].plain for row in rows)] for i, header in enumerate(self.headers)]
+        columns = [[header, *(_plain(row[i]) for row in rows)] for i, header in enumerate(self.headers)]
         natural = [max(map(cell_len, column)) for column in columns]
         shown = dict(enumerate(natural))
         if room is None or _total(shown) <= room:
@@ -265,30 +265,36 @@ def _console() -> Console:
     return Console(color_system="standard", force_terminal=True)
 
 
-def _cell(cell: str | Text) -> Text:
+def _cell(cell: str | Text) -> str | Text:
     """Return a cell on one line."""
-    text = cell.copy() if isinstance(cell, Text) else Text(cell)
+    if isinstance(cell, str):
+        return printable(cell)
+    text = cell.copy()
     text.plain = printable(text.plain)
     return text
 
 
-def _row(cells: Sequence[Text], widths: Mapping[int, int], right: frozenset[int]) -> Iterator[Text]:
+def _plain(cell: str | Text) -> str:
+    return cell if isinstance(cell, str) else cell.plain
+
+
+def _row(cells: Sequence[str | Text], widths: Mapping[int, int], right: frozenset[int]) -> Iterator[Text]:
     """Yield the lines of one row; the lines of wrapped cells start at the top."""
-    parts = {
-        i: [cells[i]]
-        if cell_len(cells[i].plain) <= size
-        else list(cells[i].wrap(_console(), size, overflow="fold"))
+    columns: list[Sequence[str | Text]] = [
+        [cells[i]]
+        if cell_len(_plain(cells[i])) <= size
+        else [*Text.assemble(cells[i]).wrap(_console(), size, overflow="fold")]
         for i, size in widths.items()
-    }
-    for number in range(max(map(len, parts.values()), default=0)):
-        line = Text()
-        for i, size in widths.items():
-            cell = parts[i][number] if number < len(parts[i]) else Text()
-            padding = " " * (size - cell_len(cell.plain.rstrip(" ")))
-            cell.rstrip()
-            if line or i != next(iter(widths)):
-                line.append(_GAP)
-            line.append_text(Text(padding) + cell if i in right else cell + padding)
+    ]
+    for number in range(max(map(len, columns), default=0)):
+        parts: list[str | Text] = []
+        for (i, size), column in zip(widths.items(), columns, strict=True):
+            cell = column[number] if number < len(column) else ""
+            if isinstance(cell, Text):
+                cell.rstrip()
+            padding = " " * (size - cell_len(_plain(cell)))
+            parts += [_GAP, padding, cell] if i in right else [_GAP, cell, padding]
+        line = Text.assemble(*parts[1:])
         line.rstrip()
         yield line
 

@@ -29,6 +29,8 @@ def listed(text: str) -> list[str]:
 
 def printable(text: str) -> str:
     """Replace control characters by spaces."""
+    if text.isprintable():
+        return text
     return "".join(character if character.isprintable() else " " for character in text)
 
 

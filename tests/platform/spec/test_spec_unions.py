@@ -134,6 +134,8 @@ def test_a_scale_that_none_of_its_studies_has_is_refused(tmp_path):
 ERRORS = """
 {studies: {a: {runs: {y: {}}}}, runs: {x: {}}}
 => runs: not valid in a spec with studies
+{studies: {a: {runs: {y: {}}}}, program: command}
+=> program: not valid in a spec with studies
 {studies: 5}
 => studies: must be a mapping, not 5
 {studies: {}}

@@ -35,14 +35,14 @@ def model_flags(*models: type[Options], leave: Sequence[str] = ()) -> Callable[[
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         def wrapped(*args: Any, **kwargs: Any) -> Any:
-            values = {name: kwargs.pop(name) for name in fields}
+            values = {name: _number(kwargs.pop(name), info) for name, info in fields.items()}
             given = {name: value for name, value in values.items() if value not in (None, ())}
             if "options" in given:
                 given["options"] = _parse_options(given["options"])
             try:
                 return function(*args, given=given, **kwargs)
             except SpecError as error:
-                if error.path and error.path[0] in ("figure", *fields):
+                if error.path and error.path[0] in ("kind", "figure", *fields):
                     name = error.path[-1 if error.path[0] == "figure" else 0]
                     message = error.message.replace("unknown key", "not an option of this kind")
                     raise click.UsageError(f"{_flag(name)}: {message}") from None
@@ -75,6 +75,12 @@ def _add_flag(name: str, info: FieldInfo) -> Callable[[Any], Any]:
     multiple = get_origin(annotation) in (tuple, dict)
     metavar = "KEY=VALUE" if get_origin(annotation) is dict else name.upper()
     return click.option(flag, name, metavar=metavar, multiple=multiple, help=help)
+
+
+def _number(value: Any, info: FieldInfo) -> Any:
+    """Return the number for the text of one, if the option can be a whole number; else the value itself."""
+    is_number = isinstance(value, str) and value.isdecimal()
+    return int(value) if is_number and int in get_args(info.annotation) else value
 
 
 def _inner(annotation: Any) -> Any:

@@ -1,11 +1,11 @@
-"""Make a Python spec a launch script for `xmanager launch` as well, with two lines:
+"""Launch scripts for `xmanager launch`. A Python spec becomes one with two lines:
 
     from jestlab.platform.cli.xmanager import xmanager_main
     main = xmanager_main(__file__)
 
-Then `xmanager launch study.py -- --scale smoke --root lab` does what `jestlab launch study.py --scale smoke
---root lab` does. `xmanager launch` takes only Python files; for a YAML file, the two lines above are a launch
-script with the file's path in place of `__file__`.
+Then `xmanager launch study.py -- --scale smoke --root lab` is equivalent to `jestlab launch study.py --scale
+smoke --root lab`. For a YAML spec, write the two lines to a Python file, with the spec's path in place of
+`__file__`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def xmanager_main(spec: str) -> Callable[[Sequence[str]], int]:
     """Create the `main` that `xmanager launch` calls.
 
     Args:
-        spec: Path of the spec file: `__file__`, or a YAML file's, then from the working directory.
+        spec: Path of the spec file: `__file__`, or the path of a YAML file from the working directory.
 
     Returns:
         A function that launches the spec with the options after `--`, and returns the exit code.

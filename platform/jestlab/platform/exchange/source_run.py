@@ -231,6 +231,8 @@ def whole_number(value: Any) -> int:
     Raises:
         ValueError: The value isn't such a number.
     """
+    if type(value) is int and abs(value) < 2**63:
+        return value
     with suppress(ArithmeticError):
         exact = Decimal(str(value))
         if abs(exact) < 2**63 and exact == int(exact):

@@ -108,7 +108,7 @@ class Intervals:
         heartbeat: Between two heartbeats of the launcher.
         backoff: Before the first retry of a run; each further wait is four times as long.
         max_backoff: Longest wait before a retry.
-        api_pause: Before the first retry of a cloud API call; the second wait is four times as long.
+        api_pause: Before the first retry of a call of an executor; each further wait is twice as long.
     """
 
     poll: float = 1.0

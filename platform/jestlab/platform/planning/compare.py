@@ -218,13 +218,10 @@ def _costs(planned: Mapping[str, float], budget: Any, attempts: Iterable[Any]) -
 def _source_diff(
     store: Store, first: Mapping[str, str], second: Mapping[str, str], now: Mapping[str, Path] | None = None
 ) -> str:
-    """Return the unified diff of two states of custom code.
+    """Return the unified diff of two states of custom code, given as file → digest.
 
-    Args:
-        store: Store with the texts of files.
-        first: File → digest, of the first state.
-        second: File → digest, of the second state.
-        now: File → path of the second state, if it is the current one; None if the store has its texts.
+    The store has the texts of stored states; `now` has the paths of the files if the second state is the
+    current one.
     """
     differing = differing_files(first, second)
     digests = {digest for name in differing for digest in (first.get(name), second.get(name)) if digest}

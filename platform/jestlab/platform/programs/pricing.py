@@ -44,19 +44,7 @@ DIAGNOSE_LEARNER, DIAGNOSE_REFERENCE = "learner", "reference"
 def _custom_flops(
     place: str, kind: Kind, name: str, options: Mapping[str, Any], *args: Any, required: bool = False
 ) -> float | None:
-    """Call the function `flops` of custom code; None if it has none.
-
-    Args:
-        place: Field of the config that names the code, for errors.
-        kind: Kind of the code: "tower", "rule", or "loss".
-        name: Name of the code.
-        options: Keyword arguments of `flops`.
-        args: Positional arguments of `flops`.
-        required: Whether a missing `flops` is an error.
-
-    Raises:
-        UserError: The code can't be loaded, or `flops` fails.
-    """
+    """Call the function `flops` of custom code; None if it has none. Errors name the place in the config."""
     try:
         count: Callable[..., Any] | None = getattr(extensions.load(kind, name), "flops", None)
     except ValueError as error:

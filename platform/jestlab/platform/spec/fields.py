@@ -287,6 +287,8 @@ def _converted(given: Any, result: Any, path: Path) -> Iterator[SpecError]:
 
     `chunks: true` isn't 1, and `seed: '3'` isn't 3.
     """
+    if given is result:
+        return
     if isinstance(given, Mapping):
         for key, value in given.items():
             found = result.get(key) if isinstance(result, Mapping) else getattr(result, str(key), None)

@@ -35,7 +35,7 @@ from jestlab.platform.spec.runs import LABEL, Name, RunSpec
 from jestlab.platform.spec.tree import STUDIES, Tree, is_mapping, listed, plain, put
 from jestlab.platform.spec.yaml import dump, dump_inline
 
-_OF_PARTS = ("runs", "base", "axes", "seeds")  # what only the studies of a union have
+_OF_PARTS = ("program", "runs", "base", "axes", "seeds")  # what only the studies of a union have
 _MOST_SEEDS = 100_000  # more is probably a typing error
 
 # ---- values as a spec writes them
@@ -260,7 +260,6 @@ class Study(BaseModel):
             raise SpecError((), f"a spec is a mapping of {', '.join(cls.model_fields)}, not {shown(written)}")
         given = {key: _unwrapped(value) for key, value in written.items() if value is not None}
         if isinstance(parts := given.get(STUDIES), dict) and parts:
-            given.pop("program", None)  # only the studies have programs
             shared = {key: given[key] for key in ("scale", "figure") if key in given}
             given[STUDIES] = {
                 name: {"name": name, **shared, **part} if isinstance(part, dict) else part

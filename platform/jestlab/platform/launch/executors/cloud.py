@@ -109,19 +109,19 @@ class CloudExecutor(Executor, Generic[Section]):
 
     def statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
         """Return the statuses of jobs, requested place by place."""
-        found: dict[LaunchedJob, JobStatus] = {}
+        statuses: dict[LaunchedJob, JobStatus] = {}
         places: dict[Place, list[LaunchedJob]] = defaultdict(list)
         for job in jobs:
             try:
                 places[self._place(job.handle)].append(job)
             except ExecutorError as error:
-                found[job] = JobStatus(JobState.UNKNOWN, str(error))
+                statuses[job] = JobStatus(JobState.UNKNOWN, str(error))
         for place, there in places.items():
             try:
-                found |= self._statuses(place, there)
+                statuses |= self._statuses(place, there)
             except ExecutorError as error:
-                found |= dict.fromkeys(there, JobStatus(JobState.UNKNOWN, str(error)))
-        return found
+                statuses |= dict.fromkeys(there, JobStatus(JobState.UNKNOWN, str(error)))
+        return statuses
 
     @abstractmethod
     def _manifest(self, job: Job, machines: Slice | Nodes, image: str) -> dict[str, Any]:

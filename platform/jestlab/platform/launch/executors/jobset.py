@@ -238,9 +238,9 @@ def key_labels(name: str, key: JobKey) -> dict[str, str]:
     return {managed: value, NAME_LABEL: name} | {f"jestlab/{part}": text for part, text in key.labels.items()}
 
 
-def has_labels(found: Object, labels: Mapping[str, str]) -> bool:
+def has_labels(item: Object, labels: Mapping[str, str]) -> bool:
     """Whether an object has all of these labels."""
-    return labels.items() <= (found["metadata"].get("labels") or {}).items()
+    return labels.items() <= (item["metadata"].get("labels") or {}).items()
 
 
 def _label(text: str) -> str:
@@ -354,26 +354,26 @@ def _waiting_reason(pod: Object) -> str:
 
 def _container(pod: Object) -> Object:
     containers = pod.get("status", {}).get("containerStatuses") or [{}]
-    found: Object = containers[0]
-    return found
+    container: Object = containers[0]
+    return container
 
 
 def _node(pod: Object) -> str:
     return str(pod.get("spec", {}).get("nodeName", "?"))
 
 
-def _labels(found: Object) -> Mapping[str, str]:
-    return found["metadata"].get("labels") or {}
+def _labels(item: Object) -> Mapping[str, str]:
+    return item["metadata"].get("labels") or {}
 
 
-def _by_type(found: Object) -> dict[str, Object]:
-    return {condition["type"]: condition for condition in found.get("status", {}).get("conditions") or ()}
+def _by_type(item: Object) -> dict[str, Object]:
+    return {condition["type"]: condition for condition in item.get("status", {}).get("conditions") or ()}
 
 
-def _conditions(found: Object) -> dict[str, Object]:
+def _conditions(item: Object) -> dict[str, Object]:
     """Return the conditions that are true, by type."""
     return {
-        name: condition for name, condition in _by_type(found).items() if condition.get("status") == "True"
+        name: condition for name, condition in _by_type(item).items() if condition.get("status") == "True"
     }
 
 

@@ -116,13 +116,13 @@ class KubernetesExecutor(CloudExecutor[KubernetesSettings]):
 
     def _check_own(self, context: str, namespace: str, job: Job) -> None:
         """Raise ExecutorError unless the JobSet with the job's name is the job's."""
-        found = self._custom(JOBSETS, context, "get", namespace, name=job.name)
-        if found is not None and not has_labels(found, key_labels(job.name, job.key)):
+        existing = self._custom(JOBSETS, context, "get", namespace, name=job.name)
+        if existing is not None and not has_labels(existing, key_labels(job.name, job.key)):
             raise ExecutorError(
                 f"JobSet {job.name} in {namespace} belongs to another store, or isn't jestlab's: "
                 "delete it, or set another `kubernetes.namespace`"
             )
-        if found is None or found["metadata"].get("deletionTimestamp"):
+        if existing is None or existing["metadata"].get("deletionTimestamp"):
             raise ExecutorUnavailable(f"an older JobSet {job.name} in {namespace} is still being deleted")
 
     def _place(self, handle: str) -> Place:
@@ -140,7 +140,7 @@ class KubernetesExecutor(CloudExecutor[KubernetesSettings]):
         def listed(kind: str, selector: str) -> list[Object]:
             return self._call("the cluster does not answer", self._pages, kind, context, namespace, selector)
 
-        sets = {found["metadata"]["name"]: found for found in listed("jobsets", selector)}
+        sets = {item["metadata"]["name"]: item for item in listed("jobsets", selector)}
         firsts: dict[str, list[Object]] = defaultdict(list)
         for pod in listed("pods", f"{selector},{INDEX_LABEL}=0"):
             firsts[pod["metadata"]["labels"].get(NAME_LABEL, "")].append(pod)
@@ -178,12 +178,12 @@ class KubernetesExecutor(CloudExecutor[KubernetesSettings]):
 
     def _workloads(self, context: str, namespace: str, uids: Sequence[str]) -> Mapping[str, list[Object]]:
         """Return Kueue's Workloads by the uid of their JobSet."""
-        found: dict[str, list[Object]] = defaultdict(list)
+        by_uid: dict[str, list[Object]] = defaultdict(list)
         few = len(uids) <= _NAMES_IN_A_SELECTOR
         selector = f"{WORKLOAD_LABEL} in ({','.join(sorted(uids))})" if few else WORKLOAD_LABEL
         for workload in self._optional_pages("workloads", context, namespace, selector):
-            found[workload["metadata"]["labels"][WORKLOAD_LABEL]].append(workload)
-        return found
+            by_uid[workload["metadata"]["labels"][WORKLOAD_LABEL]].append(workload)
+        return by_uid
 
     def _rejected_pods(self, context: str, namespace: str) -> Mapping[str, str]:
         """Return why the cluster rejects the pods of JobSets, by the JobSets' names."""
@@ -209,17 +209,17 @@ class KubernetesExecutor(CloudExecutor[KubernetesSettings]):
         """Delete the JobSet and its pods with their logs, after their grace period or immediately."""
         context, namespace, name = _split(job.handle)
         call = functools.partial(self._call, f"{name} may still be running")
-        found = call(self._custom, JOBSETS, context, "get", namespace, name=name)
-        if found is not None:
-            if not has_labels(found, key_labels(name, job.key)):
+        existing = call(self._custom, JOBSETS, context, "get", namespace, name=name)
+        if existing is not None:
+            if not has_labels(existing, key_labels(name, job.key)):
                 return  # another attempt's job has the name
-            if jobset.status(found, ()).state.is_over:
+            if jobset.status(existing, ()).state.is_over:
                 return  # keep its log
             # Delete only this JobSet: another may have replaced it meanwhile. All options are in the body,
             # because the API server then ignores those in the query.
             options = {
                 "propagationPolicy": "Background" if now else "Foreground",
-                "preconditions": {"uid": found["metadata"]["uid"]},
+                "preconditions": {"uid": existing["metadata"]["uid"]},
             }
             call(self._custom, JOBSETS, context, "delete", namespace, name=name, body=options)
         if now:
@@ -234,7 +234,7 @@ class KubernetesExecutor(CloudExecutor[KubernetesSettings]):
         pods = self._call(prefix, self._pages, "pods", context, namespace, selector)
         if not pods:
             raise ExecutorError(f"{prefix}: its pods no longer exist in {namespace}")
-        pod = max(pods, key=lambda found: str(found["metadata"].get("creationTimestamp", "")))
+        pod = max(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")))
         read, name = "read_namespaced_pod_log", pod["metadata"]["name"]
         return self._pieces(prefix, self._call(prefix, self._core, context, read, name, namespace))
 
@@ -282,7 +282,7 @@ class KubernetesExecutor(CloudExecutor[KubernetesSettings]):
         self, kind: str, context: str, namespace: str, selector: str = "", fields: str = ""
     ) -> list[Object]:
         """Return all `jobsets`, `workloads`, `pods`, or `events` that match, page by page."""
-        found: list[Object] = []
+        items: list[Object] = []
         options = {"label_selector": selector, "field_selector": fields}
         given: dict[str, Any] = {name: value for name, value in options.items() if value} | {"limit": _PAGE}
         while True:
@@ -291,9 +291,9 @@ class KubernetesExecutor(CloudExecutor[KubernetesSettings]):
             else:
                 request = f"list_namespaced_{kind.removesuffix('s')}"
                 page = json.loads(self._core(context, request, namespace, **given).data)
-            found += page.get("items") or ()
+            items += page.get("items") or ()
             if not (token := page.get("metadata", {}).get("continue")):
-                return found
+                return items
             given["_continue"] = token
 
     def _core(self, context: str, request: str, *values: str, **options: Any) -> Any:

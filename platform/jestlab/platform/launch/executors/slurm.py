@@ -178,15 +178,15 @@ class SlurmExecutor(Executor):
         if not tasks:
             return {}
         queue = self._queue()
-        found: dict[JobKey, LaunchedJob] = {}
+        launched: dict[JobKey, LaunchedJob] = {}
         for job in jobs:
             if (task := tasks.get(job.key)) is None or task.batch in self._given_up:
                 continue
             if (end := self._batches.end(task)) is not None:
-                found[job.key] = self._launched(job, end.job, task)
+                launched[job.key] = self._launched(job, end.job, task)
             elif (row := self._row(queue, task)) is not None:
-                found[job.key] = self._launched(job, row.id, task)
-        return found
+                launched[job.key] = self._launched(job, row.id, task)
+        return launched
 
     def _submit(self, jobs: Sequence[Job], resources: Resources) -> dict[JobKey, LaunchedJob]:
         """Submit jobs together. If the answer is lost, look for them before submitting them again."""
@@ -238,7 +238,7 @@ class SlurmExecutor(Executor):
 
     def statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
         """Return the statuses of jobs. Jobs that Slurm has forgotten left their exit codes in the lab."""
-        found: dict[LaunchedJob, JobStatus] = {}
+        statuses: dict[LaunchedJob, JobStatus] = {}
         handles: dict[LaunchedJob, _Handle] = {}
         for job in jobs:
             try:
@@ -246,17 +246,17 @@ class SlurmExecutor(Executor):
                 if (status := self._not_ours(handle, job)) is None:
                     handles[job] = handle
                 else:
-                    found[job] = status
+                    statuses[job] = status
             except ExecutorError as error:
-                found[job] = JobStatus(JobState.UNKNOWN, str(error))
+                statuses[job] = JobStatus(JobState.UNKNOWN, str(error))
         try:
-            found |= self._statuses(handles) if handles else {}
+            statuses |= self._statuses(handles) if handles else {}
         except ExecutorError as error:
-            found |= dict.fromkeys(handles, JobStatus(JobState.UNKNOWN, str(error)))
-        return found
+            statuses |= dict.fromkeys(handles, JobStatus(JobState.UNKNOWN, str(error)))
+        return statuses
 
     def _statuses(self, handles: Mapping[LaunchedJob, _Handle]) -> dict[LaunchedJob, JobStatus]:
-        found: dict[LaunchedJob, JobStatus] = {}
+        statuses: dict[LaunchedJob, JobStatus] = {}
         queue = self._queue()
         rows = {job: self._row(queue, handle.task) for job, handle in handles.items()}
         accounts = self._accounts([handle for job, handle in handles.items() if rows[job] is None])
@@ -264,8 +264,8 @@ class SlurmExecutor(Executor):
             row = rows[job]
             if (status := self._elsewhere(handle)) is None:
                 status = self._forgotten(handle, accounts) if row is None else self._of_row(handle, row)
-            found[job] = status
-        return found
+            statuses[job] = status
+        return statuses
 
     def _not_ours(self, handle: _Handle, job: LaunchedJob) -> JobStatus | None:
         """Return the status of a job whose key differs, or can't be read; None if the key is the job's."""

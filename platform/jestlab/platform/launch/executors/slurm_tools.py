@@ -140,13 +140,13 @@ class QueueRow:
 
 def rows(answer: str) -> list[QueueRow]:
     """Parse the output of `squeue` in `QUEUE_FORMAT`, without other lines."""
-    found = []
+    parsed = []
     for line in answer.splitlines():
         fields = [field.strip() for field in line.split("|", 6)]
         if len(fields) == 7:
             priority = int(fields[3]) if fields[3].isascii() and fields[3].isdecimal() else 0
-            found.append(QueueRow(fields[0], fields[1], fields[2], priority, *fields[4:]))
-    return found
+            parsed.append(QueueRow(fields[0], fields[1], fields[2], priority, *fields[4:]))
+    return parsed
 
 
 def details(answer: str) -> dict[str, str]:
@@ -172,12 +172,12 @@ class Account(NamedTuple):
 
 def accounted(answer: str) -> dict[str, list[Account]]:
     """Parse the output of `sacct`: the jobs of each id, the latest last, since ids are used again."""
-    found: dict[str, list[Account]] = {}
+    accounts: dict[str, list[Account]] = {}
     for line in answer.splitlines():
         fields = line.split("|", 3)
         if len(fields) == 4:
-            found.setdefault(fields[0], []).append(Account(*fields[1:]))
-    return found
+            accounts.setdefault(fields[0], []).append(Account(*fields[1:]))
+    return accounts
 
 
 def exit_code(text: str) -> int | None:

@@ -154,23 +154,23 @@ class VertexExecutor(CloudExecutor[VertexSettings]):
     def _statuses(self, place: Place, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
         """Request a few jobs one by one, many jobs as a list."""
         prefix = "Vertex AI does not answer"
-        found: dict[LaunchedJob, JobStatus] = {}
+        statuses: dict[LaunchedJob, JobStatus] = {}
         if len(jobs) > _MOST_SINGLE_REQUESTS:
-            found = self._call(prefix, self._listed, place[0], {job.handle: job for job in jobs})
+            statuses = self._call(prefix, self._listed, place[0], {job.handle: job for job in jobs})
         for job in jobs:
-            if job not in found:
-                found[job] = self._call(prefix, self._one, job)
-        return found
+            if job not in statuses:
+                statuses[job] = self._call(prefix, self._one, job)
+        return statuses
 
     def _listed(self, parent: str, jobs: Mapping[str, LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
         request = {"parent": parent, "filter": f"labels.{NAME_LABEL}:*", "page_size": _PAGE}
-        found: dict[LaunchedJob, JobStatus] = {}
+        statuses: dict[LaunchedJob, JobStatus] = {}
         for made in self._jobs(parent, "list_custom_jobs", request=request):
             if (job := jobs.get(made.name)) is not None:
-                found[job] = _status(made, job)
-                if len(found) == len(jobs):
+                statuses[job] = _status(made, job)
+                if len(statuses) == len(jobs):
                     break
-        return found
+        return statuses
 
     def _one(self, job: LaunchedJob) -> JobStatus:
         from google.api_core.exceptions import NotFound
@@ -335,17 +335,17 @@ def _label(text: str) -> str:
 
 def status(state: str, code: int, message: str) -> JobStatus:
     """Return the status of a CustomJob's job from the name of its state and its error (code 0: no error)."""
-    found = _STATES.get(state, JobState.UNKNOWN)
-    if found == JobState.SUCCEEDED:
-        return JobStatus(found, exit_code=EXIT_COMPLETED)
+    job_state = _STATES.get(state, JobState.UNKNOWN)
+    if job_state == JobState.SUCCEEDED:
+        return JobStatus(job_state, exit_code=EXIT_COMPLETED)
     reason = "" if state in _UNREMARKABLE else state
-    if found != JobState.FAILED:
-        return JobStatus(found, reason)
+    if job_state != JobState.FAILED:
+        return JobStatus(job_state, reason)
     text = one_line(": ".join(part for part in (reason, message) if part)) or f"error {code}"
     if state == "JOB_STATE_FAILED" and _TAKEN_AWAY.search(message):
         return JobStatus(JobState.PREEMPTED, text)
     match = _EXIT_CODE.search(message)
-    return JobStatus(found, text, exit_from_shell(int(match[1])) if match else None)
+    return JobStatus(job_state, text, exit_from_shell(int(match[1])) if match else None)
 
 
 def _status(made: Any, job: LaunchedJob) -> JobStatus:
