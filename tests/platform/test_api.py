@@ -95,7 +95,7 @@ def test_what_is_wrong_is_one_line(arguments, said, root):
         api.load(spec, overrides=overrides, root=root)
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
-    # IPython asks an exception for what it shows of it.
+    # IPython calls this to show an exception.
     assert refused.value._render_traceback_() == [f"Error: {refused.value}"]
 
 

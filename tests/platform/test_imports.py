@@ -1,4 +1,4 @@
-"""What is often imported or run doesn't import what is slow to import, or what may be missing."""
+"""Common imports and commands don't import slow or optional packages."""
 
 import subprocess
 import sys

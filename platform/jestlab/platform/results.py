@@ -182,5 +182,5 @@ class ExperimentResults:
 
 
 def split(given: str | Sequence[str] | None) -> Sequence[str] | None:
-    """Split names that are joined by commas; return a list as it is."""
+    """Split names that are joined by commas."""
     return listed(given) if isinstance(given, str) else given

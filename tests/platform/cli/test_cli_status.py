@@ -91,28 +91,27 @@ def active(store):
     leases.enter_launcher(store, processes.identity())
 
 
-def test_watch_shows_the_speed_and_why_runs_wait(active, store, jestlab):
-    lines = {line["run"]: line for line in json.loads(jestlab("watch", "toy", "--json"))}
-    assert lines["trains"]["examples_per_second"] == pytest.approx(980)
-    assert lines["trains"]["eta_seconds"] == pytest.approx(100)
+def test_rows_show_the_speed_and_why_runs_wait(active, store, jestlab):
+    """`watch` and `status` show the same rows."""
+    rows = {row["run"]: row for row in json.loads(jestlab("watch", "toy", "--json"))}
+    assert rows["trains"]["examples_per_second"] == pytest.approx(980)
+    assert rows["trains"]["eta_seconds"] == pytest.approx(100)
+    assert rows["trains"]["waits"] is None
+    assert (rows["waits"]["state"], rows["waits"]["reason"]) == ("PENDING", "waits for a slot")
+    assert rows["waits"]["waits"]["place"].startswith("1st of 1")
+    assert (rows["blocked"]["state"], rows["blocked"]["reason"]) == (
+        "BLOCKED",
+        "waits for trains/0, which is RUNNING",
+    )
+    status = {row["run"]: row for row in json.loads(jestlab("status", "toy", "--json"))}
+    assert all(row.items() <= status[name].items() for name, row in rows.items())
     assert " 0:01:40 " in jestlab("watch", "toy", "--once")
-    assert (lines["waits"]["state"], lines["waits"]["reason"]) == ("PENDING", "waits for a slot")
-    assert lines["blocked"]["state"] == "BLOCKED"
-    assert lines["blocked"]["reason"] == "waits for trains/0, which is RUNNING"
+    printed = jestlab("status", "toy")
+    assert "waits/0: waits for a slot\n  1st of 1 in line, estimated start in 1.7 min\n" in printed
+    assert printed.count("  to start: the end of another run") == printed.count("to start: ") == 1
     with store.writing() as connection:
         connection.execute(update(tables.Launcher).values(name="elsewhere:1:0", heartbeat_at=stores.START))
     assert "not launched: no launcher is alive" in jestlab("status", "toy")
-
-
-def test_status_shows_the_place_in_line_and_a_remedy(active, jestlab):
-    printed = jestlab("status", "toy")
-    assert "waits/0: waits for a slot\n  1st of 1 in line, estimated start in 1.7 min\n" in printed
-    assert "  to start: the end of another run" in printed
-    assert printed.count("to start: ") == 1
-    runs = {run["run"]: run for run in json.loads(jestlab("status", "toy", "--json"))}
-    assert runs["waits"]["waits"]["place"].startswith("1st of 1")
-    assert runs["blocked"]["waits"]["unblock"] == "the completion of its dependencies"
-    assert runs["trains"]["waits"] is None
 
 
 # Two minutes; it trained until step 100, and saved step 60.

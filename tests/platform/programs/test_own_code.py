@@ -30,7 +30,7 @@ JOINT = {"rule": "joint", "chunks": 4, "reference": "reference"}
 
 
 def spec(folder: Path, source: str | None = None, /, **runs: Any) -> Path:
-    """A study beside the code that it names."""
+    """Write a study next to the code that it names."""
     folder.mkdir(exist_ok=True)
     (folder / "own.py").write_text(OWN.read_text() if source is None else source)
     path = folder / "study.yaml"

@@ -1,7 +1,6 @@
 """Opening a store: what is created, its constraints, and what is refused."""
 
 import hashlib
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -163,14 +162,6 @@ def test_reading_creates_nothing_and_refuses_other_files(url, tmp_path):
         Store.open(url)
 
 
-def test_a_store_in_a_folder_with_awkward_characters(tmp_path):
-    folder = tmp_path / "my lab 100% #1"
-    url = f"sqlite:///{folder / 'results.db'}"
-    Store.open(url)
-    assert Store.open_readonly(url) is not None
-    assert (folder / "results.db").exists()
-
-
 def test_an_empty_database_is_not_a_store(postgres):
     assert Store.open_readonly(postgres) is None
     with pytest.raises(UserError, match="is empty: launch a study first"):
@@ -178,11 +169,3 @@ def test_an_empty_database_is_not_a_store(postgres):
     engine = writable(postgres)
     assert inspect(engine).get_table_names() == []
     engine.dispose()
-
-
-def test_takes_every_spelling_of_postgresql(postgresql_url):
-    for prefix in ("postgres", "postgresql", "postgresql+psycopg"):
-        reader = Store.open_readonly(postgresql_url.replace("postgresql", prefix, 1))
-        assert reader is not None
-        with closing(reader):
-            assert reader.experiments() == []

@@ -1,6 +1,5 @@
 """Planned and actual costs, and the speed of completed runs."""
 
-import socket
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -200,17 +199,6 @@ def test_speed_and_time_to_start(runs, start_seconds, flops_per_second):
     assert speed.start_seconds == pytest.approx(start_seconds)
     assert speed.flops_per_second == pytest.approx(flops_per_second)
     assert speed.hours(590e6) == pytest.approx((start_seconds + 590e6 / flops_per_second) / 3600)
-
-
-@plans.ON_SQLITE
-def test_the_last_run_on_this_host_tells_its_accelerator(store):
-    here, there = plans.run("here"), plans.run("there", seed=1)
-    store.record(plans.plan(here, there))
-    end = stores.START + timedelta(seconds=1)
-    stores.attempt(store, there, ended_at=end, host="elsewhere", device="1 × H200")
-    assert speeds(store, [here.program]) == {}
-    stores.attempt(store, here, ended_at=end, host=socket.gethostname(), device="1 × H200")
-    assert speeds(store, [here.program])[here.program].runs == 2
 
 
 @plans.ON_SQLITE

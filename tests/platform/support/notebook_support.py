@@ -22,7 +22,7 @@ _FORMAT: Any = nbformat  # its functions have no types
 _SECONDS = 300
 _USERS = re.compile(r"JESTLAB_(?!TEST)|XDG_CONFIG_HOME")
 _LINK = re.compile(r'<a href="lab/[^>]*>(.*?)</a>')
-_EMPHASIS = re.compile(r"\\textbf|[-:|*{}]")  # of whatever is best, and as wide as it is
+_EMPHASIS = re.compile(r"\\textbf|[-:|*{}]")
 _NUMBER = re.compile(r"[0-9][0-9,.]*|\b(?:nan|NaN)\b")
 
 
@@ -64,7 +64,7 @@ def executed(notebook: Any, folder: Path) -> Any:
 
 
 def outline(notebook: Any) -> list[Any]:
-    """Return what is the same wherever a notebook is executed: each cell's outputs, without their numbers."""
+    """Return the outputs of each cell without numbers, which differ between machines."""
     return [
         [(output.output_type, _forms(output)) for output in cell.outputs]
         for cell in notebook.cells

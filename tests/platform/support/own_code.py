@@ -1,4 +1,4 @@
-"""A study of the user's own: a script that is changed between launches, in a folder of its own."""
+"""A study with a custom script in a separate folder, which is changed between launches."""
 
 from pathlib import Path
 from typing import Any
@@ -35,5 +35,5 @@ def write(folder: Path, noise: float = 0.1, **parts: Any) -> Path:
 
 
 def change(folder: Path, noise: float) -> None:
-    """Change what the script imports."""
+    """Change the module that the script imports."""
     (folder / "noise.py").write_text(f"NOISE = {noise}\n")

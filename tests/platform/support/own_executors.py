@@ -68,7 +68,7 @@ class Plain(Executor):
 
     def logs(self, job: LaunchedJob) -> Iterator[bytes]:
         if not self._is_its(job):
-            raise ExecutorError("there is no such job")
+            raise ExecutorError("the job is unknown")
         yield (self._place(job) / "out").read_bytes()
 
     def _status(self, job: LaunchedJob) -> JobStatus:

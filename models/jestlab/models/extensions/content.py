@@ -32,7 +32,7 @@ def digest(reference: str) -> str:
         16 hex digits.
 
     Raises:
-        ValueError: There is no file to read.
+        ValueError: The file is missing.
     """
     file = source_of(reference)
     if file is None:

@@ -19,7 +19,7 @@ class Imports:
         """Return files and the files that they import, directly and indirectly.
 
         Args:
-            entries: The files to begin with.
+            entries: The first files.
             is_own: Whether a file is followed.
             most: How many files are enough.
         """
@@ -40,7 +40,7 @@ class Imports:
             yield from self.files(name, folders)
 
     def files(self, name: str, folders: Sequence[Path] | None = None) -> list[Path]:
-        """Return the file of a module, after those of the packages around it, as far as they are there."""
+        """Return the files of the packages around a module, then the file of the module, if they exist."""
         places = self._roots if folders is None else tuple(folders)
         found: list[Path] = []
         for part in name.split(".") if name else ():

@@ -31,7 +31,7 @@ def is_reference(name: str) -> bool:
 
 
 def anchored(name: str, folder: Path) -> str:
-    """Return a reference with its file made absolute, and every other text as it is."""
+    """Return a reference with an absolute file; return any other text unchanged."""
     match = _FILE.fullmatch(name)
     if match is None:
         return name

@@ -65,6 +65,7 @@ def _follow(store: Store, experiment: str, stream: IO[str]) -> list[RunStatus]:
     from jestlab.platform.errors import StoreUnreachable
     from jestlab.platform.launch.display import EXAMPLES, display
     from jestlab.platform.launch.liveness import any_launcher
+    from jestlab.platform.launch.status import STARTING
     from jestlab.platform.launch.watch import Watch
     from jestlab.platform.store import leases
     from jestlab.platform.store.records import WAITING, RunState
@@ -79,7 +80,8 @@ def _follow(store: Store, experiment: str, stream: IO[str]) -> list[RunStatus]:
         while True:
             for row in rows:
                 run, is_live = row.run, row.lease is not None and row.lease.is_live
-                if run.fingerprint in completed or row.repeats or (run.state in WAITING and not is_live):
+                is_queued = is_live and run.reason != STARTING
+                if run.fingerprint in completed or row.repeats or (run.state in WAITING and not is_queued):
                     continue
                 if shown.get(run.fingerprint) != (run.state, run.reason):
                     shown[run.fingerprint] = (run.state, run.reason)

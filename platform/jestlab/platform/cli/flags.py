@@ -42,7 +42,7 @@ def model_flags(*models: type[Options], leave: Sequence[str] = ()) -> Callable[[
             try:
                 return function(*args, given=given, **kwargs)
             except SpecError as error:
-                if error.path and error.path[0] in ("figure", *fields):
+                if error.path and error.path[0] in ("kind", "figure", *fields):
                     name = error.path[-1 if error.path[0] == "figure" else 0]
                     message = error.message.replace("unknown key", "not an option of this kind")
                     raise click.UsageError(f"{_flag(name)}: {message}") from None

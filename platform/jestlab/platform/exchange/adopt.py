@@ -85,41 +85,37 @@ def parse_score(text: str) -> tuple[str, str]:
     return name, metric
 
 
+@dataclass
 class Adoption:
-    """Adopts runs into a study, one per transaction. No two runs get the same label and seed."""
+    """Adopts runs into a study, one per transaction. No two runs get the same label and seed.
 
-    def __init__(
-        self,
-        store: Store | None,
-        study: str,
-        kind: str,
-        path: str,
-        rules: Rules,
-        author: str = "",
-        moved: bool = False,
-        goal: Goal | None = None,
-        dry_run: bool = False,
-    ) -> None:
-        """Prepare it.
+    Attributes:
+        store: The store; None in a dry run if it doesn't exist.
+        study: Name of the study. If it doesn't exist, it is created with only adopted runs.
+        kind: Kind of the source, which is part of the labels.
+        path: Where the runs are read.
+        rules: How runs become runs of the study.
+        author: Author of their tags and notes.
+        moved: Whether runs may replace runs of the same origin that were read at another path.
+        goal: Whether larger or smaller scores are better, for a study that has only adopted runs.
+        dry_run: Whether to write nothing.
 
-        Args:
-            store: The store; None in a dry run if it doesn't exist.
-            study: Name of the study. If it doesn't exist, it is created with only adopted runs.
-            kind: Kind of the source, which is part of the labels.
-            path: Where the runs are read.
-            rules: How runs become runs of the study.
-            author: Author of their tags and notes.
-            moved: Whether runs may replace runs of the same origin that were read at another path.
-            goal: Whether larger or smaller scores are better, for a study that has only adopted runs.
-            dry_run: Whether to write nothing.
+    Raises:
+        UserError: The study is a union of other studies.
+    """
 
-        Raises:
-            UserError: The study is a union of other studies.
-        """
-        self._store, self._study, self._kind, self._path = store, study, kind, _storable(path)
-        self._rules, self._author, self._moved, self._goal = rules, author, moved, goal
-        self._dry_run = dry_run
-        self._scores = adopt_store.score_names(store, study) if store is not None else set()
+    store: Store | None
+    study: str
+    kind: str
+    path: str
+    rules: Rules
+    author: str = ""
+    moved: bool = False
+    goal: Goal | None = None
+    dry_run: bool = False
+
+    def __post_init__(self) -> None:
+        self._scores = adopt_store.score_names(self.store, self.study) if self.store is not None else set()
         self._origins = set[str]()
         self._seeds: dict[tuple[str, int], str] = {}
 
@@ -136,18 +132,16 @@ class Adoption:
         Raises:
             UserError: A rule can't be applied to the run, or the study has another run with this name.
         """
-        if self._store is None:
+        if self.store is None:
             placed, change = self._place(run, None), None
-        elif self._dry_run:
-            with self._store.reading() as connection:
+        elif self.dry_run:
+            with self.store.reading() as connection:
                 placed, change = self._place(run, connection), None
         else:
-            with self._store.writing() as connection:
+            with self.store.writing() as connection:
                 adopt_store.lock(connection)
                 placed = self._place(run, connection)
-                change = adopt_store.write(
-                    connection, self._study, placed, self._author, self._moved, self._goal
-                )
+                change = adopt_store.write(connection, self.study, placed, self.author, self.moved, self.goal)
         self._origins.add(placed.run.origin)
         self._seeds[placed.label, placed.seed] = placed.fingerprint
         return placed, change
@@ -161,13 +155,13 @@ class Adoption:
         if not run.metrics and run.left_out:
             raise UserError(f"{run.name}: it has only {few([*run.left_out])}: nothing to adopt")
         name = self._name(source)
-        label, fingerprint = f"{name} ({self._kind})", origin_fingerprint(run.origin)
+        label, fingerprint = f"{name} ({self.kind})", origin_fingerprint(run.origin)
         taken = {
             seed for (text, seed), other in self._seeds.items() if text == label and other != fingerprint
         }
         asked: list[int] = []
         if connection is not None:
-            others = adopt_store.others(connection, self._study, fingerprint, name, label)
+            others = adopt_store.others(connection, self.study, fingerprint, name, label)
             if others.has_own_run:
                 remedy = "choose another label, such as --label 'old {name}'"
                 raise UserError(f"{run.name}: a study has a run {name!r} that isn't adopted: {remedy}")
@@ -180,9 +174,8 @@ class Adoption:
             left_out["seeds that another run of the label has: numbered instead"] += own in taken
         free = (seed for seed in (*asked, *range(len(taken) + 1)) if seed not in taken)
         scores = list(self._scores_of(run))
-        return Placed(
-            replace(run, left_out=+left_out), fingerprint, self._path, name, label, next(free), scores
-        )
+        run, path = replace(run, left_out=+left_out), _storable(self.path)
+        return Placed(run, fingerprint, path, name, label, next(free), scores)
 
     def _name(self, run: SourceRun) -> str:
         values = {**_tags(run), "name": run.name, "group": run.group or run.name}
@@ -195,15 +188,15 @@ class Adoption:
                 raise UserError(f"{run.name}: no {key!r} for its label: {nearest(key, known)}")
             return value_text(value)
 
-        written = _FIELD.sub(text, self._rules.label)
+        written = _FIELD.sub(text, self.rules.label)
         name = " ".join(printable(written).split())
         if not name:
             raise UserError(f"{run.origin}: its label is empty: choose one with --label")
         return _distinct(written, name, _MOST_LABEL_LETTERS)
 
     def _own_seed(self, run: SourceRun, left_out: Counter[str]) -> int | None:
-        value = run.config.get(self._rules.seed, lookup(run.config, self._rules.seed))
-        value = _tags(run).get(self._rules.seed) if value is None else value
+        value = run.config.get(self.rules.seed, lookup(run.config, self.rules.seed))
+        value = _tags(run).get(self.rules.seed) if value is None else value
         if value is None:
             return None
         if not isinstance(value, bool):
@@ -217,7 +210,7 @@ class Adoption:
     # ---- scores
 
     def _scores_of(self, run: SourceRun) -> Iterator[Score]:
-        rules = self._rules
+        rules = self.rules
         examples, flops, seconds = (
             _spent(run, text) for text in (rules.examples, rules.flops, rules.seconds)
         )
@@ -232,10 +225,10 @@ class Adoption:
 
     def _chosen(self, run: SourceRun) -> dict[str, str]:
         """Return score name → metric."""
-        if not self._rules.scores:
+        if not self.rules.scores:
             return {metric: metric for metric in run.metrics if metric in self._scores}
         chosen: dict[str, str] = {}
-        for name, pattern in self._rules.scores:
+        for name, pattern in self.rules.scores:
             if name:
                 chosen |= {name: pattern} if pattern in run.metrics else {}
                 continue

@@ -135,24 +135,18 @@ def read_archive(lab: Lab, store: Store, path: Path, replace: bool = False) -> I
         shutil.rmtree(staging, ignore_errors=True)
 
 
+@dataclass
 class _Import:
     """The import of an archive's rows and files, in a write transaction."""
 
-    def __init__(
-        self,
-        lab: Lab,
-        connection: Connection,
-        source: sqlite3.Connection,
-        staging: Path,
-        origin: Origin,
-        replace: bool,
-    ) -> None:
-        self._lab = lab
-        self._connection = connection
-        self._source = source
-        self._staging = staging
-        self._origin = origin
-        self._replace = replace
+    lab: Lab
+    connection: Connection
+    source: sqlite3.Connection
+    staging: Path
+    origin: Origin
+    replace: bool
+
+    def __post_init__(self) -> None:
         self._summary = ImportSummary()
         self._runs: dict[int, str] = {}  # key → fingerprint, of all runs in the archive
         self._written: dict[int, str] = {}  # key → folder, of new and replaced runs
@@ -171,32 +165,30 @@ class _Import:
         for table in (Need, Source, Tag):
             self._insert(table, self._rows(table))
         known = set(
-            self._connection.execute(
-                select(Note.experiment, Note.run_id, Note.text, Note.created_at)
-            ).tuples()
+            self.connection.execute(select(Note.experiment, Note.run_id, Note.text, Note.created_at)).tuples()
         )
         keys = ("experiment", "run_id", "text", "created_at")
         notes = (row for row in self._rows(Note) if tuple(row[key] for key in keys) not in known)
         self._insert(Note, notes)
-        self._summary.published = take_rows(self._connection, [*self._rows(Published)])
+        self._summary.published = take_rows(self.connection, [*self._rows(Published)])
         self._move_files(fresh)
         return self._summary
 
     def _check_store(self) -> None:
         """Raise UserError unless the archive's store is undamaged and has only tables of this version."""
-        self._source.execute("PRAGMA trusted_schema = OFF")
-        self._source.execute("PRAGMA cell_size_check = ON")
-        self._source.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_CELL_BYTES)
-        [(version,)] = self._source.execute("SELECT version_num FROM alembic_version").fetchall()
+        self.source.execute("PRAGMA trusted_schema = OFF")
+        self.source.execute("PRAGMA cell_size_check = ON")
+        self.source.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_CELL_BYTES)
+        [(version,)] = self.source.execute("SELECT version_num FROM alembic_version").fetchall()
         if version != SCHEMA:
             raise UserError(
                 other_version(one_line(str(version), 60), "import it with the version that wrote it")
             )
         query = "SELECT name FROM sqlite_schema WHERE type = 'table'"
-        tables = {name for (name,) in self._source.execute(query)}
+        tables = {name for (name,) in self.source.execute(query)}
         if missing := {table.__tablename__ for table in TABLES} - tables:
             raise UserError(f"damaged: it has no table {min(missing)}")
-        [(verdict,), *_] = self._source.execute("PRAGMA quick_check(1)").fetchall()
+        [(verdict,), *_] = self.source.execute("PRAGMA quick_check(1)").fetchall()
         if verdict != "ok":
             raise UserError(f"damaged: {one_line(verdict, 200)}")
 
@@ -206,7 +198,7 @@ class _Import:
         query = f"SELECT {', '.join(names)} FROM {table.__tablename__}"
         if run is not None:
             query += f" WHERE run_id = {run:d}"
-        for values in self._source.execute(query):
+        for values in self.source.execute(query):
             row = decode(table, dict(zip(names, values, strict=True)))
             for column in ("run_id", "needs_id"):
                 if row.get(column) is not None and row[column] not in self._runs:
@@ -217,9 +209,9 @@ class _Import:
 
     def _insert(self, table: Any, rows: Iterator[Row]) -> None:
         """Insert rows that the store doesn't have."""
-        statement = insert(self._connection, table).on_conflict_do_nothing()
+        statement = insert(self.connection, table).on_conflict_do_nothing()
         while part := [self._checked(table, row) for row in islice(rows, _ROWS_AT_ONCE)]:
-            self._connection.execute(statement, part)
+            self.connection.execute(statement, part)
 
     def _checked(self, table: Any, row: Row) -> Row:
         """Check the paths of a row; attempts that were active end, since their jobs aren't in this lab."""
@@ -240,17 +232,17 @@ class _Import:
     def _insert_metrics(self) -> None:
         theirs = {row["id"]: row["name"] for row in self._rows(MetricName)}
         names = [{"name": name} for name in theirs.values()]
-        execute_many(self._connection, insert(self._connection, MetricName).on_conflict_do_nothing(), names)
-        ours = dict(self._connection.execute(select(MetricName.name, MetricName.id)).tuples().all())
+        execute_many(self.connection, insert(self.connection, MetricName).on_conflict_do_nothing(), names)
+        ours = dict(self.connection.execute(select(MetricName.name, MetricName.id)).tuples().all())
         query = "SELECT name_id, step, value FROM metric WHERE run_id = ? ORDER BY name_id, step"
         for key in self._written:
-            rows = self._source.execute(query, [key])
+            rows = self.source.execute(query, [key])
             while part := rows.fetchmany(_POINTS_AT_ONCE):
                 # SQLite allows any value in any column.
                 if not all(type(step) is int and type(value) in _VALUE_TYPES for _, step, value in part):
                     raise UserError("damaged: invalid metric.value")
                 points = [(ours[theirs[name]], step, value) for name, step, value in part]
-                write_points(self._connection, key, points)
+                write_points(self.connection, key, points)
 
     # ---- runs
 
@@ -258,9 +250,9 @@ class _Import:
         """Insert new runs, and replace those that the archive's are better than."""
         needs: dict[int, dict[str, str]] = {}
         query = "SELECT need.run_id, need.role, run.fingerprint FROM need JOIN run ON run.id = need.needs_id"
-        for key, role, fingerprint in self._source.execute(query):
+        for key, role, fingerprint in self.source.execute(query):
             needs.setdefault(key, {})[role] = fingerprint
-        begun = {key for (key,) in self._source.execute("SELECT DISTINCT run_id FROM attempt")}
+        begun = {key for (key,) in self.source.execute("SELECT DISTINCT run_id FROM attempt")}
         for rows in chunks(self._rows(Run), _ROWS_AT_ONCE):
             known, begun_here, replaceable = self._here([row["id"] for row in rows])
             for row in rows:
@@ -271,7 +263,7 @@ class _Import:
                     row |= {"state": RunState.PREEMPTED, "reason": _ACTIVE}
                 is_better = row["state"] == RunState.COMPLETED or (key in begun and key not in begun_here)
                 if key not in known:
-                    self._connection.execute(insert(self._connection, Run).values(**row))
+                    self.connection.execute(insert(self.connection, Run).values(**row))
                     self._summary.new += 1
                 elif key in replaceable and is_better:
                     for table in (
@@ -284,10 +276,10 @@ class _Import:
                         Retraction,
                         Attempt,
                     ):
-                        self._connection.execute(delete(table).where(table.run_id == key))
+                        self.connection.execute(delete(table).where(table.run_id == key))
                     # Program and config differ at most in paths, and those of this machine are valid here.
                     values = {name: row[name] for name in row if name not in ("id", "program", "config")}
-                    self._connection.execute(update(Run).where(Run.id == key).values(**values))
+                    self.connection.execute(update(Run).where(Run.id == key).values(**values))
                     self._summary.replaced += 1
                 else:
                     self._summary.kept += 1
@@ -299,7 +291,7 @@ class _Import:
         active = select(Attempt.run_id).where(Attempt.state.in_(LIVE))
         # key_share: workers may continue to write rows that refer to these runs.
         replaceable = set(
-            self._connection.scalars(
+            self.connection.scalars(
                 select(Run.id)
                 .where(Run.id.in_(keys), Run.state != RunState.COMPLETED, Run.id.not_in(active))
                 .order_by(Run.id)
@@ -307,9 +299,9 @@ class _Import:
             )
         )
         # Read again: a launcher may have claimed a run before it was locked.
-        replaceable -= set(self._connection.scalars(active.where(Attempt.run_id.in_(keys))))
-        known = set(self._connection.scalars(select(Run.id).where(Run.id.in_(keys))))
-        begun = set(self._connection.scalars(select(Attempt.run_id).where(Attempt.run_id.in_(keys))))
+        replaceable -= set(self.connection.scalars(active.where(Attempt.run_id.in_(keys))))
+        known = set(self.connection.scalars(select(Run.id).where(Run.id.in_(keys))))
+        begun = set(self.connection.scalars(select(Attempt.run_id).where(Attempt.run_id.in_(keys))))
         return known, begun, replaceable
 
     def _check_run(self, row: Row, needs: dict[str, str]) -> None:
@@ -328,7 +320,7 @@ class _Import:
     def _take_experiments(self) -> set[str]:
         """Insert or update experiments; return the names of those whose members have to be inserted."""
         columns = (Experiment.name, Experiment.updated_at, Experiment.origin, Experiment.spec)
-        known = {row.name: row for row in self._connection.execute(select(*columns))}
+        known = {row.name: row for row in self.connection.execute(select(*columns))}
         fresh = set()
         for row in self._rows(Experiment):
             name = row["name"]
@@ -336,14 +328,14 @@ class _Import:
             self._names.add(name)
             for time in ("created_at", "updated_at"):  # a launch in the future would count forever
                 row[time] = min(row[time], now())
-            row["origin"] = self._origin.to_json()
+            row["origin"] = self.origin.to_json()
             if name not in known:
-                self._connection.execute(insert(self._connection, Experiment).values(**row))
+                self.connection.execute(insert(self.connection, Experiment).values(**row))
                 fresh.add(name)
             elif self._is_preferred(row, known[name]):
-                self._connection.execute(update(Experiment).where(Experiment.name == name).values(**row))
+                self.connection.execute(update(Experiment).where(Experiment.name == name).values(**row))
                 for table in (Member, Registration):
-                    self._connection.execute(delete(table).where(table.experiment == name))
+                    self.connection.execute(delete(table).where(table.experiment == name))
                 fresh.add(name)
         self._summary.experiments = sorted(fresh)
         return fresh
@@ -354,25 +346,25 @@ class _Import:
             return bool(here.updated_at < theirs["updated_at"])
         if (here.updated_at, here.spec) == (theirs["updated_at"], theirs["spec"]):
             return False  # it was exported from here
-        if not self._replace:
+        if not self.replace:
             self._summary.kept_experiments.append(here.name)
-        return self._replace
+        return self.replace
 
     # ---- files
 
     def _move_files(self, experiments: set[str]) -> None:
         """Move the folders of the written runs, each in one step, and reports, file by file."""
         for directory in self._written.values():
-            there, here = self._staging / directory, self._lab.root / directory
+            there, here = self.staging / directory, self.lab.root / directory
             if here.exists():  # of a replaced run: its checkpoints don't belong to the new result
                 here.rename(here.with_name(f".{here.name}.{uuid.uuid4().hex}.part"))
             if there.is_dir():
                 here.parent.mkdir(parents=True, exist_ok=True)
                 there.rename(here)
         for name in experiments:
-            there = self._staging / "reports" / name
+            there = self.staging / "reports" / name
             for file in sorted(path for path in there.rglob("*") if path.is_file()):
-                here = self._lab.reports / name / file.relative_to(there)
+                here = self.lab.reports / name / file.relative_to(there)
                 here.parent.mkdir(parents=True, exist_ok=True)
                 file.replace(here)
 

@@ -24,6 +24,9 @@ from jestlab.platform.words import counted, ordinal
 LOSS, FLOPS = "loss", "flops_total"
 """Metrics in the rows."""
 
+STARTING = "starting"
+"""Reason of a run whose job was launched and has not reported yet."""
+
 _MOST_REASONS = 5
 _MOST_NAMES = 3
 
@@ -184,7 +187,7 @@ def wait_status(
     if run.state not in WAITING or run.stop_reason is not None:
         return WaitStatus(run.state, run.reason)
     if run.is_live:  # `JobStatus.waits` has up to two lines
-        reason, _, place = (run.reason or "starting").partition("\n")
+        reason, _, place = (run.reason or STARTING).partition("\n")
         return WaitStatus(run.state, reason, place)
     unfinished = [f"{title}, which is {state}" for title, state in needs if state != RunState.COMPLETED]
     if unfinished:

@@ -71,11 +71,10 @@ def _check_width(width: str) -> str:
 
 
 def _parse_digits(given: Any) -> Any:
-    """Parse a number, a mapping from columns to numbers, or the text of either, as in "scores=2,delta=1"."""
-    if isinstance(given, str):
+    """Parse a number, a mapping from columns to numbers, or its text, as in "scores=2,delta=1"."""
+    if isinstance(given, str) and "=" in given:
         pairs = [part.rpartition("=") for part in given.split(",")]
-        numbers = {name.strip(): int(text) if text.strip().isdecimal() else text for name, _, text in pairs}
-        given = numbers[""] if [*numbers] == [""] else numbers
+        given = {name.strip(): int(text) if text.strip().isdecimal() else text for name, _, text in pairs}
     by_column = flatten(dict(given)) if isinstance(given, Mapping) else {"": given}
     for number in by_column.values() if given is not None else ():
         if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= MAX_DIGITS:
