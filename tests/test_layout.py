@@ -70,7 +70,7 @@ CROSSINGS = {
 
 
 def test_contracts_report_forbidden_imports(tmp_path):
-    """One forbidden import in each portion breaks its contract; a module without a layer breaks that of layers."""
+    """One forbidden import in each portion breaks its contract, and so does a module without a layer."""
     for portion, line in CROSSINGS.items():
         shutil.copytree(ROOT / portion, tmp_path / portion, ignore=shutil.ignore_patterns("__pycache__"))
         (tmp_path / portion / "jestlab" / portion / "trespasser.py").write_text(line + "\n")
