@@ -83,8 +83,8 @@ NAME_ERRORS = r"""
 => other.label: 'other' and 'uniform' are both shown as 'A': give them different labels
 {uniform: {label: other}, other: {label: B}, joint: {}}
 => uniform.label: 'uniform' is shown as 'other', the name of another run
-{uniform: {label: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa}, joint: {}}
-=> uniform.label: is longer than 80
+{joint: {label: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa}}
+=> joint.label: is longer than 80
 {uniform: {label: ''}, joint: {}}
 => uniform.label: is empty, and the run is on no axis
 {uniform: {label: "a\nb"}, joint: {}}
