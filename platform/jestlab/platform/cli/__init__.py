@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
+from gc import set_threshold
 
 import click
 
@@ -101,7 +101,7 @@ def main(args: list[str] | None = None) -> None:
         args: Words after `jestlab`; those of this process by default.
     """
     # Imports create many objects and little garbage: looking for it takes a tenth of a short command.
-    gc.set_threshold(20_000, 20, 20)
+    set_threshold(20_000, 20, 20)
     argv = sys.argv[1:] if args is None else args
     if sys.stdout is None:  # a shell may close it
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 — until the end
