@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from gc import set_threshold
 
 import click
 
@@ -99,6 +100,8 @@ def main(args: list[str] | None = None) -> None:
     Args:
         args: Words after `jestlab`; those of this process by default.
     """
+    # Imports create many objects and little garbage: looking for it takes a tenth of a short command.
+    set_threshold(20_000, 20, 20)
     argv = sys.argv[1:] if args is None else args
     if sys.stdout is None:  # a shell may close it
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 — until the end
