@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, nullcontext
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from jestlab.platform.cli.completion import EXPERIMENT
 from jestlab.platform.cli.naming import pasted
 from jestlab.platform.cli.options import examples, json_option, lab_options, same_lab_options
 from jestlab.platform.cli.output import print_json, say
@@ -64,7 +65,12 @@ replicates. Adopting again adds new runs and updates changed ones.
 @click.argument("kind", type=click.Choice([*KINDS]), metavar="KIND")
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option(
-    "--into", "study", metavar="STUDY", required=True, help="Study to add the runs to, new or existing."
+    "--into",
+    "study",
+    type=EXPERIMENT,
+    metavar="STUDY",
+    required=True,
+    help="Study to add the runs to, new or existing.",
 )
 @click.option(
     "--label",
@@ -178,7 +184,7 @@ def adopt_command(
 def _without_repetitions(failed: Sequence[str], is_one_file: bool) -> Iterator[str]:
     """Yield the first line of each kind of error, with the number of other runs that have it."""
     by_error: dict[str, list[str]] = {}
-    for line in failed:
+    for line in _without_repetitions(failed, is_one_file=path.is_file()):
         _, _, error = line.partition(": ")
         by_error.setdefault("" if is_one_file else error or line, []).append(line)
     for first, *others in by_error.values():
