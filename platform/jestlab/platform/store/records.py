@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from jestlab.platform.spec.resources import ExecutorName
@@ -76,6 +76,14 @@ def check_move(fingerprint: str, current: RunState, wanted: RunState) -> None:
 
 
 # ---- records
+
+
+class Place(NamedTuple):
+    """A name and label of a run in its study, with its values on the axes."""
+
+    name: str
+    label: str
+    point: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
