@@ -113,8 +113,8 @@ def decode(table: Any, row: dict[str, Any]) -> dict[str, Any]:
 
 
 def columns_of(table: Any) -> list[Any]:
-    """Return the columns to import; the numbers of changes and other keys than those of runs are new."""
-    local = (*LOCAL, "change", *(("id",) if table is not Run and table is not MetricName else ()))
+    """Return the columns to import; other keys than those of runs are new."""
+    local = (*LOCAL, *(("id",) if table is not Run and table is not MetricName else ()))
     return [column for column in table.__table__.columns if column.name not in local]
 
 

@@ -24,8 +24,9 @@ from jestlab.platform.planning.matching import (
     plain,
 )
 from jestlab.platform.programs import Config, DataLookup, MemoryEstimate, Placement, Price, Program
-from jestlab.platform.spec.expand import Replicate, written_at
+from jestlab.platform.spec.expand import expand, written_at
 from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.variants import Replicate
 from jestlab.platform.store.records import Place, RunState
 from jestlab.platform.words import counted
 
@@ -232,10 +233,10 @@ def plan(
     """
     data = DataLookup(note_absent=note_absent, placement=placement)
     chips = 0 if (slice_ := study.resources.slice) is None else slice_.chips
-    resolved = _Planner(study.members, data, timings or Timings(), chips).resolve_all()
+    resolved = _Planner(expand(study), data, timings or Timings(), chips).resolve_all()
     parts, end = [], 0
     for part in study.studies.values():
-        start, end = end, end + len(part.members)
+        start, end = end, end + len(expand(part))
         parts.append(_merged(part, resolved[start:end]))
     merged = _merged(study, resolved)
     return replace(merged, absent=data.absent, left_out=data.left_out, parts=tuple(parts))
@@ -361,7 +362,7 @@ def _merged(study: Study, resolved: Sequence[_Resolved | WaitingMember]) -> Plan
     """Make the plan of a study. Members with equal fingerprints are one run, under its first name."""
     runs: dict[str, PlannedRun] = {}
     places: dict[str, dict[str, Place]] = {}
-    for member, entry in zip(study.members, resolved, strict=True):
+    for member, entry in zip(expand(study), resolved, strict=True):
         if isinstance(entry, WaitingMember):
             continue
         variant = member.variant
@@ -386,7 +387,7 @@ def _merged(study: Study, resolved: Sequence[_Resolved | WaitingMember]) -> Plan
         tuple(replace(run, aliases=tuple(places[identity].values())[1:]) for identity, run in runs.items()),
         frozenset(
             reference.name
-            for member in study.members
+            for member in expand(study)
             for reference in member.variant.references
             if reference.role not in _program(member).subjects
         ),

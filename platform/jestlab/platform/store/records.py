@@ -136,6 +136,17 @@ class RunRow:
     program: str
 
 
+class RunSnapshot(NamedTuple):
+    """The present state of a run; `stop_reason` is its user's reason to stop it."""
+
+    fingerprint: str
+    state: RunState
+    reason: str | None
+    step: int
+    total_steps: int | None
+    stop_reason: str | None
+
+
 @dataclass(frozen=True)
 class ExperimentRow:
     """An experiment with the number of its runs by state, and the archive that it was imported from."""
