@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, nullcontext
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -184,7 +184,7 @@ def adopt_command(
 def _without_repetitions(failed: Sequence[str], is_one_file: bool) -> Iterator[str]:
     """Yield the first line of each kind of error, with the number of other runs that have it."""
     by_error: dict[str, list[str]] = {}
-    for line in _without_repetitions(failed, is_one_file=path.is_file()):
+    for line in failed:
         _, _, error = line.partition(": ")
         by_error.setdefault("" if is_one_file else error or line, []).append(line)
     for first, *others in by_error.values():
