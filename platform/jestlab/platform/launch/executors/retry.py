@@ -55,19 +55,11 @@ def retried(act: Callable[[], Result], halted: threading.Event | None = None) ->
             return min(error.wait_seconds, LONGEST_SECONDS)
         return backoff(state) * random.uniform(1.0, 1.5)
 
-    may_halt = halted is not None and not halted.is_set()
-
-    def sleep(seconds: float) -> None:
-        if halted is not None and may_halt:
-            halted.wait(seconds)
-        else:
-            time.sleep(seconds)
-
     retrying = Retrying(
         retry=retry_if_exception_type(Transient),
         stop=stop_after_attempt(ATTEMPTS),
         wait=wait,
-        sleep=sleep,
+        sleep=time.sleep if halted is None or halted.is_set() else halted.wait,
         reraise=True,
     )
     try:
