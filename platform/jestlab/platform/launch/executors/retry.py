@@ -11,7 +11,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception_type,
+    sleep_using_event,
+    stop_after_attempt,
+    wait_exponential,
+)
 
 from jestlab.platform.launch.executors.base import ExecutorError
 from jestlab.platform.launch.options import Intervals
@@ -59,7 +66,7 @@ def retried(act: Callable[[], Result], halted: threading.Event | None = None) ->
         retry=retry_if_exception_type(Transient),
         stop=stop_after_attempt(ATTEMPTS),
         wait=wait,
-        sleep=time.sleep if halted is None or halted.is_set() else halted.wait,
+        sleep=time.sleep if halted is None or halted.is_set() else sleep_using_event(halted),
         reraise=True,
     )
     try:
