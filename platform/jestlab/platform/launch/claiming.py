@@ -121,7 +121,9 @@ class Claiming:
         fingerprints = [run.fingerprint for run, _ in ready]
         over = {} if limits.chip_hours is None else claims.over_budget(self.store, fingerprints, limits)
         fitting = [pair for pair in ready if pair[0].fingerprint not in over]
-        free = _free_slots(executor, limits, usage, len(fitting), bool(ours))
+        free = len(fitting) if limits.slots is None else max(limits.slots - usage.taken, 0)
+        if free and (room := executor.room()) is not None:
+            free = min(free, room)
         chosen = list(fitting[:free][:BATCH])
         last = [run.lease for run, _ in chosen if run.lease is not None]
         clear = dict(zip([lease.fingerprint for lease in last], each(self._clear, last), strict=True))
@@ -262,16 +264,6 @@ class Claiming:
                 if self.termination.at_once:
                     return
                 await asyncio.sleep(self.poll_seconds)
-
-
-def _free_slots(executor: Executor, limits: Limits, usage: _Usage, wanted: int, has_live: bool) -> int:
-    """Return how many attempts can start now; one, as a test, if the executor is full with no live job."""
-    free = wanted if limits.slots is None else max(limits.slots - usage.taken, 0)
-    if free and not executor.has_room():
-        free = 0 if has_live else 1
-    if free and (room := executor.room()) is not None:
-        free = min(free, room)
-    return free
 
 
 def _is_dead(signs: Signs, lease: Lease) -> bool:

@@ -36,7 +36,7 @@ from jestlab.platform.planning.cost import budgeted, check_chip_hours
 from jestlab.platform.planning.deciding import without
 from jestlab.platform.planning.matching import Timings, matches_seconds
 from jestlab.platform.planning.names import check as check_names
-from jestlab.platform.planning.plan import Alias, Plan, PlannedRun, waiting_lines
+from jestlab.platform.planning.plan import Plan, PlannedRun, waiting_lines
 from jestlab.platform.spec.load import load_stored
 from jestlab.platform.spec.resources import ExecutorName, runs_here
 from jestlab.platform.spec.schema import Study
@@ -316,8 +316,7 @@ def _runs_again(options: LaunchOptions, plan: Plan, found: ResultChanges) -> lis
 
 def _names(run: PlannedRun, study: str) -> set[str]:
     """Return all names of a run: RUN and RUN/SEED, each also after the name of the study and a slash."""
-    places: list[PlannedRun | Alias] = [run, *run.aliases]
-    names = {name for place in places for name in (place.name, place.label)}
+    names = {run.name, run.label}.union(*((place.name, place.label) for place in run.aliases))
     names |= {f"{name}/{run.seed}" for name in names}
     return names | {f"{study}/{name}" for name in names}
 

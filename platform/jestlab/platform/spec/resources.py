@@ -311,28 +311,32 @@ class Resources(BaseModel):
         name = asked or self.on or default or "local"
         return None if name == "local" and asked is None and self.tpu is not None else name
 
-    @model_validator(mode="after")
-    def _exists(self) -> Resources:
+    def unsuitable_for(self, on: str) -> str | None:
+        """Return why a built-in executor can't launch jobs with these resources; None if it can."""
         slice_ = self.slice
-        if slice_ is not None and (self.gpus or self.nodes > 1):
-            raise ValueError(f"`gpus` and `nodes` can't be combined with `tpu: {slice_}`: leave them out")
-        if self.on in ("local", "vertex") and self.nodes > 1:
-            raise ValueError(f"{self.on} supports only one machine per run: leave out `nodes`")
-        if self.on in ("local", "vertex") and self.time is not None:
-            raise ValueError(f"{self.on} doesn't support time limits: leave out `time`")
+        if on in ("local", "vertex") and self.nodes > 1:
+            return f"{on} supports only one machine per run: leave out `nodes`"
+        if on in ("local", "vertex") and self.time is not None:
+            return f"{on} doesn't support time limits: leave out `time`"
+        if on in ("local", "slurm") and slice_ is not None:
+            return f"{on} has no {slice_}: leave out `tpu`, or set `on: kubernetes`"
+        if on != "vertex":
+            return None
+        if slice_ is None:
+            return "vertex requires `tpu`, as in v5e-16x16"
+        if not slice_.type.on_vertex:
+            offered = ", ".join(name for name, type_ in TYPES.items() if type_.on_vertex)
+            return f"Vertex AI trains on {offered}, not on {slice_.type.name}: set `on: kubernetes`"
+        if self.spot and slice_.hosts > 1:
+            return f"Vertex AI has no spot machines for slices of several hosts, such as {slice_}"
+        return None
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> Resources:
+        if self.tpu is not None and (self.gpus or self.nodes > 1):
+            raise ValueError(f"`gpus` and `nodes` can't be combined with `tpu: {self.tpu}`: leave them out")
         if self.options and self.on in EXECUTORS:
             raise ValueError(f"{self.on} is not a custom executor: leave out `options`")
-        if self.on == "vertex" and slice_ is None:
-            raise ValueError("vertex requires `tpu`, as in v5e-16x16")
-        if self.on == "slurm" and slice_ is not None:
-            raise ValueError(f"Slurm has no {slice_}: set `nodes` and `gpus` instead of `tpu`")
-        if self.on == "local" and slice_ is not None:
-            raise ValueError(f"this machine has no {slice_}: leave out `tpu`, or set `on: kubernetes`")
-        if self.on == "vertex" and slice_ is not None and not slice_.type.on_vertex:
-            offered = ", ".join(name for name, type_ in TYPES.items() if type_.on_vertex)
-            raise ValueError(
-                f"Vertex AI trains on {offered}, not on {slice_.type.name}: set `on: kubernetes`"
-            )
-        if self.on == "vertex" and self.spot and slice_ is not None and slice_.hosts > 1:
-            raise ValueError(f"Vertex AI has no spot machines for slices of several hosts, such as {slice_}")
+        if self.on is not None and (problem := self.unsuitable_for(self.on)):
+            raise ValueError(problem)
         return self

@@ -129,14 +129,12 @@ class SlurmExecutor(Executor):
         """Create an executor; without resources, it launches nothing.
 
         Raises:
-            UserError: The lab is not in a folder, or the study requests a TPU.
+            UserError: The lab is not in a folder.
         """
         if resources is None:
             return cls(lab)
         if lab.remote is not None:
             raise UserError(f"slurm needs a lab in a shared folder, not at {lab.remote}: --root DIR")
-        if resources.tpu is not None:
-            raise UserError(f"slurm has no {resources.tpu}: set `nodes` and `gpus` instead of `tpu`")
         return cls(lab, resources, resources.slurm.laid_over(settings.slurm))
 
     # ---- launching
