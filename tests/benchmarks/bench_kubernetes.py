@@ -22,7 +22,7 @@ from tests.cluster.kubernetes.shared import Namespace, SharedCluster
 from jestlab.platform.lab.settings import Kubernetes as Settings
 from jestlab.platform.launch.executors.base import JobState, LaunchedJob
 from jestlab.platform.launch.executors.kubernetes import KubernetesExecutor
-from jestlab.platform.spec.resources import parse_slice
+from jestlab.platform.spec.resources import Resources
 
 
 def seconds(count: int, programs: Path, folder: Path) -> dict[str, float]:
@@ -34,7 +34,7 @@ def seconds(count: int, programs: Path, folder: Path) -> dict[str, float]:
         settings = Settings(
             namespace=namespace.name, store_secret="jestlab-store/url", root="/lab", queue="tpus"
         )
-        executor = KubernetesExecutor(settings, parse_slice("v5e-2x2"), IMAGE)
+        executor = KubernetesExecutor(settings, Resources(tpu="v5e-2x2", image=IMAGE))
         jobs = [
             job(f"jestlab-0a1b2c3d-{number}", environment={"JESTLAB_STORE": STORE}) for number in range(count)
         ]

@@ -44,6 +44,7 @@ def refusing(*kinds: type[Exception]) -> Any:
 
 def _specs(folder: Path) -> tuple[list[bytes], Callable[[bytes], None]]:
     from jestlab.platform.planning.plan import plan
+    from jestlab.platform.spec.expand import expand
     from jestlab.platform.spec.load import load
 
     os.chdir(folder)
@@ -53,7 +54,7 @@ def _specs(folder: Path) -> tuple[list[bytes], Callable[[bytes], None]]:
         path.write_bytes(content)
         with refusing(ValueError):
             study = load(str(path))
-            if len(study.members) <= 1_000:
+            if len(expand(study)) <= 1_000:
                 plan(study, note_absent=True)
 
     seeds = [load(name, "smoke").to_yaml().encode() for name in ("quickstart", "criteria", "comparison")]

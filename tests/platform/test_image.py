@@ -24,7 +24,7 @@ from jestlab.platform.lab.settings import Kubernetes
 from jestlab.platform.launch.executors.jobset import jobset
 from jestlab.platform.planning.plan import PlannedRun, plan
 from jestlab.platform.spec import Study
-from jestlab.platform.spec.resources import Resources, parse_slice
+from jestlab.platform.spec.resources import Resources
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 
@@ -57,7 +57,7 @@ def instructions(name: str) -> list[str]:
 
 def test_it_begins_with_what_pods_are_told_to_run_and_not_as_root():
     (entry,) = map(json.loads, instructions("ENTRYPOINT"))
-    manifest = jobset(job(), parse_slice("v5e-1x1"), IMAGE, Kubernetes(store_secret="s/k"), spot=False)
+    manifest = jobset(job(), Resources(tpu="v5e-1x1", image=IMAGE), Kubernetes(store_secret="s/k"))
     pod = manifest["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     assert pod["containers"][0]["command"] == entry
     assert find_spec(entry[-1]) is not None

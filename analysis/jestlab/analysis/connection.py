@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from sqlalchemy import URL, Connection, Engine
 
-SCHEMA = "0012"
+SCHEMA = "0013"
 """The version of stores that this code reads and writes: raised whenever tables change. Compared as text."""
 
 _ABSENT = re.compile(r"no such (?:table: v_|column)|(?:relation \"v_|column )\S* does not exist")

@@ -13,7 +13,6 @@ import re
 import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from jestlab.models.data.files import own_temporary_folder
@@ -28,24 +27,6 @@ FOLDER = "JESTLAB_DEVICES"
 
 _ANSWER_SECONDS = 20.0
 _DRIVER = Path("/proc/driver/nvidia/gpus")
-
-
-@dataclass(frozen=True)
-class TakenGpus:
-    """GPUs that are locked for a job.
-
-    Attributes:
-        visible: Value of `CUDA_VISIBLE_DEVICES` in the job.
-        files: Descriptors that hold the locks: the job inherits them, and this process closes them.
-    """
-
-    visible: str
-    files: tuple[int, ...]
-
-    def close(self) -> None:
-        """Close the descriptors in this process. Processes that inherited them keep the locks."""
-        for descriptor in self.files:
-            os.close(descriptor)
 
 
 class LocalGpus:
@@ -86,16 +67,21 @@ class LocalGpus:
                 free += 1
         return free // self._count
 
-    def take(self) -> TakenGpus | None:
-        """Lock GPUs for one job; None if too few are free."""
+    def take(self) -> dict[str, int] | None:
+        """Lock GPUs for one job; None if too few are free.
+
+        Returns:
+            Each GPU as in `CUDA_VISIBLE_DEVICES`, and the descriptor that holds its lock: the job inherits
+            it, and this process closes it.
+        """
         locked: dict[str, int] = {}
         for name in self._names:
             if len(locked) < self._count and (descriptor := self._lock(name)) is not None:
                 locked[name] = descriptor
-        taken = TakenGpus(",".join(locked), tuple(locked.values()))
         if len(locked) == self._count:
-            return taken
-        taken.close()
+            return locked
+        for descriptor in locked.values():
+            os.close(descriptor)
         return None
 
     def _lock(self, name: str) -> int | None:

@@ -51,7 +51,6 @@ from jestlab.platform.processes import (
     end_descendants,
     identity,
     own_age,
-    own_handle,
     still_there,
 )
 from jestlab.platform.programs import failures
@@ -232,7 +231,7 @@ def _attempt(
             number,
             directory=lab.root / run.directory,
             provenance=collected,
-            handle=own_handle(f"{run.directory}/{logs.NAME}"),
+            handle=f"{identity()}:{run.directory}/{logs.NAME}",
             again=next(tries) > 0,
             disk_lasts=lab.remote is None,
             spent=clock.spent,
@@ -244,7 +243,7 @@ def _attempt(
         attempt = _patiently(lambda: begin(number), stop)
         _patiently(attempt.catch_up, stop)
         # Read now: the store may be unavailable while the program runs.
-        study = _patiently(lambda: store.last_launched(run.fingerprint), stop)
+        studies = _patiently(lambda: store.studies(run.fingerprint), stop)
         seconds = _patiently(lambda: store.seconds_by_step(run.fingerprint), stop)
         if wanted.sources is not None and "sources" in parts:
             sources = wanted.sources.files.values()
@@ -259,8 +258,8 @@ def _attempt(
     def execute() -> None:
         keeper.begin(attempt.number, attempt.flush)
         options: dict[str, Any] = {"saved": keeper.keep, "earlier_seconds": seconds, "clock": clock}
-        if study is not None:
-            options["check_evaluation"] = functools.partial(check_first, *study, run.program)
+        if studies:
+            options["check_evaluation"] = functools.partial(check_first, *studies[0], run.program)
         # Created now, since the files of earlier attempts may have come from a bucket.
         artifact = functools.partial(attempt.artifact, root=lab.root)
         context = _context(lab, run, attempt, artifact, stop, **options)
@@ -328,7 +327,8 @@ def _outcome(attempt: Attempt, stop: Stop, execute: Callable[[], None], root: Pa
 
 def _wanted(store: Store, run: RunRecord) -> provenance.RunDetails:
     """Return the details to record about a run: its custom code, and those that its studies request."""
-    records = [Record.model_validate(record) for record in store.record_of(run.fingerprint)]
+    studies = store.studies(run.fingerprint)
+    records = [Record.model_validate(study.get("record", {})) for _, study in studies]
     files = dict.fromkeys(file for record in records for file in record.files)
     return provenance.RunDetails(
         sources=sources_of(run.program, run.config, Path.cwd()),

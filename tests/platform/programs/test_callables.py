@@ -14,6 +14,7 @@ from jestlab.models.training.phases import PhaseClock
 from jestlab.platform import programs
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.plan import plan
+from jestlab.platform.spec.expand import expand
 from jestlab.platform.spec.load import load
 
 EXPLODES = "raise RuntimeError('imported')\n"
@@ -90,7 +91,7 @@ def test_a_wrong_program_is_an_error_of_the_spec(tmp_path):
     ):
         (tmp_path / "own.py").write_text(source)
         with pytest.raises(UserError, match=message):
-            _ = load(str(spec(tmp_path, program))).members
+            expand(load(str(spec(tmp_path, program))))
 
 
 def test_a_file_runs_with_its_neighbors_importable(tmp_path, monkeypatch):

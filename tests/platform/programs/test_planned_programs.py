@@ -12,6 +12,7 @@ from jestlab.platform.errors import UserError
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.programs import Price, pricing
 from jestlab.platform.spec import Study, load
+from jestlab.platform.spec.expand import expand
 
 CACHE = {"program": "embed", "reference": "reference"}
 DIAGNOSIS = plans.TINY_DIAGNOSIS | {"learner": "uniform", "reference": "reference"}
@@ -76,7 +77,7 @@ def test_a_column_that_the_folder_has_and_scores_have_is_refused(tmp_path):
 def test_the_price_is_unknown_where_the_towers_or_the_data_are(tmp_path):
     config = EmbedConfig(reference="r")
     assert pricing.price_embed(config, {"reference": {"a": "user's"}}) is None
-    towers = load("quickstart").members[0].config
+    towers = expand(load("quickstart"))[0].config
     assert pricing.price_embed(config, {"reference": towers}) is not None
     elsewhere = {"train": {"kind": "folder", "path": str(tmp_path / "pod"), "digest": "0" * 64}}
     there = EmbedConfig.model_validate({"reference": "r", "data": elsewhere})

@@ -4,6 +4,7 @@ from jestlab.models.config import SHAPES_GENERATOR, Data, EmbedConfig, ShardFold
 from jestlab.platform import programs
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec import Study, load
+from jestlab.platform.spec.expand import expand
 from jestlab.platform.spec.overrides import apply, parse
 
 DATA = {"train": {"examples": 640, "image_size": 24}, "filter": "similarity > 0.1"}
@@ -60,7 +61,7 @@ def test_a_relative_folder_in_the_base_is_anchored_whoever_inherits_it(tmp_path)
     )
     study = load(str(path))
     assert study.base["data"]["train"]["path"] == str(tmp_path / "web")
-    [config] = [member.config for member in study.members if member.variant.name == "cache"]
+    [config] = [member.config for member in expand(study) if member.variant.name == "cache"]
     assert isinstance(config, EmbedConfig)
     assert isinstance(config.data.train, ShardFolder)
     assert config.data.train.path == str(tmp_path / "web")

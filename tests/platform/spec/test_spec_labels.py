@@ -6,8 +6,9 @@ import yaml
 from jestlab.platform.errors import SpecError
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec import Study, cases, grid, load
-from jestlab.platform.spec.checks import names_of
+from jestlab.platform.spec.expand import expand
 from jestlab.platform.spec.overrides import apply, parse
+from jestlab.platform.spec.variants import names_of
 
 F = "selection.filtering_ratio"
 RUNS = {"uniform": {}, "joint": {"selection.rule": "joint"}}
@@ -22,7 +23,7 @@ def study(runs=None, labels=None, **parts):
 
 
 def shown(spec):
-    return [names_of(spec, [m.variant for m in spec.members]).shown[m.variant.label] for m in spec.members]
+    return [names_of(spec, [m.variant for m in expand(spec)]).shown[m.variant.label] for m in expand(spec)]
 
 
 @pytest.mark.parametrize(
@@ -93,16 +94,16 @@ NAME_ERRORS = r"""
 
 
 def test_rejects_invalid_and_ambiguous_labels(check_errors):
-    check_errors(LABEL_ERRORS, lambda text: study(labels=yaml.safe_load(text)).members, "axes.0.labels")
-    check_errors(NAME_ERRORS, lambda text: study(yaml.safe_load(text)).members, "runs.")
+    check_errors(LABEL_ERRORS, lambda text: expand(study(labels=yaml.safe_load(text))), "axes.0.labels")
+    check_errors(NAME_ERRORS, lambda text: expand(study(yaml.safe_load(text))), "runs.")
 
 
 def test_reports_and_claims_take_both_names():
     claims = [{"statement": "more", "of": "JEST f=0.5", "above": "IID"}]
     reports = [{"table": {"baseline": "IID"}}, {"curves": {"runs": ["JEST", "uniform"]}}]
-    assert study(LABELLED, {F: {"name": "f"}}, claims=claims, reports=reports).members
+    assert expand(study(LABELLED, {F: {"name": "f"}}, claims=claims, reports=reports))
     with pytest.raises(SpecError, match="no run 'IDI': did you mean 'IID'"):
-        study(LABELLED, reports=[{"table": {"baseline": "IDI"}}]).members  # noqa: B018
+        expand(study(LABELLED, reports=[{"table": {"baseline": "IDI"}}]))
 
 
 def test_overrides_change_labels_and_drop_those_of_removed_values():

@@ -10,7 +10,8 @@ from jestlab.platform.errors import UserError
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.registry import study_names
 from jestlab.platform.spec import Study, load
-from jestlab.platform.spec.expand import Replicate
+from jestlab.platform.spec.expand import expand
+from jestlab.platform.spec.variants import Replicate
 
 PYTHON = """
     from jestlab.platform.spec import at_scale, cases, curves, grid, learnability, pareto, study, table, zip_
@@ -87,7 +88,7 @@ def test_a_study_is_loaded_at_the_scale_asked_for(tmp_path):
     file = write(tmp_path, "who.py", PYTHON)
     mini = load(file, "mini")
     assert mini.scale == "mini"
-    assert config_of(mini.members[0]).schedule.examples_seen == 6_400
+    assert config_of(expand(mini)[0]).schedule.examples_seen == 6_400
     assert load(file) == load(file, "smoke")
     with pytest.raises(UserError, match=r"has no scale 'mni': did you mean 'mini'\? \(valid: smoke, mini\)"):
         load(file, "mni")
@@ -161,11 +162,11 @@ def test_relative_folders_count_from_the_yaml_file(tmp_path):
         - {runs: [b], grid: {data.train.path: [one, /two]}}
         """,
     )
-    data = [config_of(member).data for member in load(file).members]
+    data = [config_of(member).data for member in expand(load(file))]
     assert [each.train.path for each in data[:3]] == [f"{tmp_path}/web", f"{tmp_path}/one", "/two"]
     assert data[3].benchmark.path == "/abs"
     study = load(file, None, ["runs.a.data.train.path=other"])
-    assert config_of(study.members[0]).data.train.path == f"{tmp_path}/other"
+    assert config_of(expand(study)[0]).data.train.path == f"{tmp_path}/other"
 
 
 def test_relative_paths_count_from_the_spec_in_python_and_in_overrides_too(tmp_path, monkeypatch):
@@ -186,14 +187,14 @@ def test_relative_paths_count_from_the_spec_in_python_and_in_overrides_too(tmp_p
     monkeypatch.chdir(tmp_path)
     specs = tmp_path / "specs"
     for file in ("specs/s.py", "specs/s.yaml"):
-        found: dict[str, Any] = {member.variant.name: member.variant for member in load(file).members}
+        found: dict[str, Any] = {member.variant.name: member.variant for member in expand(load(file))}
         assert found["data"].config.data.train.path == str(specs / "web")
         assert found["function"].program.name == f"{specs / 'own.py'}:train"
         assert found["script"].config["cwd"] == str(specs)
         assert found["below"].config["cwd"] == str(specs / "code")
         assert found["launcher"].config["cwd"] is None
         given = ["runs.below.cwd=other", "runs.script.program=own.py:train", "runs.data.data.train.path=web2"]
-        found = {member.variant.name: member.variant for member in load(file, None, given).members}
+        found = {member.variant.name: member.variant for member in expand(load(file, None, given))}
         assert found["below"].config["cwd"] == str(specs / "other")
         assert found["script"].program.name == f"{specs / 'own.py'}:train"
         assert found["data"].config.data.train.path == str(specs / "web2")

@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from jestlab.platform.errors import UserError
+from jestlab.platform.spec.expand import expand
 from jestlab.platform.spec.load import load, load_stored
 from jestlab.platform.spec.schema import Study
 
@@ -28,12 +29,12 @@ def test_rejects_the_name_of_another_run_with_both_fixes(tmp_path):
         "8: runs.tune: init is the text 'pretrain', which is also the name of a run: to depend on that run, "
         "write `needs: {init: pretrain}`; to keep the text, add `needs: {init: null}`"
     )
-    assert load_stored("own", spec).members  # what was launched before stays what it is
+    assert expand(load_stored("own", spec))  # what was launched before stays what it is
     study = loaded(tmp_path, written(pretrain={}, tune={"needs": {"init": "pretrain"}}))
-    assert study.members[1].needs == {"init": 0}
+    assert expand(study)[1].needs == {"init": 0}
     study = loaded(tmp_path, written(pretrain={}, tune={"init": "pretrain", "needs": {"init": None}}))
-    assert not study.members[1].needs
-    config = study.members[1].config
+    assert not expand(study)[1].needs
+    config = expand(study)[1].config
     assert isinstance(config, dict)
     assert config["init"] == "pretrain"
     again = Study.parse(yaml.safe_load(study.to_yaml()))
@@ -49,4 +50,4 @@ def test_accepts_other_texts(tmp_path):
         {"a": {"init": "b c"}, "b": {}},
     ]
     for runs in several:
-        assert loaded(tmp_path, written(**runs)).members, runs
+        assert expand(loaded(tmp_path, written(**runs))), runs

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from jestlab.models.config import TrainConfig
 from jestlab.platform.errors import SpecError, UserError
 from jestlab.platform.spec import Study, load
+from jestlab.platform.spec.expand import expand
 from jestlab.platform.spec.fields import fields_of
 from jestlab.platform.spec.overrides import apply, parse
 
@@ -32,7 +33,7 @@ def changed(*texts, study=STUDY):
 
 
 def configs(study):
-    return {member.variant.label: member.config for member in study.members}
+    return {member.variant.label: member.config for member in expand(study)}
 
 
 def test_overrides_change_base_and_runs():
@@ -190,13 +191,14 @@ def test_elements_of_lists_are_set(text, lists):
         study = Study.parse({"name": "both", "studies": {"part": LISTS | {"name": "part"}}})
         assert changed(text.removeprefix("studies.part."), study=study) == changed(text, study=study)
     study = changed(text, study=study)
-    found = {m.variant.name: m.config["lst"] for m in next(iter(study.studies.values()), study).members}
+    members: Any = expand(next(iter(study.studies.values()), study))
+    found = {m.variant.name: m.config["lst"] for m in members}
     assert [found["r"], found["own"]] == lists
 
 
 def test_a_run_of_the_spec_sets_elements_of_the_base():
     study = Study.parse(LISTS | {"runs": {"r": {"lst.0": 9}}})
-    config: Any = study.members[0].config
+    config: Any = expand(study)[0].config
     assert config["lst"] == [9, 2, [3, 4], {"a": 5}]
 
 

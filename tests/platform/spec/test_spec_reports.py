@@ -5,6 +5,7 @@ import pytest
 from jestlab.analysis.figures import Sheet
 from jestlab.platform.errors import SpecError
 from jestlab.platform.spec import Study, table
+from jestlab.platform.spec.expand import expand
 from jestlab.platform.spec.options import custom_code_in
 
 RUNS: dict[str, dict[str, str]] = {"uniform": {}, "joint": {}}
@@ -56,7 +57,7 @@ def test_table_options():
         "columns": ("scores", "delta"), "rows": ("joint",),
     }  # fmt: skip
     assert study(table()).reports[0].shape == type(shape)()
-    assert study(table(name="comparison", rows=["SigLIP B", "joint"])).members
+    assert expand(study(table(name="comparison", rows=["SigLIP B", "joint"])))
 
 
 ERRORS = [
@@ -83,6 +84,6 @@ def test_rejects_invalid_options_of_studies_and_reports(subtests):
     for report, message in ERRORS:
         with subtests.test(message):
             with pytest.raises(SpecError) as error:
-                _ = study(report).members
+                expand(study(report))
             assert str(error.value).startswith(f"reports.{message}")
             assert "\n" not in str(error.value)

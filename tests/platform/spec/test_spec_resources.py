@@ -25,13 +25,13 @@ def test_resources_survive_being_printed_and_read_without_their_defaults():
 
 
 ERRORS: list[tuple[dict[str, Any], str]] = [
-    ({"tpu": "v5e-16x12"}, ".tpu: unknown TPU slice 'v5e-16x12': did you mean 'v5e-16x16'? ("),
+    ({"tpu": "v5e-16x12"}, ".tpu: unknown TPU slice 'v5e-16x12': v5e has 1x1, "),
     ({"tpu": 256}, ".tpu: must be a valid string, not 256"),
     ({"on": "vertx"}, ".on: 'vertx' is not valid: did you mean 'vertex'?"),
     ({"on": "vertex"}, ": vertex requires `tpu`, as in v5e-16x16"),
     ({"on": "vertex", "tpu": "v5p-4x4x4"}, ": Vertex AI trains on v5e, v6e, not on v5p: set"),
     ({"on": "vertex", "tpu": "v5e-4x4", "spot": True}, ": Vertex AI has no spot machines"),
-    ({"on": "local", "tpu": "v5e-2x2"}, ": this machine has no v5e-2x2"),
+    ({"on": "local", "tpu": "v5e-2x2"}, ": local has no v5e-2x2"),
     ({"image": "jestlab:latest"}, ".image: the image 'jestlab:latest' is not pinned: "),
     ({"image": IMAGE[:-1]}, f".image: the image '{IMAGE[:-1]}' is not pinned"),
     ({"retries": -1}, ".retries: must be greater than or equal to 0, not -1"),

@@ -1,11 +1,14 @@
 """Unions: specs of several whole studies."""
 
+from typing import Any
+
 import pytest
 import yaml
 
 from jestlab.platform.errors import SpecError, UserError
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec import Study, load
+from jestlab.platform.spec.expand import expand
 from jestlab.platform.spec.resources import Resources
 
 JOINT = {"selection": {"rule": "joint", "reference": "reference"}}
@@ -28,7 +31,7 @@ def union(studies, **written):
 
 
 def labels(study):
-    return [(member.variant.label, member.seed) for member in study.members]
+    return [(member.variant.label, member.seed) for member in expand(study)]
 
 
 def test_the_members_of_a_union_are_those_of_its_parts_under_their_names():
@@ -36,16 +39,17 @@ def test_the_members_of_a_union_are_those_of_its_parts_under_their_names():
     assert labels(both) == [
         (f"{part.name}/{member.variant.label}", member.seed)
         for part in both.studies.values()
-        for member in part.members
+        for member in expand(part)
     ]
-    for position, member in enumerate(both.members):
+    members: Any = expand(both)
+    for position, member in enumerate(members):
         for needed in [*member.needs.values(), *([member.match] if member.match is not None else [])]:
             assert needed < position
-            assert both.members[needed].variant.name.split("/")[0] == member.variant.name.split("/")[0]
-    joint = next(member for member in both.members if member.variant.name == "small/joint")
-    assert both.members[joint.needs["selection.reference"]].variant.name == "small/reference"
-    wide = [member for member in both.members if member.variant.name == "again/wide"]
-    assert [both.members[member.match].variant.name for member in wide] == ["again/plain"] * 2
+            assert members[needed].variant.name.split("/")[0] == member.variant.name.split("/")[0]
+    joint = next(member for member in members if member.variant.name == "small/joint")
+    assert members[joint.needs["selection.reference"]].variant.name == "small/reference"
+    wide = [member for member in members if member.variant.name == "again/wide"]
+    assert [members[member.match].variant.name for member in wide] == ["again/plain"] * 2
 
 
 def test_parts_are_whole_studies_at_the_unions_scale():

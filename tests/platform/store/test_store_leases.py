@@ -1,6 +1,5 @@
 """Leases: a run has one live attempt at a time."""
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
@@ -9,9 +8,7 @@ import pytest
 from sqlalchemy import update
 
 from jestlab.platform.store import claims, leases
-from jestlab.platform.store.changes import changes_since
 from jestlab.platform.store.records import Lease, RunState, Standing
-from jestlab.platform.store.rerun import start_over
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import Run
 
@@ -178,35 +175,3 @@ def test_a_run_whose_process_vanished_stays_running_while_it_is_claimed(store):
         connection.execute(update(Run).values(state=RunState.RUNNING))
     assert claim(store, leases.enter_launcher(store, "host:1:0"))
     assert standing(store).state == RunState.RUNNING
-
-
-def is_new(store: Store, change: Callable[[], object]) -> bool:
-    """Return whether others see that a call has changed the run."""
-    cursor = changes_since(store, "toy").cursor
-    change()
-    return bool(changes_since(store, "toy", cursor).runs)
-
-
-@pytest.mark.both_databases
-def test_others_see_every_change_of_a_run(store):
-    run = RUN.fingerprint
-    launcher = leases.enter_launcher(store, "host:1:0")
-    assert is_new(store, lambda: leases.set_waiting_reasons(store, {run: "waits for a slot"}))
-    assert is_new(store, lambda: leases.request_stop(store, [run], "cancelled by me"))
-    assert is_new(store, lambda: leases.reopen(store, [run]))
-    assert is_new(store, lambda: claim(store, launcher))
-    assert is_new(store, lambda: leases.set_pending_reasons(store, {live_lease(store).id: "no quota"}))
-    assert is_new(store, lambda: leases.request_stop(store, [run], "cancelled by me"))
-    assert is_new(store, lambda: store.record(plans.plan(RUN)))  # it takes the request back
-    lost = (RunState.PREEMPTED, "no sign of life", None)
-    assert is_new(store, lambda: plans.end(store, run, live_lease(store).id, *lost))
-    attempt = plans.begun(store, RUN)
-
-    def report() -> None:
-        attempt.progress(1, 10)
-        attempt.flush()
-
-    assert is_new(store, report)
-    assert is_new(store, attempt.complete)
-    assert not is_new(store, lambda: store.record(plans.plan(RUN)))
-    assert is_new(store, lambda: start_over(store, [run]))

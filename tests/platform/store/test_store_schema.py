@@ -58,8 +58,8 @@ def test_the_tables_have_not_changed_since_the_version_was_raised():
             made += str(CreateTable(table).compile(dialect=dialect))
             for index in sorted(table.indexes, key=str):
                 made += str(CreateIndex(index).compile(dialect=dialect))
-    assert SCHEMA == "0012"
-    assert hashlib.sha256(made.encode()).hexdigest()[:16] == "81844c0b52c3b127"
+    assert SCHEMA == "0013"
+    assert hashlib.sha256(made.encode()).hexdigest()[:16] == "8418c5e555946e88"
 
 
 @pytest.mark.both_databases

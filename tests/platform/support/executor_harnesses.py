@@ -29,7 +29,7 @@ from jestlab.platform.launch.executors.forkserver import ForkServer
 from jestlab.platform.launch.executors.local import LocalExecutor
 from jestlab.platform.launch.executors.vertex import VertexExecutor
 from jestlab.platform.planning.plan import Plan
-from jestlab.platform.spec.resources import parse_slice
+from jestlab.platform.spec.resources import Resources
 from jestlab.platform.store.store import Store
 from jestlab.testing import executors as contracts
 from jestlab.testing.executors import key_of
@@ -168,7 +168,7 @@ class VertexHarness(Remote[FakeGoogle]):
             store_secret="projects/our-lab/secrets/jestlab-store/versions/latest",
             root="/gcs/our-bucket/lab",
         )
-        made = VertexExecutor(settings, parse_slice("v5e-4x4"), IMAGE, answer_seconds=answer_seconds)
+        made = VertexExecutor(settings, Resources(tpu="v5e-4x4", image=IMAGE), answer_seconds=answer_seconds)
         made.endpoint = made.logging_endpoint = self.api.url
         made.credentials = Credentials("the-users-token")
         return made

@@ -19,7 +19,7 @@ from tests.waiting import wait_until
 from jestlab.platform.lab.settings import Kubernetes as KubernetesSettings
 from jestlab.platform.launch.executors.base import Job, LaunchedJob
 from jestlab.platform.launch.executors.kubernetes import KubernetesExecutor
-from jestlab.platform.spec.resources import Nodes, Slice, parse_slice
+from jestlab.platform.spec.resources import Resources
 
 
 class KubernetesHarness(Remote[UnreliableApi]):
@@ -47,12 +47,12 @@ class KubernetesHarness(Remote[UnreliableApi]):
 
     def executor(
         self,
-        machines: Slice | Nodes | None = None,
         settings: KubernetesSettings | None = None,
         answer_seconds: float = 60.0,
+        **resources: Any,
     ) -> KubernetesExecutor:
-        machines, settings = machines or parse_slice("v5e-2x2"), settings or self.settings()
-        return KubernetesExecutor(settings, machines, self.image, answer_seconds=answer_seconds)
+        asked = Resources(image=self.image, **(resources or {"tpu": "v5e-2x2"}))
+        return KubernetesExecutor(settings or self.settings(), asked, answer_seconds=answer_seconds)
 
     def count(self) -> int:
         return sum("conditions" not in found.get("status", {}) for found in self.namespace.jobsets())

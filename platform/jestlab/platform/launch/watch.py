@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from jestlab.platform.launch.display import Pace
 from jestlab.platform.launch.status import RunStatus, read_status
-from jestlab.platform.store.changes import ChangedRun, changes_since
-from jestlab.platform.store.records import WAITING, RunState, Spending
+from jestlab.platform.store.records import WAITING, RunSnapshot, RunState, Spending
 from jestlab.platform.store.spending import spending
 from jestlab.platform.store.store import Store
 
@@ -39,9 +38,8 @@ class Watch:
     def __init__(self, store: Store, experiment: str) -> None:
         self._store = store
         self._experiment = experiment
-        self._cursor = 0
         self._launched_at: datetime | None = None
-        self._runs: Mapping[str, ChangedRun] = {}
+        self._runs: Mapping[str, RunSnapshot] = {}
         self._rows: list[RunStatus] = []
         self._index: dict[tuple[str, int], int] = {}  # label and seed → index of the row
         self._paces: dict[str, Pace] = {}
@@ -54,20 +52,16 @@ class Watch:
         Raises:
             UserError: The experiment doesn't exist any more.
         """
-        changes = changes_since(self._store, self._experiment, self._cursor)
-        is_known = all(run.fingerprint in self._runs for run in changes.runs)
-        if is_new := not is_known or changes.launched_at != self._launched_at:  # it may have other runs
-            changes = changes_since(self._store, self._experiment)
-        runs = {run.fingerprint: run for run in changes.runs}
+        launched_at, runs = self._store.snapshot(self._experiment)
+        is_new = launched_at != self._launched_at or runs.keys() != self._runs.keys()
         different = {run for run, new in runs.items() if self._runs.get(run) != new}
-        moved = any(run not in self._runs or self._runs[run].state != runs[run].state for run in different)
-        runs = runs if is_new else {**self._runs, **runs}
+        moved = is_new or any(self._runs[run].state != runs[run].state for run in different)
         began = time.monotonic()
         if is_new or (moved and began >= self._costs_due):
             self._costs = spending(self._store, self._experiment)
             self._costs_due = began + _SHARE * (time.monotonic() - began)
         changed = self._read_all() if is_new else self._read(runs, different, moved)
-        self._cursor, self._launched_at, self._runs = changes.cursor, changes.launched_at, runs
+        self._launched_at, self._runs = launched_at, runs
         return WatchUpdate(list(self._rows), changed)
 
     def running(self) -> dict[str, int]:
@@ -80,7 +74,7 @@ class Watch:
         self._index = {(row.run.label, row.run.seed): index for index, row in enumerate(self._rows)}
         return set(range(len(self._rows)))
 
-    def _read(self, runs: Mapping[str, ChangedRun], different: set[str], moved: bool) -> set[int]:
+    def _read(self, runs: Mapping[str, RunSnapshot], different: set[str], moved: bool) -> set[int]:
         """Read the rows of running runs and of different ones; return the indices of the changed rows."""
         began = time.monotonic()
         waiting = {run.fingerprint for run in runs.values() if run.state in WAITING}

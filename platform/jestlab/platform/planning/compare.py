@@ -115,8 +115,8 @@ def compare_with_now(store: Store, fingerprint: str) -> CodeComparison:
     sources = None if last["sources"] is None else sources_of(run.program, run.config, Path.cwd())
     now = {} if sources is None else sources.digests()
     files: dict[str, Path] = {}
-    for record in store.record_of(fingerprint):
-        files |= Record.model_validate(record).named_files()
+    for _, study in store.studies(fingerprint):
+        files |= Record.model_validate(study.get("record", {})).named_files()
     data = json.loads(last["inputs"] or "{}")
     data_now = {name: digest_of(path) for name, path in files.items() if name in data}
     return CodeComparison(

@@ -15,7 +15,7 @@ from jestlab.analysis.costs import Scope, matching_examples
 from jestlab.platform import programs
 from jestlab.platform.errors import UserError
 from jestlab.platform.programs import Config, Price, Program
-from jestlab.platform.spec.expand import SEED
+from jestlab.platform.spec.expand import SEED, expand
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.spec.tree import lookup, without
 
@@ -89,7 +89,7 @@ class Timings:
         """Read the timings for a study; empty if there is no store, or no run matches seconds."""
         if store is None or not matches_seconds(study):
             return cls()
-        names = {member.variant.program.name for member in study.members}
+        names = {member.variant.program.name for member in expand(study)}
         paces: dict[str, dict[str, list[float]]] = {}
         for program, config, device, pace in store.paces(names):
             key = config_key(programs.get(program), config)

@@ -24,9 +24,10 @@ from jestlab.platform.planning.matching import (
     plain,
 )
 from jestlab.platform.programs import Config, DataLookup, MemoryEstimate, Placement, Price, Program
-from jestlab.platform.spec.expand import Replicate, written_at
+from jestlab.platform.spec.expand import expand, written_at
 from jestlab.platform.spec.schema import Study
-from jestlab.platform.store.records import RunState
+from jestlab.platform.spec.variants import Replicate
+from jestlab.platform.store.records import Place, RunState
 from jestlab.platform.words import counted
 
 if TYPE_CHECKING:
@@ -44,15 +45,6 @@ class Action(StrEnum):
 
 
 _STARTED = frozenset({RunState.RUNNING, RunState.FAILED, RunState.CANCELLED, RunState.PREEMPTED})
-
-
-@dataclass(frozen=True, slots=True)
-class Alias:
-    """Another place in the study where the same run appears."""
-
-    name: str
-    label: str
-    point: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +101,7 @@ class PlannedRun:
     price: Price | None
     memory: MemoryEstimate | None = None
     state: RunState | None = None
-    aliases: tuple[Alias, ...] = ()
+    aliases: tuple[Place, ...] = ()
     budget: RunBudget | None = None
     match: str | None = None
 
@@ -120,7 +112,7 @@ class PlannedRun:
 
     def to_record(self) -> RunToRecord:
         """Return the run as the store records it."""
-        from jestlab.platform.store.recording import Place, RunToRecord  # imports SQLAlchemy
+        from jestlab.platform.store.recording import RunToRecord  # imports SQLAlchemy
 
         components = () if self.price is None else EXECUTED
         return RunToRecord(
@@ -130,10 +122,7 @@ class PlannedRun:
             program=self.program,
             config=self.config,
             needs=self.needs,
-            places=[
-                Place(self.name, self.label, self.point),
-                *(Place(alias.name, alias.label, alias.point) for alias in self.aliases),
-            ],
+            places=[Place(self.name, self.label, self.point), *self.aliases],
             flops={name: getattr(self.price.cost, name) for name in components if self.price is not None},
             budget=None if self.budget is None else asdict(self.budget),
         )
@@ -244,10 +233,10 @@ def plan(
     """
     data = DataLookup(note_absent=note_absent, placement=placement)
     chips = 0 if (slice_ := study.resources.slice) is None else slice_.chips
-    resolved = _Planner(study.members, data, timings or Timings(), chips).resolve_all()
+    resolved = _Planner(expand(study), data, timings or Timings(), chips).resolve_all()
     parts, end = [], 0
     for part in study.studies.values():
-        start, end = end, end + len(part.members)
+        start, end = end, end + len(expand(part))
         parts.append(_merged(part, resolved[start:end]))
     merged = _merged(study, resolved)
     return replace(merged, absent=data.absent, left_out=data.left_out, parts=tuple(parts))
@@ -372,8 +361,8 @@ def _with_value(section: Section, path: Sequence[str], value: int) -> Section:
 def _merged(study: Study, resolved: Sequence[_Resolved | WaitingMember]) -> Plan:
     """Make the plan of a study. Members with equal fingerprints are one run, under its first name."""
     runs: dict[str, PlannedRun] = {}
-    aliases: dict[str, dict[str, Alias]] = {}
-    for member, entry in zip(study.members, resolved, strict=True):
+    places: dict[str, dict[str, Place]] = {}
+    for member, entry in zip(expand(study), resolved, strict=True):
         if isinstance(entry, WaitingMember):
             continue
         variant = member.variant
@@ -391,14 +380,14 @@ def _merged(study: Study, resolved: Sequence[_Resolved | WaitingMember]) -> Plan
                 memory=entry.memory,
                 match=None if variant.match is None else str(variant.match),
             )
-        alias = Alias(variant.name, variant.label, variant.point)
-        aliases.setdefault(entry.fingerprint, {})[variant.label] = alias
+        place = Place(variant.name, variant.label, variant.point)
+        places.setdefault(entry.fingerprint, {})[variant.label] = place
     return Plan(
         study,
-        tuple(replace(run, aliases=tuple(aliases[identity].values())[1:]) for identity, run in runs.items()),
+        tuple(replace(run, aliases=tuple(places[identity].values())[1:]) for identity, run in runs.items()),
         frozenset(
             reference.name
-            for member in study.members
+            for member in expand(study)
             for reference in member.variant.references
             if reference.role not in _program(member).subjects
         ),

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 from pydantic import BaseModel
 
 from jestlab.analysis.names import compose, short_names
 from jestlab.platform.errors import Mistakes, Path, SpecError, placed, shown, within
 from jestlab.platform.spec.axes import AxisStep, Point, count, place_on, span
-from jestlab.platform.spec.checks import check_display_names, check_references, check_run_name
 from jestlab.platform.spec.fields import NAMES_A_RUN, fields_of, marked, merge, unknown_keys, validated
-from jestlab.platform.spec.order import RunReference, order
-from jestlab.platform.spec.program import Config, ProgramConfig, program_of
+from jestlab.platform.spec.order import order
+from jestlab.platform.spec.program import Config
+from jestlab.platform.spec.schema import Study
 from jestlab.platform.spec.tree import MATCH, STUDIES, depth_of, has, lookup, nested
-
-if TYPE_CHECKING:
-    from jestlab.platform.spec.runs import Match
-    from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.variants import (
+    Replicate,
+    RunReference,
+    Variant,
+    check_display_names,
+    check_references,
+    check_run_name,
+)
 
 SEED = "seed"
 """The config key that the replicates of a run differ in."""
@@ -31,54 +35,24 @@ MAX_RUNS, MOST_RUNS = "JESTLAB_MAX_RUNS", 100_000
 _MATCH_ROLE = " match"  # never the role of a dependency, because of the space
 
 
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """A run at one point of its axes: what its replicates have in common.
-
-    Attributes:
-        label: Name and values on the axes, as the store identifies it.
-        point: Values on the axes, by dotted key.
-        config: Validated; a plain dict where the program has no schema.
-        references: The runs that it refers to, with the place of each name.
-        match: The run whose FLOPs or seconds it spends; None where the config states the training length.
-    """
-
-    name: str
-    label: str
-    point: Point
-    program: ProgramConfig
-    config: Config
-    references: tuple[RunReference, ...]
-    match: Match | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Replicate:
-    """A variant with a seed in its config.
-
-    Attributes:
-        needs: Role → position, among the study's members, of a dependency; always before this member.
-        match: Position of the run whose budget it spends, also before this member; or None.
-    """
-
-    variant: Variant
-    seed: int
-    config: Config
-    needs: Mapping[str, int]
-    match: int | None = None
-
-
 def expand(study: Study) -> tuple[Replicate, ...]:
-    """List all members of a study, dependencies first, otherwise in the order of the spec.
+    """List every run of a study at every point and seed, with a validated config.
 
-    All runs with one seed come before those with the next: runs that differ only in the seed compile the same
-    functions, and should not start at the same time.
+    Dependencies come first; otherwise the order is that of the spec. All runs with one seed come before those
+    with the next: runs that differ only in the seed compile the same functions, and should not start at the
+    same time.
 
     Raises:
         SpecError: The study has mistakes.
     """
-    if study.studies:
-        return _of_union(study)
+    if "members" not in study.derived:
+        study.derived["members"] = _of_union(study) if study.studies else _of_study(study)
+    members: tuple[Replicate, ...] = study.derived["members"]
+    return members
+
+
+def _of_study(study: Study) -> tuple[Replicate, ...]:
+    """List the members of an ordinary study."""
     variants = _checked(study)
     ordered = order([(v.name, v.label, v.point, (*v.references, *_matched(v))) for v in variants])
     matched = {index: needs.pop(_MATCH_ROLE) for index, needs in ordered if _MATCH_ROLE in needs}
@@ -103,11 +77,11 @@ def _of_union(study: Study) -> tuple[Replicate, ...]:
     mistakes = Mistakes()
     for part_name, part in study.studies.items():
         with mistakes, within(STUDIES, part_name):
-            part.members  # noqa: B018 — reading validates
+            expand(part)
     mistakes.check()
     for part_name, part in study.studies.items():
         start = len(together)
-        own = part.members
+        own = expand(part)
         variants = {
             id(one): replace(
                 one,
@@ -200,9 +174,9 @@ class _Run:
         self.axes = study.axes
         self.name = name
         self.spec = study.runs[name]
-        self.program = program_of(study, name)
+        self.program = study.program_of(name)
         self.fields = fields_of(self.program.schema) if self.program.schema is not None else None
-        self.base = self.program.inherited(study.base, program_of(study))
+        self.base = self.program.inherited(study.base, study.program_of())
 
     def variants(self) -> list[Variant]:
         """List the run at each of its points, with validated configs."""
@@ -281,7 +255,7 @@ def _check_size(study: Study) -> None:
 def _check_shared(study: Study, mistakes: Mistakes) -> None:
     """Check the base if each run has another program, and the names and keys of axes."""
     with mistakes:
-        schema = program_of(study).schema
+        schema = study.program_of().schema
         if schema is not None and all(
             run.program not in (None, study.program) for run in study.runs.values()
         ):
@@ -302,7 +276,7 @@ def _check_run(study: Study, name: str, mistakes: Mistakes) -> None:
     """Check the seed of a free-form config, and the runs that `needs` and `match` refer to."""
     run = study.runs[name]
     seed = run.overrides.get(SEED, 0)
-    if program_of(study, name).schema is None and (not isinstance(seed, int) or isinstance(seed, bool)):
+    if study.program_of(name).schema is None and (not isinstance(seed, int) or isinstance(seed, bool)):
         mistakes.add([SpecError(("runs", name, SEED), f"must be a whole number, not {shown(seed)}")])
     for needed in run.needs.values():
         with mistakes:
@@ -316,7 +290,7 @@ def _check_match(study: Study, name: str) -> None:
     run = study.runs[name]
     if run.match is None:
         return
-    path, program = ("runs", name, MATCH), program_of(study, name)
+    path, program = ("runs", name, MATCH), study.program_of(name)
     check_run_name(run.match.run, study.runs, path)
     if (extent := program.extent) is None:
         raise SpecError(path, f"{program.name} has no examples_seen to solve for: drop it")

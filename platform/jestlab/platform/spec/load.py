@@ -25,8 +25,8 @@ from jestlab.platform.errors import (
 from jestlab.platform.errors import Path as Place
 from jestlab.platform.registry import scales_of, study_module, study_names
 from jestlab.platform.spec import overrides as overriding
-from jestlab.platform.spec.checks import check_names, check_texts
-from jestlab.platform.spec.options import check_custom_code
+from jestlab.platform.spec.checks import check_custom_code, check_names, check_texts
+from jestlab.platform.spec.expand import expand
 from jestlab.platform.spec.paths import anchored
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.spec.tree import STUDIES, is_mapping
@@ -75,7 +75,7 @@ def load(
         except SpecError as error:
             raise UserError(f"{override}{error}") from None
         study = anchored(study, source.folder or Path.cwd(), source.folder)
-        study.members  # noqa: B018 — reading validates
+        expand(study)
         check_texts(study)
         check_custom_code(study)
         if source.folder is not None or study.name != source.name:
@@ -148,7 +148,7 @@ class _Source:
         mistakes.add(error.errors)
         rest = {key: value for key, value in written.items() if key not in wrong}
         with mistakes:
-            self._parsed({"name": "unnamed", **rest}).members  # noqa: B018 — reading validates
+            expand(self._parsed({"name": "unnamed", **rest}))
         return mistakes.together()
 
     def _parts(self, named: Sequence[Any], scale: Any) -> dict[str, Any]:

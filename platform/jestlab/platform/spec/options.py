@@ -8,7 +8,7 @@ from them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     AfterValidator,
@@ -33,13 +33,9 @@ from jestlab.analysis.tables.latex import parse_width
 from jestlab.analysis.tables.shape import Shape
 from jestlab.models import extensions
 from jestlab.models.extensions import references
-from jestlab.platform import plugins
-from jestlab.platform.errors import SpecError, nearest, shown, within
+from jestlab.platform.errors import SpecError, nearest, shown
 from jestlab.platform.spec.fields import validated
-from jestlab.platform.spec.tree import STUDIES, flatten, listed
-
-if TYPE_CHECKING:
-    from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.tree import flatten, listed
 
 PaperTable = Literal["comparison", "longer_training", "specialists", "laion", "raw_vs_filtered"]
 TABLES: tuple[str, ...] = ("summary", "speedups", "claims", *get_args(PaperTable))
@@ -419,23 +415,3 @@ def custom_code_in(spec: Mapping[str, Any]) -> Iterator[tuple[CodeKind, str, Map
             yield "table", name, report.get("options") or {}
         elif kind != "table" and kind not in REPORTS:
             yield "figure", kind, report.get("options") or {}
-
-
-def check_custom_code(study: Study) -> None:
-    """Check that the custom figures and tables of a study exist and accept their options. Executes nothing.
-
-    Raises:
-        SpecError: One doesn't; the path names it.
-    """
-    for name, part in study.studies.items():
-        with within(STUDIES, name):
-            check_custom_code(part)
-    for i, report in enumerate(study.reports):
-        if (code := custom_code(report)) is None:
-            continue
-        kind, name = code
-        try:
-            plugins.check(kind, name, getattr(report, "options", {}), "options")
-        except ValueError as error:
-            field = "kind" if kind == "figure" else "name"
-            raise SpecError(("reports", str(i), field), str(error)) from None

@@ -6,25 +6,10 @@ import heapq
 import json
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
 
-from jestlab.platform.errors import Path, SpecError, nearest
+from jestlab.platform.errors import SpecError, nearest
 from jestlab.platform.spec.axes import Point
-
-
-class RunReference(NamedTuple):
-    """A reference to another run.
-
-    Attributes:
-        role: The role under which the program finds the other run: a key of the config, or a role of `needs`.
-        name: The name of the other run.
-        path: The place of the reference in the spec.
-    """
-
-    role: str
-    name: str
-    path: Path
-
+from jestlab.platform.spec.variants import RunReference
 
 Node = tuple[str, str, Point, Sequence[RunReference]]
 """A run at a point: name, label, values on its axes, references."""

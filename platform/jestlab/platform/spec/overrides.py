@@ -8,7 +8,6 @@ from typing import Any
 from jestlab.platform.errors import Mistakes, Path, SpecError, dotted, nearest, shown, within
 from jestlab.platform.spec.axes import KINDS, LABELS, columns_of, current_labels
 from jestlab.platform.spec.fields import Field, fields_of, merge, unknown_keys
-from jestlab.platform.spec.program import program_of
 from jestlab.platform.spec.runs import LABEL
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.spec.tree import (
@@ -61,7 +60,7 @@ def apply(study: Study, overrides: Sequence[tuple[Path, Any]]) -> Study:
             and `record` change every part, `base` only where its program has the key.
 
     Returns:
-        A new, validated study; its configs are validated by `members`.
+        A new, validated study; its configs are validated by `expand`.
 
     Raises:
         SpecError: A path is unknown, a value is invalid, or an axis sets the key.
@@ -154,7 +153,7 @@ def _set_run(study: Study, written: Tree, path: Path, value: Any) -> None:
         return
     own_keys = {key: run[key] for key in _OF_RUNS if key in run}
     config = {key: below for key, below in run.items() if key not in own_keys}
-    base, fields = program_of(study, name).inherited(study.base, program_of(study)), _fields(study, name)
+    base, fields = study.program_of(name).inherited(study.base, study.program_of()), _fields(study, name)
     _check_parts(merge(base, config, fields, ("runs", name)), keys, path)
     written["runs"][name] = own_keys | _merged(config, keys, value, fields, path)
 
@@ -223,5 +222,5 @@ def _drop_labels(axis: Any) -> None:
 
 
 def _fields(study: Study, run: str | None) -> Field | None:
-    schema = program_of(study, run).schema
+    schema = study.program_of(run).schema
     return fields_of(schema) if schema is not None else None

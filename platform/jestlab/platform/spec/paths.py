@@ -13,7 +13,7 @@ from jestlab.models.extensions import references
 from jestlab.platform.errors import Path as Place
 from jestlab.platform.spec.axes import Axis, columns_of
 from jestlab.platform.spec.fields import IS_PATH, NAMES_CODE, marked, merge
-from jestlab.platform.spec.program import ProgramConfig, program_of
+from jestlab.platform.spec.program import ProgramConfig
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.spec.tree import Tree, has, lookup, nested
 
@@ -47,13 +47,13 @@ def anchored(study: Study, folder: Path, spec_folder: Path | None = None) -> Stu
     )  # programs have paths
     axes = study.axes
     for name, run in runs.items():
-        program = program_of(study, name)
+        program = study.program_of(name)
         overrides = run.overrides
         if program.name != study.program:
             overrides = _with_folder(overrides, program, spec_folder)
         runs[name] = run.model_copy(update={"overrides": _anchored_config(overrides, program, folder)})
         axes = tuple(_anchored_axis(axis, program, folder) if name in axis.runs else axis for axis in axes)
-    program = program_of(study)
+    program = study.program_of()
     base = _anchored_config(_with_folder(study.base, program, spec_folder), program, folder)
     return study.replaced(base=base, runs=runs, axes=axes)
 

@@ -9,14 +9,9 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel
-
-from jestlab.platform.errors import SpecError, UserError
-
-if TYPE_CHECKING:
-    from jestlab.platform.spec.schema import Study
 
 PROGRAMS = "jestlab.platform.programs"
 """The package whose `get(name)` returns a program, and whose `BUILTIN` has jestlab's own programs by name."""
@@ -92,16 +87,11 @@ def builtin_programs() -> Mapping[str, ProgramConfig]:
     return programs
 
 
-def program_of(study: Study, name: str | None = None) -> ProgramConfig:
-    """Return the program of a run; without a run's name, the study's program.
+def program_config(name: str) -> ProgramConfig:
+    """Return the config of a program.
 
     Raises:
-        SpecError: The program is unknown.
+        UserError: The program is unknown.
     """
-    own = study.runs[name].program if name is not None else None
-    path = ("program",) if own is None else ("runs", str(name), "program")
-    try:
-        program: ProgramConfig = importlib.import_module(PROGRAMS).get(own or study.program)
-    except UserError as error:
-        raise SpecError(path, str(error)) from None
+    program: ProgramConfig = importlib.import_module(PROGRAMS).get(name)
     return program

@@ -26,9 +26,9 @@ from jestlab.analysis.written import WrittenError
 from jestlab.models.extensions import references
 from jestlab.platform.errors import Mistakes, SpecError, UserError, nearest, shown
 from jestlab.platform.spec.axes import Axis, listed_axes
-from jestlab.platform.spec.expand import Replicate, expand
 from jestlab.platform.spec.fields import validated
 from jestlab.platform.spec.options import REPORTS, FigureOptions, Report, parse_options
+from jestlab.platform.spec.program import ProgramConfig, program_config
 from jestlab.platform.spec.record import Record
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.spec.runs import LABEL, Name, RunSpec
@@ -196,7 +196,7 @@ class Study(BaseModel):
 
     @classmethod
     def parse(cls, written: Any) -> Study:
-        """Parse the mapping that a spec is written as. Configs of runs are validated by `members`.
+        """Parse the mapping that a spec is written as. Configs of runs are validated by `expand`.
 
         Raises:
             SpecError: It isn't a valid spec.
@@ -228,17 +228,26 @@ class Study(BaseModel):
     def replaced(self, **values: Any) -> Study:
         """Return a copy with other values, which aren't validated."""
         changed = self.model_copy(update=values)
-        changed.__dict__.pop("members", None)
+        changed.__dict__.pop("derived", None)
         return changed
 
     @cached_property
-    def members(self) -> tuple[Replicate, ...]:
-        """Every run at every point and seed, with a validated config, dependencies first.
+    def derived(self) -> dict[str, Any]:
+        """Results that functions of this study keep: its members, from `expand`."""
+        return {}
+
+    def program_of(self, run: str | None = None) -> ProgramConfig:
+        """Return the program of a run; without a run's name, the default program of the study.
 
         Raises:
-            SpecError: A config, a reference, or the order of the runs is invalid.
+            SpecError: The program is unknown.
         """
-        return expand(self)
+        own = self.runs[run].program if run is not None else None
+        path = ("program",) if own is None else ("runs", str(run), "program")
+        try:
+            return program_config(own or self.program)
+        except UserError as error:
+            raise SpecError(path, str(error)) from None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the resolved spec as it would be written, without defaults."""
@@ -249,9 +258,9 @@ class Study(BaseModel):
         return dump(self.to_dict())
 
     def __getstate__(self) -> dict[Any, Any]:
-        """Return the state for pickling, without members: they have functions, and are derived."""
+        """Return the state for pickling, without derived results: configs of programs have functions."""
         state = super().__getstate__()
-        return state | {"__dict__": {k: v for k, v in state["__dict__"].items() if k != "members"}}
+        return state | {"__dict__": {k: v for k, v in state["__dict__"].items() if k != "derived"}}
 
     @model_validator(mode="before")
     @classmethod

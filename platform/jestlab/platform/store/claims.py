@@ -6,19 +6,18 @@ launchers together are checked in the transaction that claims, one launcher at a
 
 from __future__ import annotations
 
-import functools
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import BindParameter, Connection, Select, and_, bindparam, func, insert, or_, select, update
+from sqlalchemy import Connection, and_, func, insert, or_, select, update
 
 from jestlab.analysis import units
 from jestlab.platform.store.engine import CLAIMING, one_at_a_time
 from jestlab.platform.store.records import LIVE, Lease, RunState, check_move
-from jestlab.platform.store.rows import chunks, execute_many, now
+from jestlab.platform.store.rows import chunks, now
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import Attempt, Budget, Run, run_key
 
@@ -120,7 +119,10 @@ def claim_all(
         one_at_a_time(connection, CLAIMING)
         free = {run.fingerprint: run for run in _free(connection, logs)}
         wanted = [fingerprint for fingerprint in logs if fingerprint in free]
-        holders = _holders(connection, terms.executor, limits) if limits.slots is not None else []
+        holders = []
+        if limits.slots is not None:
+            held = _holding(connection, terms.executor, limits.machine)
+            holders = [lease.launcher for lease in held if lease.id not in limits.dead]
         slots = len(wanted) if limits.slots is None else max(limits.slots - len(holders), 0)
         over_budget = _over_budget(connection, wanted, limits, slots)
         fitting = [fingerprint for fingerprint in wanted if fingerprint not in over_budget]
@@ -158,30 +160,8 @@ def claim(
 def store_handles(store: Store, handles: Mapping[int, str]) -> None:
     """Store the handles of the jobs of attempts, by attempt ID, in one transaction."""
     with store.writing() as connection:
-        rows = [{"key": attempt, "new_handle": handle} for attempt, handle in sorted(handles.items())]
-        execute_many(connection, _LAUNCHED, rows)
-
-
-# Built once: building a statement takes several times as long as executing it.
-_RUNS: BindParameter[Any] = bindparam("runs", expanding=True)
-_LAUNCHED = (
-    update(Attempt.__table__)  # type: ignore[arg-type]
-    .where(Attempt.__table__.c.id == bindparam("key"))
-    .values(handle=bindparam("new_handle"))
-)
-_UNLOCKED = (
-    select(Run.id, Run.fingerprint, Run.state, Run.step)
-    .where(Run.id.in_(_RUNS), Run.state != RunState.COMPLETED, Run.stop_reason.is_(None))
-    .order_by(Run.id)
-    .with_for_update(key_share=True)
-)
-_ATTEMPTS = (
-    select(Attempt.run_id, func.count().filter(Attempt.state.in_(LIVE)), func.max(Attempt.number))
-    .where(Attempt.run_id.in_(_RUNS))
-    .group_by(Attempt.run_id)
-)
-_PENDING = update(Run).where(Run.id.in_(_RUNS)).values(state=RunState.PENDING, reason=None)
-_INSERTED = insert(Attempt).returning(Attempt.run_id, Attempt.id)
+        for attempt, handle in sorted(handles.items()):
+            connection.execute(update(Attempt).where(Attempt.id == attempt).values(handle=handle))
 
 
 class _Free(NamedTuple):
@@ -196,45 +176,45 @@ class _Free(NamedTuple):
 
 def _free(connection: Connection, fingerprints: Iterable[str]) -> Iterator[_Free]:
     """Lock runs, and find those that can be claimed."""
+    can_run = (
+        select(Run.id, Run.fingerprint, Run.state, Run.step)
+        .where(Run.state != RunState.COMPLETED, Run.stop_reason.is_(None))
+        .order_by(Run.id)
+        .with_for_update(key_share=True)
+    )
+    live = func.count().filter(Attempt.state.in_(LIVE))
+    attempts = select(Attempt.run_id, live, func.max(Attempt.number)).group_by(Attempt.run_id)
     for chunk in chunks(map(run_key, fingerprints)):
-        runs = connection.execute(_UNLOCKED, {"runs": chunk}).all()
-        attempts = connection.execute(_ATTEMPTS, {"runs": [run.id for run in runs]})
-        known = {run_id: (live, number) for run_id, live, number in attempts}
+        runs = connection.execute(can_run.where(Run.id.in_(chunk))).all()
+        rows = connection.execute(attempts.where(Attempt.run_id.in_([run.id for run in runs])))
+        known = {run_id: (count, number) for run_id, count, number in rows}
         for run in runs:
-            live, number = known.get(run.id, (0, 0))
-            if not live:
+            count, number = known.get(run.id, (0, 0))
+            if not count:
                 yield _Free(run.id, run.fingerprint, RunState(run.state), run.step, number)
-
-
-def _holders(connection: Connection, executor: str, limits: Limits) -> list[str | None]:
-    """Return the launcher of each attempt that occupies a slot."""
-    rows = connection.execute(_holding(executor, limits.machine))
-    return [row.launcher for row in rows if row.id not in limits.dead]
 
 
 def holding(store: Store, executor: str, machine: str | None) -> list[Lease]:
     """Return the live attempts that occupy a slot of an executor, on one machine or on all."""
     with store.reading() as connection:
-        rows = connection.execute(_holding(executor, machine)).mappings()
-        return [Lease(**dict(row) | {"state": RunState(row["state"])}) for row in rows]
+        return _holding(connection, executor, machine)
 
 
-@functools.lru_cache(maxsize=8)
-def _holding(executor: str, machine: str | None) -> Select[Any]:
+def _holding(connection: Connection, executor: str, machine: str | None) -> list[Lease]:
     of_attempt = (getattr(Attempt, name) for name in Lease.__dataclass_fields__ if name != "fingerprint")
     query = (
         select(*of_attempt, Run.fingerprint)
         .join(Run, Run.id == Attempt.run_id)
         .where(Attempt.state.in_(LIVE), Attempt.executor == executor)
     )
-    if machine is None:
-        return query
-    by_launcher = Attempt.launcher.startswith(f"{machine}:", autoescape=True)
-    if executor != "local":
-        return query.where(by_launcher)
-    by_handle = Attempt.handle.startswith(f"{machine}:", autoescape=True)
-    # A launcher of another machine may have adopted an attempt.
-    return query.where(or_(by_handle, and_(Attempt.handle.is_(None), by_launcher)))
+    if machine is not None:
+        here = Attempt.launcher.startswith(f"{machine}:", autoescape=True)
+        if executor == "local":  # a launcher of another machine may have adopted an attempt
+            by_handle = Attempt.handle.startswith(f"{machine}:", autoescape=True)
+            here = or_(by_handle, and_(Attempt.handle.is_(None), here))
+        query = query.where(here)
+    rows = connection.execute(query).mappings()
+    return [Lease(**dict(row) | {"state": RunState(row["state"])}) for row in rows]
 
 
 def _over_budget(
@@ -284,7 +264,8 @@ def _make_pending(connection: Connection, runs: Sequence[_Free]) -> None:
     for run in waiting:
         check_move(run.fingerprint, run.state, RunState.PENDING)
     for chunk in chunks(run.id for run in waiting):
-        connection.execute(_PENDING, {"runs": chunk})
+        pending = update(Run).where(Run.id.in_(chunk))
+        connection.execute(pending.values(state=RunState.PENDING, reason=None))
 
 
 def _insert(
@@ -307,7 +288,8 @@ def _insert(
     ]
     if not rows:
         return {}
-    ids = dict(connection.execute(_INSERTED, rows).tuples().all())
+    inserted = insert(Attempt).returning(Attempt.run_id, Attempt.id)
+    ids = dict(connection.execute(inserted, rows).tuples().all())
     return {
         run.fingerprint: Claim(ids[run.id], row["number"], row["token"])
         for run, row in zip(runs, rows, strict=True)

@@ -43,8 +43,6 @@ def disown(connection: Connection, reason: str) -> None:
     watch, or stop any job.
     """
     connection.execute(update(Identity).values(id=uuid.uuid4().hex, place=None))
-    # Changes are numbered by the original's database.
-    connection.execute(update(Run).values(change=0, updated_at=Run.updated_at))
     ended = {"state": RunState.PREEMPTED, "reason": reason}
     live = update(Attempt).where(Attempt.state.in_(LIVE))
     connection.execute(live.values(**ended, ended_at=Attempt.heartbeat_at))

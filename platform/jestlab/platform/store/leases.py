@@ -12,14 +12,12 @@ from __future__ import annotations
 import functools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypeVar
 
-from sqlalchemy import Connection, Row, Select, Update, bindparam, delete, func, select, update
+from sqlalchemy import Connection, Row, Select, bindparam, delete, func, select, update
 from sqlalchemy.orm import aliased
 
-from jestlab.models.training.phases import Spent
 from jestlab.platform.store.records import (
     LIVE,
     WAITING,
@@ -246,16 +244,6 @@ def move(connection: Connection, fingerprint: str, state: RunState, reason: str 
 
 # ---- attempts: start, heartbeat, end
 
-# Built once: building a statement takes as long as executing it.
-_BEAT = (
-    update(Attempt)
-    .where(Attempt.id == bindparam("key"), Attempt.state == RunState.RUNNING)
-    .values(heartbeat_at=bindparam("at"))
-)
-_SPENT = tuple(field.name for field in fields(Spent))
-_BEAT_SPENT = _BEAT.values(**{name: bindparam(f"new_{name}") for name in _SPENT})
-_STOP_REASON = select(Run.stop_reason).where(Run.id == bindparam("key"))
-
 
 def start(
     connection: Connection, fingerprint: str, number: int, again: bool, handle: str, values: dict[str, Any]
@@ -292,16 +280,13 @@ def heartbeat(connection: Connection, attempt_id: int, spent: Mapping[str, Any] 
     Returns:
         Whether the attempt is RUNNING; otherwise its worker must not write.
     """
-    values: dict[str, Any] = {"key": attempt_id, "at": now()}
-    if spent is None:
-        return bool(connection.execute(_BEAT, values).rowcount)
-    values |= {f"new_{name}": spent.get(name) for name in _SPENT}
-    return bool(connection.execute(_BEAT_SPENT, values).rowcount)
+    running = update(Attempt).where(Attempt.id == attempt_id, Attempt.state == RunState.RUNNING)
+    return bool(connection.execute(running.values(heartbeat_at=now(), **(spent or {}))).rowcount)
 
 
 def stop_reason(connection: Connection, run_id: int) -> str | None:
     """Return the user's reason to stop a run; None if it may continue."""
-    reason: str | None = connection.scalar(_STOP_REASON, {"key": run_id})
+    reason: str | None = connection.scalar(select(Run.stop_reason).where(Run.id == run_id))
     return reason
 
 
@@ -357,32 +342,13 @@ def finish(
 
     `values` are further columns of the attempt. Returns False if the attempt had ended already.
     """
-    new = {"state": state, "reason": reason, "exit_code": exit_code, "ended_at": now(), **values}
-    parameters = {"key": attempt_id} | {f"new_{name}": value for name, value in new.items()}
-    if not connection.execute(_finish_attempt(tuple(new)), parameters).rowcount:
+    ended = {"state": state, "reason": reason}
+    live = update(Attempt).where(Attempt.id == attempt_id, Attempt.state.in_(LIVE))
+    columns = {**ended, "exit_code": exit_code, "ended_at": now(), **values}
+    if not connection.execute(live.values(**columns)).rowcount:
         return False
-    failed = 1 if state == RunState.FAILED else 0
-    ended = {"key": run_key(fingerprint), "new_state": state, "new_reason": reason, "failed": failed}
-    connection.execute(_FINISH_RUN, ended)
+    # The attempt that holds the run decides its state, even if others have changed the state meanwhile.
+    run = update(Run).where(Run.id == run_key(fingerprint), Run.state != RunState.COMPLETED)
+    failures = Run.failures + int(state == RunState.FAILED)
+    connection.execute(run.values(**ended, failures=failures))
     return True
-
-
-@functools.cache
-def _finish_attempt(columns: tuple[str, ...]) -> Update:
-    return (
-        update(Attempt)
-        .where(Attempt.id == bindparam("key"), Attempt.state.in_(LIVE))
-        .values({name: bindparam(f"new_{name}") for name in columns})
-    )
-
-
-# The attempt that holds the run decides its state, even if others have changed the state meanwhile.
-_FINISH_RUN = (
-    update(Run)
-    .where(Run.id == bindparam("key"), Run.state != RunState.COMPLETED)
-    .values(
-        state=bindparam("new_state"),
-        reason=bindparam("new_reason"),
-        failures=Run.failures + bindparam("failed"),
-    )
-)

@@ -4,26 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, select, update
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.store.engine import RECORDING, one_at_a_time
-from jestlab.platform.store.records import ADOPTED, LIVE, RunState
+from jestlab.platform.store.records import ADOPTED, LIVE, Place, RunState
 from jestlab.platform.store.rows import chunks, execute_many, insert, now, to_json, upsert
 from jestlab.platform.store.tables import Attempt, Budget, Cost, Experiment, Member, Need, Run, run_key
 from jestlab.platform.whoami import host_name, user_name
 
 _BUDGET = ("chip", "chips", "chip_hours", "dollars")
-
-
-class Place(NamedTuple):
-    """A name and label of a run in its study, with its values on the axes."""
-
-    name: str
-    label: str
-    point: Mapping[str, Any]
 
 
 @dataclass(frozen=True)

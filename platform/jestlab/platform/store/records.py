@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from jestlab.platform.spec.resources import ExecutorName
@@ -78,6 +78,14 @@ def check_move(fingerprint: str, current: RunState, wanted: RunState) -> None:
 # ---- records
 
 
+class Place(NamedTuple):
+    """A name and label of a run in its study, with its values on the axes."""
+
+    name: str
+    label: str
+    point: Mapping[str, Any]
+
+
 @dataclass(frozen=True)
 class RunRecord:
     """A run with everything that its worker reads.
@@ -126,6 +134,17 @@ class RunRow:
     started_at: datetime | None
     ended_at: datetime | None
     program: str
+
+
+class RunSnapshot(NamedTuple):
+    """The present state of a run; `stop_reason` is its user's reason to stop it."""
+
+    fingerprint: str
+    state: RunState
+    reason: str | None
+    step: int
+    total_steps: int | None
+    stop_reason: str | None
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -35,12 +34,8 @@ def chunks(values: Iterable[Value], size: int = _CHUNK) -> Iterator[list[Value]]
 
 def insert(connection: Connection, table: Any) -> Any:
     """Return the dialect's INSERT, which supports ON CONFLICT."""
-    return _insert(table, server=connection.dialect.name == "postgresql")
-
-
-def _insert(table: Any, *, server: bool) -> Any:
     # Importing a dialect takes a while, and most stores use one.
-    if server:
+    if connection.dialect.name == "postgresql":
         from sqlalchemy.dialects import postgresql
 
         return postgresql.insert(table)
@@ -75,21 +70,14 @@ def upsert(
     """
     key_of = itemgetter(*keys)
     last = {key_of(row): row for row in rows}
-    statement = _upsert(connection.dialect.name, table, tuple(keys), tuple(changed), newest)
-    execute_many(connection, statement, list(last.values()))
-
-
-@functools.cache  # building a statement takes as long as executing it
-def _upsert(
-    dialect: str, table: Any, keys: tuple[str, ...], changed: tuple[str, ...], newest: str | None
-) -> Any:
-    statement = _insert(table, server=dialect == "postgresql")
+    statement = insert(connection, table)
     new = statement.excluded
-    return statement.on_conflict_do_update(
+    statement = statement.on_conflict_do_update(
         index_elements=list(keys),
         set_={name: new[name] for name in changed},
         where=None if newest is None else getattr(table, newest) <= new[newest],
     )
+    execute_many(connection, statement, list(last.values()))
 
 
 Point = tuple[int, int, float | None]

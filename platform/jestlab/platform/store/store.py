@@ -7,6 +7,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from datetime import datetime
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -25,6 +26,7 @@ from jestlab.platform.store.records import (
     Progress,
     RunRecord,
     RunRow,
+    RunSnapshot,
     RunState,
 )
 from jestlab.platform.store.rows import chunks
@@ -218,35 +220,22 @@ class Store:
             pairs = connection.execute(select(Evaluation.dataset, Evaluation.metric).distinct())
             return names | {f"{dataset}/{metric}" for dataset, metric in pairs}
 
-    def last_launched(self, fingerprint: str) -> tuple[str, dict[str, Any]] | None:
-        """Return name and resolved spec of the last launched study with a run; None without such a study.
+    def studies(self, fingerprint: str) -> list[tuple[str, dict[str, Any]]]:
+        """Return name and resolved spec of each study with a run; the most recently launched comes first.
 
         Unions are left out, because their studies are experiments, too.
         """
         query = (
-            select(Experiment.name, Experiment.spec)
+            select(Experiment.name, Experiment.spec, Experiment.updated_at)
             .join(Member, Member.experiment == Experiment.name)
             .where(Member.run_id == run_key(fingerprint))
+            .distinct()  # a study can list a run under several labels
             .order_by(Experiment.updated_at.desc())
         )
         with self.reading() as connection:
-            for name, spec in connection.execute(query):
-                study: dict[str, Any] = json.loads(spec)
-                if not study.get("studies"):
-                    return name, study
-        return None
-
-    def record_of(self, fingerprint: str) -> list[dict[str, Any]]:
-        """Return the `record` sections of the specs of a run's studies."""
-        query = (
-            select(Experiment.spec)
-            .join(Member, Member.experiment == Experiment.name)
-            .where(Member.run_id == run_key(fingerprint), Experiment.spec.contains('"record":'))
-            .distinct()
-        )
-        with self.reading() as connection:
-            specs = [json.loads(spec) for spec in connection.scalars(query)]
-        return [spec["record"] for spec in specs if "record" in spec]
+            rows = connection.execute(query).all()
+        studies = ((row.name, json.loads(row.spec)) for row in rows)
+        return [(name, study) for name, study in studies if not study.get("studies")]
 
     def seconds_by_step(self, fingerprint: str) -> dict[int, float]:
         """Return the seconds of training until each evaluation of a run, by step; NaN if unknown."""
@@ -329,6 +318,19 @@ class Store:
             for part in parts:
                 rows += connection.execute(query, {"experiment": experiment, **part})
         return [RunRow(**{**row._mapping, "state": RunState(row.state)}) for row in rows]
+
+    def snapshot(self, experiment: str) -> tuple[datetime, dict[str, RunSnapshot]]:
+        """Return when an experiment was last launched, and its runs' present states by fingerprint.
+
+        Raises:
+            UserError: No such experiment.
+        """
+        columns = [getattr(Run, name) for name in RunSnapshot._fields]
+        of_members = select(Member.run_id).where(Member.experiment == experiment)
+        with self.reading() as connection:
+            launched_at = of_experiment(connection, experiment, Experiment.updated_at)
+            rows = connection.execute(select(*columns).where(Run.id.in_(of_members))).all()
+        return launched_at, {row[0]: RunSnapshot(row[0], RunState(row[1]), *row[2:]) for row in rows}
 
     def progress(self, fingerprints: Iterable[str], metrics: Sequence[str]) -> dict[str, Progress]:
         """Return the progress of runs, with the newest values of these metrics."""

@@ -24,9 +24,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
 )
-from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
-from sqlalchemy.sql.expression import ColumnElement
 
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rows import now
@@ -43,23 +41,6 @@ def run_key(fingerprint: str) -> int:
     A text key would make a table of metrics three times as large as this one.
     """
     return int(fingerprint[:_KEY_DIGITS], 16)
-
-
-class NextChange(ColumnElement[int]):
-    """The number of a change to a run: see `changes.py`."""
-
-    inherit_cache = True
-    type = _INT64
-
-
-@compiles(NextChange, "sqlite")
-def _next_of_sqlite(*_: Any, **__: Any) -> str:
-    return "(SELECT COALESCE(MAX(change), 0) + 1 FROM run)"
-
-
-@compiles(NextChange, "postgresql")
-def _next_of_postgresql(*_: Any, **__: Any) -> str:
-    return "txid_current()"
 
 
 def _of_run(**options: Any) -> Any:
@@ -137,7 +118,7 @@ class Run(Base):
     """One scientific config, which any number of studies can share."""
 
     __tablename__ = "run"
-    __table_args__ = (CheckConstraint(_STATES, name="state"), Index(None, "change"))
+    __table_args__ = (CheckConstraint(_STATES, name="state"),)
 
     id: Mapped[int] = mapped_column(_INT64, primary_key=True, autoincrement=False)  # see `run_key`
     fingerprint: Mapped[str] = mapped_column(unique=True)
@@ -153,7 +134,6 @@ class Run(Base):
     stop_reason: Mapped[str | None]  # why its user wants it to stop; None while it may run
     created_at: Mapped[datetime]
     updated_at: Mapped[datetime] = mapped_column(onupdate=now)
-    change: Mapped[int] = mapped_column(_INT64, default=NextChange(), onupdate=NextChange())
 
 
 class Member(Base):

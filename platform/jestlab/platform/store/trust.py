@@ -148,10 +148,10 @@ def check_names_available(store: Store, studies: Mapping[str, Collection[str]]) 
         UserError: A name is not available; the message names the options.
     """
     for name, fingerprints in studies.items():
-        _check_name(store, name, fingerprints, is_part=name != next(iter(studies)))
+        _check_name(store, name, fingerprints)
 
 
-def _check_name(store: Store, name: str, fingerprints: Collection[str], is_part: bool) -> None:
+def _check_name(store: Store, name: str, fingerprints: Collection[str]) -> None:
     with store.reading() as connection:
         row = connection.execute(
             select(Experiment.owner, Experiment.host, Experiment.origin).where(Experiment.name == name)
@@ -165,14 +165,13 @@ def _check_name(store: Store, name: str, fingerprints: Collection[str], is_part:
         shared = sum(
             connection.scalar(own.where(Run.fingerprint.in_(chunk))) or 0 for chunk in chunks(fingerprints)
         )
-    other = "another name in the union" if is_part else "--set name=NAME"
-    where = f", launched on {row.host}" if row.host is not None else ""
     if row.owner is not None and row.owner != user_name() and row.origin is None:
         raise UserError(
-            f"{name} is an experiment of {row.owner}{where}: use another name ({other}), or --replace it"
+            f"{name} is an experiment of {row.owner}, launched on {row.host}: choose another name, or "
+            "--replace it"
         )
     if done and not shared:
         raise UserError(
-            f"there is an experiment {name} already with {total} other runs: --replace it, or use "
-            f"another name ({other}) to keep both"
+            f"there is an experiment {name} already with {total} other runs: --replace it, or choose "
+            "another name to keep both"
         )

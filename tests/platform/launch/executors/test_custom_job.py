@@ -18,7 +18,7 @@ from jestlab.platform.launch import executors
 from jestlab.platform.launch.executors import vertex
 from jestlab.platform.launch.executors.base import ExecutorError, JobState
 from jestlab.platform.launch.executors.vertex import custom_job
-from jestlab.platform.spec.resources import Resources, parse_slice
+from jestlab.platform.spec.resources import Resources
 
 SNAPSHOT = Path(__file__).parent / "custom_job_v5e_16x16.json"
 SECRET = "projects/our-lab/secrets/jestlab-store/versions/latest"
@@ -36,7 +36,7 @@ SETTINGS = VertexSettings(
 
 
 def manifest(slice_="v5e-16x16", settings=SETTINGS, spot=False, **changes):
-    return custom_job(job(**changes), parse_slice(slice_), IMAGE, settings, spot=spot)
+    return custom_job(job(**changes), Resources(tpu=slice_, image=IMAGE, spot=spot), settings)
 
 
 def test_256_chips_are_rendered_like_the_reviewed_file():
@@ -159,7 +159,7 @@ def test_a_log_that_cannot_be_read_is_pointed_to_in_the_browser(cloud):
 def test_without_credentials_the_remedy_is_named(cloud, monkeypatch, tmp_path):
     for name in ("GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_CONFIG"):
         monkeypatch.setenv(name, str(tmp_path / "nothing"))
-    executor = vertex.VertexExecutor(SETTINGS, parse_slice("v5e-2x2"), IMAGE)
+    executor = vertex.VertexExecutor(SETTINGS, Resources(tpu="v5e-2x2", image=IMAGE))
     executor.endpoint = cloud.api.url
     with pytest.raises(ExecutorError, match="gcloud auth"):
         executor.launch(job())
@@ -168,9 +168,7 @@ def test_without_credentials_the_remedy_is_named(cloud, monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("resources", "settings", "missing"),
     [
-        (Resources(), {}, "TPU slice"),
-        (Resources(tpu="v5p-2x2x1"), {}, "v5p-2x2x1"),
-        (Resources(tpu="v5e-4x4", spot=True), {}, "spot"),
+        (Resources(), {}, "tpu"),
         (Resources(tpu="v5e-2x2"), {}, "image"),
         (Resources(tpu="v5e-2x2"), {"image": IMAGE}, r"vertex\.project"),
         (

@@ -29,7 +29,7 @@ SETTINGS = KubernetesSettings(
 
 
 def manifest(slice_="v5e-16x16", settings=SETTINGS, spot=False, **changes):
-    return jobset(job(**changes), parse_slice(slice_), IMAGE, settings, spot=spot)
+    return jobset(job(**changes), Resources(tpu=slice_, image=IMAGE, spot=spot), settings)
 
 
 def hosts(found):
@@ -153,7 +153,7 @@ def test_a_broken_kubeconfig_or_an_unknown_context_is_an_error_of_one_line(tmp_p
     location = "kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION"
     monkeypatch.setattr(location, str(path))
     settings = KubernetesSettings(context="other", store_secret="s/k")
-    executor = KubernetesExecutor(settings, parse_slice("v5e-2x2"), IMAGE)
+    executor = KubernetesExecutor(settings, Resources(tpu="v5e-2x2", image=IMAGE))
     with pytest.raises(ExecutorError, match="no access to a cluster") as raised:
         executor.launch(job())
     assert "\n" not in str(raised.value)

@@ -68,9 +68,9 @@ def test_no_more_at_once_than_memory_has_room_for(tmp_path):
     lab = Lab.find(tmp_path)
     assert LocalExecutor(lab).parallel == 2
     assert LocalExecutor(lab, Resources(memory_gb=1e6)).parallel == 1
-    assert not LocalExecutor(lab, Resources(memory_gb=1e6)).has_room()
-    assert LocalExecutor(lab, Resources(memory_gb=1e-3)).has_room()
-    assert LocalExecutor(lab).has_room()
+    assert LocalExecutor(lab, Resources(memory_gb=1e6)).room() == 1  # as a test, since no other job runs
+    assert LocalExecutor(lab, Resources(memory_gb=1e-3)).room() is None
+    assert LocalExecutor(lab).room() is None
 
 
 def test_what_cannot_be_started_is_one_line(tmp_path, monkeypatch):

@@ -106,8 +106,8 @@ def test_the_name_of_a_lock_is_the_same_for_an_index_and_a_uuid(folder, monkeypa
     by_uuid = LocalGpus(Resources(gpus=1), where)
     taken, other = by_index.take(), by_uuid.take()
     assert taken is not None and other is not None
-    assert (taken.visible, other.visible) == ("1", "GPU-aa")
+    assert (list(taken), list(other)) == (["1"], ["GPU-aa"])
     assert by_uuid.take() is None
-    taken.close()
+    os.close(taken["1"])
     assert by_uuid.room() == 1
-    other.close()
+    os.close(other["GPU-aa"])

@@ -111,7 +111,7 @@ def test_exceptions_of_an_executor_are_one_line(lab):
         executor.launch(None)  # type: ignore[arg-type]
     job = LaunchedJob("not a handle", contract.key_of("x"))
     assert executor.statuses([job])[job].state is JobState.UNKNOWN
-    assert executor.has_room() and executor.render(None) is None  # type: ignore[arg-type]
+    assert executor.room() is None and executor.render(None) is None  # type: ignore[arg-type]
     executor.close()
 
 

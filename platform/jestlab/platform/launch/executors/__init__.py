@@ -12,7 +12,7 @@ from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.launch.executors.base import Executor
-from jestlab.platform.spec.resources import ExecutorName, Resources
+from jestlab.platform.spec.resources import CLUSTERS, ExecutorName, Resources
 
 Executors = Callable[[ExecutorName], Executor]
 """Returns the executor with a name."""
@@ -41,37 +41,30 @@ def choose(asked: ExecutorName | None, resources: Resources, settings: Settings)
     return name
 
 
+def find(name: ExecutorName, settings: Settings, lab: Lab) -> Executor:
+    """Create an executor for jobs that were launched before. It can't launch jobs."""
+    return get(name, None, settings, lab)
+
+
 def get(
     name: ExecutorName,
-    resources: Resources,
+    resources: Resources | None,
     settings: Settings,
     lab: Lab,
     on_exit: Callable[[], None] = lambda: None,
 ) -> Executor:
-    """Create an executor that can launch jobs. It calls `on_exit` when a job on this machine ends.
+    """Create an executor that can launch jobs; without resources, it only finds jobs.
+
+    It calls `on_exit` when a job on this machine ends.
 
     Raises:
         UserError: A required setting is missing; the message names its key.
     """
-    return _create(name, lab, settings, resources, on_exit)
-
-
-def find(name: ExecutorName, settings: Settings, lab: Lab) -> Executor:
-    """Create an executor for jobs that were launched before. It can't launch jobs."""
-    return _create(name, lab, settings, None, lambda: None)
-
-
-def _create(
-    name: ExecutorName,
-    lab: Lab,
-    settings: Settings,
-    resources: Resources | None,
-    on_exit: Callable[[], None],
-) -> Executor:
     if name in _BUILT_IN:
-        executor: Executor = resolve_name(f"{__name__}.{_BUILT_IN[name]}").create(
-            lab, settings, resources, on_exit
-        )
+        if resources is not None and name in CLUSTERS and (problem := resources.unsuitable_for(name)):
+            raise UserError(problem)
+        built_in = resolve_name(f"{__name__}.{_BUILT_IN[name]}")
+        executor: Executor = built_in.create(lab, settings, resources, on_exit)
         return executor
     from jestlab.platform.launch.executors import custom
 

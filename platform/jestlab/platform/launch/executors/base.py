@@ -174,10 +174,6 @@ class Executor(Protocol):
     parallel: int | None = None
     grace_seconds: float = 30.0
 
-    def has_room(self) -> bool:
-        """Whether the executor would accept one more job now."""
-        return True
-
     def room(self) -> int | None:
         """How many more jobs the executor would accept now; None for any number."""
         return None

@@ -30,7 +30,7 @@ from jestlab.platform.launch.executors.base import (
 from jestlab.platform.launch.executors.retry import Transient, retried, retry_after
 from jestlab.platform.logs import one_line
 from jestlab.platform.redaction import without_secrets
-from jestlab.platform.spec.resources import Nodes, Resources, Slice
+from jestlab.platform.spec.resources import Resources
 from jestlab.platform.store.address import STORE
 
 Result = TypeVar("Result")
@@ -53,39 +53,34 @@ class CloudExecutor(Executor, Generic[Section]):
     def __init__(
         self,
         settings: Section,
-        machines: Slice | Nodes | None = None,
-        image: str | None = None,
+        resources: Resources | None = None,
         *,
-        spot: bool = False,
         answer_seconds: float = 30.0,
     ) -> None:
         """Create an executor; it sends no requests yet.
 
         Args:
             settings: The user's settings for this executor.
-            machines: Machines of each job; None, like `image`, for an executor that launches nothing.
-            image: Container image that contains jestlab.
-            spot: Whether to use spot machines.
+            resources: Resources of each job, with an image; None for an executor that launches nothing.
             answer_seconds: Timeout of each request.
         """
         self._settings = settings
-        self._machines = machines
-        self._image = image
-        self._spot = spot
+        self._resources = resources
         self._answer_seconds = answer_seconds
         self._clients: dict[str, Any] = {}
         self._lock = threading.Lock()
         self._halted = threading.Event()
-        self.chips = machines.chips if machines else 0
+        self.chips = resources.machines.chips if resources else 0
 
     @classmethod
-    def _image_of(cls, resources: Resources, settings: Settings) -> str:
+    def _with_image(cls, resources: Resources, settings: Settings) -> Resources:
+        """Return resources with the user's image, unless the study has one."""
         image = resources.image or settings.image
         if image is None:
             raise UserError(
                 f"{cls.name} needs an image: set `image` in the config file, NAME@sha256:<64 hex digits>"
             )
-        return image
+        return resources.model_copy(update={"image": image})
 
     def halt(self) -> None:
         """Send no further jobs. Jobs that were sent can still be stopped."""
@@ -93,9 +88,9 @@ class CloudExecutor(Executor, Generic[Section]):
 
     def render(self, job: Job) -> dict[str, Any]:
         """Return the manifest that `launch` would send."""
-        if self._machines is None or self._image is None:
+        if self._resources is None:
             raise ExecutorError(LAUNCHES_NOTHING)
-        return self._manifest(job, self._machines, self._image)
+        return self._manifest(job, self._resources)
 
     def launch_all(self, jobs: Sequence[Job]) -> list[LaunchedJob | ExecutorError]:
         """Start several jobs, some at a time."""
@@ -124,7 +119,7 @@ class CloudExecutor(Executor, Generic[Section]):
         return statuses
 
     @abstractmethod
-    def _manifest(self, job: Job, machines: Slice | Nodes, image: str) -> dict[str, Any]:
+    def _manifest(self, job: Job, resources: Resources) -> dict[str, Any]:
         """Describe a job in the API's format."""
 
     @abstractmethod

@@ -60,7 +60,7 @@ def guarded(name: str, executor: Any) -> Executor:
         raise UserError(f"the executor {name} is a {type(executor).__name__}, not an Executor")
     made: Executor = executor
     made.name = name
-    for method in ("launch", "launch_all", "stop", "has_room", "room", "render", "halt", "settle", "close"):
+    for method in ("launch", "launch_all", "stop", "room", "render", "halt", "settle", "close"):
         setattr(made, method, _guarded_method(name, getattr(made, method)))
     statuses, logs = made.statuses, made.logs
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from jestlab.platform.lab.settings import Kubernetes as KubernetesSettings
 from jestlab.platform.launch.executors.base import Job, JobKey, JobState, JobStatus
@@ -24,7 +24,7 @@ from jestlab.platform.launch.executors.environment import threads_environment
 from jestlab.platform.launch.executors.reasons import explained
 from jestlab.platform.logs import one_line
 from jestlab.platform.processes import EXIT_COMPLETED, describe_exit, exit_from_shell
-from jestlab.platform.spec.resources import Nodes, Slice
+from jestlab.platform.spec.resources import Resources, Slice
 from jestlab.platform.store.address import STORE
 
 JOBSETS = ("jobset.x-k8s.io", "v1alpha2", "jobsets")
@@ -58,41 +58,19 @@ Object = Mapping[str, Any]
 """An object of the Kubernetes API."""
 
 
-class HostLimits(NamedTuple):
-    """Limits of each host of a job.
-
-    Attributes:
-        threads: CPUs to request on machines without a TPU; a machine with TPUs has one job.
-        memory_gb: Memory to request, which is also the limit, in GB; None for no limit.
-        seconds: How long a job may hold its machines; None for no limit.
-    """
-
-    threads: int = 1
-    memory_gb: float | None = None
-    seconds: int | None = None
-
-
 # ---- the manifest
 
 
-def jobset(
-    job: Job,
-    machines: Slice | Nodes,
-    image: str,
-    settings: KubernetesSettings,
-    *,
-    limits: HostLimits = HostLimits(),  # noqa: B008 - immutable
-    spot: bool,
-) -> dict[str, Any]:
-    """Create the JobSet of a job; `spot` allows nodes that may be taken away.
+def jobset(job: Job, resources: Resources, settings: KubernetesSettings) -> dict[str, Any]:
+    """Create the JobSet of a job.
 
-    `settings` has a `store_secret` and a `root`. If the job's time is limited, its hosts are asked to stop
-    early, so that they can save.
+    `resources` has an image, `settings` a `store_secret` and a `root`. If the job's time is limited, its
+    hosts are asked to stop early, so that they can save.
 
     Raises:
         ExecutorError: The manifest would contain a password.
     """
-    labels = jobset_labels(job)
+    machines, labels = resources.machines, jobset_labels(job)
     annotations = {"jestlab/title": one_line(job.title)}
     if isinstance(machines, Slice) and machines.hosts > 1:
         # A slice of several hosts is one node pool: all pods of the job in it, and none of another job.
@@ -107,12 +85,12 @@ def jobset(
         "podFailurePolicy": {"rules": [disrupted]},
         "template": {
             "metadata": {"labels": labels},
-            "spec": _pod(job, machines, image, settings, limits, spot),
+            "spec": _pod(job, resources, settings),
         },
     }
     reasons = ["PodFailurePolicy"]
-    if limits.seconds is not None:
-        hosts["activeDeadlineSeconds"] = max(limits.seconds - GRACE_SECONDS, limits.seconds // 2)
+    if (seconds := resources.time_seconds) is not None:
+        hosts["activeDeadlineSeconds"] = max(seconds - GRACE_SECONDS, seconds // 2)
         reasons.append("DeadlineExceeded")
     # The JobSet's reason then tells preemption from failure even after its pods are gone.
     preempted = {"name": "preempted", "action": "FailJobSet", "onJobFailureReasons": reasons}
@@ -141,14 +119,8 @@ def jobset(
     }
 
 
-def _pod(
-    job: Job,
-    machines: Slice | Nodes,
-    image: str,
-    settings: KubernetesSettings,
-    limits: HostLimits,
-    spot: bool,
-) -> dict[str, Any]:
+def _pod(job: Job, resources: Resources, settings: KubernetesSettings) -> dict[str, Any]:
+    machines = resources.machines
     selector: dict[str, str] = {}
     requests: dict[str, str] = {}
     optional: dict[str, Any] = {}
@@ -160,7 +132,7 @@ def _pod(
             "cloud.google.com/gke-tpu-topology": machines.topology,
         }
     else:
-        requests["cpu"] = str(limits.threads)
+        requests["cpu"] = str(resources.threads)
         if machines.hosts > 1:
             others = {"labelSelector": {"matchLabels": {NAME_LABEL: job.name}}}
             apart = [{**others, "topologyKey": "kubernetes.io/hostname"}]
@@ -168,9 +140,9 @@ def _pod(
             optional["affinity"] = {"podAntiAffinity": rule}
     limited = {chip: str(machines.chips_per_host)} if machines.chips_per_host else {}
     tolerations = [{"key": chip, "operator": "Exists", "effect": "NoSchedule"}] if limited else []
-    if limits.memory_gb is not None:
-        limited["memory"] = f"{round(limits.memory_gb * 1000)}M"
-    if spot:
+    if resources.memory_gb is not None:
+        limited["memory"] = f"{round(resources.memory_gb * 1000)}M"
+    if resources.spot:
         key = "cloud.google.com/gke-spot"
         selector[key] = "true"
         tolerations.append({"key": key, "operator": "Equal", "value": "true", "effect": "NoSchedule"})
@@ -191,10 +163,10 @@ def _pod(
         "containers": [
             {
                 "name": "worker",
-                "image": image,
+                "image": resources.image,
                 "command": WORKER,
                 "args": arguments_at(settings.root, job),
-                "env": _variables(job, machines, settings, limits.threads),
+                "env": _variables(job, resources, settings),
                 "ports": [{"containerPort": _COORDINATOR_PORT}],
                 "resources": {"limits": limited, "requests": requests | limited},
                 **container,
@@ -204,11 +176,10 @@ def _pod(
     }
 
 
-def _variables(
-    job: Job, machines: Slice | Nodes, settings: KubernetesSettings, threads: int
-) -> list[dict[str, Any]]:
+def _variables(job: Job, resources: Resources, settings: KubernetesSettings) -> list[dict[str, Any]]:
+    machines = resources.machines
     # Without chips the CPUs compute: only those that the pod requests, instead of all CPUs of its node.
-    computing = {} if machines.chips else threads_environment(threads)
+    computing = {} if machines.chips else threads_environment(resources.threads)
     variables: list[dict[str, Any]] = [
         {"name": name, "value": value} for name, value in {**computing, **public_variables(job)}.items()
     ]

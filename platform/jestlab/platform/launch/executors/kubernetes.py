@@ -42,7 +42,7 @@ from jestlab.platform.launch.executors.jobset import (
 )
 from jestlab.platform.launch.executors.reasons import explained
 from jestlab.platform.launch.executors.retry import Transient
-from jestlab.platform.spec.resources import Nodes, Resources, Slice
+from jestlab.platform.spec.resources import Resources
 
 _IN_CLUSTER = "in-cluster"
 _CONNECT_SECONDS = 5.0
@@ -63,11 +63,9 @@ class KubernetesExecutor(CloudExecutor[KubernetesSettings]):
 
     Attributes:
         grace_seconds: The pods' grace period, and a minute for their removal.
-        limits: Limits of each host of a job.
     """
 
     name = "kubernetes"
-    limits = jobset.HostLimits()
     grace_seconds = jobset.GRACE_SECONDS + 60.0
 
     @classmethod
@@ -82,7 +80,7 @@ class KubernetesExecutor(CloudExecutor[KubernetesSettings]):
         section = settings.kubernetes
         if resources is None:
             return cls(section)
-        image = cls._image_of(resources, settings)
+        resources = cls._with_image(resources, settings)
         if section.store_secret is None:
             raise UserError(
                 "kubernetes needs `kubernetes.store_secret` in the config file: jestlab-store/url, after "
@@ -93,12 +91,10 @@ class KubernetesExecutor(CloudExecutor[KubernetesSettings]):
                 "kubernetes needs `kubernetes.root` in the config file, the lab's folder in pods, and "
                 "`kubernetes.claim`, its PersistentVolumeClaim; or a lab in a bucket, --root gs://BUCKET/FOLDER"
             )
-        made = cls(section, resources.machines, image, spot=resources.spot)
-        made.limits = jobset.HostLimits(resources.threads, resources.memory_gb, resources.time_seconds)
-        return made
+        return cls(section, resources)
 
-    def _manifest(self, job: Job, machines: Slice | Nodes, image: str) -> dict[str, Any]:
-        return jobset.jobset(job, machines, image, self._settings, limits=self.limits, spot=self._spot)
+    def _manifest(self, job: Job, resources: Resources) -> dict[str, Any]:
+        return jobset.jobset(job, resources, self._settings)
 
     def launch(self, job: Job) -> LaunchedJob:
         """Create the JobSet, or find the one with that name."""

@@ -23,7 +23,7 @@ import psutil
 
 from jestlab.platform import logs
 from jestlab.platform.errors import StoreUnreachable, UserError, sentence
-from jestlab.platform.gpus import VISIBLE, LocalGpus, TakenGpus
+from jestlab.platform.gpus import VISIBLE, LocalGpus
 from jestlab.platform.lab.lab import SERVE_TOKEN, Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.launch.executors.base import (
@@ -160,13 +160,13 @@ class LocalExecutor(Executor):
                 self._server.close()
                 self._server = None
 
-    def has_room(self) -> bool:
-        """Whether one more job fits into free memory; yes if the study doesn't limit a job's memory."""
-        return self._memory_gb is None or psutil.virtual_memory().available / 1e9 >= self._memory_gb
-
     def room(self) -> int | None:
-        """How many more jobs there are GPUs for; None if jobs need no GPUs."""
-        return None if self._gpus is None else self._gpus.room()
+        """How many more jobs there are GPUs for; while memory is short, one if no other job runs."""
+        room = None if self._gpus is None else self._gpus.room()
+        if self._memory_gb is None or psutil.virtual_memory().available / 1e9 >= self._memory_gb:
+            return room
+        alone = all(child.over.is_set() for child in list(self._children.values()))
+        return min(1 if room is None else room, int(alone))
 
     def command(self, job: Job) -> list[str]:
         """Return the command of a job's process. A custom class may put a prefix before it."""
@@ -199,10 +199,10 @@ class LocalExecutor(Executor):
     def _executed(self, job: Job) -> subprocess.Popen[bytes] | Forked:
         """Start a job as a new process."""
         self._check_not_halted()  # the fork server may have taken a while
-        taken = TakenGpus("", ()) if self._gpus is None else self._gpus.take()
+        taken = {} if self._gpus is None else self._gpus.take()
         if taken is None:
             raise ExecutorUnavailable("all GPUs of this machine are taken")
-        gpus = {VISIBLE: taken.visible} if taken.files else {}
+        gpus = {VISIBLE: ",".join(taken)} if taken else {}
         try:
             with job.log.open("ab") as log:
                 return subprocess.Popen(
@@ -217,11 +217,12 @@ class LocalExecutor(Executor):
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    pass_fds=taken.files,
+                    pass_fds=list(taken.values()),
                     start_new_session=True,
                 )
         finally:
-            taken.close()
+            for descriptor in taken.values():
+                os.close(descriptor)
 
     def _forked(self, job: Job) -> Forked | None:
         """Fork a job from a process with its imports; None if it must be a new process."""

@@ -41,7 +41,7 @@ from jestlab.platform.launch.executors.cloud import (
 from jestlab.platform.launch.executors.retry import Transient
 from jestlab.platform.logs import one_line
 from jestlab.platform.processes import EXIT_COMPLETED, exit_from_shell
-from jestlab.platform.spec.resources import Nodes, Resources, Slice
+from jestlab.platform.spec.resources import Resources
 
 NAME_LABEL = "jestlab-job"
 """Label of a CustomJob: the job's name."""
@@ -95,27 +95,18 @@ class VertexExecutor(CloudExecutor[VertexSettings]):
         """Create an executor; without resources, it launches nothing.
 
         Raises:
-            UserError: A setting that jobs need is missing, or Vertex AI doesn't offer the machines.
+            UserError: A setting that jobs need is missing.
         """
         if resources is None:
             return cls(settings.vertex)
-        slice_ = resources.slice
-        if slice_ is None:
-            raise UserError("vertex needs a TPU slice: --set resources.tpu=v5e-16x16")
-        if not slice_.type.on_vertex:
-            raise UserError(f"Vertex AI does not train on {slice_}: --on kubernetes")
-        if resources.spot and slice_.hosts > 1:
-            raise UserError(f"Vertex AI has no spot machines for slices of several hosts such as {slice_}")
-        image = cls._image_of(resources, settings)
+        resources = cls._with_image(resources, settings)
         for key in ("project", "region", "store_secret", *(["root"] if lab.remote is None else [])):
             if getattr(settings.vertex, key) is None:
                 raise UserError(f"vertex needs `vertex.{key}` in the config file")
-        return cls(settings.vertex, slice_, image, spot=resources.spot)
+        return cls(settings.vertex, resources)
 
-    def _manifest(self, job: Job, machines: Slice | Nodes, image: str) -> dict[str, Any]:
-        if not isinstance(machines, Slice):
-            raise ExecutorError(f"vertex runs jobs on TPU slices, not on {machines}")
-        return custom_job(job, machines, image, self._settings, spot=self._spot)
+    def _manifest(self, job: Job, resources: Resources) -> dict[str, Any]:
+        return custom_job(job, resources, self._settings)
 
     def launch(self, job: Job) -> LaunchedJob:
         """Create the CustomJob, or find the one with that name."""
@@ -283,16 +274,16 @@ class VertexExecutor(CloudExecutor[VertexSettings]):
 # ---- the manifest
 
 
-def custom_job(
-    job: Job, slice_: Slice, image: str, settings: VertexSettings, *, spot: bool
-) -> dict[str, Any]:
-    """Create the CustomJob of a job for the REST API; `spot` allows machines that may be taken away.
+def custom_job(job: Job, resources: Resources, settings: VertexSettings) -> dict[str, Any]:
+    """Create the CustomJob of a job for the REST API.
 
-    `settings` has a `store_secret` and a `root`.
+    `resources` has a TPU slice and an image, `settings` a `store_secret` and a `root`.
 
     Raises:
         ExecutorError: The manifest would contain a password.
     """
+    slice_ = resources.slice
+    assert slice_ is not None
     variables = {**public_variables(job), STORE_SECRET: settings.store_secret}
     if slice_.hosts > 1:
         variables["JESTLAB_PROCESSES"] = str(slice_.hosts)
@@ -300,7 +291,7 @@ def custom_job(
         "machineSpec": {"machineType": slice_.machine_type, "tpuTopology": slice_.topology},
         "replicaCount": "1",
         "containerSpec": {
-            "imageUri": image,
+            "imageUri": resources.image,
             "command": WORKER,
             "args": arguments_at(settings.root, job),
             "env": [{"name": name, "value": value} for name, value in variables.items()],
@@ -312,7 +303,7 @@ def custom_job(
     spec: dict[str, Any] = {
         "workerPoolSpecs": [pool],
         # The launcher starts and counts further attempts; Vertex AI would start up to three uncounted ones.
-        "scheduling": {"disableRetries": True, "strategy": "SPOT" if spot else "STANDARD"},
+        "scheduling": {"disableRetries": True, "strategy": "SPOT" if resources.spot else "STANDARD"},
     }
     if settings.service_account:
         spec["serviceAccount"] = settings.service_account

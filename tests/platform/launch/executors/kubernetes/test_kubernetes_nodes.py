@@ -9,8 +9,8 @@ from jestlab.platform.lab.settings import Kubernetes as KubernetesSettings
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.launch import executors
 from jestlab.platform.launch.executors.base import JobState
-from jestlab.platform.launch.executors.jobset import GRACE_SECONDS, HostLimits
-from jestlab.platform.spec.resources import Nodes, Resources
+from jestlab.platform.launch.executors.jobset import GRACE_SECONDS
+from jestlab.platform.spec.resources import Resources
 
 NAME = "jestlab-0a1b2c3d-1"
 SETTINGS = Settings(image=IMAGE, kubernetes=KubernetesSettings(store_secret="s/k", root="/lab"))
@@ -47,10 +47,9 @@ def test_gpus_count_as_chips(tmp_path):
     assert executors.get("kubernetes", resources, SETTINGS, Lab(tmp_path, "sqlite://")).chips == 8
 
 
-@pytest.mark.parametrize(("nodes", "pool"), [(Nodes(2, 4), {"gpu"}), (Nodes(2, 0), {"cpu"})], ids=str)
-def test_each_host_of_a_run_has_its_own_node(cluster, nodes, pool):
-    executor = cluster.executor(nodes)
-    executor.limits = HostLimits(threads=2, memory_gb=1.0)
+@pytest.mark.parametrize(("gpus", "pool"), [(4, {"gpu"}), (0, {"cpu"})])
+def test_each_host_of_a_run_has_its_own_node(cluster, gpus, pool):
+    executor = cluster.executor(nodes=2, gpus=gpus, threads=2, memory_gb=1.0)
     started = executor.launch(cluster.job(NAME))
     cluster.run(started)
     found = [pod["spec"]["nodeName"] for pod in cluster.namespace.pods(NAME)]
@@ -61,8 +60,7 @@ def test_each_host_of_a_run_has_its_own_node(cluster, nodes, pool):
 
 
 def test_a_job_whose_time_is_over_may_save_and_is_preempted(cluster):
-    executor = cluster.executor(Nodes())
-    executor.limits = HostLimits(seconds=6)
+    executor = cluster.executor(time="6s")
     started = executor.launch(cluster.job(NAME))
     cluster.run(started)
     wait_until(lambda: cluster.namespace.pods()[0]["metadata"].get("deletionTimestamp"))

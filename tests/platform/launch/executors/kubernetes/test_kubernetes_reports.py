@@ -6,10 +6,9 @@ import pytest
 from tests.waiting import wait_until
 
 from jestlab.platform.launch.executors.base import ExecutorError, ExecutorUnavailable, JobState
-from jestlab.platform.spec.resources import parse_slice
 
 NAME = "jestlab-0a1b2c3d-1"
-FOUR_HOSTS = parse_slice("v5e-4x4")
+FOUR_HOSTS = "v5e-4x4"
 
 
 def launched(cluster, **options):
@@ -37,7 +36,7 @@ def test_one_that_is_suspended_waits_in_the_queue(cluster):
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_node_that_is_taken_away_differs_from_a_program_that_fails(cluster, fails):
-    _, started, status = running(cluster, machines=FOUR_HOSTS)
+    _, started, status = running(cluster, tpu=FOUR_HOSTS)
     if fails:
         cluster.end(started, 1, index=3)
     else:
@@ -47,7 +46,7 @@ def test_a_node_that_is_taken_away_differs_from_a_program_that_fails(cluster, fa
 
 
 def test_hosts_of_one_slice_share_a_node_pool_with_nobody(cluster):
-    executor = cluster.executor(machines=FOUR_HOSTS)
+    executor = cluster.executor(tpu=FOUR_HOSTS)
     all_started = [executor.launch(cluster.job(f"{NAME}{number}")) for number in range(2)]
     for started in all_started:
         cluster.run(started)
@@ -60,7 +59,7 @@ def test_hosts_of_one_slice_share_a_node_pool_with_nobody(cluster):
 
 
 def test_reports_that_no_node_fits(cluster):
-    _, _, status = launched(cluster, machines=parse_slice("v5p-2x2x1"))
+    _, _, status = launched(cluster, tpu="v5p-2x2x1")
     wait_until(lambda: status().reason)
     assert status().state == JobState.QUEUED
     # Other tests remove nodes meanwhile, and put them back.
@@ -118,14 +117,14 @@ def test_a_name_that_is_still_being_deleted_is_waited_for(cluster):
 
 
 def test_jobs_that_stop_now_leave_no_pods(cluster):
-    executor, started, status = running(cluster, machines=FOUR_HOSTS)
+    executor, started, status = running(cluster, tpu=FOUR_HOSTS)
     executor.stop(started, now=True)
     wait_until(lambda: not cluster.namespace.pods())  # sooner than the 120 s that pods may take to save
     assert status().state == JobState.GONE
 
 
 def test_a_pod_that_is_evicted_is_preempted(cluster):
-    _, _, status = running(cluster, machines=FOUR_HOSTS)
+    _, _, status = running(cluster, tpu=FOUR_HOSTS)
     cluster.namespace.evict(cluster.namespace.pods(NAME)[2]["metadata"]["name"])
     assert status().state == JobState.RUNNING  # it may still save
     cluster.let_end(lambda: status().state.is_over)
@@ -158,7 +157,7 @@ def restored(cluster):
 
 def test_a_cluster_restarts_no_job_by_itself(cluster):
     """Only launchers start attempts, and count them."""
-    _, started, status = running(cluster, machines=FOUR_HOSTS)
+    _, started, status = running(cluster, tpu=FOUR_HOSTS)
     before = {pod["metadata"]["uid"] for pod in cluster.namespace.pods(NAME)}
     cluster.end(started, 1, index=1)
     assert status().state == JobState.FAILED

@@ -22,7 +22,7 @@ from jestlab.platform.launch.controller import launch
 from jestlab.platform.launch.executors.kubernetes import KubernetesExecutor
 from jestlab.platform.launch.options import ControllerOptions
 from jestlab.platform.planning.plan import PlannedRun
-from jestlab.platform.spec.resources import parse_slice
+from jestlab.platform.spec.resources import Resources
 from jestlab.platform.store.store import Store
 
 
@@ -68,7 +68,7 @@ def on_slice(namespace: Namespace, lab: Lab, slice_: str) -> KubernetesExecutor:
     namespace.cluster.images.push(IMAGE, {**container_environment(), **labs.variables(lab.root)})
     namespace.set_store(lab.store_url)
     settings = Settings(namespace=namespace.name, store_secret="jestlab-store/url", root=str(lab.root))
-    return KubernetesExecutor(settings, parse_slice(slice_), IMAGE)
+    return KubernetesExecutor(settings, Resources(tpu=slice_, image=IMAGE))
 
 
 @pytest.mark.smoke

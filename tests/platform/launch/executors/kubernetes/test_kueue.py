@@ -9,7 +9,6 @@ from kueue_support import QUEUE, Queues
 from tests.waiting import wait_until
 
 from jestlab.platform.launch.executors.base import JobState
-from jestlab.platform.spec.resources import parse_slice
 
 ONE, TWO = "jestlab-0a1b2c3d-1", "jestlab-0b1b2c3d-1"
 
@@ -60,7 +59,7 @@ def test_a_drained_job_may_save_and_is_reported_as_put_back(queues):
 
 
 def test_reports_that_a_job_can_never_begin(queues):
-    missing, large = queues.executor("missing"), queues.executor(machines=parse_slice("v5e-4x4"))
+    missing, large = queues.executor("missing"), queues.executor(tpu="v5e-4x4")
     one, two = missing.launch(queues.harness.job(ONE)), large.launch(queues.harness.job(TWO))
     assert queues.waits(missing, one, "exist") == [
         "waiting in queue missing: LocalQueue missing doesn't exist"
