@@ -10,9 +10,18 @@ from sqlalchemy import Connection, bindparam, delete, select, update
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.store.engine import RECORDING, one_at_a_time
-from jestlab.platform.store.records import ADOPTED, LIVE, Place, RunState
+from jestlab.platform.store.records import ADOPTED, LIVE, RunPlace, RunState
 from jestlab.platform.store.rows import chunks, execute_many, insert, now, to_json, upsert
-from jestlab.platform.store.tables import Attempt, Budget, Cost, Experiment, Member, Need, Run, run_key
+from jestlab.platform.store.tables import (
+    AttemptRow,
+    BudgetRow,
+    CostRow,
+    ExperimentRow,
+    MemberRow,
+    NeedRow,
+    RunRow,
+    run_key,
+)
 from jestlab.platform.whoami import host_name, user_name
 
 _BUDGET = ("chip", "chips", "chip_hours", "dollars")
@@ -26,7 +35,7 @@ class RunToRecord:
         needs: Role → fingerprint of each run that it depends on.
         places: Where it appears in the study.
         flops: Component → planned FLOPs; empty if unknown.
-        budget: The columns of `Budget`; None if unknown.
+        budget: The columns of `BudgetRow`; None if unknown.
     """
 
     fingerprint: str
@@ -35,7 +44,7 @@ class RunToRecord:
     program: str
     config: Mapping[str, Any]
     needs: Mapping[str, str]
-    places: Sequence[Place]
+    places: Sequence[RunPlace]
     flops: Mapping[str, float]
     budget: Mapping[str, Any] | None
 
@@ -91,9 +100,11 @@ def record(connection: Connection, study: StudyToRecord) -> None:
         for role, needed in run.needs.items()
     ]
     kept = [*map(run_key, study.later), *_keep_adopted(connection, study)]
-    connection.execute(delete(Member).where(Member.experiment == study.name, Member.run_id.not_in(kept)))
-    execute_many(connection, insert(connection, Member), members)
-    execute_many(connection, insert(connection, Need).on_conflict_do_nothing(), needs)
+    connection.execute(
+        delete(MemberRow).where(MemberRow.experiment == study.name, MemberRow.run_id.not_in(kept))
+    )
+    execute_many(connection, insert(connection, MemberRow), members)
+    execute_many(connection, insert(connection, NeedRow).on_conflict_do_nothing(), needs)
     _record_costs(connection, study.runs)
     for part in study.parts:
         record(connection, part)
@@ -110,7 +121,7 @@ def _record_experiment(connection: Connection, study: StudyToRecord) -> None:
         "owner": user_name(),
         "host": host_name(),
     }
-    statement = insert(connection, Experiment).values(name=study.name, created_at=now(), **values)
+    statement = insert(connection, ExperimentRow).values(name=study.name, created_at=now(), **values)
     connection.execute(statement.on_conflict_do_update(index_elements=["name"], set_=values))
 
 
@@ -121,10 +132,10 @@ def _keep_adopted(connection: Connection, study: StudyToRecord) -> list[int]:
         UserError: A planned run has the name of an adopted one.
     """
     adopted = connection.execute(
-        select(Member.run_id, Member.name, Member.label, Member.position)
-        .join(Run, Run.id == Member.run_id)
-        .where(Member.experiment == study.name, Run.program == ADOPTED)
-        .order_by(Member.position, Member.label)
+        select(MemberRow.run_id, MemberRow.name, MemberRow.label, MemberRow.position)
+        .join(RunRow, RunRow.id == MemberRow.run_id)
+        .where(MemberRow.experiment == study.name, RunRow.program == ADOPTED)
+        .order_by(MemberRow.position, MemberRow.label)
     ).all()
     taken = {text for run in study.runs for place in run.places for text in (place.name, place.label)}
     if names := sorted({one.name for one in adopted} & taken):
@@ -134,8 +145,8 @@ def _keep_adopted(connection: Connection, study: StudyToRecord) -> list[int]:
         )
     for position, one in enumerate(adopted, start=len(study.runs)):
         if one.position != position:
-            place = (Member.experiment == study.name) & (Member.run_id == one.run_id)
-            connection.execute(update(Member).where(place).values(position=position))
+            place = (MemberRow.experiment == study.name) & (MemberRow.run_id == one.run_id)
+            connection.execute(update(MemberRow).where(place).values(position=position))
     return [one.run_id for one in adopted]
 
 
@@ -145,13 +156,13 @@ def _record_runs(connection: Connection, runs: Sequence[RunToRecord]) -> None:
         row.fingerprint: row
         for chunk in chunks(run.key for run in runs)
         for row in connection.execute(
-            select(Run.fingerprint, Run.state, Run.program, Run.config, Run.stop_reason)
-            .where(Run.id.in_(chunk))
-            .order_by(Run.id)
+            select(RunRow.fingerprint, RunRow.state, RunRow.program, RunRow.config, RunRow.stop_reason)
+            .where(RunRow.id.in_(chunk))
+            .order_by(RunRow.id)
             .with_for_update(key_share=True)  # so that none starts or completes meanwhile
         )
     }
-    held = set(connection.scalars(select(Attempt.run_id).where(Attempt.state.in_(LIVE))))
+    held = set(connection.scalars(select(AttemptRow.run_id).where(AttemptRow.state.in_(LIVE))))
     created, reopened, kept = [], [], []
     for run in runs:
         before, config = known.get(run.fingerprint), to_json(run.config)
@@ -170,9 +181,9 @@ def _record_runs(connection: Connection, runs: Sequence[RunToRecord]) -> None:
         identity = {"id": run.key, "fingerprint": run.fingerprint, "seed": run.seed}
         times = {"created_at": now(), "updated_at": now()}
         created.append(identity | values | times | {"directory": run.directory, "step": 0, "failures": 0})
-    execute_many(connection, insert(connection, Run), created)
+    execute_many(connection, insert(connection, RunRow), created)
     names = ("program", "config", "state")
-    table: Any = Run.__table__
+    table: Any = RunRow.__table__
     change = update(table).where(table.c.id == bindparam("key")).values(stop_reason=None)
     reopen = change.values(**{name: bindparam(name) for name in names}, reason=None, failures=0)
     execute_many(connection, reopen, reopened)
@@ -186,15 +197,15 @@ def _record_costs(connection: Connection, runs: Sequence[RunToRecord]) -> None:
         for run in runs
         for component, flops in run.flops.items()
     ]
-    upsert(connection, Cost, costs, ["run_id", "component"], ["flops"])
+    upsert(connection, CostRow, costs, ["run_id", "component"], ["flops"])
     unfinished: set[int] = set()
     for chunk in chunks(run.key for run in runs):
-        query = select(Run.id).where(Run.id.in_(chunk), Run.state != RunState.COMPLETED)
+        query = select(RunRow.id).where(RunRow.id.in_(chunk), RunRow.state != RunState.COMPLETED)
         unfinished.update(connection.scalars(query))
-        connection.execute(delete(Budget).where(Budget.run_id.in_(query)))
+        connection.execute(delete(BudgetRow).where(BudgetRow.run_id.in_(query)))
     budgets = [
         {"run_id": run.key} | {name: run.budget[name] for name in _BUDGET}
         for run in runs
         if run.budget is not None and run.key in unfinished
     ]
-    upsert(connection, Budget, budgets, ["run_id"], _BUDGET)
+    upsert(connection, BudgetRow, budgets, ["run_id"], _BUDGET)
