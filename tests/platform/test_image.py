@@ -167,7 +167,7 @@ class Contained:
         self._labs = {True: Lab.find(folder / "contained"), False: Lab.find(folder / "here")}
         for lab in self._labs.values():
             store = Store.open(lab.store_url)
-            store.record(plan(Study.parse(STUDY)))
+            plans.record(store, plan(Study.parse(STUDY)))
             store.close()
         self.root = self._labs[True].root
         self.runs: dict[str, PlannedRun] = {run.name: run for run in plan(Study.parse(STUDY)).runs}

@@ -53,8 +53,8 @@ NOTES = ["First λ.", "Second:\ntwo lines."]
 def record(store: Store) -> None:
     """Record two studies: `toy` with all runs, of which `other` has one, too."""
     joint = replace(JOINT, aliases=(Alias("baseline", "baseline", {}),))
-    store.record(plans.plan(joint, JOINT_1, BROKEN, WAITING))
-    store.record(plans.plan(BROKEN, name="other"))
+    plans.record(store, plans.plan(joint, JOINT_1, BROKEN, WAITING))
+    plans.record(store, plans.plan(BROKEN, name="other"))
     attempt = plans.begun(store, JOINT)
     attempt.log(1, {"loss": 2.0, "loss/train": 1 / 3})
     attempt.log(2, {"loss": math.nan, "loss/train": 0.5})

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 
-from jestlab.analysis.costs import EXECUTED, Cost
+from jestlab.analysis.costs import Cost
 from jestlab.platform import programs
 from jestlab.platform.errors import UserError, sentence
 from jestlab.platform.planning.identity import fingerprint, folder_suffix, identity_of
@@ -29,9 +29,6 @@ from jestlab.platform.spec.schema import Study
 from jestlab.platform.spec.variants import Replicate
 from jestlab.platform.store.records import RunState
 from jestlab.platform.words import counted
-
-if TYPE_CHECKING:
-    from jestlab.platform.store.recording import RunToRecord, StudyToRecord
 
 Section = TypeVar("Section", bound=BaseModel)
 
@@ -119,26 +116,6 @@ class PlannedRun:
         """Its folder, relative to the lab's root."""
         return f"runs/{self.name.rpartition('/')[2]}{folder_suffix(self.fingerprint)}"
 
-    def to_record(self) -> RunToRecord:
-        """Return the run as the store records it."""
-        from jestlab.platform.store.recording import Place, RunToRecord  # imports SQLAlchemy
-
-        components = () if self.price is None else EXECUTED
-        return RunToRecord(
-            fingerprint=self.fingerprint,
-            seed=self.seed,
-            directory=self.directory,
-            program=self.program,
-            config=self.config,
-            needs=self.needs,
-            places=[
-                Place(self.name, self.label, self.point),
-                *(Place(alias.name, alias.label, alias.point) for alias in self.aliases),
-            ],
-            flops={name: getattr(self.price.cost, name) for name in components if self.price is not None},
-            budget=None if self.budget is None else asdict(self.budget),
-        )
-
     @property
     def action(self) -> Action:
         """Action of a launch on the run."""
@@ -201,22 +178,6 @@ class Plan:
     def by_study(self) -> dict[str, list[str]]:
         """Fingerprints of the runs of the study and of each of its parts, by name, the study first."""
         return {each.study.name: each.fingerprints for each in (self, *self.parts)}
-
-    def to_record(self) -> StudyToRecord:
-        """Return the study and its runs as the store records them."""
-        from jestlab.platform.store.recording import StudyToRecord
-
-        return StudyToRecord(
-            name=self.study.name,
-            question=self.study.question,
-            paper=self.study.paper,
-            scale=self.study.scale,
-            spec=self.study.to_dict(),
-            runs=[run.to_record() for run in self.runs],
-            needed=self.needed,
-            later=self.later,
-            parts=[part.to_record() for part in self.parts],
-        )
 
     def with_states(self, states: Mapping[str, RunState]) -> Plan:
         """Add the states of runs in a store, by fingerprint."""
