@@ -51,7 +51,6 @@ from jestlab.platform.processes import (
     end_descendants,
     identity,
     own_age,
-    own_handle,
     still_there,
 )
 from jestlab.platform.programs import failures
@@ -232,7 +231,7 @@ def _attempt(
             number,
             directory=lab.root / run.directory,
             provenance=collected,
-            handle=own_handle(f"{run.directory}/{logs.NAME}"),
+            handle=f"{identity()}:{run.directory}/{logs.NAME}",
             again=next(tries) > 0,
             disk_lasts=lab.remote is None,
             spent=clock.spent,

@@ -18,7 +18,7 @@ from jestlab.analysis.provenance import Origins
 from jestlab.analysis.report import build
 from jestlab.analysis.report.union import gather_union
 from jestlab.analysis.tables import default_name, table
-from jestlab.platform.planning.plan import Alias, Plan
+from jestlab.platform.planning.plan import Place, Plan
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.store.published import import_cells
 from jestlab.platform.store.store import Store
@@ -80,7 +80,7 @@ def union(tmp_path_factory):
     together = []
     for places in made.values():
         (first, run), *others = places
-        aliases = tuple(Alias(f"{name}/{each.name}", f"{name}/{each.label}", {}) for name, each in others)
+        aliases = tuple(Place(f"{name}/{each.name}", f"{name}/{each.label}", {}) for name, each in others)
         names = {"name": f"{first}/{run.name}", "label": f"{first}/{run.label}"}
         together.append(replace(run, aliases=aliases, **names))
     spec = {"name": "paper", "question": "Is it so?", "scale": "smoke", "studies": STUDIES}

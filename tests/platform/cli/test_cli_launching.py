@@ -263,7 +263,7 @@ def test_following_a_log_ends_when_the_worker_has_vanished(root, store):
     run = plans.run("long")
     plans.record(store, plans.plan(run))
     log = f"{run.directory}/log.txt"
-    machine, pid, *_ = processes.own_handle(log).split(":")
+    machine, pid, *_ = processes.identity().split(":")
     vanished = f"{machine}:{pid}:1:{log}"  # this process's ID, but it started at another time
     stores.attempt(store, run, RunState.RUNNING, handle=vanished, heartbeat_at=now())
     stores.folder(Lab.find(root), run)

@@ -80,7 +80,7 @@ def active(store):
     began = now() - timedelta(seconds=100)
     attempt = stores.attempt(
         store, trains, RunState.RUNNING, started=began, heartbeat_at=now(),
-        handle=processes.own_handle("log.txt"),
+        handle=f"{processes.identity()}:log.txt",
     )  # fmt: skip
     with store.writing() as connection:
         run = stores.run_id(store, trains)

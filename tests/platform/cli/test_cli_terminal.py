@@ -130,7 +130,6 @@ def test_states_have_colors_and_data_has_none(colored, jestlab, monkeypatch):
     assert re.sub(r"\x1b\[[0-9;]*m", "", colored) == plain
     assert "\x1b[32mCOMPLETED\x1b[0m" in colored and "\x1b[31mFAILED\x1b[0m" in colored
     assert "\x1b[32mgreen" not in colored and "[32mgreen" in colored
-    assert "\x1b[1mOptions\x1b[0m:" in jestlab("status", "--help")
 
 
 def test_a_pipe_gets_markdown_and_a_terminal_aligned_text(colored, jestlab, monkeypatch):

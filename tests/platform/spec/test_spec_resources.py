@@ -25,7 +25,7 @@ def test_resources_survive_being_printed_and_read_without_their_defaults():
 
 
 ERRORS: list[tuple[dict[str, Any], str]] = [
-    ({"tpu": "v5e-16x12"}, ".tpu: unknown TPU slice 'v5e-16x12': did you mean 'v5e-16x16'? ("),
+    ({"tpu": "v5e-16x12"}, ".tpu: unknown TPU slice 'v5e-16x12': v5e has 1x1, "),
     ({"tpu": 256}, ".tpu: must be a valid string, not 256"),
     ({"on": "vertx"}, ".on: 'vertx' is not valid: did you mean 'vertex'?"),
     ({"on": "vertex"}, ": vertex requires `tpu`, as in v5e-16x16"),

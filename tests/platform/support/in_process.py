@@ -125,7 +125,7 @@ class AtOnce(Executor):
 
     def launch(self, job: Job) -> LaunchedJob:
         job.log.parent.mkdir(parents=True, exist_ok=True)
-        handle = processes.own_handle(str(job.log.relative_to(self._lab.root)))
+        handle = f"{processes.identity()}:{job.log.relative_to(self._lab.root)}"
         launched = LaunchedJob(handle, job.key)
         self._store = self._store or Store.open(self._lab.store_url, create=False)
         self._codes[launched] = self._attempt(self._store, job, handle)

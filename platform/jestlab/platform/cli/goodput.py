@@ -21,20 +21,11 @@ from jestlab.platform.render import Block, table
 from jestlab.platform.store.records import RunRow
 
 _HOUR = 3.6e9  # microseconds
-_IMPORTANCE = {
-    "HELD": 90,
-    "START-UP": 70,
-    "COMPILATION": 68,
-    "PREEMPTED WORK": 66,
-    "FAILED WORK": 65,
-    "CANCELLED WORK": 64,
-    "CHECKPOINTS": 60,
-    "QUEUE": 55,
-    "TRAINING": 50,
-    "EVALUATION": 45,
-    "ATTEMPTS": 40,
-    "WIND-DOWN": 30,
-}
+_BY_IMPORTANCE = (
+    "WIND-DOWN", "ATTEMPTS", "EVALUATION", "TRAINING", "QUEUE", "CHECKPOINTS", "CANCELLED WORK",
+    "FAILED WORK", "PREEMPTED WORK", "COMPILATION", "START-UP", "HELD",
+)  # fmt: skip
+"""Columns that a narrow terminal leaves out, the least important one first."""
 
 
 def lines(runs: Sequence[RunRow], goodputs: Mapping[str, Goodput]) -> Iterator[Block]:
@@ -54,7 +45,7 @@ def lines(runs: Sequence[RunRow], goodputs: Mapping[str, Goodput]) -> Iterator[B
         if run.fingerprint in goodputs and goodputs[run.fingerprint].attempts
     ]
     rows.append(["all", "", *_cells(whole, causes)])
-    yield table(headers, rows, range(1, len(headers)), _IMPORTANCE)
+    yield table(headers, rows, range(1, len(headers)), {name: i for i, name in enumerate(_BY_IMPORTANCE)})
     yield ""
     yield summary(whole)
     yield "HELD: chip-time, or wall time on machines without chips. Shares are of HELD, which excludes QUEUE."

@@ -23,7 +23,7 @@ from jestlab.platform.cli.options import (
     output_option,
     wide_option,
 )
-from jestlab.platform.cli.output import print_json, print_or_write, say, show
+from jestlab.platform.cli.output import print_json, print_or_write, say, show, writing
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.render import USUAL, Table, styled, table
@@ -196,12 +196,10 @@ def _parsed(files: Sequence[Path]) -> list[PublishedCell]:
     """Read the cells of files; without files, of the paper."""
     cells = [] if files else paper()
     for file in files:
-        try:
+        with writing(file, "cannot read"):
             if file.stat().st_size > _LARGEST:
                 raise UserError(f"{file} is too large: expected a CSV file of at most {_LARGEST // 10**6} MB")
             cells += parse(file.read_bytes(), str(file))
-        except OSError as error:
-            raise UserError(f"cannot read {file}: {error.strerror}") from error
     return cells
 
 

@@ -16,6 +16,7 @@ from rich.text import Text
 from jestlab.analysis import units
 from jestlab.analysis.costs.goodput import Goodput, by_run, summary, total
 from jestlab.platform.cli import naming
+from jestlab.platform.cli.completion import EXPERIMENT, SUBJECT
 from jestlab.platform.cli.options import examples, json_option, lab_options, wide_option
 from jestlab.platform.cli.output import show
 from jestlab.platform.errors import StoreUnreachable
@@ -154,7 +155,7 @@ def _unique_costs(rows: Iterable[RunStatus]) -> list[Spending]:
 @click.command(
     epilog=examples("status", "status quickstart", "status quickstart/joint", "status quickstart --json")
 )
-@click.argument("name", metavar="[SUBJECT]", required=False)
+@click.argument("name", type=SUBJECT, metavar="[SUBJECT]", required=False)
 @wide_option
 @json_option()
 @lab_options
@@ -287,7 +288,7 @@ _QUIET = 4  # updates without a running or waiting run, after which the launch c
 
 
 @click.command(epilog=examples("watch quickstart", "watch quickstart --once --json"))
-@click.argument("experiment")
+@click.argument("experiment", type=EXPERIMENT)
 @click.option(
     "--every", type=click.FloatRange(min=0.2), default=1.0, show_default=True, help="Interval in seconds."
 )

@@ -31,6 +31,7 @@ from jestlab.platform.exchange.source_run import (
     whole_number,
 )
 from jestlab.platform.planning.identity import origin_fingerprint
+from jestlab.platform.store.engine import RECORDING, one_at_a_time
 from jestlab.platform.store.records import ADOPTED_FROM
 from jestlab.platform.words import few, printable
 
@@ -139,7 +140,7 @@ class Adoption:
                 placed, change = self._place(run, connection), None
         else:
             with self.store.writing() as connection:
-                adopt_store.lock(connection)
+                one_at_a_time(connection, RECORDING)
                 placed = self._place(run, connection)
                 change = adopt_store.write(connection, self.study, placed, self.author, self.moved, self.goal)
         self._origins.add(placed.run.origin)
@@ -161,12 +162,9 @@ class Adoption:
         }
         asked: list[int] = []
         if connection is not None:
-            others = adopt_store.others(connection, self.study, fingerprint, name, label)
-            if others.has_own_run:
-                remedy = "choose another label, such as --label 'old {name}'"
-                raise UserError(f"{run.name}: a study has a run {name!r} that isn't adopted: {remedy}")
-            taken |= others.seeds
-            asked = [others.seed] if others.seed is not None else []
+            before, others = adopt_store.seeds(connection, self.study, fingerprint, name, label)
+            taken |= others
+            asked = [before] if before is not None else []
         left_out = Counter(run.left_out)
         own = self._own_seed(source, left_out)
         if own is not None:

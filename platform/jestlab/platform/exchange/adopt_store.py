@@ -14,7 +14,6 @@ from jestlab.platform.errors import UserError
 from jestlab.platform.exchange.source_run import Score, SourceRun, State
 from jestlab.platform.planning.identity import folder_suffix
 from jestlab.platform.store.annotations import valid_tags
-from jestlab.platform.store.engine import RECORDING, one_at_a_time
 from jestlab.platform.store.records import ADOPTED, RunState
 from jestlab.platform.store.rows import execute_many, insert, now, to_json, write_points
 from jestlab.platform.store.spool import as_number
@@ -55,15 +54,11 @@ _STATES: dict[State, tuple[RunState, str | None]] = {
 
 @dataclass(frozen=True)
 class Placed:
-    """A run and its place in a study.
+    """A run and its place in a study; its label is the same for all its seeds.
 
     Attributes:
         run: As its tool recorded it, with text and metrics that a store can hold.
-        fingerprint: Identity, computed from its origin.
         path: Where it was read.
-        name: Name in the study.
-        label: Name with the kind of its source, the same for all its seeds.
-        seed: Replicate.
         scores: Scores, by evaluation and step.
     """
 
@@ -105,51 +100,35 @@ def score_names(store: Store, study: str) -> set[str]:
         return {f"{dataset}/{metric}" for dataset, metric in rows}
 
 
-def lock(connection: Connection) -> None:
-    """Wait until no other transaction adopts or records runs. Call it before anything else."""
-    one_at_a_time(connection, RECORDING)
+def seeds(
+    connection: Connection, study: str, fingerprint: str, name: str, label: str
+) -> tuple[int | None, set[int]]:
+    """Return the seed of a run in the store, and the seeds that other runs with its label have.
 
+    The others are those in the study, and in all studies that have the run.
 
-@dataclass(frozen=True)
-class Others:
-    """Other runs with the name or label of a run, in the studies of the run.
-
-    Attributes:
-        seed: Seed of the run in the store; None if it is new.
-        seeds: Seeds of the other runs with its label.
-        has_own_run: Whether a run that isn't adopted has its name or label.
+    Raises:
+        UserError: A run that isn't adopted has the name or label.
     """
-
-    seed: int | None
-    seeds: set[int]
-    has_own_run: bool
-
-
-def others(connection: Connection, study: str, fingerprint: str, name: str, label: str) -> Others:
-    """Find other runs with the name or label of a run, in a study and all studies that have the run."""
     key = run_key(fingerprint)
     mine = select(Member.experiment, Member.name, Member.label).where(Member.run_id == key)
     places = {row.experiment: (row.name, row.label) for row in connection.execute(mine)} | {
         study: (name, label)
     }
-    rows = connection.execute(
+    has_name = [
+        (Member.experiment == each) & (Member.name.in_(texts) | Member.label.in_(texts))
+        for each, texts in places.items()
+    ]
+    others = connection.execute(
         select(Member.experiment, Member.label, Run.seed, Run.program)
         .join(Run, Run.id == Member.run_id)
-        .where(Member.run_id != key)
-        .where(
-            or_(
-                *(
-                    (Member.experiment == each) & (Member.name.in_(texts) | Member.label.in_(texts))
-                    for each, texts in places.items()
-                )
-            )
-        )
+        .where(Member.run_id != key, or_(*has_name))
     ).all()
-    return Others(
-        seed=connection.scalar(select(Run.seed).where(Run.id == key)),
-        seeds={row.seed for row in rows if row.label == places[row.experiment][1]},
-        has_own_run=any(row.program != ADOPTED for row in rows),
-    )
+    if any(row.program != ADOPTED for row in others):
+        remedy = "choose another label, such as --label 'old {name}'"
+        raise UserError(f"a study has a run {name!r} that isn't adopted: {remedy}")
+    own = connection.scalar(select(Run.seed).where(Run.id == key))
+    return own, {row.seed for row in others if row.label == places[row.experiment][1]}
 
 
 def write(
@@ -160,15 +139,9 @@ def write(
     moved: bool = False,
     goal: Goal | None = None,
 ) -> Change:
-    """Write a run and its place in a study; replace an earlier version of the run.
+    """Write a run and its place in a study, in a write transaction; replace an earlier version of the run.
 
-    Args:
-        connection: In a write transaction.
-        study: Name of the study, which is created if it doesn't exist.
-        placed: The run.
-        author: Author of its tags and its note.
-        moved: Whether it may replace a run of the same origin that was read at another path.
-        goal: Whether larger or smaller scores are better, if the study has only adopted runs.
+    The study is created if it doesn't exist. The options are those of `Adoption`.
 
     Raises:
         UserError: A different run of the same origin was read at another path.
@@ -204,11 +177,8 @@ def _write_run(connection: Connection, placed: Placed, is_new: bool) -> None:
     }  # fmt: skip
     if is_new:
         new = {
-            "id": key,
-            "fingerprint": placed.fingerprint,
-            "directory": _folder(placed),
-            "created_at": now(),
-        }
+            "id": key, "fingerprint": placed.fingerprint, "directory": _folder(placed), "created_at": now()
+        }  # fmt: skip
         connection.execute(insert(connection, Run).values(**values, **new))
     else:
         for table in (Metric, Evaluation, Cost, Attempt):

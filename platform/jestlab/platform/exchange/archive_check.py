@@ -125,7 +125,7 @@ def _decoded(column: Any, value: Any) -> Any:
     kind = next((kind for type_, kind in kinds.items() if isinstance(column.type, type_)), _integer)
     try:
         return kind(column, value)
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError, RecursionError):
         shown = kind_of(value) if isinstance(value, dict | list) else one_line(repr(value), 60)
         raise UserError(f"damaged: invalid {column.table.name}.{column.name}: {shown}") from None
 
@@ -160,10 +160,7 @@ def _text(column: Any, value: Any) -> str:
         raise ValueError
     value.encode()  # a ValueError for surrogates
     if place in _JSON:
-        try:
-            tree = json.loads(value)
-        except RecursionError:
-            raise ValueError from None
+        tree = json.loads(value)
         if type(tree) is not dict or _levels(tree) > MOST_LEVELS:
             raise ValueError
     text: str = value.replace("\0", "\ufffd")
@@ -171,10 +168,7 @@ def _text(column: Any, value: Any) -> str:
 
 
 def _levels(value: Any) -> int:
-    """Return the number of nested lists and mappings, up to one more than the limit."""
-    levels, level = 0, [value]
-    while level and levels <= MOST_LEVELS:
-        inner = [v.values() if isinstance(v, dict) else v for v in level if isinstance(v, dict | list)]
-        level = [item for items in inner for item in items]
-        levels += bool(inner)
-    return levels
+    """Return the number of nested lists and mappings; RecursionError for a great number."""
+    if not isinstance(value, dict | list):
+        return 0
+    return 1 + max(map(_levels, value.values() if isinstance(value, dict) else value), default=0)

@@ -73,6 +73,11 @@ _VALUE_TYPES = (float, int, type(None))
 _MOST_CELL_BYTES = 1 << 26
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 _FOLDER = re.compile(r"runs/(?!\.)[^/\\\0]+")
+_DAMAGE = (IntegrityError, DataError, sqlite3.Error, LookupError, TypeError, ValueError, OverflowError)
+
+_OF_ATTEMPTS: tuple[Any, ...] = (Attempt, Evaluation, Cost, Artifact, Budget, Acceptance, Retraction)
+"""Tables that are replaced with a run; each comes after the tables that it refers to."""
+
 _ACTIVE = "was running when it was exported"
 
 Row = dict[str, Any]
@@ -102,11 +107,7 @@ class ImportSummary:
 def read_archive(lab: Lab, store: Store, path: Path, replace: bool = False) -> ImportSummary:
     """Import an archive into a lab and its store: all of it or nothing.
 
-    Args:
-        lab: The lab for the files.
-        store: The store of the lab.
-        path: The archive.
-        replace: Whether experiments of the archive replace those launched here.
+    With `replace`, experiments of the archive replace those launched here.
 
     Raises:
         UserError: The file is damaged, of another version, or not an archive.
@@ -120,15 +121,7 @@ def read_archive(lab: Lab, store: Store, path: Path, replace: bool = False) -> I
             return _Import(lab, connection, source, staging, imported_from(path), replace).run()
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
-    except (
-        IntegrityError,
-        DataError,
-        sqlite3.Error,
-        LookupError,
-        TypeError,
-        ValueError,
-        OverflowError,
-    ) as error:
+    except _DAMAGE as error:
         reason = one_line(str(getattr(error, "orig", error)), 200)
         raise UserError(f"{path} is damaged, nothing was imported: {reason}") from error
     finally:
@@ -159,7 +152,7 @@ class _Import:
         table: Any
         for table in (Member, Registration):
             self._insert(table, (row for row in self._rows(table) if row["experiment"] in fresh))
-        for table in (Attempt, Evaluation, Cost, Artifact, Budget, Acceptance, Retraction):
+        for table in _OF_ATTEMPTS:
             self._insert(table, (row for key in self._written for row in self._rows(table, key)))
         self._insert_metrics()
         for table in (Need, Source, Tag):
@@ -266,16 +259,7 @@ class _Import:
                     self.connection.execute(insert(self.connection, Run).values(**row))
                     self._summary.new += 1
                 elif key in replaceable and is_better:
-                    for table in (
-                        Metric,
-                        Evaluation,
-                        Artifact,
-                        Cost,
-                        Budget,
-                        Acceptance,
-                        Retraction,
-                        Attempt,
-                    ):
+                    for table in (Metric, *_OF_ATTEMPTS[::-1]):
                         self.connection.execute(delete(table).where(table.run_id == key))
                     # Program and config differ at most in paths, and those of this machine are valid here.
                     values = {name: row[name] for name in row if name not in ("id", "program", "config")}

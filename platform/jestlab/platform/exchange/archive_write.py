@@ -81,7 +81,7 @@ def write_archive(
     Args:
         lab: The lab with the files.
         store: The store of the lab, read at one moment.
-        path: The archive, NAME.zip.
+        path: NAME.zip.
         experiments: Names; none for the whole lab.
         checkpoints: Whether to include all files of completed runs, not only logs.
 

@@ -19,12 +19,7 @@ if TYPE_CHECKING:
 
 
 def write(kind: str, runs: Iterable[ExportedRun], folder: Path) -> None:
-    """Write runs to a new folder, which appears when it is complete.
-
-    Args:
-        kind: "mlflow", "parquet", or "tensorboard".
-        runs: The runs.
-        folder: Doesn't exist, or is empty.
+    """Write runs as "mlflow", "parquet", or "tensorboard" to a new folder, which appears when it is complete.
 
     Raises:
         UserError: The folder isn't empty, or can't be written.

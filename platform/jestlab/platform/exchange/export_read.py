@@ -35,26 +35,17 @@ from jestlab.platform.store.tables import (
 
 @dataclass(frozen=True)
 class ExportedRun:
-    """A run of an experiment.
+    """A run of an experiment; times are in UTC.
 
     Attributes:
-        experiment: Name of the experiment.
-        question: Question of the experiment.
-        run: Name of the run in it.
+        run: Name of the run in the experiment.
         label: Name with its values on the axes.
-        seed: Replicate.
-        fingerprint: Identity.
-        program: Program that it executes.
-        state: State in the store.
         reason: Why it didn't complete.
         step: Completed steps.
-        config: As planned, nested.
-        began: Start of its first attempt, UTC.
-        ended: End of its last attempt, UTC.
+        began: Start of its first attempt.
+        ended: End of its last attempt.
         commit: Commit of the user's code, or else of jestlab's.
-        tags: Tags.
         notes: Notes, oldest first.
-        metrics: Name → curve.
         scores: All scores, by evaluation and step.
     """
 
@@ -120,10 +111,7 @@ def read(
     A run with several labels in a study is yielded under each. A run that is removed from the study before it
     is read is left out.
 
-    Args:
-        store: The store.
-        experiments: Names; none for all experiments.
-        advance: Called with 1 after each run.
+    Without names of experiments, all are read. `advance` is called with 1 after each run.
     """
     with store.reading() as connection:
         members = _members(connection, experiments)

@@ -35,22 +35,14 @@ Curve = tuple[Steps, Values]
 
 @dataclass(frozen=True)
 class SourceRun:
-    """A run as another tool recorded it.
+    """A run as another tool recorded it; times are in UTC without a time zone.
 
     Attributes:
         origin: Identifies the run among the runs of all sources, such as `wandb:ENTITY/PROJECT/ID`.
         name: Display name in its tool.
         config: JSON values, nested like the source.
-        metrics: Name → curve.
-        state: How it ended.
-        began: Start time, UTC without a time zone.
-        ended: End time, UTC without a time zone.
         tags: Tags; a tag with a value is "key=value".
-        notes: Free text.
         group: W&B group, or the name of the MLflow experiment.
-        host: Machine name.
-        device: Accelerator name.
-        git_commit: Commit of its code.
         seconds: Wall time.
         left_out: Description of data that was not read → number of values.
     """

@@ -20,11 +20,11 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import Connection, Row, delete, select
 
 from jestlab.models.data.datasets import MADE
 from jestlab.platform.errors import UserError
@@ -127,22 +127,15 @@ def collect(lab: Lab, store: Store, older_than: timedelta, datasets: Datasets) -
 
 # ---- runs
 
-
-@dataclass(frozen=True)
-class _Run:
-    id: int
-    fingerprint: str
-    program: str
-    config: str
-    directory: str
+_Row = Row[int, str, str, str, str, str, datetime]
 
 
 @dataclass(frozen=True)
 class _Runs:
     """The runs of the store: kept and unreferenced ones."""
 
-    kept: list[_Run]
-    unreferenced: list[_Run]
+    kept: list[_Row]
+    unreferenced: list[_Row]
     handles: Sequence[str | None]  # of the jobs of live attempts; None before a job is submitted
 
     @classmethod
@@ -164,10 +157,9 @@ class _Runs:
             if row.id in referenced or not RunState(row.state).is_terminal or row.updated_at > limit
         ]
         kept = with_needs(connection, wanted)
-        runs = [(row.id in kept, _Run(*row[:5])) for row in rows]
         return cls(
-            [run for is_kept, run in runs if is_kept],
-            [run for is_kept, run in runs if not is_kept],
+            [row for row in rows if row.id in kept],
+            [row for row in rows if row.id not in kept],
             [attempt.handle for attempt in attempts],
         )
 
@@ -197,10 +189,11 @@ def _unreferenced_runs(lab: Lab, runs: _Runs) -> Iterator[Garbage]:
         )
 
 
-def _folder(lab: Lab, run: _Run) -> Path:
+def _folder(lab: Lab, run: _Row) -> Path:
     if not _FOLDER.fullmatch(run.directory):
         raise UserError(f"run {run.fingerprint[:8]} has the folder {run.directory!r}, which is not in runs/")
-    return lab.root / run.directory
+    folder: Path = lab.root / run.directory
+    return folder
 
 
 def _delete_rows(connection: Connection, ids: list[int]) -> None:

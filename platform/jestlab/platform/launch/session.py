@@ -36,7 +36,7 @@ from jestlab.platform.planning.cost import budgeted, check_chip_hours
 from jestlab.platform.planning.deciding import without
 from jestlab.platform.planning.matching import Timings, matches_seconds
 from jestlab.platform.planning.names import check as check_names
-from jestlab.platform.planning.plan import Alias, Plan, PlannedRun, waiting_lines
+from jestlab.platform.planning.plan import Plan, PlannedRun, waiting_lines
 from jestlab.platform.spec.load import load_stored
 from jestlab.platform.spec.resources import ExecutorName, runs_here
 from jestlab.platform.spec.schema import Study
@@ -316,8 +316,7 @@ def _runs_again(options: LaunchOptions, plan: Plan, found: ResultChanges) -> lis
 
 def _names(run: PlannedRun, study: str) -> set[str]:
     """Return all names of a run: RUN and RUN/SEED, each also after the name of the study and a slash."""
-    places: list[PlannedRun | Alias] = [run, *run.aliases]
-    names = {name for place in places for name in (place.name, place.label)}
+    names = {run.name, run.label}.union(*((place.name, place.label) for place in run.aliases))
     names |= {f"{name}/{run.seed}" for name in names}
     return names | {f"{study}/{name}" for name in names}
 
@@ -350,19 +349,12 @@ def _check_other_labs(lab: Lab, store: Store, plan: Plan) -> list[str]:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where runs are launched, and with which options.
+    """Where runs are launched, and with which options."""
 
-    Attributes:
-        executor: Executor for new attempts.
-        settings: Settings of the user, for the executors of earlier launches.
-        options: Options of the controller.
-        wakeup: Set when a job on this machine ends.
-    """
-
-    executor: Executor
-    settings: Settings
+    executor: Executor  # for new attempts
+    settings: Settings  # for the executors of earlier launches
     options: ControllerOptions
-    wakeup: Wakeup
+    wakeup: Wakeup  # set when a job on this machine ends
 
     @classmethod
     def choose(
@@ -396,46 +388,33 @@ class _Place:
         )
         return cls(executor, settings, given, wakeup)
 
-    def launch(
-        self, lab: Lab, store: Store, experiment: str, runs: Sequence[PlannedRun], listener: Listener
-    ) -> LaunchOutcome:
-        """Bring recorded runs to their final states; dependencies come first."""
-        from jestlab.platform.launch import controller
-
-        if not store.has_attempts():
-            custom = any(run.program not in OWN_PROGRAMS for run in runs)
-            recorded = provenance.announcement(_CODE, self.options.record, custom)
-            path, home = config_path(), Path.home()
-            shown = f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
-            listener.note(f"{recorded}. To record less: `record: []` in {shown}")
-
-        @functools.cache
-        def by_name(name: ExecutorName) -> Executor:
-            is_new = name == self.options.executor
-            return self.executor if is_new else executors.find(name, self.settings, lab)
-
-        try:
-            return controller.launch(
-                lab, store, experiment, runs, by_name,
-                options=self.options, listener=listener, wakeup=self.wakeup,
-            )  # fmt: skip
-        finally:
-            self.executor.close()
-
 
 def _launch_at(
-    place: _Place | None,
-    lab: Lab,
-    store: Store,
-    experiment: str,
-    runs: Sequence[PlannedRun],
-    listener: Listener,
+    place: _Place | None, lab: Lab, store: Store, title: str, runs: Sequence[PlannedRun], listener: Listener
 ) -> LaunchOutcome:
-    """Bring recorded runs to their final states; without a place, all are completed."""
-    if place is not None:
-        return place.launch(lab, store, experiment, runs, listener)
-    fingerprints = [run.fingerprint for run in runs]
-    return LaunchOutcome(store.states(fingerprints), store.reasons(fingerprints), False, 0)
+    """Bring recorded runs of the study `title` to their final states; without a place, all are completed."""
+    if place is None:
+        fingerprints = [run.fingerprint for run in runs]
+        return LaunchOutcome(store.states(fingerprints), store.reasons(fingerprints), False, 0)
+    from jestlab.platform.launch import controller
+
+    if not store.has_attempts():
+        custom = any(run.program not in OWN_PROGRAMS for run in runs)
+        recorded = provenance.announcement(_CODE, place.options.record, custom)
+        path, home = config_path(), Path.home()
+        shown = f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
+        listener.note(f"{recorded}. To record less: `record: []` in {shown}")
+
+    @functools.cache
+    def by_name(name: ExecutorName) -> Executor:
+        is_new = name == place.options.executor
+        return place.executor if is_new else executors.find(name, place.settings, lab)
+
+    with closing(place.executor):
+        return controller.launch(
+            lab, store, title, runs, by_name,
+            options=place.options, listener=listener, wakeup=place.wakeup,
+        )  # fmt: skip
 
 
 def _check_store(lab: Lab, place: ExecutorName, executor: Executor) -> None:

@@ -134,13 +134,8 @@ class ResultChanges:
 
 
 def changes(store: Store, study: Study, runs: Iterable[PlannedRun | StoredRun]) -> ResultChanges:
-    """Compare the code and data of a study's completed runs with each other and with the current files.
-
-    Args:
-        store: Store with the runs.
-        study: The study, which names the packages and data files to record.
-        runs: All its runs.
-    """
+    """Compare the code and data of a study's completed runs, given all its runs, with each other and with the
+    current files."""
     runs = list(runs)
     completed = [run for run in runs if run.state == RunState.COMPLETED]
     if not completed:

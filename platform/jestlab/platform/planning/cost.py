@@ -155,11 +155,7 @@ def wall_hours(runs: Sequence[PlannedRun], parallel: int | None) -> float:
 def check_chip_hours(plan: Plan, limit: float, place: ExecutorName, launched: str = "nothing") -> None:
     """Check that the estimated chip-hours of the remaining runs don't exceed a limit.
 
-    Args:
-        plan: The plan.
-        limit: Chip-hours.
-        place: Where runs go.
-        launched: Which runs have been launched, for the error.
+    `launched` says in the error which runs have been launched.
 
     Raises:
         UserError: The estimate exceeds the limit or is unknown.

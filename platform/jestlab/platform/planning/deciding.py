@@ -56,12 +56,7 @@ class ClaimsStatus:
 
 
 def claims_status(store_url: str, experiment: str) -> ClaimsStatus:
-    """Judge the claims of a recorded study and choose its next round.
-
-    Args:
-        store_url: SQLAlchemy URL of the store.
-        experiment: Name of the study.
-    """
+    """Judge the claims of a recorded study and choose its next round."""
     # Only studies that are planned in rounds need these modules.
     from jestlab.analysis.claims import studies, verdicts
     from jestlab.analysis.connection import connect
@@ -73,12 +68,8 @@ def claims_status(store_url: str, experiment: str) -> ClaimsStatus:
 
 
 def first_round(plan: Plan, store: Store | None) -> Plan:
-    """Return the runs of the first round and of all rounds that were launched earlier.
-
-    Args:
-        plan: Plan with all seeds.
-        store: Store of earlier launches; None if it doesn't exist.
-    """
+    """Return the runs of the first round and of all rounds that were launched earlier, from a plan with all
+    seeds."""
     launched = set() if store is None else {run for name in plan.by_study for run in store.members(name)}
     fixed = {each.name: _first_seeds(each) for each in (plan.study, *plan.study.studies.values())}
 
@@ -90,13 +81,7 @@ def first_round(plan: Plan, store: Store | None) -> Plan:
 
 
 def add_round(plan: Plan, before: Plan, ahead: Round) -> Plan:
-    """Return the runs that were launched earlier and those of a further round.
-
-    Args:
-        plan: Plan with all seeds.
-        before: The part of it that was launched earlier.
-        ahead: The round.
-    """
+    """Return the runs that were launched earlier and those of a further round, from a plan with all seeds."""
     wanted = {
         label if study == plan.study.name else f"{study}/{label}": count
         for (study, label), count in ahead.seeds.items()

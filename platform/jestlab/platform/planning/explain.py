@@ -18,6 +18,9 @@ from jestlab.platform.store.records import FinishedRun
 
 _ABSENT = "—"
 
+_Candidate = tuple[FinishedRun, frozenset[object]]
+"""A completed run, and the parts of its identity."""
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -50,9 +53,10 @@ def explain(plan: Plan, finished: Iterable[FinishedRun]) -> dict[str, RunReason]
         plan: The plan, with the states of its runs.
         finished: All completed runs of the store.
     """
-    candidates: dict[str, _Candidates] = defaultdict(_Candidates)
+    candidates: dict[str, list[_Candidate]] = defaultdict(list)
     for run in finished:
-        candidates[run.program].add(run)
+        if (fields := _identity_fields(run)) is not None:
+            candidates[run.program].append((run, _parts(fields)))
     return {
         run.fingerprint: _reason(run, candidates[run.program])
         for run in plan.runs
@@ -60,12 +64,13 @@ def explain(plan: Plan, finished: Iterable[FinishedRun]) -> dict[str, RunReason]
     }
 
 
-def _reason(run: PlannedRun, candidates: _Candidates) -> RunReason:
+def _reason(run: PlannedRun, candidates: Iterable[_Candidate]) -> RunReason:
     if run.action is Action.RESUME:
         return RunReason(f"{run.state} before: resumes from its latest checkpoint, if it has one")
     reason = "new" if run.state is None else f"{run.state} before: has not started yet"
     fields = _identity_fields(run)
-    nearest = candidates.nearest(fields or {})
+    parts = _parts(fields or {})
+    nearest, _ = min(candidates, key=lambda candidate: len(candidate[1] ^ parts), default=(None, parts))
     if nearest is None or fields is None:
         return RunReason(f"{reason}: the store has no completed run of {run.program}")
     before = _identity_fields(nearest) or {}
@@ -77,36 +82,10 @@ def _reason(run: PlannedRun, candidates: _Candidates) -> RunReason:
     return RunReason(reason, nearest.directory, differences)
 
 
-class _Candidates:
-    """Completed runs of one program. Each field, and each pair of field and value, is a bit, for fast
-    comparison."""
-
-    def __init__(self) -> None:
-        self._bits: dict[object, int] = {}
-        self._runs: list[tuple[int, int, FinishedRun]] = []
-
-    def add(self, run: FinishedRun) -> None:
-        """Add a run, unless its config has become invalid."""
-        fields = _identity_fields(run)
-        if fields is not None:
-            self._runs.append((*self._masks(fields), run))
-
-    def nearest(self, fields: Mapping[str, Any]) -> FinishedRun | None:
-        """Return the first run with the fewest differing fields."""
-        keys, pairs = self._masks(fields)
-        return min(
-            self._runs,
-            key=lambda entry: (entry[0] | keys).bit_count() - (entry[1] & pairs).bit_count(),
-            default=(0, 0, None),
-        )[2]
-
-    def _masks(self, fields: Mapping[str, Any]) -> tuple[int, int]:
-        """Return the bits of the fields, and of the pairs of field and value."""
-        keys = pairs = 0
-        for path, value in fields.items():
-            keys |= 1 << self._bits.setdefault(path, len(self._bits))
-            pairs |= 1 << self._bits.setdefault((path, json.dumps(value, sort_keys=True)), len(self._bits))
-        return keys, pairs
+def _parts(fields: Mapping[str, Any]) -> frozenset[object]:
+    """Return fields in a form that is fast to compare: two parts differ for each differing field."""
+    pairs = ((path, json.dumps(value, sort_keys=True)) for path, value in fields.items())
+    return frozenset([*fields, *pairs])
 
 
 def _identity_fields(run: PlannedRun | FinishedRun) -> dict[str, Any] | None:

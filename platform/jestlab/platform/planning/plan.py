@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -44,9 +44,8 @@ class Action(StrEnum):
 _STARTED = frozenset({RunState.RUNNING, RunState.FAILED, RunState.CANCELLED, RunState.PREEMPTED})
 
 
-@dataclass(frozen=True, slots=True)
-class Alias:
-    """Another place in the study where the same run appears."""
+class Place(NamedTuple):
+    """A name and label of a run in its study, with its values on the axes."""
 
     name: str
     label: str
@@ -107,7 +106,7 @@ class PlannedRun:
     price: Price | None
     memory: MemoryEstimate | None = None
     state: RunState | None = None
-    aliases: tuple[Alias, ...] = ()
+    aliases: tuple[Place, ...] = ()
     budget: RunBudget | None = None
     match: str | None = None
 
@@ -334,7 +333,7 @@ def _with_value(section: Section, path: Sequence[str], value: int) -> Section:
 def _merged(study: Study, resolved: Sequence[_Resolved | WaitingMember]) -> Plan:
     """Make the plan of a study. Members with equal fingerprints are one run, under its first name."""
     runs: dict[str, PlannedRun] = {}
-    aliases: dict[str, dict[str, Alias]] = {}
+    places: dict[str, dict[str, Place]] = {}
     for member, entry in zip(expand(study), resolved, strict=True):
         if isinstance(entry, WaitingMember):
             continue
@@ -353,11 +352,11 @@ def _merged(study: Study, resolved: Sequence[_Resolved | WaitingMember]) -> Plan
                 memory=entry.memory,
                 match=None if variant.match is None else str(variant.match),
             )
-        alias = Alias(variant.name, variant.label, variant.point)
-        aliases.setdefault(entry.fingerprint, {})[variant.label] = alias
+        place = Place(variant.name, variant.label, variant.point)
+        places.setdefault(entry.fingerprint, {})[variant.label] = place
     return Plan(
         study,
-        tuple(replace(run, aliases=tuple(aliases[identity].values())[1:]) for identity, run in runs.items()),
+        tuple(replace(run, aliases=tuple(places[identity].values())[1:]) for identity, run in runs.items()),
         frozenset(
             reference.name
             for member in expand(study)

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, bindparam, delete, select, update
 
 from jestlab.analysis.costs import EXECUTED
 from jestlab.platform.errors import UserError
-from jestlab.platform.planning.plan import Alias, Plan, PlannedRun
+from jestlab.platform.planning.plan import Place, Plan, PlannedRun
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.store.engine import RECORDING, one_at_a_time
 from jestlab.platform.store.records import ADOPTED, LIVE, RunState
@@ -64,8 +64,8 @@ def _record(connection: Connection, plan: Plan) -> None:
         _record(connection, part)
 
 
-def _places(run: PlannedRun) -> Sequence[PlannedRun | Alias]:
-    return [run, *run.aliases]
+def _places(run: PlannedRun) -> Sequence[Place]:
+    return [Place(run.name, run.label, run.point), *run.aliases]
 
 
 def _record_experiment(connection: Connection, study: Study) -> None:

@@ -28,7 +28,6 @@ counts as stopped, whatever its exit code, and resumes later with JESTLAB_RESUME
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import os
@@ -228,30 +227,13 @@ def _interpreted(arguments: Sequence[str]) -> Iterator[str]:
 
 
 def check_scripts(words: Sequence[str], folder: Path) -> None:
-    """Check that the scripts of a command exist, and that an executed script has no Windows line endings.
-
-    Args:
-        words: Words of the command.
-        folder: The command's working directory.
-
-    Raises:
-        UserError: A script is missing, or its line `#!/bin/sh` ends in a carriage return.
-    """
+    """Raise UserError if a script of a command doesn't exist in its working directory."""
     for word in scripts_of(words):
         path = folder / word
         if not path.exists():
             similar = closest(path.name, (file.name for file in path.parent.glob(f"*{path.suffix}")))
             hint = f"did you mean {similar}?" if similar else "paths are relative to `cwd`, the spec's folder"
             raise UserError(f"command: no such file {path}: {hint}")
-        first_line = b""
-        if [word] == _without_wrappers(words)[:1]:
-            with contextlib.suppress(OSError), path.open("rb") as file:
-                first_line = file.readline(4_096)
-        if first_line.startswith(b"#!") and first_line.endswith(b"\r\n"):
-            raise UserError(
-                f"command: the first line of {path} ends in a carriage return, as on Windows: "
-                f"convert the file, sed -i 's/\\r$//' {shlex.quote(str(path))}"
-            )
 
 
 COMMAND = Program(

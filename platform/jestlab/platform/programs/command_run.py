@@ -129,13 +129,7 @@ class Child:
     """
 
     def __init__(self, words: Sequence[str], cwd: Path | None, environment: Mapping[str, str]) -> None:
-        """Start the command.
-
-        Args:
-            words: The command.
-            cwd: Working directory; None for this process's.
-            environment: Variables in addition to this process's, from which credentials are removed.
-        """
+        """Start the command, with variables in addition to this process's, except credentials."""
         try:
             self._process = subprocess.Popen(
                 list(words),

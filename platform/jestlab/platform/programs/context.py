@@ -33,14 +33,7 @@ class Failed(Exception):
 
 @dataclass(frozen=True)
 class NeededRun:
-    """A completed run that this run depends on.
-
-    Attributes:
-        fingerprint: Fingerprint of the run.
-        program: Name of the run's program.
-        directory: Folder of the run.
-        config: Resolved config of the run.
-    """
+    """A completed run that this run depends on, with its folder and its resolved config."""
 
     fingerprint: str
     program: str

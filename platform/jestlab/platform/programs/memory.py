@@ -5,19 +5,10 @@ Adam's two moments, and the gradient; the activations kept for the backward pass
 `runtime.microbatches`; the scoring of a super-batch; and the batches. Runs are data parallel: every device
 holds all parameters and its share of the rows.
 
-Accuracy against XLA's report for the compiled step (JAX 0.10.2, arguments and temporaries):
-
-- CPU (2026-11-24): from 8% below to 17% above for nine of ten configs of 17 MB to 7.3 GB, and 46 MB estimated
-for 31
-  MB. XLA's CPU compiler undoes rematerialization if layers aren't scanned, and computes bfloat16 in float32.
-  The estimate does the same.
-- Peak resident memory of the processes of such runs, one at a time (same day): 1.0 GB estimated for 1.1
-(quickstart),
-  1.6 for 1.6, 3.0 for 3.1, and 1.8 for 2.1 (joint selection with an online reference). Processes on one
-  machine share 0.4 GB of pages, which are counted for each.
-- TPU, compiled for v5e 16×16 (BENCHMARKS.md, B/16 at b = 32,768): 36.1 GB estimated for 36.6; with four
-microbatches
-  12.3 for 12.9; with `remat: all` 8.1 for 7.3. Not yet measured on a chip.
+Accuracy against XLA's report for the compiled step (JAX 0.10.2, arguments and temporaries): on CPU, from 8%
+below to 17% above for nine of ten configs of 17 MB to 7.3 GB; compiled for TPU v5e (BENCHMARKS.md), from 5%
+below to 11% above. Peak resident memory of processes on CPU: from 14% below to equal. XLA's CPU compiler
+undoes rematerialization if layers aren't scanned, and computes bfloat16 in float32, as the estimate does.
 
 Not counted: decoding an image, up to 4 bytes per pixel (progressive JPEG: 8, WebP: 18).
 

@@ -174,16 +174,8 @@ class DataLookup:
 # Defaults of programs. They are functions, not lambdas, so that programs can be pickled.
 
 
-def _unknown_price(config: Any, needs: Mapping[str, Config]) -> None:
+def _none(*_: Any) -> None:
     return None
-
-
-def _unknown_memory(config: Any, needs: Mapping[str, Config], chips: int) -> None:
-    return None
-
-
-def _accept(config: Any, needs: Mapping[str, Config]) -> None:
-    pass
 
 
 def _unchanged(config: Any, data: DataLookup) -> Config:
@@ -218,9 +210,9 @@ class Program(ProgramConfig):
     entry_point: str
     identifier: str = ""
     version: int = 1
-    price: Callable[[Any, Mapping[str, Config]], Price | None] = _unknown_price
-    memory: Callable[[Any, Mapping[str, Config], int], MemoryEstimate | None] = _unknown_memory
-    check_needs: Callable[[Any, Mapping[str, Config]], None] = _accept
+    price: Callable[[Any, Mapping[str, Config]], Price | None] = _none
+    memory: Callable[[Any, Mapping[str, Config], int], MemoryEstimate | None] = _none
+    check_needs: Callable[[Any, Mapping[str, Config]], None] = _none
     complete: Callable[[Any, DataLookup], Config] = _unchanged
     collective: bool = True
     subjects: tuple[str, ...] = ()

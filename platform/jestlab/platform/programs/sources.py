@@ -33,13 +33,7 @@ _INSTALLED = frozenset({"site-packages", "dist-packages", "__pycache__"})
 
 
 def sources_of(program: str, config: Mapping[str, Any], place: Path) -> Sources | None:
-    """Return the custom code of a run; None without any.
-
-    Args:
-        program: Name of its program.
-        config: Resolved config of the run.
-        place: Working directory, in which commands and modules are found.
-    """
+    """Return the custom code of a run; None without any. Commands and modules are found in `place`."""
     if program == "command":
         words, cwd = known_words(config), config.get("cwd")
         folder = Path(cwd) if cwd else place
@@ -53,13 +47,7 @@ def sources_of(program: str, config: Mapping[str, Any], place: Path) -> Sources 
 
 
 def interpreter_of(program: str, config: Mapping[str, Any], place: Path) -> str | None:
-    """Return the Python that a run's command starts, if it differs from this process's.
-
-    Args:
-        program: Name of its program.
-        config: Resolved config of the run.
-        place: Working directory.
-    """
+    """Return the Python that a run's command starts in `place`, if it differs from this process's."""
     words = known_words(config) if program == "command" else []
     if not words or not _PYTHON.fullmatch(Path(words[0]).name):
         return None

@@ -79,12 +79,7 @@ def read_build(folder: Path, key: str, name: str = BUILD_FILE) -> Build | None:
 
 
 def remove_stale(folder: Path, kept: Collection[str]) -> None:
-    """Remove the files of earlier reports that are not kept, unless they have been changed since.
-
-    Args:
-        folder: Folder of the reports.
-        kept: Paths relative to the folder.
-    """
+    """Remove the files of earlier reports that are not kept, unless they have been changed since."""
     path = folder / BUILD_FILE
     if (before := read(path)) is None:
         return

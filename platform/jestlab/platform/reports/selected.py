@@ -124,12 +124,6 @@ def selected_images(lab: Lab, experiment: str, labels: tuple[str, ...], size: in
     The steps are the first, the last, and one after a quarter of the training.
     Labels without recorded super-batches or without data on this machine are left out.
 
-    Args:
-        lab: The lab with the runs.
-        experiment: Name of the experiment.
-        labels: Labels of its runs.
-        size: Number of images per step.
-
     Raises:
         ValueError: Nothing is left.
     """

@@ -42,40 +42,25 @@ _TABLE_FILES = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".html": "htm
 
 @dataclass
 class Made:
-    """Reports that are up to date.
+    """Reports that are up to date."""
 
-    Attributes:
-        files: Study → its files; none if it has no reports or they could not be made.
-        failed: Studies with a report that failed.
-    """
-
-    files: dict[str, list[Path]] = field(default_factory=dict)
-    failed: list[str] = field(default_factory=list)
+    files: dict[str, list[Path]] = field(default_factory=dict)  # study → its files, which may be none
+    failed: list[str] = field(default_factory=list)  # studies with a report that failed
 
 
 @dataclass
 class Written:
-    """Reports of a study that were written.
-
-    Attributes:
-        files: Their files.
-        notes: One line for each report that could not be made.
-        failed: Whether custom code failed.
-    """
+    """Reports of a study that were written."""
 
     files: list[Path] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    failed: bool = False
+    notes: list[str] = field(default_factory=list)  # one line for each report that could not be made
+    failed: bool = False  # whether custom code failed
 
 
 def bring_up_to_date(lab: Lab, store: Store, study: Study, note: Callable[[str], None]) -> Made:
     """Write the reports of a study, and of the parts of a union, whose inputs have changed.
 
-    Args:
-        lab: The lab to write to.
-        store: The store of the lab.
-        study: The study.
-        note: Receives one line for each report that could not be made.
+    `note` receives one line for each report that could not be made.
 
     Raises:
         UserError, OSError: The reports of a single study could not be written.
@@ -210,14 +195,9 @@ def write_reports(lab: Lab, study: Study) -> Written:
                     for suffix, format in _TABLE_FILES.items()
                 ]
             else:
+                sheet = study.figure.sheet if study.figure else None
                 request = request_of(
-                    lab,
-                    study.name,
-                    report,
-                    results=results,
-                    loader=code,
-                    images=images,
-                    sheet=study.figure.sheet if study.figure else None,
+                    lab, study.name, report, results=results, loader=code, images=images, sheet=sheet
                 )
                 written.files += replace(figures.draw(report.kind, request), name=name).save(folder)
         except NotYet as error:
