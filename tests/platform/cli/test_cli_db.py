@@ -203,7 +203,10 @@ def test_a_backup_during_writes_is_consistent(lab, sound, tmp_path):
         with closing(Store.open(lab.store_url)) as store:
             for number in itertools.takewhile(lambda _: not stopped.is_set(), itertools.count()):
                 with store.writing() as connection:
-                    for table, more in ((tables.Launcher, {"heartbeat_at": now()}), (tables.MetricName, {})):
+                    for table, more in (
+                        (tables.LauncherRow, {"heartbeat_at": now()}),
+                        (tables.MetricNameRow, {}),
+                    ):
                         connection.execute(insert(table).values(name=f"n{number}", **more))
 
     def written() -> int:

@@ -149,7 +149,7 @@ def test_attach_ends_at_ctrl_c_or_when_nothing_runs_any_more(root, attempt, monk
     store = Store.open(Lab.find(root).store_url)
     plans.record(store, plans.plan(plans.run("pending"), name="other"))
     with store.writing() as connection:
-        connection.execute(update(tables.Launcher).values(heartbeat_at=stores.START))
+        connection.execute(update(tables.LauncherRow).values(heartbeat_at=stores.START))
     attached = labs.here("attach", "other", root=root)
     assert attached.returncode == 1
     assert "no launcher is alive: 1 run not launched" in attached.stdout

@@ -37,7 +37,7 @@ def lab(root):
     )  # fmt: skip
     budget = {"run_id": stores.run_id(store, JOINT), "chip": "v5e", "chips": 4, "chip_hours": 0.5}
     with store.writing() as connection:
-        connection.execute(insert(tables.Budget).values(**budget, dollars=0.75))
+        connection.execute(insert(tables.BudgetRow).values(**budget, dollars=0.75))
     return lab
 
 

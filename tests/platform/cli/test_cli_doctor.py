@@ -133,7 +133,7 @@ __version__, default_backend = "0.7", lambda: "gpu"
 devices = lambda: [SimpleNamespace(device_kind="H200")] * 2
 """
     (tmp_path / "jax.py").write_text(devices)
-    assert list(doctor._jax(Lab.find("lab"))) == [doctor.Finding("ok", "0.7, 2 × H200 (gpu)")]
+    assert list(doctor._jax(Lab.find("lab"))) == [doctor.CheckResult("ok", "0.7, 2 × H200 (gpu)")]
     for code, seconds, found in (
         ("import time; time.sleep(600)", 0.5, "no answer within"),
         ("raise RuntimeError('no\\nlibtpu')", 60.0, "libtpu"),

@@ -60,15 +60,15 @@ def runs(lab, store):
         make_old(stores.folder(lab, run))
     plans.record(store, plans.plan(plans.run("other")))  # replaces the experiment's runs
     with store.writing() as connection:
-        connection.execute(update(tables.Run).values(updated_at=now() - 3 * DAY))
+        connection.execute(update(tables.RunRow).values(updated_at=now() - 3 * DAY))
     return dict(zip(("reference", "joint", "uniform"), planned.runs, strict=True))
 
 
 def change(store, run, **values):
     with store.writing() as connection:
-        where = tables.Run.fingerprint == run.fingerprint
-        same_age = {"updated_at": tables.Run.updated_at}
-        connection.execute(update(tables.Run).where(where).values(same_age | values))
+        where = tables.RunRow.fingerprint == run.fingerprint
+        same_age = {"updated_at": tables.RunRow.updated_at}
+        connection.execute(update(tables.RunRow).where(where).values(same_age | values))
 
 
 def found(lab, age=DAY):
@@ -300,7 +300,7 @@ def test_does_not_lock_the_store_while_it_measures_sizes(lab, runs, monkeypatch)
         with writing(engine) as connection:
             if connection.dialect.name == "postgresql":
                 connection.execute(text("SET LOCAL lock_timeout = 300"))
-            connection.execute(update(tables.Run).values(updated_at=tables.Run.updated_at))
+            connection.execute(update(tables.RunRow).values(updated_at=tables.RunRow.updated_at))
         engine.dispose()
         return size(path)
 
@@ -318,7 +318,7 @@ def test_workers_of_other_runs_can_write_meanwhile(tmp_path, postgresql_url, mon
     plans.record(store, plans.plan(stays))
     stores.attempt(store, stays, RunState.RUNNING, loss=(1.0,))
     with store.writing() as connection:
-        connection.execute(update(tables.Run).values(updated_at=now() - 3 * DAY))
+        connection.execute(update(tables.RunRow).values(updated_at=now() - 3 * DAY))
     delete_rows = gc._delete_rows
 
     def last(connection, ids):
@@ -342,7 +342,7 @@ def test_keeps_a_run_that_is_tagged_before_the_rows_are_locked(lab, runs, monkey
     def later(state, connection, older_than):
         run_id = next(run.id for run in state.unreferenced if run.fingerprint == runs["uniform"].fingerprint)
         tag = {"run_id": run_id, "name": "keep", "created_at": now()}
-        connection.execute(insert(tables.Tag).values(**tag))
+        connection.execute(insert(tables.TagRow).values(**tag))
         return locked(state, connection, older_than)
 
     monkeypatch.setattr(gc._Runs, "locked", later)

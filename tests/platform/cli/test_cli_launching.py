@@ -148,7 +148,7 @@ def test_another_study_does_not_replace_an_experiment_of_the_same_name(root, tmp
 def test_an_experiment_of_another_user_is_not_replaced(root, launch, store):
     def set_owner(owner):
         with store.writing() as connection:
-            connection.execute(update(tables.Experiment).values(owner=owner, host="atlas"))
+            connection.execute(update(tables.ExperimentRow).values(owner=owner, host="atlas"))
 
     launch(runs=OWN)
     set_owner("alice")

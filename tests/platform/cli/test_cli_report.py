@@ -14,7 +14,7 @@ from jestlab.platform import reports
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.plan import Plan
 from jestlab.platform.reports import builds
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.annotations import Subject, add_note
 from jestlab.platform.store.judgments import retract
 from jestlab.platform.store.store import Store
@@ -26,7 +26,7 @@ SPEC = {
     "runs": {"uniform": {}, "joint": {}},
     "reports": [{"kind": "table", "baseline": "joint"}, "curves"],
 }
-STUDY = Study.parse(SPEC)
+STUDY = StudySpec.parse(SPEC)
 RUNS = (plans.run("uniform", config={"steps": 2}), plans.run("joint", config={"steps": 3}))
 
 
@@ -115,7 +115,7 @@ def test_a_page_with_options_does_not_replace_the_page_of_the_study(root, store,
 
 def test_the_build_key_depends_on_everything_that_reports_show(store, monkeypatch):
     def key(**parts):
-        return reports.build_key(store, Study.parse(SPEC | parts))
+        return reports.build_key(store, StudySpec.parse(SPEC | parts))
 
     keys = [key()]
     plans.record(store, Plan(STUDY, RUNS))

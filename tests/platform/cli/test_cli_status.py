@@ -87,7 +87,7 @@ def active(store):
         batch = Batch(points=[(500, "examples_seen", 98_000.0)], progress=(500, 1_000))
         Points(run).write(connection, batch, attempt, late=False)
         reported = began + timedelta(seconds=100)
-        connection.execute(update(tables.Run).where(tables.Run.id == run).values(updated_at=reported))
+        connection.execute(update(tables.RunRow).where(tables.RunRow.id == run).values(updated_at=reported))
     leases.enter_launcher(store, processes.identity())
 
 
@@ -110,7 +110,7 @@ def test_rows_show_the_speed_and_why_runs_wait(active, store, jestlab):
     assert "waits/0: waits for a slot\n  1st of 1 in line, estimated start in 1.7 min\n" in printed
     assert printed.count("  to start: the end of another run") == printed.count("to start: ") == 1
     with store.writing() as connection:
-        connection.execute(update(tables.Launcher).values(name="elsewhere:1:0", heartbeat_at=stores.START))
+        connection.execute(update(tables.LauncherRow).values(name="elsewhere:1:0", heartbeat_at=stores.START))
     assert "not launched: no launcher is alive" in jestlab("status", "toy")
 
 

@@ -24,7 +24,7 @@ from jestlab.platform.cli.logs import Terminal
 from jestlab.platform.launch.display import Lines
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Experiment
+from jestlab.platform.store.tables import ExperimentRow
 
 EVIL = "\x1b]52;c;ZXZpbA==\x07\x9b2Jred\x1b[31m\u202eabc"
 GREEN = "\x1b[32mgreen\x1b[0m"
@@ -42,7 +42,7 @@ def evil(store):
     plans.record(store, plans.plan(run))
     stores.attempt(store, run, RunState.FAILED, scores={"toy/score": 0.5}, loss=(1.0,), reason=EVIL)
     with store.writing() as connection:
-        connection.execute(update(Experiment).values(name=f"toy{EVIL}"))
+        connection.execute(update(ExperimentRow).values(name=f"toy{EVIL}"))
     return run
 
 

@@ -14,7 +14,7 @@ import plans_support as plans
 
 from jestlab.platform.exchange.export_read import ExportedRun
 from jestlab.platform.exchange.source_run import Curve, Score
-from jestlab.platform.planning.plan import Place
+from jestlab.platform.planning.plan import RunPlace
 from jestlab.platform.store.annotations import Subject, add_note, add_tags
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
@@ -52,7 +52,7 @@ NOTES = ["First λ.", "Second:\ntwo lines."]
 
 def record(store: Store) -> None:
     """Record two studies: `toy` with all runs, of which `other` has one, too."""
-    joint = replace(JOINT, aliases=(Place("baseline", "baseline", {}),))
+    joint = replace(JOINT, aliases=(RunPlace("baseline", "baseline", {}),))
     plans.record(store, plans.plan(joint, JOINT_1, BROKEN, WAITING))
     plans.record(store, plans.plan(BROKEN, name="other"))
     attempt = plans.begun(store, JOINT)

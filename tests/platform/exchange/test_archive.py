@@ -183,7 +183,7 @@ def write_as_workers_do(url, run):
         connection.execute(text("UPDATE run SET step = step + 1 WHERE id = :id"), {"id": run_id})
         name_id = connection.scalar(text("SELECT id FROM metric_name"))
         point = {"run_id": run_id, "name_id": name_id, "step": 10_000, "value": 1.0}
-        connection.execute(insert(rows.Metric).values(**point))
+        connection.execute(insert(rows.MetricRow).values(**point))
     engine.dispose()
 
 

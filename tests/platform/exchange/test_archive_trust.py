@@ -28,11 +28,11 @@ from jestlab.platform.planning.identity import fingerprint, identity_of, is_auth
 from jestlab.platform.planning.plan import Plan, plan
 from jestlab.platform.programs.command import identity
 from jestlab.platform.spec.load import load, load_stored
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Attempt, Experiment, Run
+from jestlab.platform.store.tables import AttemptRow, ExperimentRow, RunRow
 from jestlab.platform.store.trust import executed, origin_of, refuse_untrusted, trust
 
 
@@ -91,7 +91,7 @@ def test_handles_of_jobs_are_neither_exported_nor_imported(theirs, ours, tmp_pat
     rewrite(path, job, tmp_path / "x")
     assert take(ours, path).new == 2
     with Store.open(ours.store_url).reading() as connection:
-        assert set(connection.execute(select(Attempt.handle, Attempt.token)).all()) == {(None, None)}
+        assert set(connection.execute(select(AttemptRow.handle, AttemptRow.token)).all()) == {(None, None)}
 
 
 # ---- trust
@@ -168,7 +168,7 @@ def evil(tmp_path: Path, ours: Lab, monkeypatch: pytest.MonkeyPatch) -> Path:
     }
     code = {f"{evil}:clipped": {"digest": "0" * 16}}
     runs = (plans.run("a"), plans.run("b", "planted.inner.module:call", config={"code": code}))
-    plans.record(store, Plan(Study.parse(spec), runs))
+    plans.record(store, Plan(StudySpec.parse(spec), runs))
     for run in runs:
         stores.attempt(store, run, scores={"toy/score": 0.5}, loss=(1.0,), executor=f"{evil}:Evil")
     take(ours, exported(theirs, tmp_path / "lab.zip"))
@@ -264,7 +264,7 @@ def test_the_later_launch_of_an_imported_study_wins_and_the_future_is_now(theirs
     take(ours, tmp_path / "future.zip")
     store = Store.open(ours.store_url)
     with store.reading() as connection:
-        [updated_at] = connection.scalars(select(Experiment.updated_at))
+        [updated_at] = connection.scalars(select(ExperimentRow.updated_at))
     assert updated_at <= now()
     trust(store, "toy")
     assert take(ours, first).experiments == []
@@ -282,7 +282,7 @@ MINE, OTHER = plans.run("a", "/mine/train.py:main"), plans.run("a", "/evil/train
 
 def programs_of(lab):
     with Store.open(lab.store_url).reading() as connection:
-        return connection.scalars(select(Run.program)).all()
+        return connection.scalars(select(RunRow.program)).all()
 
 
 @pytest.mark.parametrize("launched_first", [True, False])

@@ -86,7 +86,7 @@ def claimed_elsewhere(store: Store, fingerprint: str, lease_seconds: float) -> t
     lab_id = "f" * 32
     enter_lab(store.engine, lab_id, "/data/lab", "atlas")
     launcher = leases.enter_launcher(store, "atlas.x.1:7:0", lab_id)
-    terms = claims.Terms(launcher, "local", 0, lease_seconds, lab_id)
+    terms = claims.ClaimTerms(launcher, "local", 0, lease_seconds, lab_id)
     [claim] = claims.claim_all(store, {fingerprint: "log.txt"}, terms).claims.values()
     claims.store_handles(store, {claim.attempt_id: "atlas.x.1:8:0:log.txt"})
     leases.remove_launcher(store, launcher)

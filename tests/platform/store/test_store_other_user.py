@@ -37,7 +37,7 @@ def lab() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def read(folder: Path) -> tuple[int, int, list[maintenance.Finding]]:
+def read(folder: Path) -> tuple[int, int, list[maintenance.StoreProblem]]:
     """Read a store in three ways: rows by the platform, rows by the analysis, what a check finds."""
     url = f"sqlite:///{folder / 'results.db'}"
     store = Store.open_readonly(url)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from jestlab.models.training.phases import Spent
 from jestlab.platform.errors import StoreUnreachable
-from jestlab.platform.store.attempt import Attempt
+from jestlab.platform.store.attempt import WorkerAttempt
 from jestlab.platform.store.leases import finish
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
@@ -23,7 +23,7 @@ from jestlab.platform.store.store import Store
 RUN = plans.run("a")
 
 
-def report(attempt: Attempt, step: int, value: float) -> None:
+def report(attempt: WorkerAttempt, step: int, value: float) -> None:
     attempt.log(step, {"loss": value})
     attempt.evaluation(step, 10 * step, 1e3 * step, {"toy/top1": value}, seconds=value)
 

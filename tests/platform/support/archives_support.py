@@ -62,11 +62,11 @@ def fill(lab: Lab) -> None:
     by_ada = {"reason": "ä", "author": "Ada", "created_at": stores.START}
     weights = {"name": "weights", "sha256": "0" * 64, "size": 2**40, "uri": f"{JOINT.directory}/checkpoints"}
     rows: dict[Any, dict[str, Any]] = {
-        tables.Budget: {"run_id": joint, "chip": "v5e", "chips": 4, "chip_hours": 0.5},
-        tables.Artifact: {"run_id": joint, **weights},
-        tables.Source: {"sha256": "e" * 64, "text": "print('λ')"},
-        tables.Acceptance: {"run_id": joint, "accepted": '{"code ridge.py":["a",null]}', **by_ada},
-        tables.Retraction: {"run_id": reference, "number": 1, **by_ada},
+        tables.BudgetRow: {"run_id": joint, "chip": "v5e", "chips": 4, "chip_hours": 0.5},
+        tables.ArtifactRow: {"run_id": joint, **weights},
+        tables.SourceRow: {"sha256": "e" * 64, "text": "print('λ')"},
+        tables.AcceptanceRow: {"run_id": joint, "accepted": '{"code ridge.py":["a",null]}', **by_ada},
+        tables.RetractionRow: {"run_id": reference, "number": 1, **by_ada},
     }
     with store.writing() as connection:
         connection.execute(text("UPDATE metric SET value = NULL WHERE step = 2"))

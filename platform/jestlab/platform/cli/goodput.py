@@ -18,7 +18,7 @@ from jestlab.analysis.costs.goodput import (
     total,
 )
 from jestlab.platform.render import Block, table
-from jestlab.platform.store.records import RunRow
+from jestlab.platform.store.records import RunSummary
 
 _HOUR = 3.6e9  # microseconds
 _BY_IMPORTANCE = (
@@ -28,7 +28,7 @@ _BY_IMPORTANCE = (
 """Columns that a narrow terminal leaves out, the least important one first."""
 
 
-def lines(runs: Sequence[RunRow], goodputs: Mapping[str, Goodput]) -> Iterator[Block]:
+def lines(runs: Sequence[RunSummary], goodputs: Mapping[str, Goodput]) -> Iterator[Block]:
     """Yield the table of the time of each run and of all runs, and an explanation of its columns.
 
     Args:
@@ -59,7 +59,7 @@ def _cells(found: Goodput, causes: Sequence[Cause]) -> list[str]:
     return [units.duration(found.held / _HOUR), goodput, *shares, str(found.attempts), queue]
 
 
-def as_data(study: str, runs: Sequence[RunRow], attempts: Sequence[AttemptTime]) -> dict[str, Any]:
+def as_data(study: str, runs: Sequence[RunSummary], attempts: Sequence[AttemptTime]) -> dict[str, Any]:
     """Return the time of each run and of all runs as JSON data."""
     goodputs = by_run(attempts)
     return {

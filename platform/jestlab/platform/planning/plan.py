@@ -25,7 +25,7 @@ from jestlab.platform.planning.matching import (
 )
 from jestlab.platform.programs import Config, DataLookup, MemoryEstimate, Placement, Price, Program
 from jestlab.platform.spec.expand import expand, written_at
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.spec.variants import Replicate
 from jestlab.platform.store.records import RunState
 from jestlab.platform.words import counted
@@ -44,7 +44,7 @@ class Action(StrEnum):
 _STARTED = frozenset({RunState.RUNNING, RunState.FAILED, RunState.CANCELLED, RunState.PREEMPTED})
 
 
-class Place(NamedTuple):
+class RunPlace(NamedTuple):
     """A name and label of a run in its study, with its values on the axes."""
 
     name: str
@@ -106,7 +106,7 @@ class PlannedRun:
     price: Price | None
     memory: MemoryEstimate | None = None
     state: RunState | None = None
-    aliases: tuple[Place, ...] = ()
+    aliases: tuple[RunPlace, ...] = ()
     budget: RunBudget | None = None
     match: str | None = None
 
@@ -159,7 +159,7 @@ class Plan:
             started them already.
     """
 
-    study: Study
+    study: StudySpec
     runs: tuple[PlannedRun, ...]
     needed: frozenset[str] = frozenset()
     absent: Mapping[Path, str] = field(default_factory=dict)
@@ -185,7 +185,7 @@ class Plan:
 
 
 def plan(
-    study: Study,
+    study: StudySpec,
     *,
     note_absent: bool = False,
     placement: Placement = "local",
@@ -330,10 +330,10 @@ def _with_value(section: Section, path: Sequence[str], value: int) -> Section:
     return section.model_copy(update={head: changed})
 
 
-def _merged(study: Study, resolved: Sequence[_Resolved | WaitingMember]) -> Plan:
+def _merged(study: StudySpec, resolved: Sequence[_Resolved | WaitingMember]) -> Plan:
     """Make the plan of a study. Members with equal fingerprints are one run, under its first name."""
     runs: dict[str, PlannedRun] = {}
-    places: dict[str, dict[str, Place]] = {}
+    places: dict[str, dict[str, RunPlace]] = {}
     for member, entry in zip(expand(study), resolved, strict=True):
         if isinstance(entry, WaitingMember):
             continue
@@ -352,7 +352,7 @@ def _merged(study: Study, resolved: Sequence[_Resolved | WaitingMember]) -> Plan
                 memory=entry.memory,
                 match=None if variant.match is None else str(variant.match),
             )
-        place = Place(variant.name, variant.label, variant.point)
+        place = RunPlace(variant.name, variant.label, variant.point)
         places.setdefault(entry.fingerprint, {})[variant.label] = place
     return Plan(
         study,

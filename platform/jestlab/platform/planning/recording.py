@@ -9,13 +9,22 @@ from sqlalchemy import Connection, bindparam, delete, select, update
 
 from jestlab.analysis.costs import EXECUTED
 from jestlab.platform.errors import UserError
-from jestlab.platform.planning.plan import Place, Plan, PlannedRun
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.planning.plan import Plan, PlannedRun, RunPlace
+from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.engine import RECORDING, one_at_a_time
 from jestlab.platform.store.records import ADOPTED, LIVE, RunState
 from jestlab.platform.store.rows import chunks, execute_many, insert, now, to_json, upsert
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Attempt, Budget, Cost, Experiment, Member, Need, Run, run_key
+from jestlab.platform.store.tables import (
+    AttemptRow,
+    BudgetRow,
+    CostRow,
+    ExperimentRow,
+    MemberRow,
+    NeedRow,
+    RunRow,
+    run_key,
+)
 from jestlab.platform.whoami import host_name, user_name
 
 _BUDGET = ("chip", "chips", "chip_hours", "dollars")
@@ -56,19 +65,19 @@ def _record(connection: Connection, plan: Plan) -> None:
         for role, needed in run.needs.items()
     ]
     kept = [*map(run_key, plan.later), *_keep_adopted(connection, plan)]
-    connection.execute(delete(Member).where(Member.experiment == name, Member.run_id.not_in(kept)))
-    execute_many(connection, insert(connection, Member), members)
-    execute_many(connection, insert(connection, Need).on_conflict_do_nothing(), needs)
+    connection.execute(delete(MemberRow).where(MemberRow.experiment == name, MemberRow.run_id.not_in(kept)))
+    execute_many(connection, insert(connection, MemberRow), members)
+    execute_many(connection, insert(connection, NeedRow).on_conflict_do_nothing(), needs)
     _record_costs(connection, plan.runs)
     for part in plan.parts:
         _record(connection, part)
 
 
-def _places(run: PlannedRun) -> Sequence[Place]:
-    return [Place(run.name, run.label, run.point), *run.aliases]
+def _places(run: PlannedRun) -> Sequence[RunPlace]:
+    return [RunPlace(run.name, run.label, run.point), *run.aliases]
 
 
-def _record_experiment(connection: Connection, study: Study) -> None:
+def _record_experiment(connection: Connection, study: StudySpec) -> None:
     values = {
         "question": study.question,
         "paper": study.paper,
@@ -79,7 +88,7 @@ def _record_experiment(connection: Connection, study: Study) -> None:
         "owner": user_name(),
         "host": host_name(),
     }
-    statement = insert(connection, Experiment).values(name=study.name, created_at=now(), **values)
+    statement = insert(connection, ExperimentRow).values(name=study.name, created_at=now(), **values)
     connection.execute(statement.on_conflict_do_update(index_elements=["name"], set_=values))
 
 
@@ -90,10 +99,10 @@ def _keep_adopted(connection: Connection, plan: Plan) -> list[int]:
         UserError: A planned run has the name of an adopted one.
     """
     adopted = connection.execute(
-        select(Member.run_id, Member.name, Member.label, Member.position)
-        .join(Run, Run.id == Member.run_id)
-        .where(Member.experiment == plan.study.name, Run.program == ADOPTED)
-        .order_by(Member.position, Member.label)
+        select(MemberRow.run_id, MemberRow.name, MemberRow.label, MemberRow.position)
+        .join(RunRow, RunRow.id == MemberRow.run_id)
+        .where(MemberRow.experiment == plan.study.name, RunRow.program == ADOPTED)
+        .order_by(MemberRow.position, MemberRow.label)
     ).all()
     taken = {text for run in plan.runs for place in _places(run) for text in (place.name, place.label)}
     if names := sorted({one.name for one in adopted} & taken):
@@ -103,8 +112,8 @@ def _keep_adopted(connection: Connection, plan: Plan) -> list[int]:
         )
     for position, one in enumerate(adopted, start=len(plan.runs)):
         if one.position != position:
-            place = (Member.experiment == plan.study.name) & (Member.run_id == one.run_id)
-            connection.execute(update(Member).where(place).values(position=position))
+            place = (MemberRow.experiment == plan.study.name) & (MemberRow.run_id == one.run_id)
+            connection.execute(update(MemberRow).where(place).values(position=position))
     return [one.run_id for one in adopted]
 
 
@@ -114,13 +123,13 @@ def _record_runs(connection: Connection, runs: Sequence[PlannedRun]) -> None:
         row.fingerprint: row
         for chunk in chunks(run_key(run.fingerprint) for run in runs)
         for row in connection.execute(
-            select(Run.fingerprint, Run.state, Run.program, Run.config, Run.stop_reason)
-            .where(Run.id.in_(chunk))
-            .order_by(Run.id)
+            select(RunRow.fingerprint, RunRow.state, RunRow.program, RunRow.config, RunRow.stop_reason)
+            .where(RunRow.id.in_(chunk))
+            .order_by(RunRow.id)
             .with_for_update(key_share=True)  # so that none starts or completes meanwhile
         )
     }
-    held = set(connection.scalars(select(Attempt.run_id).where(Attempt.state.in_(LIVE))))
+    held = set(connection.scalars(select(AttemptRow.run_id).where(AttemptRow.state.in_(LIVE))))
     created, reopened, kept = [], [], []
     for run in runs:
         key = run_key(run.fingerprint)
@@ -140,9 +149,9 @@ def _record_runs(connection: Connection, runs: Sequence[PlannedRun]) -> None:
         identity = {"id": key, "fingerprint": run.fingerprint, "seed": run.seed}
         times = {"created_at": now(), "updated_at": now()}
         created.append(identity | values | times | {"directory": run.directory, "step": 0, "failures": 0})
-    execute_many(connection, insert(connection, Run), created)
+    execute_many(connection, insert(connection, RunRow), created)
     names = ("program", "config", "state")
-    table: Any = Run.__table__
+    table: Any = RunRow.__table__
     change = update(table).where(table.c.id == bindparam("key")).values(stop_reason=None)
     reopen = change.values(**{name: bindparam(name) for name in names}, reason=None, failures=0)
     execute_many(connection, reopen, reopened)
@@ -157,15 +166,15 @@ def _record_costs(connection: Connection, runs: Sequence[PlannedRun]) -> None:
         if run.price is not None
         for name in EXECUTED
     ]
-    upsert(connection, Cost, costs, ["run_id", "component"], ["flops"])
+    upsert(connection, CostRow, costs, ["run_id", "component"], ["flops"])
     unfinished: set[int] = set()
     for chunk in chunks(run_key(run.fingerprint) for run in runs):
-        query = select(Run.id).where(Run.id.in_(chunk), Run.state != RunState.COMPLETED)
+        query = select(RunRow.id).where(RunRow.id.in_(chunk), RunRow.state != RunState.COMPLETED)
         unfinished.update(connection.scalars(query))
-        connection.execute(delete(Budget).where(Budget.run_id.in_(query)))
+        connection.execute(delete(BudgetRow).where(BudgetRow.run_id.in_(query)))
     budgets = [
         {"run_id": run_key(run.fingerprint)} | {name: getattr(run.budget, name) for name in _BUDGET}
         for run in runs
         if run.budget is not None and run_key(run.fingerprint) in unfinished
     ]
-    upsert(connection, Budget, budgets, ["run_id"], _BUDGET)
+    upsert(connection, BudgetRow, budgets, ["run_id"], _BUDGET)

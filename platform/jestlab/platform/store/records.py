@@ -110,7 +110,7 @@ class FinishedRun:
 
 
 @dataclass(frozen=True)
-class RunRow:
+class RunSummary:
     """A run of an experiment in a list."""
 
     fingerprint: str
@@ -140,7 +140,7 @@ class RunSnapshot(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ExperimentRow:
+class ExperimentSummary:
     """An experiment with the number of its runs by state, and the archive that it was imported from."""
 
     name: str
@@ -222,7 +222,7 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Progress:
+class RunProgress:
     """The progress of a run.
 
     Attributes:
