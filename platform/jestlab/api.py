@@ -29,12 +29,12 @@ from jestlab.platform.errors import UserError as Error
 from jestlab.platform.errors import nearest, one_line_errors
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.outcome import LaunchPlan, Outcome, Page
-from jestlab.platform.results import ExperimentResults, split
+from jestlab.platform.results import ExperimentResults, read_frame
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from jestlab.platform.spec.schema import Study
+    from jestlab.platform.spec.schema import StudySpec
 
 __all__ = [
     "Error",
@@ -120,7 +120,7 @@ class LoadedStudy:
         scale: The scale that was loaded; None if the study has none.
     """
 
-    def __init__(self, spec: Study, lab: Lab) -> None:
+    def __init__(self, spec: StudySpec, lab: Lab) -> None:
         """Use `load`."""
         self._spec, self._lab = spec, lab
         self.name: str = spec.name
@@ -268,18 +268,7 @@ class OpenLab:
 
         lab.frame("runs", where="state = 'FAILED'", columns=["experiment", "label", "seed", "reason"])
         """
-        from jestlab.analysis import query
-
-        with one_line_errors():
-            return query.frame(
-                self._lab.store_url,
-                view=view,
-                where=where,
-                columns=split(columns),
-                order_by=split(order_by) or (),
-                limit=limit,
-                experiment=experiment,
-            )
+        return read_frame(self._lab, view, where, experiment, columns, order_by, limit)
 
     def query(self, sql: str) -> pd.DataFrame:
         """Run one SELECT statement on the store.

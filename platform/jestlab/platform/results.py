@@ -136,18 +136,7 @@ class ExperimentResults:
         Raises:
             Error: The view or a column is unknown, or the condition is invalid.
         """
-        from jestlab.analysis import query
-
-        with one_line_errors():
-            return query.frame(
-                self._lab.store_url,
-                view=view,
-                where=where,
-                columns=split(columns),
-                order_by=split(order_by) or (),
-                limit=limit,
-                experiment=self.experiment,
-            )
+        return read_frame(self._lab, view, where, self.experiment, columns, order_by, limit)
 
     def claims(self) -> Table:
         """Return the study's claims with their verdicts, as `table("claims")`."""
@@ -181,6 +170,22 @@ class ExperimentResults:
         return f"ExperimentResults({self.experiment!r})"
 
 
-def split(given: str | Sequence[str] | None) -> Sequence[str] | None:
-    """Split names that are joined by commas."""
-    return listed(given) if isinstance(given, str) else given
+def read_frame(
+    lab: Lab,
+    view: str,
+    where: str | None,
+    experiment: str | None,
+    columns: str | Sequence[str] | None,
+    order_by: str | Sequence[str],
+    limit: int | None,
+) -> pd.DataFrame:
+    """Read rows of an experiment, or of all, as `ExperimentResults.frame` does."""
+    from jestlab.analysis import query
+
+    names = listed(columns) if isinstance(columns, str) else columns
+    order = listed(order_by) if isinstance(order_by, str) else order_by
+    with one_line_errors():
+        return query.frame(
+            lab.store_url, view=view, where=where, columns=names, order_by=order, limit=limit,
+            experiment=experiment,
+        )  # fmt: skip

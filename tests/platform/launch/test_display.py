@@ -8,7 +8,7 @@ import pytest
 
 from jestlab.platform import logs
 from jestlab.platform.launch.display import Lines, Pace, ProgressBars, Speeds, display
-from jestlab.platform.store.records import Progress, RunState
+from jestlab.platform.store.records import RunProgress, RunState
 
 
 class Terminal(io.StringIO):
@@ -22,7 +22,7 @@ def test_one_plain_line_a_change_over_all_rounds():
     run = plans.run("joint", seed=2, point={"filter": "a\x1b[31m\nb"})
     lines.begin(1)
     lines.state(run, RunState.RUNNING)
-    lines.progress({run.fingerprint: Progress(5, 10, {"loss": 0.5})})
+    lines.progress({run.fingerprint: RunProgress(5, 10, {"loss": 0.5})})
     lines.state(run, RunState.FAILED, "exit code 1: ValueError: no")
     lines.note("first\nsecond \x1b[31m")
     lines.end()
@@ -52,13 +52,12 @@ def test_bars_on_a_terminal(monkeypatch, columns):
     for run in runs:
         bar.state(run, RunState.RUNNING)
     first = runs[0].fingerprint
-    bar.submitted(1, 2)
-    bar.progress({first: Progress(0, 10, {})})
-    bar.progress({first: Progress(5, 10, {"loss": 0.12345, "examples_seen": 320.0})})
+    bar.progress({first: RunProgress(0, 10, {})})
+    bar.progress({first: RunProgress(5, 10, {"loss": 0.12345, "examples_seen": 320.0})})
     bar.state(runs[0], RunState.COMPLETED)
     bar.end()
     shown = stream.getvalue()
-    for expected in ("submitted 1 of 2", "5/10 steps", "\x1b[32mCOMPLETED\x1b[0m  toy/joint/0", "1/2 runs"):
+    for expected in ("5/10 steps", "\x1b[32mCOMPLETED\x1b[0m  toy/joint/0", "1/2 runs"):
         assert expected in shown
     assert ("loss 0.1235" in shown) == (columns == 140)
 
@@ -68,18 +67,18 @@ def test_bars_on_a_terminal(monkeypatch, columns):
 BEGAN = datetime(2026, 11, 23, 12)
 
 
-def report(step: int, seconds: float, first_step: int = 0, examples: int = 64, **changes) -> Progress:
+def report(step: int, seconds: float, first_step: int = 0, examples: int = 64, **changes) -> RunProgress:
     """A run of 1,000 steps, a number of seconds after it started."""
     made = {"started_at": BEGAN, "reported_at": BEGAN + timedelta(seconds=seconds)} | changes
-    return Progress(step, 1_000, {"examples_seen": float(examples * step)}, first_step, **made)
+    return RunProgress(step, 1_000, {"examples_seen": float(examples * step)}, first_step, **made)
 
 
 def test_one_report_gives_the_speed_since_the_attempt_started():
-    assert Pace().add(report(200, 20.0)) == Speeds(examples=640.0, steps=10.0, seconds_left=80.0)
+    assert Pace().add(report(200, 20.0)) == Speeds(examples=640.0, seconds_left=80.0)
     resumed = Pace().add(report(200, 20.0, first_step=100))
-    assert resumed == Speeds(examples=320.0, steps=5.0, seconds_left=160.0)
-    no_examples = Progress(50, None, {}, 0, BEGAN, BEGAN + timedelta(seconds=10))
-    assert Pace().add(no_examples) == Speeds(examples=None, steps=5.0, seconds_left=None)
+    assert resumed == Speeds(examples=320.0, seconds_left=160.0)
+    no_examples = RunProgress(50, None, {}, 0, BEGAN, BEGAN + timedelta(seconds=10))
+    assert Pace().add(no_examples) == Speeds()
 
 
 def test_further_reports_give_the_speed_between_them_however_often_they_are_read():
@@ -88,24 +87,24 @@ def test_further_reports_give_the_speed_between_them_however_often_they_are_read
         assert pace.add(report(200, 20.0)).examples == 640.0
     for _ in range(50):
         speeds = pace.add(report(300, 25.0))
-    assert speeds == Speeds(examples=1280.0, steps=20.0, seconds_left=35.0)
+    assert speeds == Speeds(examples=1280.0, seconds_left=35.0)
     for second in range(1, 40):  # only the last reports count
         speeds = pace.add(report(300 + 2 * second, 25.0 + second))
-    assert speeds.steps == pytest.approx(2.0)
+    assert speeds.examples == pytest.approx(128.0)
 
 
 def test_the_speed_is_unknown_before_the_first_report_and_after_a_restart():
     pace = Pace()
-    assert pace.add(Progress(0, None, {})) == Speeds()
+    assert pace.add(RunProgress(0, None, {})) == Speeds()
     assert pace.add(report(0, 0.1)) == Speeds()
-    assert pace.add(report(100, 10.0)).steps == 10.0
+    assert pace.add(report(100, 10.0)).examples == 640.0
     again = BEGAN + timedelta(seconds=60)
     assert pace.add(report(100, 60.1, first_step=100, started_at=again)) == Speeds()
-    assert pace.add(report(110, 61.0, first_step=100, started_at=again)).steps == 10.0
+    assert pace.add(report(110, 61.0, first_step=100, started_at=again)).examples == 640.0
     # It resumed from a checkpoint before the step at which the attempt was claimed.
     earlier = BEGAN + timedelta(seconds=90)
     assert pace.add(report(80, 95.0, first_step=110, started_at=earlier)) == Speeds()
-    assert pace.add(report(90, 96.0, first_step=110, started_at=earlier)).steps == 10.0
+    assert pace.add(report(90, 96.0, first_step=110, started_at=earlier)).examples == 640.0
 
 
 # ---- logs

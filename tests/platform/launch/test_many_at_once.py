@@ -12,7 +12,6 @@ from sqlalchemy import event
 
 from jestlab.platform.errors import StoreError
 from jestlab.platform.launch import claiming
-from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executors.base import ExecutorError, JobState, JobStatus
 from jestlab.platform.planning.plan import Plan, plan
 from jestlab.platform.spec.load import load
@@ -44,13 +43,10 @@ def test_many_jobs_take_a_few_calls_and_transactions(root, study, monkeypatch):
         return store
 
     monkeypatch.setattr(Store, "open", counted)
-    executor, listener = failing(), Listener()
-    submitted: list[tuple[int, int]] = []
-    monkeypatch.setattr(listener, "submitted", lambda *done_of_total: submitted.append(done_of_total))
-    outcome = launch_by(executor, root, study, listener, keep_going=True)
+    executor = failing()
+    outcome = launch_by(executor, root, study, keep_going=True)
     assert set(outcome.states.values()) == {RunState.FAILED}
     assert executor.batches == [BATCH] * BATCHES
-    assert submitted == [(done, RUNS) for done in range(BATCH, RUNS + 1, BATCH)]
     # One pass for each batch and one more that sees their ends: claims, handles, ends, and a few others.
     assert len(commits) <= BATCHES * 3 + 10
     assert executor.asked <= BATCHES + 4

@@ -29,7 +29,7 @@ from jestlab.platform.launch.options import ControllerOptions
 from jestlab.platform.launch.reconcile import SLOT, Signs, Target, is_plain_wait
 from jestlab.platform.launch.record import XManagerRecord
 from jestlab.platform.store import claims, leases
-from jestlab.platform.store.claims import Limits
+from jestlab.platform.store.claims import ClaimLimits
 from jestlab.platform.store.records import Lease, RunState, Standing
 from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
@@ -39,19 +39,11 @@ BATCH = 50
 
 
 class Claimed(NamedTuple):
-    """An attempt that is claimed and has to be launched.
-
-    Attributes:
-        target: The run.
-        claim: The attempt.
-        executor: Executor for its job.
-        log: Path of its log, relative to the lab's root.
-    """
+    """An attempt that is claimed and has to be launched."""
 
     target: Target
-    claim: claims.Claim
-    executor: Executor
-    log: str
+    claim: claims.ClaimedAttempt
+    log: str  # relative to the lab's root
 
 
 class ClaimedBatch(NamedTuple):
@@ -73,18 +65,11 @@ class ClaimedBatch(NamedTuple):
 
 
 class _Usage(NamedTuple):
-    """Slots in use; those freed since the controller last read the store count as used.
-
-    Attributes:
-        taken: Number of used slots.
-        by_others: Number of them that other launchers use.
-        dead: Ids of attempts that use no slot, because their worker and their launcher are lost.
-        freed: Number of slots that were freed.
-    """
+    """Slots in use; those freed since the controller last read the store count as used."""
 
     taken: int
-    by_others: int
-    dead: frozenset[int]
+    by_others: int  # of those
+    dead: frozenset[int]  # attempts that use no slot: their worker and their launcher are lost
     freed: int
 
 
@@ -125,7 +110,7 @@ class Claiming:
         if not ready:
             return ClaimedBatch()
         executor = self.executors(self.options.executor)
-        limits = Limits(
+        limits = ClaimLimits(
             slots=self.options.parallel or executor.parallel,
             machine=processes.machine() if executor.here else None,
             chip_hours=self.options.max_chip_hours,
@@ -140,12 +125,12 @@ class Claiming:
         if free and (room := executor.room()) is not None:
             free = min(free, room)
         chosen = list(fitting[:free][:BATCH])
-        retried = [run for run, _ in chosen if run.lease is not None]
-        clear = dict(zip([run.fingerprint for run in retried], each(self._clear, retried), strict=True))
+        last = [run.lease for run, _ in chosen if run.lease is not None]
+        clear = dict(zip([lease.fingerprint for lease in last], each(self._clear, last), strict=True))
         chosen = [pair for pair in chosen if clear.get(pair[0].fingerprint, True)]
         result = claims.ClaimResult({}, [], {}, usage.taken, usage.by_others)
         if chosen:
-            terms = claims.Terms(
+            terms = claims.ClaimTerms(
                 self.presence.launcher(),
                 self.options.executor,
                 executor.chips,
@@ -160,7 +145,7 @@ class Claiming:
             updated = self._store_waits(ready, result, limits, over)
         return ClaimedBatch(
             [
-                Claimed(target, result.claims[run.fingerprint], executor, _log(run))
+                Claimed(target, result.claims[run.fingerprint], _log(run))
                 for run, target in chosen
                 if run.fingerprint in result.claims
             ],
@@ -170,7 +155,7 @@ class Claiming:
             over,
         )
 
-    def _usage(self, limits: Limits, plan: Collection[str], ours: Collection[Lease]) -> _Usage:
+    def _usage(self, limits: ClaimLimits, plan: Collection[str], ours: Collection[Lease]) -> _Usage:
         """Count the used slots of all launchers if slots are limited."""
         if limits.slots is None:
             return _Usage(0, 0, frozenset(), 0)
@@ -185,7 +170,7 @@ class Claiming:
         freed = sum(lease.id not in still and self._used_slot(lease, limits) for lease in ours)
         return _Usage(len(held) - len(dead) + freed, len(others) - len(dead), dead, freed)
 
-    def _used_slot(self, lease: Lease, limits: Limits) -> bool:
+    def _used_slot(self, lease: Lease, limits: ClaimLimits) -> bool:
         """Return whether an attempt of this launcher used a slot, by the rules of `claims.holding`."""
         handle = lease.handle if lease.executor == "local" else None
         is_here = limits.machine is None or handle is None or handle.startswith(f"{limits.machine}:")
@@ -195,7 +180,7 @@ class Claiming:
         self,
         ready: Sequence[tuple[Standing, Target]],
         result: claims.ClaimResult,
-        limits: Limits,
+        limits: ClaimLimits,
         over_budget: Mapping[str, str],
     ) -> Collection[str]:
         """Store why runs wait that can start but were not claimed; return the runs with a new reason."""
@@ -215,29 +200,25 @@ class Claiming:
             leases.set_waiting_reasons(self.store, new)
         return new.keys()
 
-    def _clear(self, run: Standing) -> bool:
+    def _clear(self, lease: Lease) -> bool:
         """Return whether nothing of a run's last attempt is left: two must not write into one folder."""
-        if run.lease is None:
+        if lease.executor != "local":
+            self.termination.kill(lease)  # a requeued job would start again
             return True
-        if run.lease.executor != "local":
-            self.termination.kill(run.lease)  # a requeued job would start again
-            return True
-        return self.termination.clear(run.lease)
+        return self.termination.clear(lease)
 
     # ---- launch
 
     async def launch(self, claimed: Sequence[Claimed], stopping: Callable[[], str | None]) -> bool:
         """Launch claimed attempts together, and store their handles.
 
-        Args:
-            claimed: The attempts, all for one executor.
-            stopping: Returns why the launch stops; None while it doesn't.
+        `stopping` returns why the launch stops; None while it doesn't.
 
         Returns:
             Whether an attempt has ended already because it was not launched.
         """
-        executor = claimed[0].executor
-        jobs = [self._job(one) for one in claimed]
+        executor = self.executors(self.options.executor)
+        jobs = [self._job(one, executor.here) for one in claimed]
         results: Sequence[LaunchedJob | ExecutorError]
         if (reason := stopping()) is None:
             results = await self.presence.beating(asyncio.to_thread(_launch_all, executor, jobs))
@@ -267,10 +248,10 @@ class Claiming:
             await self.presence.beating(self.record.add(executor, jobs, results))
         return bool(endings)
 
-    def _job(self, one: Claimed) -> Job:
+    def _job(self, one: Claimed, here: bool) -> Job:
         key = JobKey(self._store_id, one.target.fingerprint, one.claim.number, one.claim.token)
         record, codes = self.options.record, self.options.retry_exit_codes
-        return job_of(self.lab, self.title, one.target, key, one.log, one.executor.here, record, codes)
+        return job_of(self.lab, self.title, one.target, key, one.log, here, record, codes)
 
     async def _write(self, write: Callable[[], object], meanwhile: Callable[[], None]) -> None:
         """Write to the store; retry while it can't be reached, unless the user ends the launch at once."""

@@ -74,13 +74,8 @@ def launch(
     a notebook, only SIGINT is handled; outside the main thread no signal is.
 
     Args:
-        lab: Lab that runs write to.
-        store: The lab's store, which contains the runs.
         title: Name of the study.
         runs: The runs, each after its dependencies.
-        executors: Returns the executor of a name.
-        options: Options of the launch.
-        listener: Receives all changes.
         wakeup: Set by other threads when a pass is due, for example at the end of a process.
 
     Raises:
@@ -127,7 +122,7 @@ class _Controller:
         self._rules = RetryRules(options.retries, self._intervals.backoff, self._intervals.max_backoff)
         self._name = processes.identity()
         self._liveness = Liveness(self._name, store_id, self.executors, options.lease_seconds)
-        self._termination = Termination(store_id, self.executors, note, at_once=options.at_once)
+        self._termination = Termination(store_id, self.executors, note, options.at_once)
         self._presence = Presence(self.lab, self.store, self._name, self._intervals.heartbeat)
         self._record = XManagerRecord(self.lab.xmanager, self.title, note)
         self._claiming = Claiming(
@@ -142,7 +137,6 @@ class _Controller:
         self._final: dict[str, RunState] = {}
         self._settled: dict[str, Standing] = {}  # runs whose state can't change any more
         self._shown: dict[str, tuple[RunState, str | None]] = {}
-        self._submitted = 0  # runs of a series of batches
         self._needs_record = False
         self._store_lost = False
         self._disk_full = False
@@ -216,7 +210,6 @@ class _Controller:
             self.wakeup.set()
         if batch.claimed:
             ended = await self._claiming.launch(batch.claimed, lambda: self._stopping)
-            self._report_submitted(len(batch.claimed), batch.left)
             if ended or batch.left:
                 self.wakeup.set()
         over = self._is_stuck or len(self._final) == len(self._runs)
@@ -314,8 +307,8 @@ class _Controller:
         lease, reason = end.lease, end.reason
         if end.state == RunState.FAILED:
             with suppress(UserError):  # the path of the log may lead out of the lab
-                summary = logs.summary(self.lab.inside(lease.log))
-                reason = f"{reason}: {summary}" if summary else reason
+                if summary := logs.summary(self.lab.inside(lease.log)):
+                    reason = f"{reason}: {summary}"
         heartbeat_at = lease.heartbeat_at if end.kill else None
         return leases.Ending(lease.fingerprint, lease.id, end.state, reason, end.exit_code, heartbeat_at)
 
@@ -367,20 +360,10 @@ class _Controller:
     # ---- display
 
     def _check_disk(self) -> None:
-        """Report when the disk of the lab becomes full, and when it has space again."""
+        """Report when the disk of the lab becomes full."""
         was_full, self._disk_full = self._disk_full, is_full(self.lab.root)
         if self._disk_full and not was_full:
             self.listener.note(f"disk full: {self.lab.root}: free some space; running jobs continue")
-        elif was_full and not self._disk_full:
-            self.listener.note(f"{self.lab.root} has free space again")
-
-    def _report_submitted(self, count: int, left: int) -> None:
-        """Report launched runs if they don't fit into one batch."""
-        if left or self._submitted:
-            self._submitted += count
-            self.listener.submitted(self._submitted, self._submitted + left)
-        if not left:
-            self._submitted = 0
 
     def _show(self, run: Standing, target: Target, action: Action) -> None:
         """Report the state of a run if it is new."""

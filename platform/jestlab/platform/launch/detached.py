@@ -39,24 +39,17 @@ _COMMAND = "from jestlab.platform.cli import main; main()"
 
 @dataclass(frozen=True)
 class DetachedLaunch:
-    """A background launch.
-
-    Attributes:
-        pid: Process id.
-        log: File with its output.
-        code: Exit code if it ended before it started to launch; None while it runs.
-    """
+    """A background launch, with its process id and the file with its output."""
 
     pid: int
     log: Path
-    code: int | None
+    code: int | None  # exit code if it ended before it started to launch; None while it runs
 
 
 def start(lab: Lab, study: str, words: Sequence[str]) -> DetachedLaunch:
     """Launch in a new process; return once it has started to launch, or has ended.
 
     Args:
-        lab: The lab.
         study: Name of the study, or a verb and the full name of its subject.
         words: The command: all words after `jestlab` except `--detach`. The store's URL, which may contain a
             password, is passed in the environment.
@@ -106,8 +99,7 @@ def signal_start() -> None:
     """Signal to the command that waits for this process, if any, that the launch has started."""
     if not is_detached():
         return
-    descriptors = os.environ.pop(DETACHED)
-    pipe, lock = map(int, descriptors.split(":"))
+    pipe, lock = map(int, os.environ.pop(DETACHED).split(":"))
     os.set_inheritable(lock, False)  # jobs may outlive this process and must not hold the lock
     with contextlib.suppress(OSError):  # the waiting command has ended
         os.write(pipe, b"1")

@@ -7,14 +7,13 @@ import sys
 import time
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from jestlab.platform.launch.reconcile import Target, title
 from jestlab.platform.logs import one_line
 from jestlab.platform.render import has_styles, in_state, render, styled
-from jestlab.platform.store.records import Progress, RunState
+from jestlab.platform.store.records import RunProgress, RunState
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -24,8 +23,10 @@ if TYPE_CHECKING:
 EXAMPLES = "examples_seen"
 """The metric whose growth is a run's speed."""
 
+LONGEST = 2_000
+"""Maximum number of characters of a message."""
+
 _WIDE = 100  # columns from which loss and rate fit next to label, bar, and time
-_LONGEST = 2_000  # characters of a message
 _REPORTS = 15  # number of reports for the speed
 
 
@@ -47,12 +48,9 @@ class Listener:
 
     def note(self, message: str) -> None:
         """Handle a message about the launch as a whole."""
-        self.notes.append(one_line(message, _LONGEST))
+        self.notes.append(one_line(message, LONGEST))
 
-    def submitted(self, done: int, total: int) -> None:
-        """Handle a launched batch, if the runs that can start don't fit into one."""
-
-    def progress(self, found: Mapping[str, Progress]) -> None:
+    def progress(self, found: Mapping[str, RunProgress]) -> None:
         """Handle the progress of the running runs, by fingerprint; called about once a second."""
 
     def end(self) -> None:
@@ -93,10 +91,6 @@ class Lines(Listener):
         super().note(message)
         self._print(styled(self.notes[-1]))
 
-    def submitted(self, done: int, total: int) -> None:
-        """Print the number of launched runs."""
-        self._print(styled(f"submitted {done} of {total}"))
-
     def _line(self, run: Target, state: RunState, reason: str | None) -> Text:
         name = shlex.quote(one_line(f"{self._experiment}/{title(run)}"))
         line = in_state(f"{state:<9}", state) + f"  {name}"
@@ -106,7 +100,7 @@ class Lines(Listener):
             line += f", {time.monotonic() - self._started.pop(run.fingerprint):.0f} s"
         if state.is_terminal:
             line = styled(f"[{self._ended}/{self._total}] ") + line
-        return line + f": {one_line(reason, _LONGEST)}" if reason else line
+        return line + f": {one_line(reason, LONGEST)}" if reason else line
 
     def _print(self, line: Text) -> None:
         print(render(line, styles=has_styles(self._stream)), file=self._stream, flush=True)
@@ -166,13 +160,7 @@ class ProgressBars(Lines):
         super().state(run, state, reason)
         self._bars.update(self._all, completed=self._ended, done=self._count())
 
-    def submitted(self, done: int, total: int) -> None:
-        """Show the number of launched runs next to the bar for all runs."""
-        if self._bars is not None and self._all is not None:
-            text = f"all runs, submitted {done} of {total}" if done < total else "all runs"
-            self._bars.update(self._all, description=text, refresh=True)
-
-    def progress(self, found: Mapping[str, Progress]) -> None:
+    def progress(self, found: Mapping[str, RunProgress]) -> None:
         """Update the bars of the running runs."""
         for fingerprint, progress in found.items():
             if self._bars is None or fingerprint not in self._tasks or not progress.total_steps:
@@ -211,18 +199,15 @@ class ProgressBars(Lines):
 # ---- speed
 
 
-@dataclass(frozen=True)
-class Speeds:
+class Speeds(NamedTuple):
     """Speed of a run; None if unknown.
 
     Attributes:
         examples: Examples per second.
-        steps: Steps per second.
         seconds_left: Seconds until the last step, as of the last report.
     """
 
     examples: float | None = None
-    steps: float | None = None
     seconds_left: float | None = None
 
 
@@ -235,31 +220,30 @@ class Pace:
 
     def __init__(self) -> None:
         self._attempt: datetime | None = None
-        self._reports: deque[tuple[datetime, int, float | None]] = deque(maxlen=_REPORTS)
+        self._reports: deque[tuple[datetime, int]] = deque(maxlen=_REPORTS)
 
-    def add(self, progress: Progress) -> Speeds:
+    def add(self, progress: RunProgress) -> Speeds:
         """Add a report, which may be one that was added before, and return the speed."""
         if progress.started_at is None or progress.reported_at is None:
             return Speeds()
         if progress.started_at != self._attempt:
             self._attempt = progress.started_at
             self._reports.clear()
-        done = progress.step - progress.first_step
-        if done and (not self._reports or progress.reported_at > self._reports[-1][0]):
-            self._reports.append((progress.reported_at, progress.step, progress.latest.get(EXAMPLES)))
+        is_new = not self._reports or progress.reported_at > self._reports[-1][0]
+        if is_new and progress.step != progress.first_step:
+            self._reports.append((progress.reported_at, progress.step))
         if not self._reports:
             return Speeds()
-        ended, last, after = self._reports[-1]
+        began, first = progress.started_at, progress.first_step
         if len(self._reports) > 1:
-            began, first, before = self._reports[0]
-        else:
-            began, first = progress.started_at, progress.first_step
-            before = None if after is None else after * first / last
+            began, first = self._reports[0]
+        ended, last = self._reports[-1]
         seconds = (ended - began).total_seconds()
         if seconds <= 0 or last <= first:  # it may have resumed from an earlier checkpoint
             return Speeds()
         steps = (last - first) / seconds
-        grown = None if before is None or after is None or after <= before else after - before
-        total = progress.total_steps
-        left = None if total is None else max(0, total - progress.step) / steps
-        return Speeds(None if grown is None else grown / seconds, steps, left)
+        examples, total = progress.latest.get(EXAMPLES), progress.total_steps
+        return Speeds(
+            steps * examples / progress.step if examples and progress.step else None,
+            None if total is None else max(0, total - progress.step) / steps,
+        )

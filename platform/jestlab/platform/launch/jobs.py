@@ -24,18 +24,10 @@ def job_of(
     retry_exit_codes: Sequence[int] = (),
     claimed: bool = True,
 ) -> Job:
-    """Describe an attempt as a job.
+    """Describe an attempt at a run of the study `title` as a job.
 
-    Args:
-        lab: Lab that the job writes to.
-        title: Name of the study.
-        run: The run.
-        key: Key of the attempt: other labs may launch the same runs in the same place.
-        log: Log of the run, relative to the lab's root.
-        here: Whether the job runs on this machine, so that the executor writes its output to the log.
-        record: Parts of the code and environment that the worker records.
-        retry_exit_codes: Exit codes of the run's command that are always retried.
-        claimed: Whether the attempt is claimed; else the worker claims one when it starts.
+    The log is relative to the lab's root. If the job runs `here`, the executor writes its output to the log.
+    If the attempt isn't `claimed`, the worker claims one when it starts.
     """
     environment = {"JESTLAB_STORE": lab.store_url}
     if not here:

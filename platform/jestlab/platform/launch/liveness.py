@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -37,6 +38,7 @@ clock = time.monotonic
 Value = TypeVar("Value")
 
 
+@dataclass
 class Presence:
     """Registers this launcher and its lab in the store at first use, and sends heartbeats.
 
@@ -44,15 +46,14 @@ class Presence:
         name: Name of the launcher, by which others find it.
     """
 
-    def __init__(self, lab: Lab, store: Store, name: str, heartbeat_seconds: float) -> None:
-        self._lab = lab
-        self._store = store
-        self.name = name
-        self._heartbeat_seconds = heartbeat_seconds
-        self._last_beat = 0.0
-        self._is_registered = False
-        self._lab_id: str | None = None
-        self._labs: Mapping[str, str] = {}  # lab id → address
+    _lab: Lab
+    _store: Store
+    name: str
+    _heartbeat_seconds: float
+    _last_beat: float = 0.0
+    _is_registered: bool = False
+    _lab_id: str | None = None
+    _labs: Mapping[str, str] = field(default_factory=dict)  # lab id → address
 
     def launcher(self) -> str:
         """Register the launcher and return its name."""
@@ -97,26 +98,20 @@ class Presence:
         return self._labs.get(lease.lab or "")
 
 
+@dataclass
 class Liveness:
-    """Checks live attempts for one launcher; other launchers count as lost after `lease_seconds`."""
+    """Checks live attempts for one launcher; other launchers count as lost after `_lease_seconds`."""
 
-    def __init__(self, launcher: str, store: str, executors: Executors, lease_seconds: float) -> None:
-        """Create it for the name of a launcher and the id of a store."""
-        self._launcher = launcher
-        self._store = store
-        self._executors = executors
-        self._lease_seconds = lease_seconds
-        self._seen: dict[Hashable, tuple[object, float]] = {}  # thing → last sign of life, and since when
+    _launcher: str  # its name
+    _store: str  # its id
+    _executors: Executors
+    _lease_seconds: float
+    _seen: dict[Hashable, tuple[object, float]] = field(default_factory=dict)  # last sign, and since when
 
     def check(self, leases: Iterable[Lease], launchers: Mapping[str, object]) -> dict[int, Signs]:
-        """Check live attempts, with one request to each executor.
+        """Return the signs of life of live attempts by id, with one request to each executor.
 
-        Args:
-            leases: The attempts.
-            launchers: Name of each known launcher → its last heartbeat.
-
-        Returns:
-            Attempt id → its signs of life.
+        `launchers` has the last heartbeat of each known launcher.
         """
         live = list(leases)
         jobs = self._jobs(live)
@@ -170,6 +165,7 @@ class Liveness:
         return jobs
 
 
+@dataclass
 class Observer:
     """Reads the runs of one launch and everything else that `reconcile.decide` uses.
 
@@ -178,24 +174,18 @@ class Observer:
         changed: Fingerprints of runs that this launcher has changed since then.
     """
 
-    def __init__(
-        self,
-        lab: Lab,
-        store: Store,
-        runs: Mapping[str, Target],
-        presence: Presence,
-        liveness: Liveness,
-        poll_seconds: float,
-    ) -> None:
-        self.ours: list[Lease] = []
-        self.changed: set[str] = set()
-        self._lab = lab
-        self._store = store
-        self._runs = runs
-        self._presence = presence
-        self._liveness = liveness
-        self._poll_seconds = poll_seconds
-        self._outside = {need for run in runs.values() for need in run.needs.values()} - runs.keys()
+    _lab: Lab
+    _store: Store
+    _runs: Mapping[str, Target]
+    _presence: Presence
+    _liveness: Liveness
+    _poll_seconds: float
+    ours: list[Lease] = field(default_factory=list)
+    changed: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        needed = {need for run in self._runs.values() for need in run.needs.values()}
+        self._outside = needed - self._runs.keys()
         self._outside_states: Mapping[str, RunState] = {}
         self._standings: dict[str, Standing] = {}
         self._read_at = -math.inf  # when all standings were last read
@@ -232,10 +222,7 @@ class Observer:
     def observe(self, target: Target, final: Mapping[str, RunState], stopping: str | None) -> Observation:
         """Return everything about a run that its standing doesn't contain.
 
-        Args:
-            target: The run.
-            final: Fingerprint → state, for runs of the launch that are in a final state.
-            stopping: Why the launch stops all runs; None if it doesn't.
+        `final` has the runs of the launch in a final state; `stopping` is why the launch stops all runs.
         """
         run = self._standings[target.fingerprint]
         signs = self._signs[run.lease.id] if run.lease is not None and run.is_live else Signs()
@@ -268,6 +255,7 @@ class Observer:
         return None
 
 
+@dataclass
 class Termination:
     """Stops jobs: first with a request, after the executor's grace period by killing them.
 
@@ -275,16 +263,12 @@ class Termination:
         at_once: Kill without time to save.
     """
 
-    def __init__(
-        self, store: str, executors: Executors, note: Callable[[str], None], *, at_once: bool
-    ) -> None:
-        """Create it for the id of a store; `note` receives the reason, once, if a job can't be stopped."""
-        self._store = store
-        self._executors = executors
-        self._note = note
-        self._asked: dict[int, float] = {}  # attempt id → time of the request
-        self._noted: set[int] = set()
-        self.at_once = at_once
+    _store: str  # its id
+    _executors: Executors
+    _note: Callable[[str], None]  # receives the reason, once, if a job can't be stopped
+    at_once: bool
+    _asked: dict[int, float] = field(default_factory=dict)  # attempt id → time of the request
+    _noted: set[int] = field(default_factory=set)
 
     def stop(self, lease: Lease) -> None:
         """Request an attempt's job to stop; kill it once the grace period is over."""

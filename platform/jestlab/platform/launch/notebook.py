@@ -9,14 +9,13 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-from jestlab.platform.launch.display import Listener, display
+from jestlab.platform.launch.display import LONGEST, Listener, display
 from jestlab.platform.launch.reconcile import Target
 from jestlab.platform.logs import one_line
-from jestlab.platform.store.records import Progress, RunState
+from jestlab.platform.store.records import RunProgress, RunState
 
 _MAX_RUNS = 8
 _MAX_MESSAGES = 20
-_MAX_LENGTH = 2_000  # characters of a message
 _UPDATE_SECONDS = 0.5
 
 
@@ -44,7 +43,7 @@ class Notebook(Listener):
         self._total = 0
         self._ended: dict[RunState, int] = {}
         self._running: dict[str, str] = {}
-        self._progress: Mapping[str, Progress] = {}
+        self._progress: Mapping[str, RunProgress] = {}
         self._messages: list[str] = []
 
     def begin(self, count: int) -> None:
@@ -63,7 +62,7 @@ class Notebook(Listener):
             elif state.is_terminal:
                 self._ended[state] = self._ended.get(state, 0) + 1
                 if state != RunState.COMPLETED:
-                    because = f": {one_line(reason, _MAX_LENGTH)}" if reason else ""
+                    because = f": {one_line(reason, LONGEST)}" if reason else ""
                     self._messages.append(f"{state}: {title}{because}")
             self._show()
 
@@ -71,10 +70,10 @@ class Notebook(Listener):
         """Add a message."""
         with self._lock:
             super().note(message)
-            self._messages.append(one_line(message, _MAX_LENGTH))
+            self._messages.append(self.notes[-1])
             self._show(now=True)
 
-    def progress(self, found: Mapping[str, Progress]) -> None:
+    def progress(self, found: Mapping[str, RunProgress]) -> None:
         """Update the progress of active runs."""
         with self._lock:
             self._progress = found
@@ -101,31 +100,26 @@ class Notebook(Listener):
 
     def _content(self) -> dict[str, str]:
         """Return the output as text and as HTML."""
-        lines, html = [], []
+        ended = sum(self._ended.values())
+        lines, bar = [], ""
         if self._total:
-            ended = sum(self._ended.values())
             bad = [f"{count} {state}" for state, count in self._ended.items() if state != RunState.COMPLETED]
             lines.append(f"{ended} of {self._total} runs have ended" + (f": {', '.join(bad)}" if bad else ""))
-            html.append(
-                f'<div><progress value="{ended}" max="{self._total}" style="vertical-align:middle" '
-                f'aria-label="runs that have ended"></progress> {escape(lines[0])}</div>'
+            bar = (
+                f'<progress value="{ended}" max="{self._total}" aria-label="runs that have ended"></progress>'
             )
-        runs = [
-            f"{title}  {_steps(self._progress.get(fingerprint))}".rstrip()
-            for fingerprint, title in self._running.items()
+        running = list(self._running.items())
+        lines += [
+            f"{title}  {_steps(self._progress.get(run))}".rstrip() for run, title in running[:_MAX_RUNS]
         ]
-        if len(runs) > _MAX_RUNS:
-            runs = [*runs[:_MAX_RUNS], f"and {len(runs) - _MAX_RUNS} more"]
-        messages = self._messages[-_MAX_MESSAGES:]
-        html += [f'<div style="opacity:.7">{escape(run)}</div>' for run in runs]
-        html += [f"<div>{escape(message)}</div>" for message in messages]
-        return {
-            "text/plain": "\n".join([*lines, *runs, *messages]),
-            "text/html": f'<div style="font-variant-numeric:tabular-nums">{"".join(html)}</div>',
-        }
+        if len(running) > _MAX_RUNS:
+            lines.append(f"and {len(running) - _MAX_RUNS} more")
+        lines += self._messages[-_MAX_MESSAGES:]
+        html = "".join(f"<div>{escape(line)}</div>" for line in lines)
+        return {"text/plain": "\n".join(lines), "text/html": bar + html}
 
 
-def _steps(progress: Progress | None) -> str:
+def _steps(progress: RunProgress | None) -> str:
     if progress is None or not progress.total_steps:
         return ""
     loss = f", loss {progress.latest['loss']:.4g}" if "loss" in progress.latest else ""

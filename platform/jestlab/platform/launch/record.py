@@ -41,13 +41,7 @@ class XManagerRecord:
     async def add(
         self, executor: Executor, jobs: Sequence[Job], results: Sequence[LaunchedJob | ExecutorError]
     ) -> None:
-        """Add a work unit for each job, after the job was launched.
-
-        Args:
-            executor: Executor of the jobs.
-            jobs: The jobs.
-            results: Launched job, or error, of each.
-        """
+        """Add a work unit for each job, after all were launched with these results."""
         if self._experiment is not None and self._is_complete:
             await self._try(self._experiment.add(executor, jobs, results))
 

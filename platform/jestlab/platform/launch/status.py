@@ -16,7 +16,7 @@ from jestlab.platform.launch.reconcile import SLOT, RetryRules, is_plain_wait
 from jestlab.platform.logs import one_line
 from jestlab.platform.programs import failures
 from jestlab.platform.store import leases
-from jestlab.platform.store.records import WAITING, Lease, Progress, RunRow, RunState, Spending, Standing
+from jestlab.platform.store.records import WAITING, Lease, RunState, RunSummary, Spending, Standing
 from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
 from jestlab.platform.words import counted, ordinal
@@ -65,7 +65,7 @@ class RunStatus:
         lease: Last attempt; None before the first.
     """
 
-    run: RunRow
+    run: RunSummary
     cost: Spending = field(default_factory=Spending)
     loss: float | None = None
     rate: float | None = None
@@ -106,14 +106,12 @@ def read_status(
     store: Store,
     experiment: str,
     costs: Mapping[str, Spending],
-    runs: Sequence[RunRow] | None = None,
+    runs: Sequence[RunSummary] | None = None,
     paces: dict[str, Pace] | None = None,
 ) -> list[RunStatus]:
-    """Read the status of runs.
+    """Read the status of an experiment's runs.
 
     Args:
-        store: The store.
-        experiment: Name of the experiment.
         costs: Fingerprint → cost.
         runs: Runs to read, with all or none of those that wait for a slot; None for all runs.
         paces: Fingerprint → speed measurement, updated in place, if the runs are read repeatedly.
@@ -141,10 +139,20 @@ def read_status(
         if standing.state == RunState.FAILED:
             reason = failures.reason_of(standing)
         shown = replace(run, state=wait.state, reason=None if reason is None else one_line(reason))
-        row = _with_progress(shown, costs.get(run.fingerprint), progress.get(run.fingerprint), paces)
+        cost, speeds, found = (
+            costs.get(run.fingerprint) or Spending(),
+            Speeds(),
+            progress.get(run.fingerprint),
+        )
+        if found is not None and wait.state == RunState.RUNNING:
+            speeds = paces.setdefault(run.fingerprint, Pace()).add(found)
+            cost = replace(cost, actual_flops=found.latest.get(FLOPS, cost.actual_flops))
         rows.append(
-            replace(
-                row,
+            RunStatus(
+                shown,
+                cost,
+                None if found is None else found.latest.get(LOSS),
+                *speeds,
                 repeats=run.fingerprint in seen,
                 wait=wait if wait.state in WAITING else None,
                 lease=standing.lease,
@@ -152,19 +160,6 @@ def read_status(
         )
         seen.add(run.fingerprint)
     return _with_places(rows)
-
-
-def _with_progress(
-    run: RunRow, cost: Spending | None, progress: Progress | None, paces: dict[str, Pace]
-) -> RunStatus:
-    """Return the row of a run with its newest metrics, and, while it runs, its speed."""
-    cost, speeds = cost or Spending(), Speeds()
-    if progress is None:
-        return RunStatus(run, cost)
-    if run.state == RunState.RUNNING:
-        speeds = paces.setdefault(run.fingerprint, Pace()).add(progress)
-        cost = replace(cost, actual_flops=progress.latest.get(FLOPS, cost.actual_flops))
-    return RunStatus(run, cost, progress.latest.get(LOSS), speeds.examples, speeds.seconds_left)
 
 
 # ---- waiting
@@ -178,9 +173,7 @@ def wait_status(
     In the store, a run that was planned as BLOCKED stays BLOCKED until it is claimed.
 
     Args:
-        run: Standing of the run.
         needs: Title and state of each dependency.
-        rules: Waits before retries.
         at: Current time, by the clock of the store's rows.
         is_launched: Whether a launcher is alive that could start it.
     """
@@ -234,9 +227,6 @@ def start_times(running: Iterable[float | None], planned: Sequence[float | None]
     Args:
         running: Seconds until each running run ends; None if unknown.
         planned: Planned duration of each run in line, in seconds; None if unknown.
-
-    Returns:
-        Seconds for each run in line; None from the first unknown one on.
     """
     ends = list(running)
     if not ends or any(end is None for end in ends):
@@ -265,7 +255,7 @@ def wait_lines(rows: Iterable[RunStatus]) -> Iterator[str]:
     The lines are the reason with the names of the runs, the place in line of the first one, and what would
     let them start. Runs that wait for a dependency are left out.
     """
-    groups: dict[tuple[str, str], list[tuple[RunRow, WaitStatus]]] = {}
+    groups: dict[tuple[str, str], list[tuple[RunSummary, WaitStatus]]] = {}
     for row in rows:
         if (wait := row.wait) is None or wait.state == RunState.BLOCKED:
             continue

@@ -110,9 +110,6 @@ def table_of(
     """Make a table from validated options.
 
     Args:
-        lab: The lab with the results.
-        experiments: Names of experiments.
-        options: The options.
         name: A published table, if it isn't `options.name`.
         results: Experiment → function that returns its results, if they are shared.
         loader: Imports a custom table.
@@ -149,9 +146,7 @@ def request_of(
     """Describe a figure to `jestlab.analysis.figures`.
 
     Args:
-        lab: The lab with the results.
         experiment: Name of the experiment; empty for published methods only.
-        options: Validated options of the figure.
         results: Returns the results, if they are shared.
         loader: Imports a custom figure.
         images: Reads selected examples, if they are shared.

@@ -67,13 +67,9 @@ class Access:
 
     @classmethod
     def of(cls, host: str, token: str, *, writes: bool, names: tuple[str, ...] = ()) -> Access:
-        """Return the access to a server at an address.
+        """Return the access to a server that listens at an address.
 
-        Args:
-            host: Address that it listens at.
-            token: The secret.
-            writes: Whether writing is allowed.
-            names: Other names of the server, such as that of a proxy.
+        `names` are other names of the server, such as that of a proxy.
         """
         hosts = {bracketed(name.lower()) for name in (*names, host)}
         if is_loopback(host) or {"0.0.0.0", "[::]"} & hosts:

@@ -39,10 +39,8 @@ def act(labs: Labs, kind: str, name: str, action: str, form: Form) -> Response:
     """Perform the action of a form, and redirect the browser to the page of the form.
 
     Args:
-        labs: All labs.
         kind: "experiment", "run", or "sql" for saved queries.
         name: Name of the experiment, or start of the run's fingerprint.
-        action: The action.
         form: The form's fields; `by` is the author, by default the server's user.
 
     Raises:

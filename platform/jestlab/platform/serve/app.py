@@ -50,12 +50,7 @@ _ACTIONS = ("/{kind:str}/{name:str}/{action:str}", "/{kind:str}/{action:str}")
 
 
 def application(labs: Labs, access: Access) -> Starlette:
-    """Create the application for labs.
-
-    Args:
-        labs: The labs.
-        access: The rules.
-    """
+    """Create the application for labs."""
     routes = [Route(path, partial(_page, labs, page)) for path, page in PAGES.items()]
     routes += [Route(path, partial(_action, labs), methods=["POST"]) for path in _ACTIONS]
     routes.append(Route("/static/{name}", _static))

@@ -29,11 +29,7 @@ def curves_of(
 ) -> dict[str, Curve]:
     """Read the curve of a metric of each run.
 
-    Args:
-        store: The store with the runs.
-        fingerprints: The runs.
-        metric: Name of the metric.
-        width: Columns of pixels; None for a width that suits the number of curves.
+    `width` is in columns of pixels; None for a width that suits the number of curves.
     """
     width = width or max(_NARROWEST, min(_WIDEST, _COLUMNS // max(1, len(fingerprints))))
     curves = {}

@@ -37,19 +37,12 @@ _PER_QUERY = 200
 
 @dataclass(frozen=True)
 class Totals:
-    """Sums over the runs of an experiment.
-
-    Attributes:
-        counts: State → number of runs.
-        planned: Planned FLOPs.
-        spent: FLOPs so far, of runs with planned FLOPs.
-        hours: Chip-hours so far.
-    """
+    """Sums over the runs of an experiment."""
 
     counts: Counter[RunState] = field(default_factory=Counter)
-    planned: float = 0.0
-    spent: float = 0.0
-    hours: float = 0.0
+    planned: float = 0.0  # FLOPs
+    spent: float = 0.0  # FLOPs so far, of runs with planned FLOPs
+    hours: float = 0.0  # chip-hours so far
 
     @classmethod
     def of(cls, rows: Iterable[RunStatus]) -> Totals:
@@ -80,19 +73,12 @@ class Totals:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All rows at one time.
+    """All rows at one time, in the order of the study."""
 
-    Attributes:
-        cursor: Cursor for the changes since then.
-        rows: In the order of the study.
-        totals: Over all runs.
-        waits: Why runs wait, as lines.
-    """
-
-    cursor: str
+    cursor: str  # for the changes since then
     rows: Sequence[RunStatus]
     totals: Totals = Totals()
-    waits: Sequence[str] = ()
+    waits: Sequence[str] = ()  # lines
 
 
 class Point(NamedTuple):
@@ -128,7 +114,7 @@ class Live:
         self._epoch = uuid4().hex[:8]  # distinguishes cursors of other servers
         self._count = 0
         self._snapshot = Snapshot("", ())
-        self._changed: dict[int, int] = {}  # index of a row → count of its last change, the latest last
+        self._changed: dict[int, int] = {}  # index of a row → count of its last change
         self._points: deque[tuple[int, Point]] = deque(maxlen=MOST_POINTS)
         self._dropped = 0  # count of the newest dropped point
         self._last_steps: dict[str, int] = {}  # of the runs whose losses are read
@@ -148,11 +134,9 @@ class Live:
             count = whole(number)
             if epoch != self._epoch or count is None or count < self._dropped:
                 return LiveChanges(now, [*enumerate(now.rows)], [], True)
-            last = count
-            changed = takewhile(lambda pair: pair[1] > last, reversed(self._changed.items()))
-            rows = [(index, now.rows[index]) for index in sorted(index for index, _ in changed)]
-            points = [point for _, point in takewhile(lambda pair: pair[0] > last, reversed(self._points))]
-            return LiveChanges(now, rows, points[::-1], False)
+            changed = sorted(index for index, last in self._changed.items() if last > count)
+            points = [point for _, point in takewhile(lambda pair: pair[0] > count, reversed(self._points))]
+            return LiveChanges(now, [(index, now.rows[index]) for index in changed], points[::-1], False)
 
     def _read(self) -> Snapshot:
         """Read the store, unless it has just been read."""
@@ -162,9 +146,7 @@ class Live:
         self._count += 1
         if len(changed) == len(rows):  # the experiment may have other rows
             self._changed = {}
-        for index in changed:
-            self._changed.pop(index, None)  # moves it to the end
-            self._changed[index] = self._count
+        self._changed |= dict.fromkeys(changed, self._count)
         cursor = f"{self._epoch}.{self._count}"
         self._snapshot = Snapshot(cursor, rows, Totals.of(rows), [*wait_lines(rows)])
         self._read_points()

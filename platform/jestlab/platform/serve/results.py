@@ -31,36 +31,21 @@ _STILL_WIDTH = 800
 
 @dataclass(frozen=True)
 class MadeResults:
-    """Results of an experiment.
-
-    Attributes:
-        html: Part of a page.
-        etag: Changes with the HTML.
-        contents: Contents of the report.
-        sources: Where its numbers come from.
-        key: State of the store.
-        valid_until: Earliest time of the next update, by `time.monotonic`.
-    """
+    """Results of an experiment: HTML for a page, contents of the report, and their sources."""
 
     html: str
-    etag: str
+    etag: str  # changes with the HTML
     contents: Contents | UnionContents
     sources: Sources
-    key: object
-    valid_until: float
+    key: object  # state of the store
+    valid_until: float  # earliest time of the next update, by `time.monotonic`
 
 
-class Results:
+class ServedResults:
     """Results of the experiments of one lab. Methods are thread-safe."""
 
     def __init__(self, lab: Lab, store: Store, name: str) -> None:
-        """Create it without making any results.
-
-        Args:
-            lab: The lab.
-            store: The lab's store.
-            name: Name of the lab in addresses.
-        """
+        """Create it without making any results; `name` is that of the lab in addresses."""
         self._lab = lab
         self._store = store
         self._name = name
@@ -93,10 +78,7 @@ class Results:
     def still(self, name: str, study: str, figure: str) -> bytes | None:
         """Draw a figure that has no interactive version, as PNG; None for an unknown figure.
 
-        Args:
-            name: Name of the experiment.
-            study: The experiment, or a study of a union.
-            figure: Name of the figure.
+        `study` is the experiment `name`, or a study of this union.
         """
         made = self.of(name)
         for part_study, part in _stills(name, made.contents):

@@ -32,7 +32,6 @@ def serve(
     """Serve labs until the process is stopped.
 
     Args:
-        labs: The labs.
         host: Address or name to listen at.
         port: Port; 0 for any free port.
         writes: Whether writing is allowed with the token.
