@@ -16,7 +16,7 @@ from jestlab.platform.launch.reconcile import SLOT, RetryRules, is_plain_wait
 from jestlab.platform.logs import one_line
 from jestlab.platform.programs import failures
 from jestlab.platform.store import leases
-from jestlab.platform.store.records import WAITING, Lease, RunRow, RunState, Spending, Standing
+from jestlab.platform.store.records import WAITING, Lease, RunState, RunSummary, Spending, Standing
 from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
 from jestlab.platform.words import counted, ordinal
@@ -65,7 +65,7 @@ class RunStatus:
         lease: Last attempt; None before the first.
     """
 
-    run: RunRow
+    run: RunSummary
     cost: Spending = field(default_factory=Spending)
     loss: float | None = None
     rate: float | None = None
@@ -106,7 +106,7 @@ def read_status(
     store: Store,
     experiment: str,
     costs: Mapping[str, Spending],
-    runs: Sequence[RunRow] | None = None,
+    runs: Sequence[RunSummary] | None = None,
     paces: dict[str, Pace] | None = None,
 ) -> list[RunStatus]:
     """Read the status of an experiment's runs.
@@ -255,7 +255,7 @@ def wait_lines(rows: Iterable[RunStatus]) -> Iterator[str]:
     The lines are the reason with the names of the runs, the place in line of the first one, and what would
     let them start. Runs that wait for a dependency are left out.
     """
-    groups: dict[tuple[str, str], list[tuple[RunRow, WaitStatus]]] = {}
+    groups: dict[tuple[str, str], list[tuple[RunSummary, WaitStatus]]] = {}
     for row in rows:
         if (wait := row.wait) is None or wait.state == RunState.BLOCKED:
             continue
