@@ -23,7 +23,7 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Kubernetes
 from jestlab.platform.launch.executors.jobset import jobset
 from jestlab.platform.planning.plan import PlannedRun, plan
-from jestlab.platform.spec import Study
+from jestlab.platform.spec import StudySpec
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
@@ -167,10 +167,10 @@ class Contained:
         self._labs = {True: Lab.find(folder / "contained"), False: Lab.find(folder / "here")}
         for lab in self._labs.values():
             store = Store.open(lab.store_url)
-            store.record(plan(Study.parse(STUDY)))
+            plans.record(store, plan(StudySpec.parse(STUDY)))
             store.close()
         self.root = self._labs[True].root
-        self.runs: dict[str, PlannedRun] = {run.name: run for run in plan(Study.parse(STUDY)).runs}
+        self.runs: dict[str, PlannedRun] = {run.name: run for run in plan(StudySpec.parse(STUDY)).runs}
 
     def work(self, name: str, contained: bool = True) -> tuple[int, str]:
         """Run an attempt to its end; its exit code and what it has printed."""

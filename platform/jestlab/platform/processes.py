@@ -133,11 +133,6 @@ def identity() -> str:
     return str(Process.of(os.getpid()))
 
 
-def own_handle(log: str) -> str:
-    """Return the handle of this process, which leads a session; `log` is relative to the lab's root."""
-    return f"{identity()}:{log}"
-
-
 def is_running(name: str) -> bool | None:
     """Return whether a process runs, by its name or a local job's handle.
 

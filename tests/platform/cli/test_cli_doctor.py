@@ -36,7 +36,7 @@ def lab(tmp_path, database_url):
 def examined(lab, jax=False):
     """Return the results by check, without the check of packages."""
     with patch.dict(doctor._CHECKS, {"packages": lambda lab: iter(())}):
-        return {finding.check: finding for finding in doctor.examine(lab, jax)}
+        return dict(doctor.examine(lab, jax))
 
 
 def write_settings(tmp_path, text):
@@ -55,7 +55,7 @@ def test_a_lab_that_does_not_exist_yet_is_ok(tmp_path, database_url):
 def test_a_lab_is_ok_and_nothing_is_written(lab):
     store = Store.open(lab.store_url)
     run = plans.run("run")
-    store.record(plans.plan(run))
+    plans.record(store, plans.plan(run))
     stores.attempt(store, run, started=now() - timedelta(hours=3))
     found = examined(lab)
     assert {finding.level for finding in found.values()} == {"ok"}, found
@@ -98,33 +98,42 @@ def test_unusable_stores_and_folders(tmp_path):
 def test_a_slow_clock_and_silent_attempts(lab):
     store = Store.open(lab.store_url)
     runs = [plans.run("ahead"), plans.run("silent", seed=1)]
-    store.record(plans.plan(*runs))
+    plans.record(store, plans.plan(*runs))
     stores.attempt(store, runs[0], RunState.RUNNING, started=now() + timedelta(minutes=5))
     stores.attempt(store, runs[1], RunState.RUNNING, started=now() - timedelta(minutes=11))
-    found = examined(lab)
-    assert found["clock"].level == "warning" and "NTP" in found["clock"].remedy
-    assert found["attempts"].found.startswith("1 running without a heartbeat")
+    _, clock, silent = doctor._store(lab)
+    assert clock.level == "warning" and "NTP" in clock.remedy
+    assert silent.found.startswith("1 running without a heartbeat")
 
 
 def test_kubernetes(tmp_path):
     (tmp_path / ".kube").mkdir()
     for config, kube, level, found in (
         ("{}", None, "ok", "not configured"),
-        ("on: kubernetes", None, "broken", "no context"),
+        ("on: kubernetes", None, "broken", "No configuration"),
         ("kubernetes: {context: lab}", "other", "broken", "no context 'lab'"),
         ("kubernetes: {context: lab}", "lab", "ok", "context lab"),
         ("on: kubernetes", "lab", "ok", "context lab"),
     ):
         write_settings(tmp_path, config)
         if kube:
-            contexts = f"current-context: {kube}\ncontexts: [{{name: {kube}, context: {{}}}}]"
-            (tmp_path / ".kube" / "config").write_text(contexts)
+            context = {"name": kube, "context": {"cluster": "c", "user": "u"}}
+            content = {"current-context": kube, "contexts": [context]}
+            content["clusters"] = [{"name": "c", "cluster": {"server": "https://nowhere"}}]
+            (tmp_path / ".kube" / "config").write_text(json.dumps(content))
         finding = examined(Lab.find(tmp_path / "lab"))["kubernetes"]
         assert (finding.level, found in finding.found) == (level, True), finding
 
 
-def test_a_jax_that_hangs_or_fails(tmp_path, monkeypatch):
+def test_devices_and_a_jax_that_hangs_or_fails(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    devices = """
+from types import SimpleNamespace
+__version__, default_backend = "0.7", lambda: "gpu"
+devices = lambda: [SimpleNamespace(device_kind="H200")] * 2
+"""
+    (tmp_path / "jax.py").write_text(devices)
+    assert list(doctor._jax(Lab.find("lab"))) == [doctor.CheckResult("ok", "0.7, 2 × H200 (gpu)")]
     for code, seconds, found in (
         ("import time; time.sleep(600)", 0.5, "no answer within"),
         ("raise RuntimeError('no\\nlibtpu')", 60.0, "libtpu"),
@@ -147,10 +156,8 @@ def test_missing_and_old_packages(monkeypatch):
 def test_packages_for_launches_are_optional(monkeypatch):
     """As in the container."""
     labs.hide_packages(monkeypatch, "xmanager", "pandas")
-    found = {finding.check: finding for finding in doctor._packages(Lab.find("lab"))}
-    assert found.keys() == {"packages"}
-    assert found["packages"].level == "warning"
-    assert found["packages"].found == "without pandas (tables), xmanager (launches)"
+    [found] = doctor._packages(Lab.find("lab"))
+    assert (found.level, found.found) == ("warning", "without pandas (tables), xmanager (launches)")
 
 
 @pytest.mark.parametrize("executor", ["kubernetes", "vertex"])

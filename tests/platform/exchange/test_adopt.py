@@ -354,20 +354,20 @@ def test_the_spec_of_a_study_lists_its_adopted_runs(store):
 
 def test_adopted_runs_come_after_planned_ones_and_keep_their_names(store):
     plan = plans.plan(plans.run("joint"), plans.run("uniform", config={"steps": 2}))
-    store.record(plan)
+    plans.record(store, plan)
     spec = store.spec("toy")
     take(store, table_run(), "toy", goal="max")
     assert store.spec("toy") == spec
-    store.record(plans.plan(*plan.runs, plans.run("third", config={"steps": 3})))
+    plans.record(store, plans.plan(*plan.runs, plans.run("third", config={"steps": 3})))
     assert rows(store, "runs", "run position") == [("joint", 0), ("uniform", 1), ("third", 2), ("old", 3)]
     assert len(store.members("toy")) == 3
-    store.record(plans.plan(plan.runs[0]))
+    plans.record(store, plans.plan(plan.runs[0]))
     with pytest.raises(UserError, match="'old' is the name of an adopted run"):
-        store.record(plans.plan(plans.run("old")))
+        plans.record(store, plans.plan(plans.run("old")))
     with pytest.raises(UserError, match=r"a run 'joint' that isn't adopted: .*--label"):
         take(store, table_run("csv:b"), "toy", label="joint")
     part = {"name": "part", "runs": {"any": {}}}
-    store.record(plans.plan(plans.run("part/joint"), name="all", runs=None, studies={"part": part}))
+    plans.record(store, plans.plan(plans.run("part/joint"), name="all", runs=None, studies={"part": part}))
     with pytest.raises(UserError, match="all is a union: adopt into one of its studies"):
         take(store, table_run(), "all")
 

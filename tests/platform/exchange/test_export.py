@@ -110,7 +110,7 @@ def test_a_run_is_read_when_its_turn_comes(recorded_store):
     attempt = plans.begun(recorded_store, WAITING)
     attempt.log(1, {"of its own": 0.5})
     attempt.complete()
-    recorded_store.record(plans.plan(JOINT, WAITING))
+    plans.record(recorded_store, plans.plan(JOINT, WAITING))
     rest = {(one.label, one.seed): one for one in reading}
     assert list(rest) == [(LABEL, 0), ("waiting", 0)]
     assert rest["waiting", 0].state is RunState.COMPLETED

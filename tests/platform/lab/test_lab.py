@@ -5,7 +5,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from jestlab.platform.cli import doctor
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab, network_file_system
 
@@ -35,14 +34,6 @@ def test_only_folders_of_the_lab_may_be_links(tmp_path):
     for path in ("/etc/passwd", "../x", "runs/../../x", "runs/../runs/../../x", "runs/run/log.txt"):
         with pytest.raises(UserError, match="leads out of the lab"):
             lab.inside(path)
-
-
-def test_doctor_shows_devices(monkeypatch):
-    answer = {"version": "0.7", "backend": "gpu", "count": 2, "kind": "H200"}
-    monkeypatch.setattr(doctor, "_in_process", lambda code: (answer, ""))
-    assert list(doctor._jax(Lab.find("lab"))) == [
-        doctor.CheckResult("jax", doctor.Level.OK, "0.7, 2 × H200 (gpu)")
-    ]
 
 
 def test_the_innermost_mount_determines_the_file_system(monkeypatch):

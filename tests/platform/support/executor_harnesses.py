@@ -73,7 +73,7 @@ def train_here(root: Path, planned: Plan, hosts: int) -> None:
     root.mkdir(exist_ok=True)
     [run] = planned.runs
     with closing(Store.open(lab.store_url)) as store:
-        store.record(planned)
+        plans.record(store, planned)
         plans.claimed(store, run)
     address = {"JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{free_port()}", "JAX_NUM_PROCESSES": str(hosts)}
     workers = [

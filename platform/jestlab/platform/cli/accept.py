@@ -7,6 +7,7 @@ from dataclasses import asdict
 import click
 
 from jestlab.analysis.mixing import names_of
+from jestlab.platform.cli.completion import EXPERIMENT
 from jestlab.platform.cli.naming import existing_store, pasted
 from jestlab.platform.cli.options import examples, json_option, lab_options
 from jestlab.platform.cli.output import print_json, say
@@ -19,7 +20,7 @@ from jestlab.platform.words import on_one_line
 
 
 @click.command(epilog=examples('accept ridge --reason "only a comment changed"', "accept ridge"))
-@click.argument("experiment")
+@click.argument("experiment", type=EXPERIMENT)
 @click.option("--reason", metavar="TEXT", help="Why the difference does not matter. Without it, only list.")
 @click.option("--author", metavar="NAME", help="Your name  [default: git's user.name, or the user]")
 @json_option("Print the accepted differences of EXPERIMENT as JSON.")

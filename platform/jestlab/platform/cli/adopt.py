@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from jestlab.platform.cli.completion import EXPERIMENT
 from jestlab.platform.cli.naming import pasted
 from jestlab.platform.cli.options import examples, json_option, lab_options, same_lab_options
 from jestlab.platform.cli.output import print_json, say
@@ -64,7 +65,12 @@ replicates. Adopting again adds new runs and updates changed ones.
 @click.argument("kind", type=click.Choice([*KINDS]), metavar="KIND")
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option(
-    "--into", "study", metavar="STUDY", required=True, help="Study to add the runs to, new or existing."
+    "--into",
+    "study",
+    type=EXPERIMENT,
+    metavar="STUDY",
+    required=True,
+    help="Study to add the runs to, new or existing.",
 )
 @click.option(
     "--label",

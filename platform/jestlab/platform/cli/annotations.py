@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from jestlab.platform.cli import naming
+from jestlab.platform.cli.completion import SUBJECT, TAG
 from jestlab.platform.cli.options import json_option, lab_options
 from jestlab.platform.cli.output import print_json, say, show
 from jestlab.platform.lab.lab import Lab
@@ -27,7 +28,7 @@ Examples:"""
   jestlab note quickstart/joint/1
 """
 )
-@click.argument("name", metavar="SUBJECT")
+@click.argument("name", type=SUBJECT, metavar="SUBJECT")
 @click.argument("text", required=False)
 @click.option("--author", metavar="NAME", help="Author of the note  [default: git's user.name, or the user]")
 @json_option("Print the notes as JSON.")
@@ -58,8 +59,8 @@ def note_command(name: str, text: str | None, *, author: str | None, as_json: bo
   jestlab query --where "tag = 'best'"
 """
 )
-@click.argument("name", metavar="SUBJECT")
-@click.argument("names", metavar="[TAG]...", nargs=-1)
+@click.argument("name", type=SUBJECT, metavar="SUBJECT")
+@click.argument("names", type=TAG, metavar="[TAG]...", nargs=-1)
 @click.option("--remove", is_flag=True, help="Remove the tags.")
 @json_option("Print all tags of SUBJECT as a JSON list.")
 @lab_options

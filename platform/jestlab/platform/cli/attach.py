@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
+from jestlab.platform.cli.completion import EXPERIMENT
 from jestlab.platform.cli.options import examples, json_option, lab_options, same_lab_options, wide_option
 from jestlab.platform.cli.output import print_json, say
 from jestlab.platform.lab.lab import Lab
@@ -24,7 +25,7 @@ _SECONDS = 1.0
 
 
 @click.command(epilog=examples("attach quickstart", "attach quickstart --store postgresql://server/results"))
-@click.argument("experiment")
+@click.argument("experiment", type=EXPERIMENT)
 @wide_option
 @json_option("Print the runs as JSON at the end, and progress to standard error.")
 @lab_options

@@ -1,7 +1,6 @@
-"""`jestlab completion`, and the completion of verbs, options, studies, experiments, and runs in a shell.
+"""`jestlab completion`, and types of arguments that a shell completes: studies, experiments, runs.
 
-click generates the scripts and parses the command line. To answer within a moment, names are completed
-without importing the verb: `_ARGUMENTS` lists the arguments of verbs, and SQLite stores are read directly.
+Names are read from a SQLite store directly: a shell waits for the answer, and shows no errors.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -18,16 +17,12 @@ import click
 from click.shell_completion import (
     BashComplete,
     CompletionItem,
-    FishComplete,
-    ShellComplete,
     ZshComplete,
     add_completion_class,
     get_completion_class,
     shell_complete,
     split_arg_string,
 )
-
-from jestlab.platform.cli.help import LazyVerbs, Verbs
 
 _VARIABLE = "_JESTLAB_COMPLETE"
 
@@ -40,12 +35,12 @@ _TABLES = (
 # ---- names
 
 
-def read_rows(url: str | None, root: str | None, query: str, *values: str) -> list[tuple[Any, ...]]:
+def _rows(context: click.Context, query: str, *values: str) -> list[tuple[Any, ...]]:
     """Query the SQLite store of a command line; return no rows if that isn't possible immediately."""
     from jestlab.analysis import guards
 
-    url = url or os.environ.get("JESTLAB_STORE")
-    root = root or os.environ.get("JESTLAB_ROOT") or "lab"
+    url = context.params.get("store") or os.environ.get("JESTLAB_STORE")
+    root = context.params.get("root") or os.environ.get("JESTLAB_ROOT") or "lab"
     path = Path(url.removeprefix("sqlite:///") if url else Path(root).expanduser() / "results.db").absolute()
     if not path.is_file():
         return []
@@ -53,10 +48,6 @@ def read_rows(url: str | None, root: str | None, query: str, *values: str) -> li
         rows = connection.execute(query, values).fetchall()
         return [row for row in rows if all(str(value).isprintable() for value in row)]
     return []
-
-
-def _rows(context: click.Context, query: str, *values: str) -> list[tuple[Any, ...]]:
-    return read_rows(context.params.get("store"), context.params.get("root"), query, *values)
 
 
 def _experiments(context: click.Context, incomplete: str) -> list[str]:
@@ -84,7 +75,7 @@ def _subjects(context: click.Context, incomplete: str) -> list[str]:
 
 
 def _runs_of_spec(context: click.Context, incomplete: str) -> list[str]:
-    return _runs_of(context, Path(context.params.get("name0") or context.params.get("spec") or "").stem)
+    return _runs_of(context, Path(context.params.get("spec") or "").stem)
 
 
 def _labels(context: click.Context, incomplete: str) -> list[str]:
@@ -139,91 +130,21 @@ class _Names(click.ParamType[str]):
         return [CompletionItem(name) for name in names]
 
 
-# ---- parameters of verbs
+EXPERIMENT, RUN, LABEL, TAG = _Names(_experiments), _Names(_runs), _Names(_labels), _Names(_tags)
+SUBJECT = _Names(_subjects)
+"""An experiment, or its runs."""
 
-_EXPERIMENT, _RUN, _SUBJECT = _Names(_experiments), _Names(_runs), _Names(_subjects)
-_SPEC, _SPEC_RUN, _TAG, _LABEL = _Names(_specs), _Names(_runs_of_spec), _Names(_tags), _Names(_labels)
-_TABLE = _Names(lambda context, incomplete: [*_experiments(context, incomplete), *_TABLES])
-_SOURCE = _Names(_runs, or_file=True)
-
-_ARGUMENTS: Mapping[str, tuple[_Names, ...]] = {
-    **dict.fromkeys(("register", "show", "plan", "costs"), (_SPEC,)),
-    **dict.fromkeys(("attach", "watch", "plot", "report", "accept", "trust"), (_EXPERIMENT,)),
-    **dict.fromkeys(("status", "cancel", "retry", "note"), (_SUBJECT,)),
-    **dict.fromkeys(("logs", "show-batch", "retract", "data score"), (_RUN,)),
-    **dict.fromkeys(("weights inspect", "weights import", "weights export"), (_SOURCE,)),
-    "keys": (_Names(_keys),),
-    "launch": (_SPEC, _SPEC_RUN),
-    "diff": (_RUN, _RUN),
-    "table": (_TABLE, _EXPERIMENT),
-    "tag": (_SUBJECT, _TAG),
-    "export": (_Names(lambda context, incomplete: (), or_file=True), _EXPERIMENT),
-}
-"""Verb → types of its arguments that complete names."""
-
-_REPEATED = (_EXPERIMENT, _SPEC_RUN, _TAG)
-"""Types that the last argument of a verb takes any number of."""
-
-_OPTIONS = {
-    **dict.fromkeys(("--experiment", "--into"), _EXPERIMENT),
-    **dict.fromkeys(("--baseline", "--highlight", "--run"), _LABEL),
-    "--target": _RUN,
-}
-"""Option → type of its value."""
-
-_SHARED: list[click.Parameter] = [
-    click.Option(["--root"], type=click.Path(file_okay=False)),
-    click.Option(["--store"]),
-    click.Option(["--set"], multiple=True),
-    *(click.Option([flag], is_flag=True) for flag in ("--json", "--wide")),
-]
-"""Options of many verbs."""
+SPEC, SPEC_RUN, KEY = _Names(_specs), _Names(_runs_of_spec), _Names(_keys)
+SCALE = _Names(lambda context, incomplete: ("smoke", "mini", "paper"))
+TABLE = _Names(lambda context, incomplete: [*_experiments(context, incomplete), *_TABLES])
+SOURCE = _Names(_runs, or_file=True)
+"""A run, or the path of weights."""
 
 
-def _light(verb: str) -> click.Command:
-    """Return a command with only the arguments and the shared options of a verb."""
-    types = _ARGUMENTS[verb]
-    arguments = [
-        click.Argument([f"name{i}"], type=kind, nargs=-1 if kind in _REPEATED and kind is types[-1] else 1)
-        for i, kind in enumerate(types)
-    ]
-    return click.Command(verb, params=[*arguments, *_SHARED])
+# ---- shells
 
 
-def _with_types(command: click.Command, path: str) -> click.Command:
-    """Set the types of parameters that complete names, in a command and its subcommands."""
-    if isinstance(command, click.Group):
-        for name, below in command.commands.items():
-            _with_types(below, f"{path} {name}")
-    arguments = [each for each in command.params if isinstance(each, click.Argument)]
-    for argument, kind in zip(arguments, _ARGUMENTS.get(path, ()), strict=False):
-        argument.type = kind
-    for option in command.params:
-        option.type = next((_OPTIONS[name] for name in option.opts if name in _OPTIONS), option.type)
-    return command
-
-
-class _Completing(ShellComplete):
-    """Completes without importing the verb, unless the command line has a special option of it."""
-
-    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
-        words = [word for word in args if word != "--debug"]
-        shared = {name for option in _SHARED for name in option.opts}
-        options = [word for word in (*words, incomplete) if word.startswith("-")]
-        top = self.cli
-        assert isinstance(top, LazyVerbs)  # passed by `complete`
-        commands = {verb: click.Command(verb, short_help=about) for verb, about in top.verbs.items()}
-        if words and words[0] in commands:
-            verb = words[0]
-            if verb in _ARGUMENTS and all(option.partition("=")[0] in shared for option in options):
-                commands[verb] = _light(verb)
-            elif (command := top.get_command(click.Context(top), verb)) is not None:
-                commands[verb] = _with_types(command, verb)
-        self.cli = Verbs("jestlab", commands=commands, params=top.params)
-        return super().get_completions(words, incomplete)
-
-
-class _Bash(_Completing, BashComplete):
+class _Bash(BashComplete):
     """Completes words of bash, which breaks them at `=` and `:`, and inserts results unquoted."""
 
     source_template = (
@@ -257,7 +178,7 @@ class _Bash(_Completing, BashComplete):
         return f"{item.type},{value}"
 
 
-class _Zsh(_Completing, ZshComplete):
+class _Zsh(ZshComplete):
     """Completes words of zsh, without a space after a slash."""
 
     source_template = ZshComplete.source_template.replace(
@@ -266,15 +187,11 @@ class _Zsh(_Completing, ZshComplete):
     )
 
 
-class _Fish(_Completing, FishComplete):
-    """Completes words of fish."""
-
-
-for _each in (_Bash, _Zsh, _Fish):
+for _each in (_Bash, _Zsh):
     add_completion_class(_each)
 
 
-def complete(cli: LazyVerbs) -> int:
+def complete(cli: click.Group) -> int:
     """Answer the shell whose script has called this process."""
     with suppress(Exception):  # a shell shows no errors
         return shell_complete(cli, {}, "jestlab", _VARIABLE, os.environ[_VARIABLE])

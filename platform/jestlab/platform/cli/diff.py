@@ -12,6 +12,7 @@ import click
 from rich.text import Text
 
 from jestlab.platform.cli import naming
+from jestlab.platform.cli.completion import RUN
 from jestlab.platform.cli.options import examples, json_option, lab_options
 from jestlab.platform.cli.output import show
 from jestlab.platform.lab.lab import Lab
@@ -27,8 +28,8 @@ _ABSENT = "–"
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("first", metavar="RUN")
-@click.argument("second", metavar="[RUN]", required=False)
+@click.argument("first", type=RUN, metavar="RUN")
+@click.argument("second", type=RUN, metavar="[RUN]", required=False)
 @json_option()
 @lab_options
 def diff_command(first: str, second: str | None, *, as_json: bool, lab: Lab) -> None:

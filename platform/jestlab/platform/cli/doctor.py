@@ -5,18 +5,15 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing, nullcontext, suppress
-from dataclasses import asdict, dataclass
 from datetime import timedelta
-from enum import StrEnum
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Literal, NamedTuple
 
 import click
 from rich.console import Console
@@ -38,7 +35,7 @@ from jestlab.platform.store.address import parse_url, shown_url
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rows import insert, now
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Attempt, Launcher
+from jestlab.platform.store.tables import AttemptRow, LauncherRow
 
 PROCESS_SECONDS = 60.0
 """Time limit of a check in another process."""
@@ -48,24 +45,13 @@ _SILENT = timedelta(minutes=10)
 _CLOCK_SKEW = timedelta(minutes=1)
 _STALE = timedelta(days=1)  # the default of `jestlab gc`
 
-
-class Level(StrEnum):
-    """Result of a check."""
-
-    OK = "ok"
-    WARNING = "warning"
-    BROKEN = "broken"
+_STYLES = {"ok": "green", "warning": "yellow", "broken": "red"}
 
 
-_STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.BROKEN: "red"}
+class CheckResult(NamedTuple):
+    """The result of a check, and the remedy; empty if everything is fine."""
 
-
-@dataclass(frozen=True)
-class CheckResult:
-    """The finding of a check, and the remedy; empty if everything is fine."""
-
-    check: str
-    level: Level
+    level: Literal["ok", "warning", "broken"]
     found: str
     remedy: str = ""
 
@@ -80,19 +66,18 @@ def doctor_command(jax: bool, as_json: bool, lab: Lab) -> None:
     Exit code: 0 everything required works, 1 something is broken.
     """
     found = []
-    for each in _with_spinner(examine(lab, jax)):
-        found.append(each)
+    for check, finding in _with_spinner(examine(lab, jax)):
+        found.append({"check": check, **finding._asdict()})
         if not as_json:
-            level = styled(f"{each.level:8}", _STYLES[each.level])
-            text = f"{each.found}: {each.remedy}" if each.remedy else each.found
-            say(table(("", "", ""), [(level, f"{each.check:12}", text)]))
+            level = styled(f"{finding.level:8}", _STYLES[finding.level])
+            say(table(("", "", ""), [(level, f"{check:12}", ": ".join(filter(None, finding[1:])))]))
     if as_json:
-        print_json(list(map(asdict, found)))
-    if any(each.level is Level.BROKEN for each in found):
+        print_json(found)
+    if any(each["level"] == "broken" for each in found):
         raise SystemExit(1)
 
 
-def _with_spinner(results: Iterator[CheckResult]) -> Iterator[CheckResult]:
+def _with_spinner(results: Iterator[tuple[str, CheckResult]]) -> Iterator[tuple[str, CheckResult]]:
     """Show that a check is running, on a terminal."""
     console = Console(stderr=True)
     while True:
@@ -103,16 +88,16 @@ def _with_spinner(results: Iterator[CheckResult]) -> Iterator[CheckResult]:
         yield result
 
 
-def examine(lab: Lab, jax: bool = True) -> Iterator[CheckResult]:
+def examine(lab: Lab, jax: bool = True) -> Iterator[tuple[str, CheckResult]]:
     """Run all checks; none of them raises. The check of JAX may take a minute."""
     for name, check in (_CHECKS | ({"jax": _jax} if jax else {})).items():
         try:
-            yield from check(lab)
+            yield from ((name, finding) for finding in check(lab))
         except UserError as error:
-            yield CheckResult(name, Level.BROKEN, "not usable", str(error))
+            yield name, CheckResult("broken", "not usable", str(error))
         except Exception as error:  # an unexpected failure is a result, too
             text = " ".join(f"{type(error).__name__}: {error}".split())
-            yield CheckResult(name, Level.BROKEN, "check failed", text)
+            yield name, CheckResult("broken", "check failed", text)
 
 
 # ---- the installation
@@ -122,13 +107,7 @@ def _packages(lab: Lab) -> Iterator[CheckResult]:
     """Check that the required packages are installed in the required versions."""
     from packaging.requirements import Requirement
 
-    try:
-        required = [Requirement(text) for text in metadata.requires("jestlab") or ()]
-    except metadata.PackageNotFoundError:
-        yield CheckResult(
-            "packages", Level.WARNING, "jestlab is not installed", "pip install -e . in its folder"
-        )
-        return
+    required = [Requirement(text) for text in metadata.requires("jestlab") or ()]
     required = [each for each in required if each.marker is None or each.marker.evaluate({"extra": ""})]
     omitted, wrong = [], []
     for each in required:
@@ -142,32 +121,43 @@ def _packages(lab: Lab) -> Iterator[CheckResult]:
             wrong.append((each, version or "missing"))
     if omitted:
         remedy = "only workers run without them: launch and read results where all of jestlab is installed"
-        yield CheckResult("packages", Level.WARNING, f"without {', '.join(omitted)}", remedy)
+        yield CheckResult("warning", f"without {', '.join(omitted)}", remedy)
     if wrong:
         found = ", ".join(f"{each.name} {version}" for each, version in wrong)
         remedy = "pip install " + " ".join(f"'{each.name}{each.specifier}'" for each, _ in wrong)
-        yield CheckResult("packages", Level.BROKEN, found, remedy)
+        yield CheckResult("broken", found, remedy)
     if not omitted and not wrong:
-        yield CheckResult("packages", Level.OK, f"all {len(required)} as required")
+        yield CheckResult("ok", f"all {len(required)} as required")
 
 
 def _settings(lab: Lab) -> Iterator[CheckResult]:
     place, settings = settings_path(), Settings.find()
     found = f"{place}, runs on {settings.on or 'this machine'}" if place.exists() else f"none at {place}"
-    yield CheckResult("config file", Level.OK, found)
+    yield CheckResult("ok", found)
 
 
 def _jax(lab: Lab) -> Iterator[CheckResult]:
+    """Find the devices in another process, which may hang or crash."""
     code = (
         "import json, jax; devices = jax.devices(); print(json.dumps({'version': jax.__version__,"
         "'backend': jax.default_backend(), 'count': len(devices), 'kind': devices[0].device_kind}))"
     )
-    answer, problem = _in_process(code)
-    if answer is None:
-        remedy = "set JAX_PLATFORMS=cpu to run without the accelerator; else fix its driver or reinstall jax"
-        yield CheckResult("jax", Level.BROKEN, problem, remedy)
+    remedy = "set JAX_PLATFORMS=cpu to run without the accelerator; else fix its driver or reinstall jax"
+    command = [sys.executable, "-c", code]
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+            timeout=PROCESS_SECONDS, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        yield CheckResult("broken", f"no answer within {PROCESS_SECONDS:.0f} s", remedy)
+        return
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        yield CheckResult("broken", lines[-1][:300], remedy)
     else:
-        yield CheckResult("jax", Level.OK, "{version}, {count} × {kind} ({backend})".format(**answer))
+        answer = json.loads(done.stdout.splitlines()[-1])
+        yield CheckResult("ok", "{version}, {count} × {kind} ({backend})".format(**answer))
 
 
 # ---- the lab
@@ -176,14 +166,11 @@ def _jax(lab: Lab) -> Iterator[CheckResult]:
 def _folder(lab: Lab) -> Iterator[CheckResult]:
     place = _nearest_existing(lab.root)
     if not place.is_dir():
-        yield CheckResult("folder", Level.BROKEN, f"{place} is not a folder", "choose another --root")
+        yield CheckResult("broken", f"{place} is not a folder", "choose another --root")
     elif not os.access(place, os.R_OK | os.W_OK | os.X_OK):
-        yield CheckResult(
-            "folder", Level.BROKEN, f"no permission to write in {place}", "choose another --root"
-        )
+        yield CheckResult("broken", f"no permission to write in {place}", "choose another --root")
     else:
-        found = str(lab.root) if place == lab.root else f"{lab.root}, not created yet"
-        yield CheckResult("folder", Level.OK, found)
+        yield CheckResult("ok", str(lab.root) if place == lab.root else f"{lab.root}, not created yet")
 
 
 def _bucket(lab: Lab) -> Iterator[CheckResult]:
@@ -197,16 +184,22 @@ def _bucket(lab: Lab) -> Iterator[CheckResult]:
         bucket.delete([name])
     except BucketUnreachable as error:
         remedy = "gcloud auth application-default login, or fix the bucket's permissions"
-        yield CheckResult("bucket", Level.BROKEN, str(error), remedy)
+        yield CheckResult("broken", str(error), remedy)
     else:
-        yield CheckResult("bucket", Level.OK, f"{lab.remote}, writable")
+        yield CheckResult("ok", f"{lab.remote}, writable")
 
 
 def _disk(lab: Lab) -> Iterator[CheckResult]:
     free = shutil.disk_usage(_nearest_existing(lab.root)).free
-    level = Level.OK if free >= _LITTLE_DISK else Level.WARNING if free >= _NO_DISK else Level.BROKEN
-    remedy = "" if level is Level.OK else "free some space: jestlab gc lists unreferenced files"
-    yield CheckResult("disk", level, f"{free / 1e9:,.1f} GB free at {lab.root}", remedy)
+    found, remedy = f"{free / 1e9:,.1f} GB free at {lab.root}", "jestlab gc lists unreferenced files"
+    if free >= _LITTLE_DISK:
+        yield CheckResult("ok", found)
+    else:
+        yield CheckResult("warning" if free >= _NO_DISK else "broken", found, remedy)
+
+
+def _nearest_existing(path: Path) -> Path:
+    return next(place for place in (path, *path.parents) if place.exists())
 
 
 def _store(lab: Lab) -> Iterator[CheckResult]:
@@ -217,25 +210,25 @@ def _store(lab: Lab) -> Iterator[CheckResult]:
     except schema.EmptyStore:
         existing = None
     if existing is None:
-        yield CheckResult("store", Level.OK, f"{address}, created by the first launch")
+        yield CheckResult("ok", f"{address}, created by the first launch")
         return
     existing.close()
     with closing(Store.open(lab.store_url, create=False)) as store:
         with suppress(_Rollback), store.writing() as connection:
             name = f"doctor {uuid.uuid4()}"
-            connection.execute(insert(connection, Launcher).values(name=name, heartbeat_at=now()))
+            connection.execute(insert(connection, LauncherRow).values(name=name, heartbeat_at=now()))
             raise _Rollback
-        yield CheckResult("store", Level.OK, f"{address}, schema {SCHEMA}, writable")
+        yield CheckResult("ok", f"{address}, schema {SCHEMA}, writable")
         with store.reading() as connection:
-            last = connection.scalar(select(func.max(Attempt.heartbeat_at)))
-            is_silent = (Attempt.state == RunState.RUNNING, Attempt.heartbeat_at < now() - _SILENT)
-            silent = connection.scalar(select(func.count()).select_from(Attempt).where(*is_silent))
+            last = connection.scalar(select(func.max(AttemptRow.heartbeat_at)))
+            is_silent = (AttemptRow.state == RunState.RUNNING, AttemptRow.heartbeat_at < now() - _SILENT)
+            silent = connection.scalar(select(func.count()).select_from(AttemptRow).where(*is_silent))
     if last is not None and last > now() + _CLOCK_SKEW:
-        found = f"{(last - now()).total_seconds():,.0f} s behind another machine's"
-        yield CheckResult("clock", Level.WARNING, found, "set the clocks of all machines of the lab by NTP")
+        found = f"the clock is {(last - now()).total_seconds():,.0f} s behind another machine's"
+        yield CheckResult("warning", found, "set the clocks of all machines of the lab by NTP")
     if silent:
         found = f"{silent} running without a heartbeat for {_SILENT.total_seconds() / 60:.0f} minutes"
-        yield CheckResult("attempts", Level.WARNING, found, "see jestlab status; launch again to resume them")
+        yield CheckResult("warning", found, "see jestlab status; launch again to resume them")
 
 
 class _Rollback(Exception):
@@ -245,9 +238,9 @@ class _Rollback(Exception):
 def _leftovers(lab: Lab) -> Iterator[CheckResult]:
     if found := list(gc.leftovers(lab, _STALE)):
         remedy = "jestlab gc lists them, jestlab gc --delete removes them"
-        yield CheckResult("leftovers", Level.WARNING, f"{len(found)} partial files and locks", remedy)
+        yield CheckResult("warning", f"{len(found)} partial files and locks", remedy)
     else:
-        yield CheckResult("leftovers", Level.OK, "none")
+        yield CheckResult("ok", "none")
 
 
 # ---- executors
@@ -260,12 +253,12 @@ def _is_configured(executor: str) -> bool:
 
 
 def _unready(executor: str) -> CheckResult | None:
-    """Return the result for an executor that isn't configured, or whose client is missing."""
+    """Return the finding for an executor that isn't configured, or whose client is missing."""
     if not _is_configured(executor):
-        return CheckResult(executor, Level.OK, "not configured")
+        return CheckResult("ok", "not configured")
     if (missing := missing_client(executor)) is not None:
         found, _, remedy = missing.partition(": ")
-        return CheckResult(executor, Level.BROKEN, found, remedy)
+        return CheckResult("broken", found, remedy)
     return None
 
 
@@ -273,56 +266,47 @@ def _vertex(lab: Lab) -> Iterator[CheckResult]:
     if (result := _unready("vertex")) is not None:
         yield result
         return
-    code = (
-        "import google.auth;"
-        "google.auth.default(scopes=['https://www.googleapis.com/auth/cloud-platform']); print('{}')"
-    )
-    answer, problem = _in_process(code)
-    if answer is None:
-        yield CheckResult("vertex", Level.BROKEN, problem, "gcloud auth application-default login")
+    import google.auth
+    from google.auth.exceptions import GoogleAuthError
+
+    try:
+        google.auth.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])
+    except GoogleAuthError as error:
+        yield CheckResult("broken", str(error), "gcloud auth application-default login")
     else:
-        yield CheckResult(
-            "vertex", Level.OK, f"credentials for Google Cloud, project {Settings.find().vertex.project}"
-        )
+        yield CheckResult("ok", f"credentials for Google Cloud, project {Settings.find().vertex.project}")
 
 
 def _kubernetes(lab: Lab) -> Iterator[CheckResult]:
-    context = Settings.find().kubernetes.context
     if (result := _unready("kubernetes")) is not None:
         yield result
         return
-    if os.environ.get("KUBERNETES_SERVICE_HOST") and context is None:
-        yield CheckResult("kubernetes", Level.OK, "inside a cluster")
-        return
-    import yaml
+    from kubernetes import config
 
-    names = os.environ.get("KUBECONFIG") or "~/.kube/config"
-    files = [Path(name).expanduser() for name in names.split(os.pathsep) if name]
-    contents: list[dict[str, Any]] = [
-        yaml.safe_load(file.read_text()) or {} for file in files if file.is_file()
-    ]
-    known = [str(each["name"]) for content in contents for each in content.get("contexts") or ()]
-    currents = (content["current-context"] for content in contents if content.get("current-context"))
-    context = context or next(currents, None)
-    if context is None:
-        remedy = "gcloud container clusters get-credentials …"
-        yield CheckResult("kubernetes", Level.BROKEN, "no context", remedy)
-    elif context not in known:
-        found = f"no context {context!r} in {', '.join(map(str, files))}"
-        yield CheckResult("kubernetes", Level.BROKEN, found, "name one of `kubectl config get-contexts`")
+    name = Settings.find().kubernetes.context
+    if os.environ.get("KUBERNETES_SERVICE_HOST") and name is None:
+        yield CheckResult("ok", "inside a cluster")
+        return
+    try:
+        contexts, current = config.list_kube_config_contexts()
+    except config.ConfigException as error:
+        yield CheckResult("broken", str(error), "gcloud container clusters get-credentials …")
+        return
+    name = name or current["name"]
+    if name in [context["name"] for context in contexts]:
+        yield CheckResult("ok", f"context {name}")
     else:
-        yield CheckResult("kubernetes", Level.OK, f"context {context}")
+        yield CheckResult("broken", f"no context {name!r}", "name one of `kubectl config get-contexts`")
 
 
 def _slurm(lab: Lab) -> Iterator[CheckResult]:
     from jestlab.platform.launch.executors import slurm_site
 
     if not _is_configured("slurm") and not slurm_site.is_here():
-        yield CheckResult("slurm", Level.OK, "not configured")
+        yield CheckResult("ok", "not configured")
         return
-    levels = {True: Level.OK, None: Level.WARNING, False: Level.BROKEN}
     for is_ok, found, remedy in slurm_site.examine(lab, Settings.find().slurm):
-        yield CheckResult("slurm", levels[is_ok], found, remedy)
+        yield CheckResult("ok" if is_ok else "warning" if is_ok is None else "broken", found, remedy)
 
 
 _CHECKS: dict[str, Callable[[Lab], Iterator[CheckResult]]] = {
@@ -337,29 +321,3 @@ _CHECKS: dict[str, Callable[[Lab], Iterator[CheckResult]]] = {
     "kubernetes": _kubernetes,
     "slurm": _slurm,
 }
-
-
-def _in_process(code: str) -> tuple[dict[str, Any] | None, str]:
-    """Run Python code in a process, which may hang or crash; return the JSON that it prints, or an error."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", code],
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, errors="replace", start_new_session=True,
-    )  # fmt: skip
-    try:
-        output, errors = process.communicate(timeout=PROCESS_SECONDS)
-    except subprocess.TimeoutExpired:
-        return None, f"no answer within {PROCESS_SECONDS:.0f} s"
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-    if process.returncode:
-        lines = errors.strip().splitlines() or [f"exit code {process.returncode}"]
-        return None, " ".join(lines[-1].split())[:300]
-    answer: dict[str, Any] = json.loads(output.strip().splitlines()[-1])
-    return answer, ""
-
-
-def _nearest_existing(path: Path) -> Path:
-    return next(place for place in (path, *path.parents) if place.exists())

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from jestlab.platform.cli.completion import EXPERIMENT
 from jestlab.platform.cli.naming import existing_store
 from jestlab.platform.cli.options import FILE, examples, json_option, lab_options
 from jestlab.platform.cli.output import counting, print_json, say, show
@@ -33,7 +34,7 @@ VIEWERS = {
     ),
 )
 @click.argument("out", type=click.Path(path_type=Path))
-@click.argument("experiments", nargs=-1, metavar="[EXPERIMENT]...")
+@click.argument("experiments", type=EXPERIMENT, nargs=-1, metavar="[EXPERIMENT]...")
 @click.option(
     "--format",
     "kind",

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import click
+from rich.filesize import decimal
 
 from jestlab.platform.cli.options import json_option, lab_options
 from jestlab.platform.cli.output import print_json, say
@@ -66,10 +67,10 @@ def gc_command(delete: bool, older_than: timedelta, as_json: bool, lab: Lab) -> 
         say("nothing to delete")
     else:
         rows = [
-            (item.kind, item.path.relative_to(lab.root).as_posix(), _bytes(item.size), item.reason)
+            (item.kind, item.path.relative_to(lab.root).as_posix(), decimal(item.size), item.reason)
             for item in found
         ]
-        total = _bytes(sum(item.size for item in found))
+        total = decimal(sum(item.size for item in found))
         end = "deleted" if delete else "in total; to delete: jestlab gc --delete"
         say([table(["what", "where", "size", "why"], rows, right=(2,)), f"{total} {end}"])
 
@@ -104,11 +105,3 @@ def generated_datasets(program: str, config: str) -> set[str] | None:
         if isinstance(data.benchmark, ShapesBenchmark):
             names.add(benchmark_name(data.benchmark))
     return names
-
-
-def _bytes(size: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} TB"

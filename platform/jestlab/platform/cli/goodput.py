@@ -18,26 +18,17 @@ from jestlab.analysis.costs.goodput import (
     total,
 )
 from jestlab.platform.render import Block, table
-from jestlab.platform.store.records import RunRow
+from jestlab.platform.store.records import RunSummary
 
 _HOUR = 3.6e9  # microseconds
-_IMPORTANCE = {
-    "HELD": 90,
-    "START-UP": 70,
-    "COMPILATION": 68,
-    "PREEMPTED WORK": 66,
-    "FAILED WORK": 65,
-    "CANCELLED WORK": 64,
-    "CHECKPOINTS": 60,
-    "QUEUE": 55,
-    "TRAINING": 50,
-    "EVALUATION": 45,
-    "ATTEMPTS": 40,
-    "WIND-DOWN": 30,
-}
+_BY_IMPORTANCE = (
+    "WIND-DOWN", "ATTEMPTS", "EVALUATION", "TRAINING", "QUEUE", "CHECKPOINTS", "CANCELLED WORK",
+    "FAILED WORK", "PREEMPTED WORK", "COMPILATION", "START-UP", "HELD",
+)  # fmt: skip
+"""Columns that a narrow terminal leaves out, the least important one first."""
 
 
-def lines(runs: Sequence[RunRow], goodputs: Mapping[str, Goodput]) -> Iterator[Block]:
+def lines(runs: Sequence[RunSummary], goodputs: Mapping[str, Goodput]) -> Iterator[Block]:
     """Yield the table of the time of each run and of all runs, and an explanation of its columns.
 
     Args:
@@ -54,7 +45,7 @@ def lines(runs: Sequence[RunRow], goodputs: Mapping[str, Goodput]) -> Iterator[B
         if run.fingerprint in goodputs and goodputs[run.fingerprint].attempts
     ]
     rows.append(["all", "", *_cells(whole, causes)])
-    yield table(headers, rows, range(1, len(headers)), _IMPORTANCE)
+    yield table(headers, rows, range(1, len(headers)), {name: i for i, name in enumerate(_BY_IMPORTANCE)})
     yield ""
     yield summary(whole)
     yield "HELD: chip-time, or wall time on machines without chips. Shares are of HELD, which excludes QUEUE."
@@ -68,7 +59,7 @@ def _cells(found: Goodput, causes: Sequence[Cause]) -> list[str]:
     return [units.duration(found.held / _HOUR), goodput, *shares, str(found.attempts), queue]
 
 
-def as_data(study: str, runs: Sequence[RunRow], attempts: Sequence[AttemptTime]) -> dict[str, Any]:
+def as_data(study: str, runs: Sequence[RunSummary], attempts: Sequence[AttemptTime]) -> dict[str, Any]:
     """Return the time of each run and of all runs as JSON data."""
     goodputs = by_run(attempts)
     return {

@@ -8,30 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import click
-
-
-class _Context(click.Context):
-    """Writes headings of help in bold where the terminal shows styles."""
-
-    class formatter_class(click.HelpFormatter):
-        def write_heading(self, heading: str) -> None:
-            self.write(f"{'':>{self.current_indent}}{_bold(heading)}:\n")
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.color = True  # `_bold` decides
-
-
-def _bold(text: str) -> str:
-    from jestlab.platform.render import has_styles
-
-    return click.style(text, bold=True) if has_styles() else text
+from click.shell_completion import CompletionItem
 
 
 class Verbs(click.Group):
     """A verb with subcommands, whose help shows the complete first sentence of each."""
-
-    context_class = _Context
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """List the subcommands in the order of their definition."""
@@ -41,7 +22,6 @@ class Verbs(click.Group):
         """Write the table of subcommands."""
         rows = []
         for name, command in self.commands.items():
-            command.context_class = _Context
             text = " ".join((command.help or "").split())
             rows.append((name, re.split(r"(?<=\.) ", text)[0]))
         with formatter.section("Commands"):
@@ -78,8 +58,12 @@ class LazyVerbs(click.Group):
         name = cmd_name.replace("-", "_")
         module = importlib.import_module(f"{__package__}.{self._modules.get(cmd_name, name)}")
         command: click.Command = getattr(module, f"{name}_command")
-        command.context_class = _Context
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        """Complete options and verbs without importing any."""
+        verbs = [CompletionItem(verb) for verb in self.verbs if verb.startswith(incomplete)]
+        return [*click.Command.shell_complete(self, ctx, incomplete), *verbs]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

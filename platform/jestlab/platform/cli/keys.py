@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 import click
 
+from jestlab.platform.cli.completion import KEY
 from jestlab.platform.cli.options import examples, json_option
 from jestlab.platform.cli.output import print_json, show
 from jestlab.platform.render import Block, styled, table
@@ -16,7 +17,7 @@ from jestlab.platform.words import counted
 
 
 @click.command(epilog=examples("keys", "keys selection", "keys selection.rule", "keys reports.table"))
-@click.argument("prefix", default="")
+@click.argument("prefix", type=KEY, default="")
 @click.option("--schema", "program", metavar="PROGRAM",
               help="Print the JSON schema of specs of PROGRAM, such as train, for editors.")  # fmt: skip
 @json_option()

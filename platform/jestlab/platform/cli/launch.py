@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from jestlab.platform.cli.completion import SPEC_RUN, SUBJECT
 from jestlab.platform.cli.options import (
     FOLDER,
     decide_option,
@@ -32,7 +33,7 @@ from jestlab.platform.words import counted
 if TYPE_CHECKING:
     from jestlab.platform.launch.display import Listener
     from jestlab.platform.launch.outcome import LaunchResult
-    from jestlab.platform.spec.schema import Study
+    from jestlab.platform.spec.schema import StudySpec
 
 _SUBJECT = """\
 SUBJECT is an experiment; one run of it, EXPERIMENT/RUN/SEED; or all seeds of a run, EXPERIMENT/RUN.
@@ -60,7 +61,7 @@ _json = json_option("Print one JSON object at the end, and progress to standard 
                    "would exceed H. On this machine, H is in hours.")  # fmt: skip
 @click.option("--render", type=FOLDER, metavar="DIR",
               help="Write the manifests to DIR, without credentials, and launch nothing.")  # fmt: skip
-@click.argument("runs", metavar="[RUN]...", nargs=-1)
+@click.argument("runs", type=SPEC_RUN, metavar="[RUN]...", nargs=-1)
 @click.option("--rerun-changed", is_flag=True,
               help="Rerun completed runs, or the given RUNs, that were made with different code, data, or "
                    "package versions, and all runs that depend on them.")  # fmt: skip
@@ -79,7 +80,7 @@ def launch_command(
     context: click.Context,
     /,
     *,
-    study: Study,
+    study: StudySpec,
     lab: Lab,
     shared: dict[str, Any],
     render: Path | None,
@@ -114,7 +115,7 @@ def launch_command(
 
 
 @click.command(epilog=f"{_SUBJECT}\n\n{examples('retry quickstart', 'retry quickstart/joint/1 --retries 5')}")
-@click.argument("name", metavar="SUBJECT")
+@click.argument("name", type=SUBJECT, metavar="SUBJECT")
 @launch_options
 @_no_reports
 @wide_option
@@ -151,7 +152,7 @@ def retry_command(
 
 
 @click.command(epilog=f"{_SUBJECT}\n\n{examples('cancel quickstart', 'cancel quickstart/joint/1 --now')}")
-@click.argument("name", metavar="SUBJECT")
+@click.argument("name", type=SUBJECT, metavar="SUBJECT")
 @click.option("--now", is_flag=True, help="Stop at once, without a last checkpoint.")
 @json_option("Print the cancelled runs as JSON.")
 @lab_options
@@ -204,7 +205,7 @@ def cancel_command(context: click.Context, /, name: str, *, lab: Lab, now: bool,
     context.exit(0 if all(state.is_terminal for state in outcome.states.values()) else 1)
 
 
-def _launch_detached(lab: Lab, study: Study, words: Sequence[str]) -> int:
+def _launch_detached(lab: Lab, study: StudySpec, words: Sequence[str]) -> int:
     """Launch in the background; return 0 once it has started, or its exit code."""
     from jestlab.platform.cli import naming
     from jestlab.platform.launch import detached

@@ -14,6 +14,7 @@ import click
 
 from jestlab.platform import logs
 from jestlab.platform.cli import naming
+from jestlab.platform.cli.completion import RUN
 from jestlab.platform.cli.options import examples, json_option, lab_options
 from jestlab.platform.cli.output import print_json, say
 from jestlab.platform.errors import StoreUnreachable, UserError
@@ -37,7 +38,7 @@ _ENDED_CHECKS = 8  # a run that failed or was stopped may be retried soon
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("name", metavar="RUN")
+@click.argument("name", type=RUN, metavar="RUN")
 @click.option("-n", "--lines", type=click.IntRange(min=0), metavar="N", help="Print only the last N lines.")
 @click.option("-f", "--follow", is_flag=True, help="Follow the log until the run ends or its worker is lost.")
 @json_option("Print path, state and text as JSON.")

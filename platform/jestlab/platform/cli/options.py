@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from jestlab.analysis.costs import SCOPES
+from jestlab.platform.cli.completion import LABEL, SCALE, SPEC
 from jestlab.platform.cli.flags import CodeName
 from jestlab.platform.cli.output import WIDE
 
@@ -58,15 +59,11 @@ def same_lab_options() -> str:
     return "".join(f" --{name} {shlex.quote(value)}" for name, value in values.items() if value)
 
 
-def _scales(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    return [scale for scale in ("smoke", "mini", "paper") if scale.startswith(incomplete)]
-
-
 def spec_options(function: Function) -> Callable[..., Any]:
-    """Add SPEC, `--scale` and `--set`; the command receives the loaded and validated `study: Study`."""
+    """Add SPEC, `--scale` and `--set`; the command receives the loaded and validated `study: StudySpec`."""
 
-    @click.argument("spec")
-    @click.option("--scale", shell_complete=_scales,
+    @click.argument("spec", type=SPEC)
+    @click.option("--scale", type=SCALE,
                   help="Scale of the study: smoke, mini, paper  [default: the study's first]")  # fmt: skip
     @click.option(
         "--set", "overrides", metavar="PATH=VALUE", multiple=True, help="Override a value; repeatable."
@@ -156,7 +153,7 @@ def output_option(
 def baseline_option(default: str = "the first run that is not a reference") -> Callable[[Function], Function]:
     """Add `--baseline`; the command receives it as `baseline: str | None`."""
     text = f"Run or label to compare with  [default: {default}]"
-    return click.option("--baseline", metavar="RUN", help=text)
+    return click.option("--baseline", type=LABEL, metavar="RUN", help=text)
 
 
 def scope_option(

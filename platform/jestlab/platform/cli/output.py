@@ -14,6 +14,8 @@ import click
 from jestlab.platform.errors import UserError
 
 if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
     from jestlab.platform.render import Block
 
 WIDE = "jestlab.wide"
@@ -107,26 +109,23 @@ def print_or_write(path: Path | None, content: str | bytes, name: str | None = N
 @contextmanager
 def reporting(title: str) -> Iterator[Callable[[int, int], None]]:
     """Show a progress bar on standard error, if it is a terminal; call the function with (done, total)."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(title, total=None)
+    with _bar(title, None) as (progress, task):
         yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
 @contextmanager
 def counting(title: str, total: int) -> Iterator[Callable[[int], None]]:
     """Show a progress bar like `reporting`; call the function with the number of newly finished items."""
-    done = 0
-    with reporting(title) as report:
-        report(done, total)
+    with _bar(title, total) as (progress, task):
+        yield lambda count: progress.advance(task, count)
 
-        def advance(count: int) -> None:
-            nonlocal done
-            done += count
-            report(done, total)
 
-        yield advance
+@contextmanager
+def _bar(title: str, total: int | None) -> Iterator[tuple[Progress, TaskID]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        yield progress, progress.add_task(title, total=total)

@@ -23,10 +23,10 @@ from jestlab.platform.cli.options import (
     output_option,
     wide_option,
 )
-from jestlab.platform.cli.output import print_json, print_or_write, say, show
+from jestlab.platform.cli.output import print_json, print_or_write, say, show, writing
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.render import USUAL, Table, styled, table
+from jestlab.platform.render import USUAL, TextTable, styled, table
 from jestlab.platform.store.published import import_cells, remove_source
 from jestlab.platform.store.store import Store
 from jestlab.platform.words import counted
@@ -196,12 +196,10 @@ def _parsed(files: Sequence[Path]) -> list[PublishedCell]:
     """Read the cells of files; without files, of the paper."""
     cells = [] if files else paper()
     for file in files:
-        try:
+        with writing(file, "cannot read"):
             if file.stat().st_size > _LARGEST:
                 raise UserError(f"{file} is too large: expected a CSV file of at most {_LARGEST // 10**6} MB")
             cells += parse(file.read_bytes(), str(file))
-        except OSError as error:
-            raise UserError(f"cannot read {file}: {error.strerror}") from error
     return cells
 
 
@@ -221,7 +219,7 @@ def _in_store(lab: Lab) -> list[PublishedCell]:
     return stored(lab.store_url) if Store.open_readonly(lab.store_url) is not None else []
 
 
-def _matrix(cells: Sequence[PublishedCell]) -> Table:
+def _matrix(cells: Sequence[PublishedCell]) -> TextTable:
     """Arrange cells as the rows and columns of their table."""
     quantities = sorted({cell.quantity for cell in cells}, key=order)
     rows = []
@@ -236,7 +234,7 @@ def _matrix(cells: Sequence[PublishedCell]) -> Table:
     return table(headers, rows, (0, *range(3, len(headers))), importance)
 
 
-def _recalculated(found: Sequence[Finding]) -> Table:
+def _recalculated(found: Sequence[Finding]) -> TextTable:
     """List recalculated cells with their verdicts."""
     rows: list[list[str | Text]] = [
         [

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from jestlab.platform.cli.completion import EXPERIMENT
 from jestlab.platform.cli.options import json_option, lab_options, output_option, wide_option
 from jestlab.platform.cli.output import default_format, print_or_write, print_or_write_blocks
-from jestlab.platform.render import ESSENTIAL, STATE_STYLES, USUAL, Table, in_state, markdown, table
+from jestlab.platform.render import ESSENTIAL, STATE_STYLES, USUAL, TextTable, in_state, markdown, table
 from jestlab.platform.words import listed, on_one_line
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def _views(context: click.Context, parameter: click.Parameter, incomplete: str) 
 @click.option("--columns", metavar="A,B,…", help="Columns and config keys to show; config.* for all keys.")
 @click.option("--order-by", metavar="A,B,…", help="Sort by columns or config keys; -A for descending order.")
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Maximum number of rows.")
-@click.option("--experiment", metavar="NAME", help="Keep only the rows of this experiment.")
+@click.option("--experiment", type=EXPERIMENT, metavar="NAME", help="Keep only the rows of this experiment.")
 @click.option("--format", "format_", type=click.Choice(["text", "md", "csv", "json", "parquet"]),
               help="Output format  [default: by the extension of --output, else text on a "
                    "terminal, else md]")  # fmt: skip
@@ -129,7 +130,7 @@ def _portable(value: Any) -> Any:
     return value
 
 
-def _text(headers: Sequence[str], rows: Rows) -> Table:
+def _text(headers: Sequence[str], rows: Rows) -> TextTable:
     """Make a table for a terminal, which drops long texts and JSON before other columns."""
     cells = [[on_one_line(_cell(value)) for value in row] for row in rows]
     numbers = (int, float, type(None))

@@ -11,7 +11,7 @@ from jestlab.platform.cli.options import decide_option, examples, json_option, l
 from jestlab.platform.cli.output import show
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.whoami import person
 from jestlab.platform.words import counted
 
@@ -24,7 +24,7 @@ from jestlab.platform.words import counted
 )
 @json_option("Print the registration as JSON.")
 @lab_options
-def register_command(study: Study, author: str | None, *, as_json: bool, lab: Lab) -> None:
+def register_command(study: StudySpec, author: str | None, *, as_json: bool, lab: Lab) -> None:
     """Register SPEC before its first run: its claims, error rate, seeds, metrics, score, and runs.
 
     Tables and pages show the time of the registration, and mark later changes as exploratory. Launch the

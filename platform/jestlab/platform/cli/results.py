@@ -18,6 +18,7 @@ from jestlab.analysis.tables import NAMES, default_name
 from jestlab.analysis.tables.core import FORMATS, Format, Table
 from jestlab.analysis.tables.latex import remarks
 from jestlab.platform.cli import result_tables
+from jestlab.platform.cli.completion import EXPERIMENT, TABLE
 from jestlab.platform.cli.flags import CodeName, model_flags
 from jestlab.platform.cli.options import (
     baseline_option,
@@ -54,8 +55,8 @@ _TABLES = examples(
 
 
 @click.command(epilog=_TABLES)
-@click.argument("name")
-@click.argument("experiments", nargs=-1, metavar="[EXPERIMENT]...")
+@click.argument("name", type=TABLE)
+@click.argument("experiments", type=EXPERIMENT, nargs=-1, metavar="[EXPERIMENT]...")
 @click.option("--format", "form", type=click.Choice(["text", *FORMATS]),
               help="Format of the table  [default: text on a terminal, else md]")  # fmt: skip
 @model_flags(TableOptions, leave=["name"])
@@ -127,7 +128,7 @@ _PLOTS = examples(
 
 
 @click.command(epilog=_PLOTS)
-@click.argument("experiment", required=False)
+@click.argument("experiment", type=EXPERIMENT, required=False)
 @click.option("--kind", type=CodeName("figure", (*FIGURES, "all"), others=True), default="all",
               show_default=True, metavar="KIND", help="Figure to draw, one of the kinds above.")  # fmt: skip
 @model_flags(*FIGURES.values(), CustomFigureOptions)
@@ -187,7 +188,7 @@ def plot_command(
 @click.command(
     epilog=examples("report quickstart", "report quickstart --baseline uniform -o ~/for-my-colleagues")
 )
-@click.argument("experiment")
+@click.argument("experiment", type=EXPERIMENT)
 @baseline_option("that of the spec's reports, else the first run that is not a reference")
 @scope_option(default=None, otherwise="that of the spec's reports, else scoring")
 @output_option("Folder to write to  [default: <root>/reports/EXPERIMENT]", folder=True)

@@ -7,6 +7,7 @@ from dataclasses import asdict
 import click
 
 from jestlab.platform.cli import naming
+from jestlab.platform.cli.completion import RUN
 from jestlab.platform.cli.options import json_option, lab_options
 from jestlab.platform.cli.output import print_json, say
 from jestlab.platform.lab.lab import Lab
@@ -26,7 +27,7 @@ Examples:
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("name", metavar="[RUN]", required=False)
+@click.argument("name", type=RUN, metavar="[RUN]", required=False)
 @click.argument("reason", required=False)
 @click.option("--undo", "undone", is_flag=True, help="Undo the retraction of RUN.")
 @click.option("--author", metavar="NAME", help="Your name  [default: git's user.name, or the user]")

@@ -16,6 +16,7 @@ from jestlab.models.data import datasets
 from jestlab.models.data.shards import ShardIndex
 from jestlab.models.scoring.columns import Column, load
 from jestlab.platform.cli import naming
+from jestlab.platform.cli.completion import RUN
 from jestlab.platform.cli.options import FILE, examples, json_option, lab_options
 from jestlab.platform.cli.output import reporting, show, writing
 from jestlab.platform.errors import UserError, one_line_errors
@@ -31,9 +32,9 @@ _EPILOG = f"""{naming.HELP}
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("name", metavar="RUN")
+@click.argument("name", type=RUN, metavar="RUN")
 @click.argument("file", type=FILE, metavar="[FILE.parquet]", required=False)
-@click.option("--target", metavar="RUN", help="Run that embedded a target set, for normsim.")
+@click.option("--target", type=RUN, metavar="RUN", help="Run that embedded a target set, for normsim.")
 @click.option("--batch-size", type=click.IntRange(min=2), help="Batch size of negcliploss  [default: 32768]")
 @click.option("--repeats", type=click.IntRange(min=1), help="Random batches per example  [default: 10]")
 @click.option(

@@ -12,6 +12,7 @@ import numpy as np
 
 from jestlab.analysis.files import write_whole
 from jestlab.platform.cli import naming
+from jestlab.platform.cli.completion import RUN
 from jestlab.platform.cli.options import examples, json_option, lab_options
 from jestlab.platform.cli.output import print_json, say, writing
 from jestlab.platform.lab.lab import Lab
@@ -28,7 +29,7 @@ _EPILOG = f"""{naming.HELP}
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("name", metavar="RUN")
+@click.argument("name", type=RUN, metavar="RUN")
 @click.option("--step", type=click.IntRange(min=1), help="Step of the super-batch  [default: the last]")
 @click.option("--examples", "size", type=click.IntRange(min=1, max=200), default=12, show_default=True,
               help="Number of selected, and of rejected, examples.")  # fmt: skip

@@ -30,7 +30,7 @@ from jestlab.platform.planning.show import absent_data
 from jestlab.platform.registry import scales_of, study_module, study_names
 from jestlab.platform.render import Block, table
 from jestlab.platform.spec.load import load
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.words import counted
 
 _PARTS = ("IMAGE", "TEXT", "LOSS", "SCORING", "SELECTION", "REF. SCORING")
@@ -106,7 +106,7 @@ def _tags(lab: Lab) -> dict[str, list[str]]:
 @json_option("Print JSON, in FLOPs, or with --goodput in seconds.")
 @lab_options
 def costs_command(
-    study: Study,
+    study: StudySpec,
     baseline: str | None,
     scope: Scope,
     folder: Path | None,
@@ -155,7 +155,7 @@ def _show_goodput(experiment: str, lab: Lab, as_json: bool) -> None:
     show(as_json, goodput.as_data(experiment, runs, attempts), text)
 
 
-def _draw(study: Study, found: CostBreakdown, folder: Path) -> list[str]:
+def _draw(study: StudySpec, found: CostBreakdown, folder: Path) -> list[str]:
     """Draw what a step of each method costs, by each convention; return the paths."""
     from jestlab.analysis.figures import method_costs  # here, because it imports NumPy
 
@@ -225,7 +225,7 @@ def _multiple(value: float) -> str:
     return "–" if value == 0 else f"{value:.3f}" if value >= 0.0005 else "<0.001"
 
 
-def _as_data(study: Study, found: CostBreakdown) -> dict[str, Any]:
+def _as_data(study: StudySpec, found: CostBreakdown) -> dict[str, Any]:
     return {
         "study": study.name,
         "scale": study.scale,

@@ -9,6 +9,7 @@ from dataclasses import asdict
 
 import click
 
+from jestlab.platform.cli.completion import EXPERIMENT
 from jestlab.platform.cli.naming import existing_store
 from jestlab.platform.cli.options import examples, json_option, lab_options
 from jestlab.platform.cli.output import print_json, say
@@ -23,7 +24,7 @@ _LONG = 160  # longest command that is shown
 
 
 @click.command(epilog=examples("trust quickstart --dry-run", "trust quickstart"))
-@click.argument("experiment")
+@click.argument("experiment", type=EXPERIMENT)
 @click.option("--dry-run", is_flag=True, help="Only show the code.")
 @json_option()
 @lab_options

@@ -14,6 +14,7 @@ from jestlab.models.config import TwoTowers
 from jestlab.models.weights import CHECKPOINTS, Weights, open_weights, read_tokenizer, run_weights, write
 from jestlab.platform import programs
 from jestlab.platform.cli import naming
+from jestlab.platform.cli.completion import SOURCE
 from jestlab.platform.cli.help import Verbs
 from jestlab.platform.cli.options import FILE, json_option, lab_options
 from jestlab.platform.cli.output import print_json, say
@@ -38,7 +39,7 @@ Examples:
 """
 _FORMATS = ("big_vision", "big_vision-scanned", "huggingface")
 
-_source = click.argument("source", metavar="SOURCE")
+_source = click.argument("source", type=SOURCE, metavar="SOURCE")
 
 
 def _conversion(function: Callable[..., None]) -> Callable[..., None]:

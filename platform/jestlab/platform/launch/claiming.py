@@ -30,7 +30,7 @@ from jestlab.platform.launch.options import ControllerOptions
 from jestlab.platform.launch.reconcile import SLOT, Signs, Target, is_plain_wait
 from jestlab.platform.launch.record import XManagerRecord
 from jestlab.platform.store import claims, leases
-from jestlab.platform.store.claims import Limits
+from jestlab.platform.store.claims import ClaimLimits
 from jestlab.platform.store.records import Lease, RunState, Standing
 from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
@@ -43,7 +43,7 @@ class Claimed(NamedTuple):
     """An attempt that is claimed and has to be launched."""
 
     target: Target
-    claim: claims.Claim
+    claim: claims.ClaimedAttempt
     log: str  # relative to the lab's root
 
 
@@ -111,7 +111,7 @@ class Claiming:
         if not ready:
             return ClaimedBatch()
         executor = self.executors(self.options.executor)
-        limits = Limits(
+        limits = ClaimLimits(
             slots=self.options.parallel or executor.parallel,
             machine=processes.machine() if executor.here else None,
             chip_hours=self.options.max_chip_hours,
@@ -131,7 +131,7 @@ class Claiming:
         chosen = [pair for pair in chosen if clear.get(pair[0].fingerprint, True)]
         result = claims.ClaimResult({}, [], {}, usage.taken, usage.by_others)
         if chosen:
-            terms = claims.Terms(
+            terms = claims.ClaimTerms(
                 self.presence.launcher(),
                 self.options.executor,
                 executor.chips,
@@ -156,7 +156,7 @@ class Claiming:
             over,
         )
 
-    def _usage(self, limits: Limits, plan: Collection[str], ours: Collection[Lease]) -> _Usage:
+    def _usage(self, limits: ClaimLimits, plan: Collection[str], ours: Collection[Lease]) -> _Usage:
         """Count the used slots of all launchers if slots are limited."""
         if limits.slots is None:
             return _Usage(0, 0, frozenset(), 0)
@@ -171,7 +171,7 @@ class Claiming:
         freed = sum(lease.id not in still and self._used_slot(lease, limits) for lease in ours)
         return _Usage(len(held) - len(dead) + freed, len(others) - len(dead), dead, freed)
 
-    def _used_slot(self, lease: Lease, limits: Limits) -> bool:
+    def _used_slot(self, lease: Lease, limits: ClaimLimits) -> bool:
         """Return whether an attempt of this launcher used a slot, by the rules of `claims.holding`."""
         handle = lease.handle if lease.executor == "local" else None
         is_here = limits.machine is None or handle is None or handle.startswith(f"{limits.machine}:")
@@ -181,7 +181,7 @@ class Claiming:
         self,
         ready: Sequence[tuple[Standing, Target]],
         result: claims.ClaimResult,
-        limits: Limits,
+        limits: ClaimLimits,
         over_budget: Mapping[str, str],
     ) -> Collection[str]:
         """Store why runs wait that can start but were not claimed; return the runs with a new reason."""

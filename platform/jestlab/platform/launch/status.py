@@ -16,7 +16,7 @@ from jestlab.platform.launch.reconcile import SLOT, RetryRules, is_plain_wait
 from jestlab.platform.logs import one_line
 from jestlab.platform.programs import failures
 from jestlab.platform.store import leases
-from jestlab.platform.store.records import WAITING, Lease, RunRow, RunState, Spending, Standing
+from jestlab.platform.store.records import WAITING, Lease, RunState, RunSummary, Spending, Standing
 from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
 from jestlab.platform.words import counted, ordinal
@@ -47,7 +47,7 @@ class WaitStatus(NamedTuple):
 class RunStatus:
     """One run of an experiment. The two last attributes don't count when rows are compared."""
 
-    run: RunRow  # the run with its current state and reason, such as doubts whether it still runs
+    run: RunSummary  # the run with its current state and reason, such as doubts whether it still runs
     cost: Spending = field(default_factory=Spending)  # cost so far and planned cost
     loss: float | None = None  # newest training loss; None before the first
     rate: float | None = None  # examples per second; None if unknown
@@ -88,7 +88,7 @@ def read_status(
     store: Store,
     experiment: str,
     costs: Mapping[str, Spending],
-    runs: Sequence[RunRow] | None = None,
+    runs: Sequence[RunSummary] | None = None,
     paces: dict[str, Pace] | None = None,
 ) -> list[RunStatus]:
     """Read the status of an experiment's runs.
@@ -237,7 +237,7 @@ def wait_lines(rows: Iterable[RunStatus]) -> Iterator[str]:
     The lines are the reason with the names of the runs, the place in line of the first one, and what would
     let them start. Runs that wait for a dependency are left out.
     """
-    groups: dict[tuple[str, str], list[tuple[RunRow, WaitStatus]]] = {}
+    groups: dict[tuple[str, str], list[tuple[RunSummary, WaitStatus]]] = {}
     for row in rows:
         if (wait := row.wait) is None or wait.state == RunState.BLOCKED:
             continue

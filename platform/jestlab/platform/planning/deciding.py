@@ -15,7 +15,7 @@ from jestlab.analysis.claims.hours import Hours
 from jestlab.analysis.claims.rounds import Round, next_round
 from jestlab.analysis.claims.stopping import Until
 from jestlab.platform.planning.plan import Plan
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.words import counted
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jestlab.platform.store.store import Store
 
 
-def has_open_seeds(study: Study) -> bool:
+def has_open_seeds(study: StudySpec) -> bool:
     """Return whether the number of seeds of a study, or of a part of it, depends on its claims."""
     return any(isinstance(each.seeds, Until) for each in (study, *study.studies.values()))
 
@@ -139,5 +139,5 @@ def _restrict(plan: Plan, chosen: Collection[str], seeds: Callable[[str], int]) 
     )
 
 
-def _first_seeds(study: Study) -> int:
+def _first_seeds(study: StudySpec) -> int:
     return study.seeds.at_least if isinstance(study.seeds, Until) else len(study.seeds)

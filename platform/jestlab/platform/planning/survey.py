@@ -20,7 +20,7 @@ from jestlab.platform.planning.names import check as check_names
 from jestlab.platform.planning.plan import Plan, totals
 from jestlab.platform.planning.plan import plan as make_plan
 from jestlab.platform.spec.resources import LOCAL_PARALLEL, ExecutorName, Resources, runs_here
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.schema import StudySpec
 
 if TYPE_CHECKING:
     from jestlab.platform.store.store import Store
@@ -95,7 +95,7 @@ class Survey:
             yield f"{runs[fingerprint].label}/{runs[fingerprint].seed}", reason
 
 
-def survey(lab: Lab, study: Study, *, why: bool = False) -> Survey:
+def survey(lab: Lab, study: StudySpec, *, why: bool = False) -> Survey:
     """Preview a launch.
 
     Args:

@@ -28,7 +28,7 @@ from pydantic import (
 )
 
 from jestlab.models import extensions
-from jestlab.platform.errors import UserError, closest
+from jestlab.platform.errors import UserError
 from jestlab.platform.spec.duration import parse_duration, written_duration
 from jestlab.platform.spec.slurm import SlurmOptions
 from jestlab.platform.spec.tree import listed
@@ -84,7 +84,6 @@ class TpuType:
         peak_flops: FLOP/s of a chip, in bfloat16.
         hbm_gb: Memory of a chip.
         on_vertex: Whether Vertex AI offers it for training.
-        cores: TensorCores of a chip. Names like `v4-128` count cores.
         most_chips: Chips of the largest slice of cubes; 0 if topologies are flat.
     """
 
@@ -94,7 +93,6 @@ class TpuType:
     peak_flops: float
     hbm_gb: int
     on_vertex: bool
-    cores: int = 1
     most_chips: int = 0
 
     @functools.cached_property
@@ -116,9 +114,9 @@ class TpuType:
 TYPES = {
     type_.name: type_
     for type_ in (
-        TpuType("v4", "tpu-v4-podslice", "ct4p-hightpu", 275e12, 32, False, cores=2, most_chips=3072),
+        TpuType("v4", "tpu-v4-podslice", "ct4p-hightpu", 275e12, 32, False, most_chips=3072),
         TpuType("v5e", "tpu-v5-lite-podslice", "ct5lp-hightpu", 197e12, 16, True),
-        TpuType("v5p", "tpu-v5p-slice", "ct5p-hightpu", 459e12, 95, False, cores=2, most_chips=6144),
+        TpuType("v5p", "tpu-v5p-slice", "ct5p-hightpu", 459e12, 95, False, most_chips=6144),
         TpuType("v6e", "tpu-v6e-slice", "ct6e-standard", 918e12, 32, True),
     )
 }
@@ -181,17 +179,14 @@ def parse_slice(text: str) -> Slice:
     """Parse the name of a TPU slice, type and topology: `v5e-16x16`.
 
     Raises:
-        ValueError: The slice doesn't exist. The message names the nearest one, and lists the valid ones.
+        ValueError: The slice doesn't exist. The message lists the valid ones.
     """
     name, _, topology = text.partition("-")
     type_ = TYPES.get(name)
     if type_ is not None and topology in type_.topologies:
         return Slice(type_, topology)
-    near = _nearest_slice(text)
-    known = type_ or (near.type if near else None)
-    offered = known.offered if known else f"the types are {', '.join(TYPES)}, as in v5e-16x16"
-    hint = f"did you mean '{near}'? ({offered})" if near else offered
-    raise ValueError(f"unknown TPU slice {text!r}: {hint}")
+    offered = type_.offered if type_ else f"the types are {', '.join(TYPES)}, as in v5e-16x16"
+    raise ValueError(f"unknown TPU slice {text!r}: {offered}")
 
 
 def _cubes(most_chips: int) -> tuple[str, ...]:
@@ -205,21 +200,6 @@ def _cubes(most_chips: int) -> tuple[str, ...]:
     ]
     sides.sort(key=lambda side: (math.prod(side), side[2]))
     return tuple("x".join(str(_CUBE * n) for n in side) for side in sides)
-
-
-def _nearest_slice(text: str) -> Slice | None:
-    """Return the slice with the most similar type, and the nearest number of chips."""
-    name, _, rest = text.strip().lower().replace("v5litepod", "v5e").replace("_", "-").partition("-")
-    sides = [int(side) for side in re.findall(r"[0-9]+", rest)]
-    of_chips = rest.isdecimal()  # `v5litepod-256` counts chips, `v4-128` cores
-    types = [type_ for type_ in TYPES.values() if of_chips or len(sides) == len(_sides(type_.topologies[-1]))]
-    near = closest(name, [type_.name for type_ in types])
-    if near is None or not math.prod(sides):
-        return None
-    slices = [Slice(TYPES[near], topology) for topology in TYPES[near].topologies]
-    if of_chips:  # the most compact slice comes first
-        return next((found for found in slices if found.chips * found.type.cores == sides[0]), None)
-    return min(slices, key=lambda found: abs(math.log(found.chips / math.prod(sides))))
 
 
 def _sides(topology: str) -> list[int]:

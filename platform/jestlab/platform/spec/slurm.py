@@ -10,17 +10,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
 
 _WORD = re.compile(r"[^\s'\"`$\\;]+")
 _SET_BY_JESTLAB = (
-    *(
-        "--job-name",
-        "--comment",
-        "--output",
-        "--error",
-        "--array",
-        "--requeue",
-        "--signal",
-        "--wrap",
-        "--chdir",
-    ),
+    *("--job-name", "--comment", "--output", "--error", "--array", "--requeue", "--signal", "--wrap"),
+    "--chdir",
 )
 
 

@@ -18,7 +18,7 @@ from sqlalchemy import select
 from jestlab.platform.digests import digest_of
 from jestlab.platform.store.rows import chunks, execute_many, insert
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Source
+from jestlab.platform.store.tables import SourceRow
 
 PATCH_BYTES = 200_000
 """Longer patches are cut off."""
@@ -138,7 +138,7 @@ def without_secret_lines(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Sources:
+class SourceFiles:
     """Files of the user's code.
 
     Attributes:
@@ -172,7 +172,7 @@ def store_texts(store: Store, files: Iterable[Path], clean: Callable[[str], str]
     ]
     if rows:
         with store.writing() as connection:
-            execute_many(connection, insert(connection, Source).on_conflict_do_nothing(), rows)
+            execute_many(connection, insert(connection, SourceRow).on_conflict_do_nothing(), rows)
 
 
 def texts(store: Store, digests: Iterable[str]) -> dict[str, str]:
@@ -182,7 +182,7 @@ def texts(store: Store, digests: Iterable[str]) -> dict[str, str]:
             digest: text
             for chunk in chunks(digests)
             for digest, text in connection.execute(
-                select(Source.sha256, Source.text).where(Source.sha256.in_(chunk))
+                select(SourceRow.sha256, SourceRow.text).where(SourceRow.sha256.in_(chunk))
             ).tuples()
         }
 

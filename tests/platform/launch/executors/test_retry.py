@@ -21,7 +21,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The pauses in seconds, which take no time."""
     found: list[float] = []
     monkeypatch.setattr(time, "sleep", found.append)
-    monkeypatch.setattr(threading.Event, "wait", lambda self, seconds=None: found.append(seconds))
+    monkeypatch.setattr(threading.Event, "wait", lambda self, timeout=None: found.append(timeout))
     return found
 
 
@@ -95,7 +95,7 @@ def test_too_many_requests_are_no_failure(harness, monkeypatch):
     slept: list[float] = []
     monkeypatch.setattr(retry, "LONGEST_SECONDS", 0.01)
     executor = harness.executor()
-    monkeypatch.setattr(executor._halted, "wait", lambda seconds: slept.append(seconds))
+    monkeypatch.setattr(executor._halted, "wait", lambda timeout: slept.append(timeout))
     harness.api.retry_after = "5"
     harness.spoil(429, 429, 429)
     jobs = [harness.job(f"jestlab-0a1b2c3d-{number}") for number in range(1, 5)]

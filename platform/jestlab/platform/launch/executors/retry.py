@@ -11,7 +11,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception_type,
+    sleep_using_event,
+    stop_after_attempt,
+    wait_exponential,
+)
 
 from jestlab.platform.launch.executors.base import ExecutorError
 from jestlab.platform.launch.options import Intervals
@@ -55,19 +62,11 @@ def retried(act: Callable[[], Result], halted: threading.Event | None = None) ->
             return min(error.wait_seconds, LONGEST_SECONDS)
         return backoff(state) * random.uniform(1.0, 1.5)
 
-    may_halt = halted is not None and not halted.is_set()
-
-    def sleep(seconds: float) -> None:
-        if halted is not None and may_halt:
-            halted.wait(seconds)
-        else:
-            time.sleep(seconds)
-
     retrying = Retrying(
         retry=retry_if_exception_type(Transient),
         stop=stop_after_attempt(ATTEMPTS),
         wait=wait,
-        sleep=sleep,
+        sleep=time.sleep if halted is None or halted.is_set() else sleep_using_event(halted),
         reraise=True,
     )
     try:

@@ -116,7 +116,6 @@ class SlurmExecutor(Executor):
         self._options = options or SlurmOptions()
         self._tools = SlurmTools(answer_seconds)
         self._batches = Batches(lab)
-        self._given_up: set[str] = set()
         self._pending_jobs: dict[str, tuple[float, list[tuple[int, str]]]] = {}
         self._lock = threading.Lock()
         self._config: Mapping[str, str] = {}
@@ -178,7 +177,7 @@ class SlurmExecutor(Executor):
         queue = self._queue()
         launched: dict[JobKey, LaunchedJob] = {}
         for job in jobs:
-            if (task := tasks.get(job.key)) is None or task.batch in self._given_up:
+            if (task := tasks.get(job.key)) is None:
                 continue
             if (end := self._batches.end(task)) is not None:
                 launched[job.key] = self._launched(job, end.job, task)
@@ -192,7 +191,6 @@ class SlurmExecutor(Executor):
         inherited = {name: value for name, value in inherited.items() if name not in _NOT_PASSED_ON}
         batch = self._batches.write([_uncopied(job, inherited) for job in jobs])
         folder = self._batches.folder(batch)
-        self._given_up.discard(batch)
         several = len(jobs) > 1
         name = f"jestlab-{jobs[0].key.store[:6]}-{batch[:8]}" if several else jobs[0].name
         options = sbatch_options(name, f"{COMMENT}{batch}", folder, len(jobs), resources, self._options)
@@ -213,7 +211,6 @@ class SlurmExecutor(Executor):
         try:
             id_ = retried(submit)
         except ExecutorError:
-            self._given_up.add(batch)
             self._batches.discard(batch)
             raise
         return {
@@ -280,7 +277,7 @@ class SlurmExecutor(Executor):
         return JobStatus(JobState.UNKNOWN, f"on cluster {handle.cluster}; this is {cluster}")
 
     def _queue(self, run: Callable[..., str] | None = None) -> Queue:
-        """Return the user's jobs that Slurm remembers, and cancel those that were given up."""
+        """Return the user's jobs that Slurm remembers."""
         answer = (run or self._tools.run)(
             "squeue", "--noheader", "--array", "--states=all", f"--user={os.getuid()}", "--sort=i",
             f"--format={slurm_tools.QUEUE_FORMAT}",
@@ -289,11 +286,6 @@ class SlurmExecutor(Executor):
         for row in slurm_tools.rows(answer):
             if row.comment.startswith(COMMENT):
                 queue[row.comment.removeprefix(COMMENT)].append(row)
-        # Slurm may have accepted a batch without an answer.
-        for batch in self._given_up & queue.keys():
-            unwanted = (row for row in queue[batch] if not slurm_tools.is_over(row.state))
-            for id_ in {row.id.partition("_")[0] for row in unwanted}:
-                self._scancel(id_)
         return queue
 
     @staticmethod
@@ -310,12 +302,6 @@ class SlurmExecutor(Executor):
         if end is not None and (end.job != row.id or row.state == "COMPLETING"):
             end = None
         code = None if end is None else exit_from_shell(end.code)
-        if row.state == "FAILED" and code is None:
-            shown = slurm_tools.details(
-                self._tools.run("scontrol", "-o", "show", "job", row.id, accept=_NO_SUCH_JOB)
-            )
-            if shown.get("Reason") == "NonZeroExitCode":
-                code = slurm_tools.exit_code(shown.get("ExitCode", ""))
         if slurm_tools.is_over(row.state) and code == EXIT_COMPLETED:
             return slurm_tools.ended(code)  # it had completed before Slurm ended it
         place = slurm_tools.queue_position(row, self._pending(row)) if row.state == "PENDING" else ""

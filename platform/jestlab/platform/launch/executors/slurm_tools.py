@@ -1,8 +1,7 @@
 """Slurm's command-line tools: run them with a timeout, and read their answers and errors.
 
-Text formats instead of `--json`: the letters of `squeue -o`, the keys of `scontrol -o`, and the fields of
-`sacct -P` are documented and stable. The JSON has changed between versions, and some sites build Slurm
-without it.
+Text formats instead of `--json`: the letters of `squeue -o` and the fields of `sacct -P` are documented and
+stable. The JSON has changed between versions, and some sites build Slurm without it.
 """
 
 from __future__ import annotations
@@ -149,13 +148,6 @@ def rows(answer: str) -> list[QueueRow]:
     return parsed
 
 
-def details(answer: str) -> dict[str, str]:
-    """Parse the first line of `scontrol -o show`: KEY=VALUE pairs whose values may contain spaces."""
-    line = next(iter(answer.splitlines()), "")
-    parts = re.split(r"(?:^|\s)([A-Za-z][\w/:]*)=", line)
-    return {key: value.strip() for key, value in zip(parts[1::2], parts[2::2], strict=True)}
-
-
 def config(answer: str) -> Mapping[str, str]:
     """Parse `scontrol show config`: lines of KEY = VALUE."""
     pairs = (line.partition("=") for line in answer.splitlines() if "=" in line)
@@ -181,7 +173,7 @@ def accounted(answer: str) -> dict[str, list[Account]]:
 
 
 def exit_code(text: str) -> int | None:
-    """Parse an exit code of scontrol or sacct, CODE:SIGNAL; return minus the signal's number if there is one.
+    """Parse an exit code of sacct, CODE:SIGNAL; return minus the signal's number if there is one.
 
     NOTE: sacct subtracts 128 from codes of 128 and more: for a script that exits with 137 it prints 9:0. A
     script that was killed has 0:9.
@@ -220,7 +212,7 @@ def status(state: str, reason: str = "", code: int | None = None, place: str = "
     """Return the status of a job.
 
     Args:
-        state: State from squeue, scontrol, or sacct, such as `CANCELLED by 1000` or `FAILED+`.
+        state: State from squeue or sacct, such as `CANCELLED by 1000` or `FAILED+`.
         reason: Slurm's reason.
         code: Exit code of the job's script, if known.
         place: Position in the queue.

@@ -14,11 +14,6 @@ QUEUE = """\
 1_0|RUNNING|low|4294901759|2026-11-25T01:44:02|None|jestlab abc|x
 5|CANCELLED|low|4294901755|N/A|PartitionNodeLimit|(null)
 """
-SHOWN = (
-    "JobId=8 ArrayJobId=1 ArrayTaskId=1 JobName=a.sh UserId=root(0) JobState=FAILED Reason=NonZeroExitCode "
-    "Dependency=(null) Requeue=1 ExitCode=3:0 TRES=cpu=1,node=1,billing=1 Socks/Node=* "
-    "NtasksPerN:B:S:C=0:0:*:* WorkDir=/tmp/a b Comment=jestlab abc  StdErr=/tmp/slurm-1_1.out Power= \n"
-)
 CONFIG = """\
 Configuration data as of 2026-11-25T01:44:02
 AccountingStorageType   = accounting_storage/none
@@ -36,10 +31,7 @@ def test_lines_of_the_queue():
     assert rows[3].start == "N/A"
 
 
-def test_what_scontrol_shows():
-    shown = tools.details(SHOWN)
-    assert (shown["JobState"], shown["ExitCode"], shown["Comment"]) == ("FAILED", "3:0", "jestlab abc")
-    assert shown["WorkDir"] == "/tmp/a b"
+def test_the_clusters_settings():
     assert tools.config(CONFIG)["ClusterName"] == "c10543"
 
 
@@ -102,7 +94,6 @@ def test_no_answer_breaks_the_parsers(text):
     for row in tools.rows(text):
         assert isinstance(row.priority, int)
         assert tools.status(row.state, row.reason).state in JobState
-    tools.details(text)
     tools.config(text)
     tools.accounted(text)
     tools.status(text, text)
