@@ -138,14 +138,6 @@ def test_nothing_of_the_machine_that_built_it_is_in_it(built):
 
 
 @pytest.mark.cluster
-def test_doctor_says_what_it_lacks(built):
-    said = inside(built, "jestlab", "doctor", "--root", f"{HOME}/lab")
-    assert said.returncode == 0, said.stdout + said.stderr
-    [line] = [line for line in said.stdout.splitlines() if not line.startswith("ok ")]
-    assert line.startswith("warning  packages") and all(name in line for name in LAUNCHING)
-
-
-@pytest.mark.cluster
 def test_no_pod_trains_on_its_cpu_where_a_tpu_was_to_be(built):
     said = inside(built, "python", "-c", "import jax; print(jax.devices())", JAX_PLATFORMS="tpu,cpu")
     assert said.returncode == 1 and "Unable to initialize backend 'tpu'" in said.stderr
@@ -167,7 +159,7 @@ class Contained:
         self._labs = {True: Lab.find(folder / "contained"), False: Lab.find(folder / "here")}
         for lab in self._labs.values():
             store = Store.open(lab.store_url)
-            store.record(plan(StudySpec.parse(STUDY)))
+            plans.record(store, plan(StudySpec.parse(STUDY)))
             store.close()
         self.root = self._labs[True].root
         self.runs: dict[str, PlannedRun] = {run.name: run for run in plan(StudySpec.parse(STUDY)).runs}

@@ -40,7 +40,7 @@ def study(**parts: Any) -> StudySpec:
 @pytest.fixture
 def lab(tmp_path: Path) -> Lab:
     lab = stores.empty_lab(tmp_path / "lab")
-    Store.open(lab.store_url).record(Plan(study(), RUNS))
+    plans.record(Store.open(lab.store_url), Plan(study(), RUNS))
     return lab
 
 
@@ -96,7 +96,7 @@ def test_claims_are_a_table_whether_or_not_the_study_asks_for_it(lab, blank_page
     claims = [{"statement": "More steps help", "of": "joint", "above": "uniform"}]
     claiming = study(reports=[], claims=claims)
     store = Store.open(lab.store_url)
-    store.record(Plan(claiming, RUNS))
+    plans.record(store, Plan(claiming, RUNS))
     complete(store)
     written = reports.write_reports(lab, claiming).files
     assert {path.name for path in written} == {"report.html", *(f"claims{end}" for end in TABLE_FILES)}
@@ -113,12 +113,12 @@ def test_new_labels_are_shown_without_running_anything(lab, blank_page):
     store = Store.open(lab.store_url)
     first, again = (planned(labeled(**label), placement="none") for label in ({}, {"label": "JEST (ours)"}))
     assert first.fingerprints == again.fingerprints
-    store.record(first)
+    plans.record(store, first)
     complete(store)
     reports.bring_up_to_date(lab, store, first.study, print)
     table = lab.reports / "toy" / "table.md"
     assert "| joint" in table.read_text()
-    store.record(again)
+    plans.record(store, again)
     assert {run.state for run in store.runs("toy")} == {"COMPLETED"}
     reports.bring_up_to_date(lab, store, again.study, print)
     assert "| JEST (ours)" in table.read_text()

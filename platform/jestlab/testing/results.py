@@ -14,6 +14,7 @@ from jestlab.analysis import figures, tables
 from jestlab.analysis.own import NotYet, OwnCode
 from jestlab.analysis.tables.core import FORMATS
 from jestlab.platform.planning.plan import PlannedRun, plan
+from jestlab.platform.planning.recording import record
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store import claims, leases, provenance
 from jestlab.platform.store.attempt import WorkerAttempt
@@ -107,7 +108,7 @@ def write_results(folder: Path, *, complete: bool = True) -> str:
     store = Store.open(url)
     try:
         planned = plan(STUDY, placement="none")
-        store.record(planned)
+        record(store, planned)
         launcher = leases.enter_launcher(store, "nobody:0:0")
         for run in planned.runs:
             _write_run(store, run, launcher, folder, complete=complete)

@@ -89,7 +89,7 @@ def make_lab(
     spec |= {"reports": list(reports), "claims": list(claims), "family": family}
     spec["metrics"] = {"*": {"goal": "max", "unit": "percent"}}
     needed = frozenset(name for run in runs for name in run.needs.values())
-    store.record(Plan(StudySpec.parse(spec), tuple(planned.values()), needed))
+    plans.record(store, Plan(StudySpec.parse(spec), tuple(planned.values()), needed))
     for run in runs:
         _happen(store, planned[run.label or run.name, run.seed], run)
     store.close()

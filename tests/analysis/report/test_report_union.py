@@ -18,10 +18,9 @@ from jestlab.analysis.provenance import Origins
 from jestlab.analysis.report import build
 from jestlab.analysis.report.union import gather_union
 from jestlab.analysis.tables import default_name, table
-from jestlab.platform.planning.plan import Plan
+from jestlab.platform.planning.plan import Plan, RunPlace
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.published import import_cells
-from jestlab.platform.store.records import RunPlace
 from jestlab.platform.store.store import Store
 
 METRICS = {"*": {"goal": "max", "unit": "percent"}}
@@ -75,7 +74,7 @@ def union(tmp_path_factory):
             for seed in range(3)
         ]
         study = StudySpec.parse({"name": name, "scale": "smoke", "metrics": METRICS, **STUDIES[name]})
-        store.record(Plan(study, tuple(runs)))
+        plans.record(store, Plan(study, tuple(runs)))
         for run in runs:
             made.setdefault(run.fingerprint, []).append((name, run))
     together = []
@@ -86,7 +85,7 @@ def union(tmp_path_factory):
         together.append(replace(run, aliases=aliases, **names))
     spec = {"name": "paper", "question": "Is it so?", "scale": "smoke", "studies": STUDIES}
     family = {"error": 0.25}  # of four claims with three seeds each
-    store.record(Plan(StudySpec.parse(spec | {"family": family}), tuple(together)))
+    plans.record(store, Plan(StudySpec.parse(spec | {"family": family}), tuple(together)))
     for row in {row.fingerprint: row for row in store.runs("paper")}.values():
         attempt = plans.begun(store, row)
         score = SCORES[row.name.split("/")[1]] + 0.005 * row.seed * (1 if "joint" in row.name else -1)

@@ -17,6 +17,7 @@ from jestlab.models.data.shards import ShardSource
 from jestlab.models.training import batches
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
+from jestlab.platform.planning import recording
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.reports.selected import RecordedRun, sample, selected_images
 from jestlab.platform.spec import StudySpec
@@ -47,7 +48,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root: Path = tmp_path_factory.mktemp("template") / "lab"
     lab, planned = stores.empty_lab(root), plan(StudySpec.parse(SPEC))
     store = Store.open(lab.store_url)
-    store.record(planned)
+    recording.record(store, planned)
     store.close_whole()
     [run] = [run for run in planned.runs if run.name == "joint"]
     settings = TrainConfig.model_validate(run.config)

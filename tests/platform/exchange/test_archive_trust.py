@@ -39,7 +39,7 @@ from jestlab.platform.store.trust import executed, origin_of, refuse_untrusted, 
 def study(lab: Lab, *runs, state=RunState.COMPLETED, **columns):
     """Record and complete these runs as the study `toy`."""
     store = Store.open(lab.store_url)
-    store.record(plans.plan(*runs))
+    plans.record(store, plans.plan(*runs))
     for run in runs:
         stores.attempt(store, run, state, scores={"toy/score": 0.5}, loss=(1.0,), **columns)
     return store
@@ -168,7 +168,7 @@ def evil(tmp_path: Path, ours: Lab, monkeypatch: pytest.MonkeyPatch) -> Path:
     }
     code = {f"{evil}:clipped": {"digest": "0" * 16}}
     runs = (plans.run("a"), plans.run("b", "planted.inner.module:call", config={"code": code}))
-    store.record(Plan(StudySpec.parse(spec), runs))
+    plans.record(store, Plan(StudySpec.parse(spec), runs))
     for run in runs:
         stores.attempt(store, run, scores={"toy/score": 0.5}, loss=(1.0,), executor=f"{evil}:Evil")
     take(ours, exported(theirs, tmp_path / "lab.zip"))
@@ -222,7 +222,7 @@ def test_code_that_the_user_names_or_launches_is_executed(ours, evil, tmp_path):
     done = called("table", f"{tmp_path}/mine.py:ends", "toy", "--root", ours.root)
     assert "| a" in done.output and not evil.with_name("executed").exists()
     store = Store.open(ours.store_url)
-    store.record(Plan(load_stored("toy", store.spec("toy")), (plans.run("a"),)))
+    plans.record(store, Plan(load_stored("toy", store.spec("toy")), (plans.run("a"),)))
     assert origin_of(store, "toy") is None
     refuse_untrusted(store, "toy")
     called("table", "counts", "toy", "--root", ours.root)
@@ -269,7 +269,7 @@ def test_the_later_launch_of_an_imported_study_wins_and_the_future_is_now(theirs
     trust(store, "toy")
     assert take(ours, first).experiments == []
     assert (origin := origin_of(store, "toy")) is not None and origin.trusted_at is not None
-    Store.open(theirs.store_url).record(plans.plan(UNIFORM))
+    plans.record(Store.open(theirs.store_url), plans.plan(UNIFORM))
     assert take(ours, exported(theirs, tmp_path / "second.zip")).experiments == ["toy"]
     assert (origin := origin_of(store, "toy")) is not None
     assert (origin.archive, origin.trusted_at) == ("second.zip", None)
@@ -293,22 +293,10 @@ def test_a_launch_executes_the_users_own_program(ours, tmp_path, launched_first)
     path = exported(theirs, tmp_path / "lab.zip")
     store = Store.open(ours.store_url)
     if launched_first:
-        store.record(plans.plan(MINE))
+        plans.record(store, plans.plan(MINE))
         assert take(ours, path).replaced == 1
     else:
         take(ours, path)
         assert programs_of(ours) == [OTHER.program]
-        store.record(plans.plan(MINE, name="mine"))
+        plans.record(store, plans.plan(MINE, name="mine"))
     assert programs_of(ours) == [MINE.program]
-
-
-# ---- files
-
-
-def test_logs_outside_the_lab_are_not_shown(theirs, tmp_path):
-    folder = theirs.root / JOINT.directory
-    folder.mkdir(parents=True)
-    (tmp_path / "secret").write_text("secret")
-    (folder / "log.txt").symlink_to(tmp_path / "secret")
-    with pytest.raises(UserError, match="leads out of the lab"):
-        called("logs", "toy/joint", "--root", theirs.root)

@@ -97,7 +97,7 @@ def test_a_run_is_skipped_when_another_lab_completes_a_run_that_it_needs(root, t
     planned = plan(load(str(labs.write_study(tmp_path, runs=WITH_JOINT))))
     reference, uniform, joint = (next(run for run in planned.runs if run.name == name) for name in WITH_JOINT)
     with closing(Store.open(Lab.find(root).store_url)) as store:
-        store.record(planned)
+        plans.record(store, planned)
         attempt_id, _ = claimed_elsewhere(store, reference.fingerprint, 90.0)
 
         def complete() -> None:
@@ -115,7 +115,7 @@ def test_a_run_that_another_lab_holds_is_neither_adopted_nor_ended(sqlite_url, r
     """Its launcher is gone; the next launcher of that lab adopts the run."""
     spec = labs.write_study(tmp_path, runs={"uniform": {}})
     store = Store.open(sqlite_url)
-    store.record(plan(load(str(spec))))
+    plans.record(store, plan(load(str(spec))))
     [fingerprint] = store.members("toy")
     _, lab_id = claimed_elsewhere(store, fingerprint, 0.1)
     said = jestlab(sqlite_url, root, "launch", spec, "--no-reports")

@@ -10,6 +10,7 @@ import stores_support as stores
 from sqlalchemy import select, update
 
 from jestlab.platform.digests import digest_of
+from jestlab.platform.planning import recording
 from jestlab.platform.planning.changes import changes, changes_of
 from jestlab.platform.planning.compare import compare_with_now
 from jestlab.platform.planning.plan import Plan, plan
@@ -36,7 +37,7 @@ def study(folder: Path, name: str = "ridge", **parts: Any) -> dict[str, Any]:
 def recorded(store: Store, written: dict[str, Any], *made: dict[str, Any]) -> Plan:
     """Record a study's plan, and of each of its runs one attempt with these columns."""
     planned = plan(StudySpec.parse(written))
-    store.record(planned)
+    recording.record(store, planned)
     for run, columns in zip(planned.runs, made, strict=False):
         its: Any = {k: json.dumps(v) if isinstance(v, dict) else v for k, v in columns.items()}
         stores.attempt(store, run, **its)

@@ -60,7 +60,7 @@ def lengths(found, name):
 
 
 def complete(store, folder, found, seconds):
-    store.record(found)
+    plans.record(store, found)
     measure(store, folder, found.runs, seconds)
 
 
@@ -123,7 +123,7 @@ def test_seconds_of_different_devices_say_nothing(store, tmp_path):
 
 def test_what_a_launch_solved_for_stays_until_its_rival_changes(store, tmp_path):
     complete(store, tmp_path, planned(store, study(seeds=1)), {"uniform": 1.0, "joint": 2.0})
-    store.record(planned(store, study(seeds=1)))
+    plans.record(store, planned(store, study(seeds=1)))
     complete(store, tmp_path, planned(store, study(seeds=3)), {"uniform": 1.0, "joint": 6.0})
     assert lengths(planned(store, study(seeds=3)), "uniform_in_time") == [2 * LENGTH] * 3
     longer = {**RUNS, "joint": {**JOINT, "schedule.examples_seen": 2 * LENGTH}}

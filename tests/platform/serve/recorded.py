@@ -26,7 +26,7 @@ def record(lab: Lab, study: dict[str, Any]) -> dict[str, str]:
     """Record a study whose runs have all completed; return LABEL/SEED → fingerprint."""
     planned = plan(StudySpec.parse(study))
     with closing(Store.open(lab.store_url)) as store:
-        store.record(planned)
+        plans.record(store, planned)
         for number, run in enumerate(planned.runs):
             attempt = plans.begun(store, run, lab.root / run.directory)
             for step in range(1, STEPS + 1):

@@ -34,7 +34,7 @@ def until(tab, expression, seconds=60):
 def test_pages_follow_runs(lab, serving, visited):
     planned = plan(StudySpec.parse(STUDY | {"name": "toy", "seeds": 1}))
     with closing(Store.open(lab.store_url)) as store:
-        store.record(planned)
+        plans.record(store, planned)
         first, *others = (plans.begun(store, run, lab.root / run.directory) for run in planned.runs)
         url = serving(lab)
         shown = visited(f"{url}/?token={TOKEN}")

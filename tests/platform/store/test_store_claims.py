@@ -25,7 +25,7 @@ LOGS = {run.fingerprint: f"{name}.txt" for name, run in RUNS.items()}
 
 @pytest.fixture
 def store(store: Store) -> Store:
-    store.record(plans.plan(*RUNS.values()))
+    plans.record(store, plans.plan(*RUNS.values()))
     return store
 
 

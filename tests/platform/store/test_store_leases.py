@@ -17,7 +17,7 @@ RUN = plans.run("a")
 
 @pytest.fixture
 def store(store: Store) -> Store:
-    store.record(plans.plan(RUN))
+    plans.record(store, plans.plan(RUN))
     return store
 
 
@@ -85,7 +85,7 @@ def test_failures_count_until_the_user_launches_again(store):
         assert claimed is not None
         plans.end(store, RUN.fingerprint, claimed.attempt_id, RunState.FAILED, "no", 1)
         assert standing(store).failures == failures
-    store.record(plans.plan(RUN))
+    plans.record(store, plans.plan(RUN))
     assert (standing(store).failures, standing(store).state) == (0, RunState.PENDING)
 
 
@@ -125,11 +125,11 @@ def test_states_are_entered_only_if_the_run_has_not_changed(store):
 
 def test_the_live_attempt_decides_how_its_run_ends(store):
     attempt = plans.begun(store, RUN)
-    store.record(plans.plan(RUN))
+    plans.record(store, plans.plan(RUN))
     assert standing(store).state == RunState.RUNNING
     plans.move(store, RUN, RunState.CANCELLED, "entered without looking")
     attempt.complete()
-    store.record(plans.plan(RUN))
+    plans.record(store, plans.plan(RUN))
     assert (standing(store).state, standing(store).reason) == (RunState.COMPLETED, None)
 
 

@@ -25,7 +25,7 @@ def lab() -> Iterator[Path]:
     """A folder with a store, closed, in which nothing can be written."""
     folder = Path(tempfile.mkdtemp(prefix="jestlab-"))  # pytest's own folders are closed to other users
     store = Store.open(f"sqlite:///{folder / 'results.db'}")
-    store.record(plans.reference_and_two())
+    plans.record(store, plans.reference_and_two())
     store.close_whole()
     read(folder)  # what is imported late may be out of reach of another user
     with suppress(StoreError):

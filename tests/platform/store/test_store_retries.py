@@ -39,7 +39,7 @@ def curve(store: Store, name: str = "loss") -> dict[int, float]:
 
 @pytest.fixture
 def store(store):
-    store.record(plans.plan(RUN))
+    plans.record(store, plans.plan(RUN))
     return store
 
 
@@ -164,7 +164,7 @@ def test_results_are_those_of_the_surviving_history(data, tmp_path_factory, hist
     """For any attempts: each starts over, or resumes at a step that earlier ones have reached."""
     store, number = histories
     run, folder = plans.run("a", seed=next(number)), tmp_path_factory.mktemp("run")
-    store.record(plans.plan(run, name=f"toy{run.seed}"))
+    plans.record(store, plans.plan(run, name=f"toy{run.seed}"))
     (folder / "model").touch()
     surviving: dict[int, float] = {}
     early: set[str] = set()  # attempts whose artifacts and values at step 0 count

@@ -19,7 +19,7 @@ RUN = plans.run("uniform")
 @pytest.fixture
 def store(store: Store) -> Store:
     """Two attempts at a run, and two names of metrics."""
-    store.record(plans.plan(RUN))
+    plans.record(store, plans.plan(RUN))
     for number in (1, 2):
         stores.attempt(store, RUN, number=number)
     with store.writing() as connection:

@@ -36,7 +36,7 @@ def short_ticks(monkeypatch):
 
 @pytest.fixture
 def store(store: Store) -> Store:
-    store.record(plans.plan(RUN))
+    plans.record(store, plans.plan(RUN))
     return store
 
 

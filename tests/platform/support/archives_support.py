@@ -48,8 +48,8 @@ def called(*words: object) -> Result:
 def fill(lab: Lab) -> None:
     """Fill a lab with the experiments `toy` and `other`, with rows and files of every kind."""
     store = Store.open(lab.store_url)
-    store.record(plans.plan(REFERENCE, JOINT, UNIFORM))
-    store.record(plans.plan(UNIFORM, plans.run("waiting"), name="other"))
+    plans.record(store, plans.plan(REFERENCE, JOINT, UNIFORM))
+    plans.record(store, plans.plan(UNIFORM, plans.run("waiting"), name="other"))
     code: dict[str, Any] = {"git_patch": "- ä\n+ b", "sources": json.dumps({"ridge.py": "e" * 64})}
     stores.attempt(store, REFERENCE, scores={"toy/score": 0.5}, loss=(2.0, 1.0), environment="{}", **code)
     spent: dict[str, Any] = {"startup_seconds": 2.5, "reached_step": 2**40, "saved_step": None}

@@ -58,7 +58,7 @@ def launch_by(
     lab = Lab.find(root)
     how = ControllerOptions(**{"executor": "kubernetes", "retries": 0, **options})
     with closing(Store.open(lab.store_url)) as store:
-        store.record(planned)
+        plans.record(store, planned)
         title = planned.study.name
         return launch(lab, store, title, planned.runs, lambda _: executor, options=how, listener=listener)
 

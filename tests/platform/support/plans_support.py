@@ -15,6 +15,7 @@ from jestlab.models.extensions.references import without_folder
 from jestlab.models.training.phases import ResumePoint, Spent
 from jestlab.platform.planning.identity import fingerprint
 from jestlab.platform.planning.plan import Plan, PlannedRun
+from jestlab.platform.planning.recording import record as record
 from jestlab.platform.programs import Price
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store import claims, leases, provenance

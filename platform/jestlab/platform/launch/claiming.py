@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 from jestlab.platform import logs, processes
@@ -217,6 +218,8 @@ class Claiming:
         Returns:
             Whether an attempt has ended already because it was not launched.
         """
+        if not self.record.opened:
+            await self.presence.beating(self.record.open())
         executor = self.executors(self.options.executor)
         jobs = [self._job(one, executor.here) for one in claimed]
         results: Sequence[LaunchedJob | ExecutorError]
@@ -236,14 +239,23 @@ class Claiming:
             state = state if stopping() is None else RunState.CANCELLED
             endings.append(leases.Ending(one.target.fingerprint, one.claim.attempt_id, state, str(job)))
 
-        def stop_if_stopping() -> None:
-            if stopping() is not None:
-                each(lambda job: _stop(executor, job, now=self.termination.at_once), started)
+        def write() -> None:
+            if handles:
+                claims.store_handles(self.store, handles)
+            if endings:
+                leases.end_all(self.store, endings)
 
-        if handles:
-            await self._write(lambda: claims.store_handles(self.store, handles), stop_if_stopping)
-        if endings:
-            await self._write(lambda: leases.end_all(self.store, endings), lambda: None)
+        while True:
+            try:
+                await asyncio.to_thread(write)
+                break
+            except StoreError:  # write later; only the user ends the launch before that
+                if stopping() is not None:
+                    stop = partial(_stop, executor, at_once=self.termination.at_once)
+                    await asyncio.to_thread(each, stop, started)
+                if self.termination.at_once:
+                    break
+                await asyncio.sleep(self.poll_seconds)
         if reason is None:
             await self.presence.beating(self.record.add(executor, jobs, results))
         return bool(endings)
@@ -252,18 +264,6 @@ class Claiming:
         key = JobKey(self._store_id, one.target.fingerprint, one.claim.number, one.claim.token)
         record, codes = self.options.record, self.options.retry_exit_codes
         return job_of(self.lab, self.title, one.target, key, one.log, here, record, codes)
-
-    async def _write(self, write: Callable[[], object], meanwhile: Callable[[], None]) -> None:
-        """Write to the store; retry while it can't be reached, unless the user ends the launch at once."""
-        while True:
-            try:
-                await asyncio.to_thread(write)
-                return
-            except StoreError:
-                await asyncio.to_thread(meanwhile)
-                if self.termination.at_once:
-                    return
-                await asyncio.sleep(self.poll_seconds)
 
 
 def _is_dead(signs: Signs, lease: Lease) -> bool:
@@ -285,6 +285,6 @@ def _launch_all(executor: Executor, jobs: Sequence[Job]) -> Sequence[LaunchedJob
         return [error] * len(jobs)
 
 
-def _stop(executor: Executor, job: LaunchedJob, *, now: bool) -> None:
+def _stop(executor: Executor, job: LaunchedJob, *, at_once: bool) -> None:
     with suppress(ExecutorError):
-        executor.stop(job, now=now)
+        executor.stop(job, now=at_once)

@@ -200,15 +200,10 @@ class ProgressBars(Lines):
 
 
 class Speeds(NamedTuple):
-    """Speed of a run; None if unknown.
+    """Speed of a run; None if unknown."""
 
-    Attributes:
-        examples: Examples per second.
-        seconds_left: Seconds until the last step, as of the last report.
-    """
-
-    examples: float | None = None
-    seconds_left: float | None = None
+    examples: float | None = None  # examples per second
+    seconds_left: float | None = None  # seconds until the last step, as of the last report
 
 
 class Pace:

@@ -44,17 +44,11 @@ PAGE_BUILD_FILE = ".page-made-from.json"
 
 @dataclass(frozen=True)
 class Build:
-    """The origin of a study's reports.
+    """The origin of a study's reports."""
 
-    Attributes:
-        made_from: Build key.
-        files: Paths of the files, relative to the study's folder.
-        notes: One line for each report that could not be made.
-    """
-
-    made_from: str
-    files: tuple[str, ...]
-    notes: tuple[str, ...] = ()
+    made_from: str  # build key
+    files: tuple[str, ...]  # paths of the files, relative to the study's folder
+    notes: tuple[str, ...] = ()  # one line for each report that could not be made
 
     def write(self, folder: Path, name: str = BUILD_FILE) -> None:
         """Write it to the folder of the reports."""

@@ -22,18 +22,11 @@ SHORTEST = 6
 
 @dataclass
 class Served:
-    """One lab.
+    """One lab."""
 
-    Attributes:
-        name: Name in addresses.
-        lab: The lab.
-        store: The lab's store, read-only.
-        results: Results of its experiments.
-    """
-
-    name: str
+    name: str  # name in addresses
     lab: Lab
-    store: Store
+    store: Store  # read-only
     results: ServedResults
     _live: dict[str, Live] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)

@@ -78,14 +78,6 @@ def check_move(fingerprint: str, current: RunState, wanted: RunState) -> None:
 # ---- records
 
 
-class RunPlace(NamedTuple):
-    """A name and label of a run in its study, with its values on the axes."""
-
-    name: str
-    label: str
-    point: Mapping[str, Any]
-
-
 @dataclass(frozen=True)
 class RunRecord:
     """A run with everything that its worker reads.

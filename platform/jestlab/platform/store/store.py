@@ -9,16 +9,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 from sqlalchemy import Connection, DateTime, Engine, Select, bindparam, exists, func, select, text
 from sqlalchemy.orm import aliased
 
 from jestlab.platform.errors import UserError, nearest
-from jestlab.platform.store import identity, recording, schema
+from jestlab.platform.store import identity, schema
 from jestlab.platform.store.address import existing_file, parse_url, refuse_remnants, shown_url, sqlite_file
 from jestlab.platform.store.engine import checkpoint, create_file, read_only, reading, writable, writing
-from jestlab.platform.store.recording import StudyToRecord
 from jestlab.platform.store.records import (
     ADOPTED,
     ExperimentSummary,
@@ -42,14 +41,6 @@ from jestlab.platform.store.tables import (
     RunRow,
     run_key,
 )
-
-
-class Recordable(Protocol):
-    """A plan that can be recorded."""
-
-    def to_record(self) -> StudyToRecord:
-        """Return its rows."""
-        ...
 
 
 class Store:
@@ -137,20 +128,6 @@ class Store:
         """Whether any run was ever attempted."""
         with self.reading() as connection:
             return bool(connection.scalar(select(exists().where(AttemptRow.id.is_not(None)))))
-
-    # ---- plans
-
-    def record(self, plan: Recordable) -> None:
-        """Record a plan, all or nothing: experiment, runs, dependencies, members, planned costs and budgets.
-
-        Each part of a union is also recorded as an experiment. A completed run is not changed. A run that
-        ended early may run again: it becomes PENDING, or BLOCKED while a dependency has not completed. A run
-        that a worker holds, or held, stays RUNNING. Runs that are left to later rounds remain members.
-        """
-        with self.writing() as connection:
-            recording.record(connection, plan.to_record())
-
-    # ---- runs
 
     def _rows(self, query: Any, fingerprints: Iterable[str]) -> list[Any]:
         """Return the rows of a query of runs, for some of the runs."""
