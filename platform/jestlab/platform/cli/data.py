@@ -52,7 +52,6 @@ def make() -> None:
 @click.option("--examples", type=click.IntRange(min=1), help="Number of image-text pairs  [default: 24576]")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed.")
 @_image_size
-@click.option("--shard-size", type=click.IntRange(min=1), help="Number of pairs per tar  [default: 4096]")
 @json_option()
 def make_shapes(folder: Path, seed: int, as_json: bool, **given: int | None) -> None:
     """Make the synthetic web in the folder DIR, in the format of img2dataset."""
