@@ -52,7 +52,7 @@ def finished(tmp_path_factory):
     spec = labs.write_study(root.parent, **STUDY)
     with closing(Store.open(stores.empty_lab(root).store_url)) as store:
         planned = plan(load(str(spec)))
-        store.record(planned)
+        plans.record(store, planned)
         for i, run in enumerate(planned.runs):
             scores = {"toy/score": 0.5 + i / 20, "toy/other": 0.25}
             stores.attempt(store, run, scores=scores, loss=(3.0, 2.0, 1.0))

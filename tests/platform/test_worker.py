@@ -86,7 +86,7 @@ def test_a_worker_that_a_user_starts_claims_an_attempt(lab):
 def test_the_first_evaluation_has_to_have_the_names_that_the_study_needs(lab):
     run = toy(steps=1)
     store = Store.open(lab.store_url)
-    store.record(plans.plan(run, score=["toy/scroe"], metrics={"toy/scroe": {"goal": "max"}}))
+    plans.record(store, plans.plan(run, score=["toy/scroe"], metrics={"toy/scroe": {"goal": "max"}}))
     assert finished(lab, run)[0] == processes.EXIT_REFUSED
     [row] = store.runs("toy")
     assert row.state == RunState.FAILED

@@ -18,7 +18,7 @@ from jestlab.platform.planning import memory as planning
 from jestlab.platform.planning.memory import AvailableMemory, available, lines
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.programs import MemoryEstimate, memory
-from jestlab.platform.spec import Study
+from jestlab.platform.spec import StudySpec
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.spec.tree import plain
 
@@ -106,7 +106,7 @@ def test_parameters_are_counted_as_they_are():
 
 
 def test_every_builtin_program_has_an_estimate():
-    study = Study.parse(
+    study = StudySpec.parse(
         {
             "name": "s",
             "base": {"data.train.examples": 4096},
@@ -131,7 +131,7 @@ GB = 1e9
 
 def described(estimates, available):
     """Lines of a plan whose runs have these estimates."""
-    study = Study.parse({"name": "s", "runs": {"a": {}}, "seeds": len(estimates)})
+    study = StudySpec.parse({"name": "s", "runs": {"a": {}}, "seeds": len(estimates)})
     runs = [replace(run, memory=memory) for run, memory in zip(plan(study).runs, estimates, strict=True)]
     return list(lines(runs, available))
 

@@ -35,7 +35,7 @@ from jestlab.platform.programs import failures
 from jestlab.platform.programs.context import Interrupted, RunContext
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.store import provenance
-from jestlab.platform.store.attempt import Attempt
+from jestlab.platform.store.attempt import WorkerAttempt
 from jestlab.platform.store.code import store_texts
 from jestlab.platform.store.records import AttemptLost, RunRecord
 from jestlab.platform.store.store import Store
@@ -58,7 +58,7 @@ def launch_by(
     lab = Lab.find(root)
     how = ControllerOptions(**{"executor": "kubernetes", "retries": 0, **options})
     with closing(Store.open(lab.store_url)) as store:
-        store.record(planned)
+        plans.record(store, planned)
         title = planned.study.name
         return launch(lab, store, title, planned.runs, lambda _: executor, options=how, listener=listener)
 
@@ -317,7 +317,7 @@ class _Thread(threading.Thread):
         except AttemptLost:
             return _status(processes.EXIT_BUSY)
 
-    def _look(self, attempt: Attempt, step: int) -> None:
+    def _look(self, attempt: WorkerAttempt, step: int) -> None:
         """Do the harm that is planned for a step; raise if the job was killed."""
         if self._harm is not None and step >= self._harm[1]:
             how, self._harm = self._harm[0], None
@@ -346,10 +346,10 @@ def _begin(
     number: int,
     handle: str,
     recorded: provenance.Provenance = plans.HERE,
-) -> Attempt:
+) -> WorkerAttempt:
     """Begin an attempt, as a worker does."""
     folder = lab.make_folder(run.directory)
-    attempt = Attempt.begin(
+    attempt = WorkerAttempt.begin(
         store, run.fingerprint, number, directory=folder, provenance=recorded, handle=handle
     )
     attempt.catch_up()
@@ -359,7 +359,7 @@ def _begin(
 def _compute(
     lab: Lab,
     run: RunRecord,
-    attempt: Attempt,
+    attempt: WorkerAttempt,
     log: Path,
     stop: worker.Stop,
     look: Callable[[int], object] = lambda step: None,

@@ -30,6 +30,7 @@ from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executors.local import LocalExecutor
 from jestlab.platform.launch.options import ControllerOptions
 from jestlab.platform.launch.outcome import LaunchOutcome
+from jestlab.platform.planning import recording
 from jestlab.platform.planning.plan import Plan
 from jestlab.platform.store.store import Store
 
@@ -88,7 +89,7 @@ def launch_here(
     how = ControllerOptions(retries=resources.retries, lease_seconds=resources.lease_seconds, **options)
     given: dict[str, Any] = {"options": how, "listener": listener, "wakeup": wakeup}
     with closing(Store.open(lab.store_url)) as store:
-        store.record(planned)
+        recording.record(store, planned)
         return launch(lab, store, planned.study.name, planned.runs, lambda _: local, **given)
 
 

@@ -80,12 +80,12 @@ def export_command(
 
 
 def _export_to_folder(kind: str, folder: Path, experiments: tuple[str, ...], as_json: bool, lab: Lab) -> None:
-    from jestlab.platform.exchange import export, export_read
+    from jestlab.platform.exchange import export_read, export_write
 
     store = existing_store(lab)
     total = export_read.count(store, experiments)
     with counting(f"writing {counted(total, 'run')}", total) as advance:
-        export.write(kind, export_read.read(store, experiments, advance), folder)
+        export_write.write(kind, export_read.read(store, experiments, advance), folder)
     viewer = VIEWERS[kind].format(folder=shlex.quote(str(folder)))
     data = {"folder": str(folder), "format": kind, "runs": total}
     show(as_json, data, f"{folder}: {counted(total, 'run')}; to view them: {viewer}")

@@ -26,7 +26,7 @@ from jestlab.platform.cli.options import (
 from jestlab.platform.cli.output import print_json, print_or_write, say, show, writing
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.render import USUAL, Block, Table, styled, table
+from jestlab.platform.render import USUAL, Block, TextTable, styled, table
 from jestlab.platform.store.published import import_cells, remove_source
 from jestlab.platform.store.store import Store
 from jestlab.platform.words import counted
@@ -214,7 +214,7 @@ def _in_store(lab: Lab) -> list[PublishedCell]:
     return stored(lab.store_url) if Store.open_readonly(lab.store_url) is not None else []
 
 
-def _matrix(cells: Sequence[PublishedCell]) -> Table:
+def _matrix(cells: Sequence[PublishedCell]) -> TextTable:
     """Arrange cells as the rows and columns of their table."""
     quantities = sorted({cell.quantity for cell in cells}, key=order)
     rows = []
@@ -229,7 +229,7 @@ def _matrix(cells: Sequence[PublishedCell]) -> Table:
     return table(headers, rows, (0, *range(3, len(headers))), importance)
 
 
-def _recalculated(found: Sequence[Finding]) -> Table:
+def _recalculated(found: Sequence[Finding]) -> TextTable:
     """List recalculated cells with their verdicts."""
     rows: list[list[str | Text]] = [
         [

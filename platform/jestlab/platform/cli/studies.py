@@ -31,8 +31,8 @@ from jestlab.platform.planning.show import absent_data
 from jestlab.platform.registry import scales_of, study_module, study_names
 from jestlab.platform.render import Block, table
 from jestlab.platform.spec.load import load
-from jestlab.platform.spec.schema import Study
-from jestlab.platform.store.records import RunRow
+from jestlab.platform.spec.schema import StudySpec
+from jestlab.platform.store.records import RunSummary
 from jestlab.platform.words import counted
 
 _PARTS = ("IMAGE", "TEXT", "LOSS", "SCORING", "SELECTION", "REF. SCORING")
@@ -108,7 +108,7 @@ def _tags(lab: Lab) -> dict[str, list[str]]:
 @json_option("Print JSON, in FLOPs, or with --goodput in seconds.")
 @lab_options
 def costs_command(
-    study: Study,
+    study: StudySpec,
     baseline: str | None,
     scope: Scope,
     folder: Path | None,
@@ -140,7 +140,7 @@ def costs_command(
     show(as_json, _as_data(study, found) | {"plots": paths}, text)
 
 
-def _draw(study: Study, found: CostBreakdown, folder: Path) -> list[str]:
+def _draw(study: StudySpec, found: CostBreakdown, folder: Path) -> list[str]:
     """Draw what a step of each method costs, by each convention; return the paths."""
     from jestlab.analysis.figures import method_costs  # here, because it imports NumPy
 
@@ -210,7 +210,7 @@ def _multiple(value: float) -> str:
     return "–" if value == 0 else f"{value:.3f}" if value >= 0.0005 else "<0.001"
 
 
-def _as_data(study: Study, found: CostBreakdown) -> dict[str, Any]:
+def _as_data(study: StudySpec, found: CostBreakdown) -> dict[str, Any]:
     return {
         "study": study.name,
         "scale": study.scale,
@@ -265,7 +265,7 @@ def _show_goodput(experiment: str, lab: Lab, as_json: bool) -> None:
     show(as_json, _goodput_data(experiment, runs, goodputs), text)
 
 
-def _goodput_blocks(runs: Sequence[RunRow], goodputs: Mapping[str, Goodput]) -> Iterator[Block]:
+def _goodput_blocks(runs: Sequence[RunSummary], goodputs: Mapping[str, Goodput]) -> Iterator[Block]:
     """Yield the table of the time of each run and of all runs, and an explanation of its columns."""
     whole = total(goodputs.values())
     causes: list[Cause] = [cause for cause in CAUSES if whole.share(cause) >= 0.0005]
@@ -292,7 +292,9 @@ def _goodput_cells(found: Goodput, causes: Sequence[Cause]) -> list[str]:
     return [units.duration(found.held / _HOUR), goodput, *shares, str(found.attempts), queue]
 
 
-def _goodput_data(experiment: str, runs: Sequence[RunRow], goodputs: Mapping[str, Goodput]) -> dict[str, Any]:
+def _goodput_data(
+    experiment: str, runs: Sequence[RunSummary], goodputs: Mapping[str, Goodput]
+) -> dict[str, Any]:
     """Return the time of each run and of all runs as JSON data."""
     return {
         "experiment": experiment,

@@ -28,7 +28,7 @@ LABELS = "labels"
 _LONGEST_LABEL = 80
 
 
-class Axis(BaseModel):
+class AxisSpec(BaseModel):
     """Values for one or several runs. Exactly one of grid, zip, and cases is given.
 
     Attributes:
@@ -251,12 +251,12 @@ class Spanned(NamedTuple):
     steps: tuple[AxisStep, ...]
 
 
-def count(axes: Sequence[Axis], run: str) -> int:
+def count(axes: Sequence[AxisSpec], run: str) -> int:
     """Return the number of points of a run, without listing them."""
     return math.prod(axis.count for axis in axes if run in axis.runs)
 
 
-def span(axes: Sequence[Axis], run: str) -> list[Spanned]:
+def span(axes: Sequence[AxisSpec], run: str) -> list[Spanned]:
     """List the points of a run: every combination of its axes' points, the last axis varying fastest.
 
     Without axes that is a single empty point.
@@ -282,7 +282,7 @@ def span(axes: Sequence[Axis], run: str) -> list[Spanned]:
     ]
 
 
-def place_on(axes: Sequence[Axis], steps: Sequence[AxisStep], path: Path) -> Path | None:
+def place_on(axes: Sequence[AxisSpec], steps: Sequence[AxisStep], path: Path) -> Path | None:
     """Return the place of a config's value if an axis sets it, or sets a key above or below it."""
     for step in steps:
         axis = axes[step.axis]

@@ -14,14 +14,14 @@ from typing import Any, Literal
 from jestlab.analysis.claims import MEANINGS, Claim, Side
 from jestlab.analysis.metrics import Metric
 from jestlab.platform.errors import UserError, nearest
-from jestlab.platform.spec.axes import Axis
+from jestlab.platform.spec.axes import AxisSpec
 from jestlab.platform.spec.fields import IS_PATH, NAMES_A_RUN, NAMES_CODE, Field, fields_of
 from jestlab.platform.spec.options import REPORTS, FigureOptions
 from jestlab.platform.spec.program import ProgramConfig, builtin_programs
 from jestlab.platform.spec.record import Record
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.spec.runs import RunSpec
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.spec.slurm import SlurmOptions
 from jestlab.platform.spec.tree import KIND
 from jestlab.platform.spec.yaml import dump_inline
@@ -33,9 +33,9 @@ COMMAND = "A command in any language. Every other key is a value for its placeho
 """The description of the config of `command`."""
 
 _PARTS: dict[str, tuple[type, str, tuple[str, ...]]] = {
-    "": (Study, "study", ("resources", "record")),
+    "": (StudySpec, "study", ("resources", "record")),
     "runs.<run>": (RunSpec, "run", ("texts", "overrides")),
-    "axes.<n>": (Axis, "axis", ()),
+    "axes.<n>": (AxisSpec, "axis", ()),
     "metrics.<name>": (Metric, "metric", ()),
     "claims.<n>": (Claim, "claim", ("comparison", "other")),
     "claims.<n>.of": (Side, "side of a claim", ()),

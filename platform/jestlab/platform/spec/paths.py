@@ -11,17 +11,17 @@ from pydantic import BaseModel
 from jestlab.analysis.names import value_text
 from jestlab.models.extensions import references
 from jestlab.platform.errors import Path as Place
-from jestlab.platform.spec.axes import Axis, columns_of
+from jestlab.platform.spec.axes import AxisSpec, columns_of
 from jestlab.platform.spec.fields import IS_PATH, NAMES_CODE, marked, merge
 from jestlab.platform.spec.program import ProgramConfig
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.spec.tree import Tree, has, lookup, nested
 
 Absolute = Callable[[Any], Any]
 """Makes a value of a config absolute."""
 
 
-def anchored(study: Study, folder: Path, spec_folder: Path | None = None) -> Study:
+def anchored(study: StudySpec, folder: Path, spec_folder: Path | None = None) -> StudySpec:
     """Return a study with absolute paths.
 
     Args:
@@ -97,7 +97,7 @@ def _anchored_config(config: Tree, program: ProgramConfig, folder: Path) -> Tree
     return config
 
 
-def _anchored_axis(axis: Axis, program: ProgramConfig, folder: Path) -> Axis:
+def _anchored_axis(axis: AxisSpec, program: ProgramConfig, folder: Path) -> AxisSpec:
     by_key = {".".join(path): absolute for path, absolute in _places(program, folder)}
     if not axis.keys & by_key.keys():
         return axis
