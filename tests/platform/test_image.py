@@ -138,14 +138,6 @@ def test_nothing_of_the_machine_that_built_it_is_in_it(built):
 
 
 @pytest.mark.cluster
-def test_doctor_says_what_it_lacks(built):
-    said = inside(built, "jestlab", "doctor", "--root", f"{HOME}/lab")
-    assert said.returncode == 0, said.stdout + said.stderr
-    [line] = [line for line in said.stdout.splitlines() if not line.startswith("ok ")]
-    assert line.startswith("warning  packages") and all(name in line for name in LAUNCHING)
-
-
-@pytest.mark.cluster
 def test_no_pod_trains_on_its_cpu_where_a_tpu_was_to_be(built):
     said = inside(built, "python", "-c", "import jax; print(jax.devices())", JAX_PLATFORMS="tpu,cpu")
     assert said.returncode == 1 and "Unable to initialize backend 'tpu'" in said.stderr
