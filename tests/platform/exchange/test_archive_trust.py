@@ -300,15 +300,3 @@ def test_a_launch_executes_the_users_own_program(ours, tmp_path, launched_first)
         assert programs_of(ours) == [OTHER.program]
         plans.record(store, plans.plan(MINE, name="mine"))
     assert programs_of(ours) == [MINE.program]
-
-
-# ---- files
-
-
-def test_logs_outside_the_lab_are_not_shown(theirs, tmp_path):
-    folder = theirs.root / JOINT.directory
-    folder.mkdir(parents=True)
-    (tmp_path / "secret").write_text("secret")
-    (folder / "log.txt").symlink_to(tmp_path / "secret")
-    with pytest.raises(UserError, match="leads out of the lab"):
-        called("logs", "toy/joint", "--root", theirs.root)

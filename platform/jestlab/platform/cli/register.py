@@ -34,7 +34,7 @@ def register_command(study: StudySpec, author: str | None, *, as_json: bool, lab
     from jestlab.analysis.claims.registration import digest_of
     from jestlab.platform.launch.options import LaunchOptions
     from jestlab.platform.launch.session import plan_study
-    from jestlab.platform.planning import registering
+    from jestlab.platform.planning import deciding
     from jestlab.platform.store.code import Checkout
     from jestlab.platform.store.judgments import register
     from jestlab.platform.store.store import Store
@@ -45,7 +45,7 @@ def register_command(study: StudySpec, author: str | None, *, as_json: bool, lab
     plan = plan_study(lab, study, LaunchOptions())
     checkout = Checkout.of(Path(__file__).parents[1])
     commit = None if checkout is None else checkout.commit
-    content = registering.content(plan)
+    content = deciding.registered_content(plan)
     with closing(Store.open(lab.store_url)) as store:
         author = author or person()
         new = register(store, study.name, content, plan.fingerprints, author=author, commit=commit)

@@ -15,7 +15,7 @@ from jestlab.platform.exchange.source_run import Score, SourceRun, State
 from jestlab.platform.planning.identity import folder_suffix
 from jestlab.platform.store.annotations import valid_tags
 from jestlab.platform.store.records import ADOPTED, RunState
-from jestlab.platform.store.rows import execute_many, insert, now, to_json, write_points
+from jestlab.platform.store.rows import execute_many, insert, now, to_json, upsert, write_points
 from jestlab.platform.store.spool import as_number
 from jestlab.platform.store.tables import (
     AttemptRow,
@@ -152,7 +152,6 @@ def write(
     before = connection.execute(
         select(AttemptRow.number, AttemptRow.versions, AttemptRow.handle).where(AttemptRow.run_id == key)
     ).one_or_none()
-    is_new = connection.scalar(select(RunRow.id).where(RunRow.id == key)) is None
     is_same = before is not None and json.loads(before.versions or "{}").get(_DIGEST) == digest
     if before is not None and not is_same and not moved and before.handle not in (None, placed.path):
         # Runs of the other kinds have names that don't depend on the path.
@@ -161,7 +160,7 @@ def write(
         remedy += "add --moved if it is the same run, moved here"
         raise UserError(f"{run.origin} was adopted from {before.handle}, and differs there: {remedy}")
     if not is_same:
-        _write_run(connection, placed, is_new)
+        _write_run(connection, placed)
         _write_attempt(connection, placed, before.number + 1 if before is not None else 1, digest)
         _write_values(connection, placed)
         _annotate(connection, placed, author)
@@ -170,22 +169,23 @@ def write(
     return "changed" if entered == "same" and not is_same else entered
 
 
-def _write_run(connection: Connection, placed: Placed, is_new: bool) -> None:
+def _write_run(connection: Connection, placed: Placed) -> None:
+    """Insert or update a run, and delete what the store has of its earlier version."""
     key, step = run_key(placed.fingerprint), placed.run.last_step
+    for table in (MetricRow, EvaluationRow, CostRow, AttemptRow):
+        connection.execute(delete(table).where(table.run_id == key))
+    identity = {
+        "id": key,
+        "fingerprint": placed.fingerprint,
+        "directory": _folder(placed),
+        "created_at": now(),
+    }
     values = {
         "program": ADOPTED, "config": to_json(placed.run.config), "seed": placed.seed,
         "state": str(placed.state), "reason": _STATES[placed.run.state][1], "step": step,
         "total_steps": step or None, "updated_at": now(), "failures": 0,
     }  # fmt: skip
-    if is_new:
-        new = {
-            "id": key, "fingerprint": placed.fingerprint, "directory": _folder(placed), "created_at": now()
-        }  # fmt: skip
-        connection.execute(insert(connection, RunRow).values(**values, **new))
-    else:
-        for table in (MetricRow, EvaluationRow, CostRow, AttemptRow):
-            connection.execute(delete(table).where(table.run_id == key))
-        connection.execute(update(RunRow).where(RunRow.id == key).values(**values))
+    upsert(connection, RunRow, [identity | values], ["id"], [*values])
 
 
 def _folder(placed: Placed) -> str:

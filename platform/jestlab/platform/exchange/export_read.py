@@ -7,10 +7,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import chain, groupby
-from itertools import count as numbers
+from itertools import groupby
 from operator import attrgetter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -187,17 +185,3 @@ def _curves(connection: Connection, key: int) -> Iterator[tuple[str, Curve]]:
 
 def _number(value: float | None) -> float:
     return np.nan if value is None else value
-
-
-# ---- file names
-
-
-def shorten(text: str, most_bytes: int) -> str:
-    """Cut a text to a number of bytes in UTF-8."""
-    return text.encode()[:most_bytes].decode(errors="ignore")
-
-
-def free_name(folder: Path, name: str) -> str:
-    """Return a name that doesn't exist in a folder: the name, or with an underscore and a number."""
-    names = chain([name, f"{name}_"], (f"{name}_{number}" for number in numbers(2)))
-    return next(each for each in names if not (folder / each).exists())

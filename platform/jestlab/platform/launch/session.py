@@ -29,7 +29,7 @@ from jestlab.platform.launch.jobs import job_of
 from jestlab.platform.launch.options import ControllerOptions, LaunchOptions
 from jestlab.platform.launch.outcome import LaunchOutcome, LaunchResult
 from jestlab.platform.launch.reconcile import title
-from jestlab.platform.planning import deciding, recording, registering
+from jestlab.platform.planning import deciding, recording
 from jestlab.platform.planning import plan as planning
 from jestlab.platform.planning.changes import ResultChanges, changes
 from jestlab.platform.planning.cost import budgeted, check_chip_hours
@@ -263,7 +263,7 @@ class _Session:
                     found = changes(store, plan.study, plan.runs)
                     again = _runs_again(options, plan, found)
                     notes += found.without(again).lines(plan.study.name)
-                    notes += registering.remarks(store, plan)
+                    notes += deciding.deviations(store, plan)
                     plan = plan.with_states(states | dict.fromkeys(again, RunState.PENDING))
             if not _is_complete(plan.runs):
                 place = executors.choose(options.on, plan.study.resources, Settings.find())

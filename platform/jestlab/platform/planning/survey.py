@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
-from jestlab.platform.planning import deciding, registering
+from jestlab.platform.planning import deciding
 from jestlab.platform.planning.cost import NO_CHIP, budgeted, to_do, total, wall_hours
 from jestlab.platform.planning.explain import RunReason, explain
 from jestlab.platform.planning.matching import Timings
@@ -148,7 +148,7 @@ def _remarks(store: Store, plan: Plan) -> list[str]:
     from jestlab.platform.store.trust import check_names_available
 
     remarks = changes(store, plan.study, plan.runs).lines(plan.study.name)
-    remarks += registering.remarks(store, plan)
+    remarks += deciding.deviations(store, plan)
     try:
         check_names_available(store, plan.by_study)
     except UserError as error:

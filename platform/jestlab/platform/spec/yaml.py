@@ -118,9 +118,8 @@ class Document:
             line = f"line {mark.line + 1}: " if mark else ""
             raise SpecError((), f"{line}not valid YAML: {error.problem or error.context}") from None
         except yaml.reader.ReaderError as error:
-            raise SpecError(
-                (), f"not valid YAML: the character U+{error.character:04X} is not allowed"
-            ) from None
+            problem = f"the character U+{error.character:04X} is not allowed"
+            raise SpecError((), f"not valid YAML: {problem}") from None
         except SpecError:
             raise
         except ValueError as error:

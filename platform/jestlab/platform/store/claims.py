@@ -107,13 +107,8 @@ def claim_all(
 ) -> ClaimResult:
     """Claim runs for new attempts, all in one transaction, as far as the limits allow.
 
-    Runs that an attempt holds, that are COMPLETED, or that their user wants to stop are left out.
-
-    Args:
-        store: The store.
-        logs: Fingerprint of each run → its log, relative to the lab's root.
-        terms: Properties of the attempts.
-        limits: Limits for all launchers.
+    Runs that an attempt holds, that are COMPLETED, or that their user wants to stop are left out. `logs`
+    maps the fingerprint of each run to its log, relative to the lab's root.
     """
     with store.writing() as connection:
         one_at_a_time(connection, CLAIMING)

@@ -82,10 +82,9 @@ class Checkout:
         return (git(self.place, *_DIFF, "--name-only", "--", f":/{self.folder}") or "").splitlines()
 
     def patch(self, clean: Callable[[str], str]) -> str | None:
-        """Return the uncommitted changes without secrets, at most about `PATCH_BYTES`; None without changes.
+        """Return the uncommitted changes, at most about `PATCH_BYTES`; `clean` replaces known secrets.
 
-        Args:
-            clean: Replaces known secrets.
+        None without changes.
         """
         patch = git(self.place, *_DIFF, "--", f":/{self.folder}")
         if not patch:
@@ -158,12 +157,8 @@ class SourceFiles:
 def store_texts(store: Store, files: Iterable[Path], clean: Callable[[str], str]) -> None:
     """Store the text of scripts that the store does not have yet.
 
-    Other files that a command names may be data or credentials: only their digests are recorded.
-
-    Args:
-        store: The store.
-        files: The files.
-        clean: Replaces known secrets.
+    Other files that a command names may be data or credentials: only their digests are recorded. `clean`
+    replaces known secrets.
     """
     found = dict(script_texts(files))
     missing = found.keys() - texts(store, found).keys()

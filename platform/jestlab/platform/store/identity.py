@@ -70,14 +70,7 @@ def _place(connection: Connection) -> str:
 
 
 def enter_lab(engine: Engine, uid: str, address: str, host: str | None) -> None:
-    """Enter a lab with its present place.
-
-    Args:
-        engine: The store's.
-        uid: The lab's ID.
-        address: Its folder, or the URL of its bucket.
-        host: The machine of a folder; None for a bucket.
-    """
+    """Enter a lab by its ID, with its present place: a folder and its machine, or the URL of its bucket."""
     place = {"address": address, "host": host, "seen_at": now()}
     with writing(engine) as connection:
         statement = insert(connection, KnownLabRow).values(uid=uid, **place)
@@ -92,14 +85,9 @@ def lab_places(engine: Engine) -> dict[str, str]:
 
 
 def completed_elsewhere(engine: Engine, fingerprints: Iterable[str], uid: str | None) -> dict[str, str]:
-    """Return the runs that another lab completed, with its last known place.
+    """Return the runs that another lab than this one, `uid`, completed, with its last known place.
 
     Runs are left out if the lab that completed them is unknown.
-
-    Args:
-        engine: The store's.
-        fingerprints: The runs.
-        uid: ID of this lab; None if it has none yet.
     """
     later = aliased(AttemptRow)
     completed = (later.run_id == RunRow.id, later.state == RunState.COMPLETED)

@@ -45,13 +45,10 @@ def register(
     Args:
         store: The store.
         experiment: Name of the study.
-        content: Returned by `registration.content_of`.
+        content: Returned by `registration.content_of`; False is returned if it is registered already.
         runs: Fingerprints of its runs, with all seeds that it may have.
         author: Who registers it.
         commit: Of jestlab's checkout; None if it is installed otherwise.
-
-    Returns:
-        True if the registration is new; False if the same one exists.
 
     Raises:
         UserError: One of its runs has started.
@@ -86,14 +83,7 @@ def register(
 
 @dataclass(frozen=True)
 class AcceptanceEntry:
-    """An acceptance.
-
-    Attributes:
-        accepted: Item that differs → values that count as equal.
-        reason: Why the difference does not matter.
-        author: Who accepted it.
-        created_at: When, UTC.
-    """
+    """An acceptance: item that differs → values that count as equal, and why. Its time is UTC."""
 
     accepted: Mapping[str, Sequence[str]]
     reason: str
@@ -106,12 +96,7 @@ def accept(
 ) -> None:
     """Accept differences between the completed runs of an experiment, in every study that has these runs.
 
-    Args:
-        store: The store.
-        experiment: Name of the experiment.
-        values: Item that differs → values that count as equal from now on.
-        reason: Why the difference does not matter.
-        author: Who accepts it.
+    `values` maps each item that differs to the values that count as equal from now on.
 
     Raises:
         UserError: No such experiment, or no reason.

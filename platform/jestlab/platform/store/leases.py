@@ -73,11 +73,7 @@ def remove_launcher(store: Store, launcher: str) -> None:
 
 
 def adopt(store: Store, leases: Sequence[Lease], launcher: str) -> list[Lease]:
-    """Adopt attempts whose launchers have gone.
-
-    Returns:
-        The adopted attempts; another launcher may have adopted the others.
-    """
+    """Adopt attempts whose launchers have gone; return those that no other launcher has adopted."""
     adopted = []
     with store.writing() as connection:
         for lease in leases:
@@ -193,12 +189,7 @@ def reopen(store: Store, fingerprints: Sequence[str]) -> None:
 def change_states(store: Store, entries: Sequence[tuple[Standing, RunState, str | None]]) -> int:
     """Change the state of runs that no attempt holds, unless they have changed since they were read.
 
-    Args:
-        store: The store.
-        entries: Each run as it was read, its new state, and the reason.
-
-    Returns:
-        The number of changed runs.
+    `entries` are runs as they were read, with the new state and its reason. Returns how many were changed.
     """
     with store.writing() as connection:
         free: set[int] = set()
@@ -259,13 +250,10 @@ def start(
     Args:
         connection: In a write transaction.
         fingerprint: The run.
-        number: Number of the attempt.
+        number: Number of the attempt, whose row is returned.
         again: Whether the same process may have started it already.
         handle: Handle of a local job.
         values: Columns of the attempt.
-
-    Returns:
-        The attempt's row.
     """
     this = (AttemptRow.run_id == run_key(fingerprint), AttemptRow.number == number)
     row = connection.execute(select(AttemptRow.__table__).where(*this).with_for_update()).one_or_none()
@@ -283,8 +271,7 @@ def start(
 def heartbeat(connection: Connection, attempt_id: int, spent: Mapping[str, Any] | None) -> bool:
     """Record the heartbeat of a worker, within a write transaction, and how its time was spent.
 
-    Returns:
-        Whether the attempt is RUNNING; otherwise its worker must not write.
+    Returns whether the attempt is RUNNING; otherwise its worker must not write.
     """
     running = update(AttemptRow).where(AttemptRow.id == attempt_id, AttemptRow.state == RunState.RUNNING)
     return bool(connection.execute(running.values(heartbeat_at=now(), **(spent or {}))).rowcount)
@@ -319,8 +306,7 @@ class Ending(NamedTuple):
 def end_all(store: Store, endings: Iterable[Ending]) -> list[Ending]:
     """End attempts, all in one transaction: later writes of their workers are refused.
 
-    Returns:
-        The attempts that were ended; without those that had ended already, or had a new heartbeat.
+    Returns those that were ended, without those that had ended already or had a new heartbeat.
     """
     with store.writing() as connection:
         in_order = sorted(endings, key=lambda ending: ending.attempt_id)

@@ -28,14 +28,9 @@ _FOLDER = re.compile(r"(?P<name>.+?)(\.again\d+)?-(?P<end>[0-9a-f]{16})")
 
 
 def start_over(store: Store, fingerprints: Collection[str]) -> list[str]:
-    """Start runs over, all in one transaction.
+    """Start runs over, all in one transaction, with those of their dependencies that are named, too.
 
-    Args:
-        store: The store.
-        fingerprints: The runs, including those of their dependencies that start over, too.
-
-    Returns:
-        The runs that start over; a run that an attempt holds is left out.
+    Returns the runs that start over; a run that an attempt holds is left out.
     """
     latest = select(AttemptRow.run_id, func.max(AttemptRow.number)).group_by(AttemptRow.run_id)
     started: dict[int, str] = {}
@@ -90,9 +85,7 @@ def with_needs(connection: Connection, runs: Iterable[int]) -> set[int]:
 def with_dependents(chosen: Collection[str], runs: Sequence[tuple[str, Collection[str]]]) -> list[str]:
     """Return runs and all runs that depend on them, directly or indirectly.
 
-    Args:
-        chosen: Fingerprints.
-        runs: Fingerprint and dependencies of every run, dependencies first.
+    `runs` are the fingerprint and the dependencies of every run, dependencies first.
     """
     found = set(chosen)
     for fingerprint, needs in runs:

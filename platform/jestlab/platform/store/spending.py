@@ -47,13 +47,7 @@ def speeds(
 
     Only runs count that their first attempt completed, so that their time is the time of their planned FLOPs.
     On this machine, runs on any machine with the same device count. On other executors, runs with the same
-    device as the last one count.
-
-    Args:
-        store: The store.
-        programs: The programs.
-        place: Name of the executor.
-        chips: Number of chips of each run; None for any number.
+    device as the last one count. `place` is the executor, `chips` the number of chips of each run, if any.
     """
     measured = {program: _taken(store, program, place, chips) for program in sorted(set(programs))}
     return {program: _speed(runs) for program, runs in measured.items() if runs}

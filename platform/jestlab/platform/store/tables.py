@@ -184,9 +184,7 @@ class AttemptRow(Base):
     token: Mapped[str | None]  # a secret of the job, which no copy of the store has
     first_step: Mapped[int] = mapped_column(BigInteger, default=0)  # the run's step at the time of the claim
     chips: Mapped[int] = mapped_column(default=0)  # number of accelerator chips that it occupies
-    lease_seconds: Mapped[float] = mapped_column(
-        default=90.0
-    )  # silence after which its worker counts as lost
+    lease_seconds: Mapped[float] = mapped_column(default=90.0)  # silence after which its worker is lost
     claimed_at: Mapped[datetime]
     started_at: Mapped[datetime | None]  # when its worker started
     heartbeat_at: Mapped[datetime]

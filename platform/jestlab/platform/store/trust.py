@@ -140,10 +140,6 @@ def check_names_available(store: Store, studies: Mapping[str, Collection[str]]) 
     experiment of its name is another study, if any run of the experiment has completed. An experiment of
     another user is protected, unless it was imported.
 
-    Args:
-        store: The store.
-        studies: Name of each study → fingerprints of its runs.
-
     Raises:
         UserError: A name is not available; the message names the options.
     """
