@@ -112,20 +112,6 @@ def test_a_signal_or_the_store_stops_it_at_a_checkpoint(lab, number):
     assert json.loads((lab.root / run.directory / "state.json").read_text())[0] == row.step
 
 
-def test_an_attempt_is_taken_up_by_one_worker(lab, tmp_path):
-    gate = tmp_path / "gate"
-    run = toy(steps=5, gate=str(gate))
-    store = recorded(lab, run)
-    first = worker(lab, run)
-    labs.wait_until(lambda: labs.starts(lab.root, "run"))
-    code, said = finished(lab, run, attempt=1)
-    assert (code, len(said.splitlines())) == (processes.EXIT_BUSY, 1)
-    gate.touch()
-    assert first.wait(60) == processes.EXIT_COMPLETED
-    assert len(labs.starts(lab.root, "run")) == 1
-    assert store.runs("toy")[0].attempts == 1
-
-
 def freeze(process: Worker, database: sqlite3.Connection) -> None:
     """Stop a worker between two writes: it would keep others from the database otherwise."""
 
