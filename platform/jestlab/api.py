@@ -34,7 +34,7 @@ from jestlab.platform.results import ExperimentResults, read_frame
 if TYPE_CHECKING:
     import pandas as pd
 
-    from jestlab.platform.spec.schema import Study
+    from jestlab.platform.spec.schema import StudySpec
 
 __all__ = [
     "Error",
@@ -120,7 +120,7 @@ class LoadedStudy:
         scale: The scale that was loaded; None if the study has none.
     """
 
-    def __init__(self, spec: Study, lab: Lab) -> None:
+    def __init__(self, spec: StudySpec, lab: Lab) -> None:
         """Use `load`."""
         self._spec, self._lab = spec, lab
         self.name: str = spec.name

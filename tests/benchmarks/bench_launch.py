@@ -114,7 +114,7 @@ def commands(folder: Path, root: Path, seeds: int) -> list[tuple[str, float, str
     large.write_text(GRID % ("large", list(range(50)), list(range(20)), seeds))
     done.write_text(GRID % ("done", list(range(10)), list(range(10)), seeds))
     store = Store.open(Lab.find(root).store_url)
-    store.record(plan(load(str(done))))
+    plans.record(store, plan(load(str(done))))
     with store.writing() as connection:
         connection.execute(text("UPDATE run SET state = 'COMPLETED'"))
     store.close()

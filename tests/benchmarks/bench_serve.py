@@ -27,7 +27,7 @@ from tests.benchmarks.large_store import NAME, fill, fingerprint, key, now
 from tests.benchmarks.support import JESTLAB, parse_options, print_table
 
 from jestlab.platform.store.engine import writable, writing
-from jestlab.platform.store.tables import Metric, Run
+from jestlab.platform.store.tables import MetricRow, RunRow
 
 METRICS = ("loss", "examples_seen", "flops_total", *(f"metric{i}" for i in range(7)))
 RUNNING = 200
@@ -93,9 +93,9 @@ def training(url: str, step: int) -> Iterator[None]:
                 for i in range(1, len(METRICS) + 1)
             ]
             with writing(engine) as connection:
-                connection.execute(insert(Metric), points)
+                connection.execute(insert(MetricRow), points)
                 progress = {"step": last, "updated_at": now()}
-                connection.execute(update(Run).where(Run.id <= key(RUNNING)).values(**progress))
+                connection.execute(update(RunRow).where(RunRow.id <= key(RUNNING)).values(**progress))
         engine.dispose()
 
     reporter = threading.Thread(target=report)

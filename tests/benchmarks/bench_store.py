@@ -49,7 +49,7 @@ def ours(folder: Path, runs: int) -> dict[str, float]:
     store = Store.open(url)
     planned = [plans.run(f"run{i}", config={"steps": i}, seed=i % 3) for i in range(runs)]
     names = [f"metric{i}" for i in range(METRICS)]
-    store.record(plans.plan(*planned, name="bench"))
+    plans.record(store, plans.plan(*planned, name="bench"))
     before = size(path)
 
     def write_all() -> None:
@@ -64,7 +64,7 @@ def ours(folder: Path, runs: int) -> dict[str, float]:
     store.close_whole()
     grown = size(path) - before
     single = plans.run("single", config={"steps": -1})
-    store.record(plans.plan(single, name="single"))
+    plans.record(store, plans.plan(single, name="single"))
     attempt = plans.begun(store, single, folder / "single")
 
     def commit_each_step() -> None:
@@ -104,7 +104,7 @@ def large(folder: Path, runs: int) -> dict[str, float]:
     url = f"sqlite:///{folder / 'large.db'}"
     store = Store.open(url)
     planned = [plans.run("run", config={"steps": i}, point={"x": i}) for i in range(runs)]
-    store.record(plans.plan(*planned, name="large"))
+    plans.record(store, plans.plan(*planned, name="large"))
     plans.begun(store, planned[0], folder / "one").complete()
     with store.writing() as connection:
         for i in range(METRICS):

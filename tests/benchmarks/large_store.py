@@ -12,15 +12,15 @@ from sqlalchemy import insert, text
 from jestlab.platform.store import schema
 from jestlab.platform.store.engine import create_file, writable
 from jestlab.platform.store.tables import (
-    Attempt,
+    AttemptRow,
     Base,
-    Cost,
-    Evaluation,
-    Experiment,
-    Launcher,
-    Member,
-    MetricName,
-    Run,
+    CostRow,
+    EvaluationRow,
+    ExperimentRow,
+    LauncherRow,
+    MemberRow,
+    MetricNameRow,
+    RunRow,
     run_key,
 )
 
@@ -106,11 +106,11 @@ def fill(
     spec = json.dumps({"name": NAME, "runs": {"uniform": {}}})
     alive = now() + timedelta(hours=1)
     rows: list[tuple[type[Base], list[dict[str, Any]]]] = [
-        (Experiment, [{"name": NAME, "question": "Does it scale?", "spec": spec, **whole}]),
-        (Launcher, [{"name": "elsewhere:1:1", "heartbeat_at": alive}]),
-        (MetricName, [{"id": i, "name": name} for i, name in enumerate(metrics, start=1)]),
+        (ExperimentRow, [{"name": NAME, "question": "Does it scale?", "spec": spec, **whole}]),
+        (LauncherRow, [{"name": "elsewhere:1:1", "heartbeat_at": alive}]),
+        (MetricNameRow, [{"id": i, "name": name} for i, name in enumerate(metrics, start=1)]),
         (
-            Run,
+            RunRow,
             [
                 {
                     "id": key(n), "fingerprint": fingerprint(n), "program": "train", "seed": seed,
@@ -122,7 +122,7 @@ def fill(
             ],
         ),
         (
-            Member,
+            MemberRow,
             [
                 {
                     "experiment": NAME, "run_id": key(n), "name": label.split()[0], "label": label,
@@ -132,7 +132,7 @@ def fill(
             ],
         ),
         (
-            Attempt,
+            AttemptRow,
             [
                 {
                     "id": n, "run_id": key(n), "number": 1, "launcher": "elsewhere:1:1",
@@ -146,7 +146,7 @@ def fill(
             ],
         ),
         (
-            Cost,
+            CostRow,
             [
                 {"run_id": key(n), "component": component, "flops": flops}
                 for n, label, _ in numbered
@@ -154,7 +154,7 @@ def fill(
             ],
         ),
         (
-            Evaluation,
+            EvaluationRow,
             [
                 {
                     "run_id": key(n), "dataset": dataset, "metric": metric, "step": step, "attempt": 1,

@@ -11,7 +11,7 @@ from jestlab.platform.errors import UserError
 from jestlab.platform.planning.names import check
 from jestlab.platform.planning.plan import Plan, plan
 from jestlab.platform.registry import study_module, study_names
-from jestlab.platform.spec import Study, load
+from jestlab.platform.spec import StudySpec, load
 
 NOT_OF_THE_PAPER = {"frontier", "icons"}
 
@@ -92,7 +92,7 @@ def test_changing_a_study_does_not_change_the_next():
     first.base["schedule"]["examples_seen"] = 1
     first.runs.joint["selection"]["rule"] = "uniform"
     written = {"name": "quickstart", "scale": "smoke", **quickstart.get_config()}
-    assert load("quickstart") == Study.parse(written)
+    assert load("quickstart") == StudySpec.parse(written)
 
 
 def test_unknown_scales_name_the_valid_ones():

@@ -238,7 +238,7 @@ def _archives(folder: Path) -> tuple[list[bytes], Callable[[bytes], None]]:
     theirs, ours, path = Lab.find(folder / "theirs"), Lab.find(folder / "ours"), folder / "case.zip"
     store = Store.open(theirs.store_url)
     reference, joint, uniform = plans.reference_and_two().runs
-    store.record(plans.plan(reference, joint, uniform))
+    plans.record(store, plans.plan(reference, joint, uniform))
     stores.attempt(store, reference, scores={"toy/score": 0.5}, loss=(2.0, 1.0), environment="{}")
     stores.attempt(store, joint, scores={"toy/score": 0.75}, loss=(2.0, 0.5))
     add_note(store, Subject(experiment="toy"), "done", "Ada")

@@ -11,7 +11,7 @@ import plans_support as plans
 import pytest
 
 from jestlab.platform.launch.notebook import Notebook
-from jestlab.platform.store.records import Progress, RunState
+from jestlab.platform.store.records import RunProgress, RunState
 
 DOCUMENTED = Path(__file__).parents[2] / "docs" / "notebook.ipynb"
 _MOST_BYTES = 300_000
@@ -51,7 +51,7 @@ def test_progress_is_one_output_that_is_updated(monkeypatch):
     listener = Notebook()
     listener.begin(2)
     listener.state(good, RunState.RUNNING)
-    listener.progress({good.fingerprint: Progress(3, 10, {"loss": 0.5})})
+    listener.progress({good.fingerprint: RunProgress(3, 10, {"loss": 0.5})})
     listener.note("a <message>")
     assert [content["text/plain"] for content in shown] == [
         "0 of 2 runs have ended\ngood/0  3 of 10 steps, loss 0.5\na <message>"

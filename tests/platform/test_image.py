@@ -23,7 +23,7 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Kubernetes
 from jestlab.platform.launch.executors.jobset import jobset
 from jestlab.platform.planning.plan import PlannedRun, plan
-from jestlab.platform.spec import Study
+from jestlab.platform.spec import StudySpec
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
@@ -138,14 +138,6 @@ def test_nothing_of_the_machine_that_built_it_is_in_it(built):
 
 
 @pytest.mark.cluster
-def test_doctor_says_what_it_lacks(built):
-    said = inside(built, "jestlab", "doctor", "--root", f"{HOME}/lab")
-    assert said.returncode == 0, said.stdout + said.stderr
-    [line] = [line for line in said.stdout.splitlines() if not line.startswith("ok ")]
-    assert line.startswith("warning  packages") and all(name in line for name in LAUNCHING)
-
-
-@pytest.mark.cluster
 def test_no_pod_trains_on_its_cpu_where_a_tpu_was_to_be(built):
     said = inside(built, "python", "-c", "import jax; print(jax.devices())", JAX_PLATFORMS="tpu,cpu")
     assert said.returncode == 1 and "Unable to initialize backend 'tpu'" in said.stderr
@@ -167,10 +159,10 @@ class Contained:
         self._labs = {True: Lab.find(folder / "contained"), False: Lab.find(folder / "here")}
         for lab in self._labs.values():
             store = Store.open(lab.store_url)
-            store.record(plan(Study.parse(STUDY)))
+            plans.record(store, plan(StudySpec.parse(STUDY)))
             store.close()
         self.root = self._labs[True].root
-        self.runs: dict[str, PlannedRun] = {run.name: run for run in plan(Study.parse(STUDY)).runs}
+        self.runs: dict[str, PlannedRun] = {run.name: run for run in plan(StudySpec.parse(STUDY)).runs}
 
     def work(self, name: str, contained: bool = True) -> tuple[int, str]:
         """Run an attempt to its end; its exit code and what it has printed."""

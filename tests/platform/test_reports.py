@@ -14,7 +14,7 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.plan import Plan
 from jestlab.platform.planning.plan import plan as planned
 from jestlab.platform.reports import builds, update
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.store import Store
 
 WRITTEN: dict[str, Any] = {
@@ -33,18 +33,18 @@ RUNS = (plans.run("uniform", config={"steps": 2}), plans.run("joint", config={"s
 TABLE_FILES = (".md", ".tex", ".csv", ".html", ".json")
 
 
-def study(**parts: Any) -> Study:
-    return Study.parse(WRITTEN | parts)
+def study(**parts: Any) -> StudySpec:
+    return StudySpec.parse(WRITTEN | parts)
 
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Lab:
     lab = stores.empty_lab(tmp_path / "lab")
-    Store.open(lab.store_url).record(Plan(study(), RUNS))
+    plans.record(Store.open(lab.store_url), Plan(study(), RUNS))
     return lab
 
 
-def _write(lab: Lab, study: Study, notes: list[str]) -> list[Path]:
+def _write(lab: Lab, study: StudySpec, notes: list[str]) -> list[Path]:
     written = update.write_reports(lab, study)
     notes += written.notes
     return written.files
@@ -96,7 +96,7 @@ def test_claims_are_a_table_whether_or_not_the_study_asks_for_it(lab, blank_page
     claims = [{"statement": "More steps help", "of": "joint", "above": "uniform"}]
     claiming = study(reports=[], claims=claims)
     store = Store.open(lab.store_url)
-    store.record(Plan(claiming, RUNS))
+    plans.record(store, Plan(claiming, RUNS))
     complete(store)
     written = reports.write_reports(lab, claiming).files
     assert {path.name for path in written} == {"report.html", *(f"claims{end}" for end in TABLE_FILES)}
@@ -106,19 +106,19 @@ def test_claims_are_a_table_whether_or_not_the_study_asks_for_it(lab, blank_page
 
 
 def test_new_labels_are_shown_without_running_anything(lab, blank_page):
-    def labeled(**label: str) -> Study:
+    def labeled(**label: str) -> StudySpec:
         runs = {"uniform": {}, "joint": {"optimizer.beta2": 0.9, **label}}
         return study(runs=runs, reports=[{"table": {"baseline": "uniform"}}])
 
     store = Store.open(lab.store_url)
     first, again = (planned(labeled(**label), placement="none") for label in ({}, {"label": "JEST (ours)"}))
     assert first.fingerprints == again.fingerprints
-    store.record(first)
+    plans.record(store, first)
     complete(store)
     reports.bring_up_to_date(lab, store, first.study, print)
     table = lab.reports / "toy" / "table.md"
     assert "| joint" in table.read_text()
-    store.record(again)
+    plans.record(store, again)
     assert {run.state for run in store.runs("toy")} == {"COMPLETED"}
     reports.bring_up_to_date(lab, store, again.study, print)
     assert "| JEST (ours)" in table.read_text()
@@ -132,7 +132,7 @@ def test_new_labels_are_shown_without_running_anything(lab, blank_page):
 def write(lab, blank_page, monkeypatch):
     """Brings reports of these kinds up to date, and returns the names of all files except hidden ones."""
 
-    def write_reports(lab: Lab, study: Study) -> update.Written:
+    def write_reports(lab: Lab, study: StudySpec) -> update.Written:
         folder = lab.reports / study.name
         files = [f"{report.kind}{suffix}" for report in study.reports for suffix in (".md", ".png")]
         return update.Written([write_whole(folder / name, name) for name in files])

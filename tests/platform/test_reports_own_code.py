@@ -54,7 +54,7 @@ def lab(tmp_path: Path, spec: Path, blank_page: None) -> Lab:
     lab = stores.empty_lab(tmp_path / "lab")
     store = Store.open(lab.store_url)
     runs = (plans.run("a"), plans.run("b", config={"x": 1}))
-    store.record(Plan(load(str(spec)), runs))
+    plans.record(store, Plan(load(str(spec)), runs))
     for run in runs:
         stores.attempt(store, run, RunState.COMPLETED, scores={"toy/score": 0.5}, loss=(1.0,))
     return lab

@@ -22,8 +22,8 @@ def fill(url: str) -> None:
     """Create a store with a study of eight runs."""
     runs = [plans.run(name, config={"name": name}, seed=seed) for name in LABELS for seed in (0, 1)]
     with closing(Store.open(url)) as store:
-        store.record(plans.plan(*runs, name="study"))
-        store.record(plans.plan(*runs[:2], name="Another"))
+        plans.record(store, plans.plan(*runs, name="study"))
+        plans.record(store, plans.plan(*runs[:2], name="Another"))
         for number, run in enumerate(runs):
             scores = {"shapes/zero_shot": 0.1 * number, "shapes/10_shot": 0.7 - 0.05 * number}
             stores.attempt(store, run, scores=scores, loss=(3.0, 2.0 - 0.1 * number, 1.0))

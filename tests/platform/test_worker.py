@@ -86,7 +86,7 @@ def test_a_worker_that_a_user_starts_claims_an_attempt(lab):
 def test_the_first_evaluation_has_to_have_the_names_that_the_study_needs(lab):
     run = toy(steps=1)
     store = Store.open(lab.store_url)
-    store.record(plans.plan(run, score=["toy/scroe"], metrics={"toy/scroe": {"goal": "max"}}))
+    plans.record(store, plans.plan(run, score=["toy/scroe"], metrics={"toy/scroe": {"goal": "max"}}))
     assert finished(lab, run)[0] == processes.EXIT_REFUSED
     [row] = store.runs("toy")
     assert row.state == RunState.FAILED
@@ -110,20 +110,6 @@ def test_a_signal_or_the_store_stops_it_at_a_checkpoint(lab, number):
     else:
         assert (row.state, row.reason) == (RunState.PREEMPTED, f"stopped by {number.name}")
     assert json.loads((lab.root / run.directory / "state.json").read_text())[0] == row.step
-
-
-def test_an_attempt_is_taken_up_by_one_worker(lab, tmp_path):
-    gate = tmp_path / "gate"
-    run = toy(steps=5, gate=str(gate))
-    store = recorded(lab, run)
-    first = worker(lab, run)
-    labs.wait_until(lambda: labs.starts(lab.root, "run"))
-    code, said = finished(lab, run, attempt=1)
-    assert (code, len(said.splitlines())) == (processes.EXIT_BUSY, 1)
-    gate.touch()
-    assert first.wait(60) == processes.EXIT_COMPLETED
-    assert len(labs.starts(lab.root, "run")) == 1
-    assert store.runs("toy")[0].attempts == 1
 
 
 def freeze(process: Worker, database: sqlite3.Connection) -> None:

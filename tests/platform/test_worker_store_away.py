@@ -28,7 +28,7 @@ def lab(root: Path) -> Iterator[Lab]:
     """A lab with one recorded run, whose store nobody has open."""
     lab = Lab.find(root)
     with closing(Store.open(lab.store_url)) as store:
-        store.record(plans.plan(RUN))
+        plans.record(store, plans.plan(RUN))
     yield lab
 
 
@@ -109,7 +109,7 @@ def test_a_lab_that_is_moved_away_and_back_loses_nothing(lab, what):
     gate = lab.root.parent / "gate"
     waiting = plans.run("waiting", "toy_programs:loop", {"seed": 0, "steps": 6, "gate": str(gate)})
     with closing(Store.open(lab.store_url)) as store:
-        store.record(plans.plan(waiting))
+        plans.record(store, plans.plan(waiting))
     worker = Started(lab, waiting, lambda: None)
     folder = lab.root / waiting.directory
     labs.wait_until((folder / "state.json").exists)
@@ -133,7 +133,7 @@ def test_a_lab_that_is_away_when_a_worker_starts_is_not_created(store_url, root,
     root.mkdir()
     away = root.with_name("elsewhere")
     with closing(Store.open(store_url)) as store:
-        store.record(plans.plan(RUN))
+        plans.record(store, plans.plan(RUN))
     worker = Started(Lab.find(root), RUN, lambda: root.rename(away))
     worker.wait_until_it_waits()
     assert not root.exists()

@@ -1,7 +1,8 @@
 """Text and tables for people: styles, tables fitted to the terminal, and safe output.
 
-Blocks of output are plain strings, rich `Text`, or a `Table`. In a pipe they are written whole and without
-styles; on a terminal lines are wrapped, and a table that is too wide loses its least important columns.
+Blocks of output are plain strings, rich `Text`, or a `TextTable`. In a pipe they are written whole and
+without styles; on a terminal lines are wrapped, and a table that is too wide loses its least important
+columns.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ def in_state(text: object, state: str | None = None) -> Text:
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable:
     """A table for people.
 
     Attributes:
@@ -176,12 +177,12 @@ def table(
     right: Iterable[int] = (),
     importance: Mapping[str, int] | None = None,
     indent: int = 0,
-) -> Table:
-    """Make a `Table`; its attributes describe the arguments."""
-    return Table(headers, list(rows), frozenset(right), importance or {}, indent)
+) -> TextTable:
+    """Make a `TextTable`; its attributes describe the arguments."""
+    return TextTable(headers, list(rows), frozenset(right), importance or {}, indent)
 
 
-Block = str | Text | Table
+Block = str | Text | TextTable
 """A part of a verb's output: lines of prose, a styled line, or a table."""
 
 
@@ -196,14 +197,14 @@ def render(
         styles: Whether to write bold and colors.
         wide: Whether tables are written whole although lines have a maximum length.
     """
-    if isinstance(blocks, str | Text | Table):
+    if isinstance(blocks, str | Text | TextTable):
         blocks = [blocks]
     lines = (line for block in blocks for line in _lines(block, limit, wide))
     return "\n".join(to_ansi(line) if styles else without_controls(line.plain) for line in lines)
 
 
 def _lines(block: Block, limit: int | None, wide: bool) -> Iterator[Text]:
-    if isinstance(block, Table):
+    if isinstance(block, TextTable):
         lines, dropped = block.lines(None if wide else limit)
         yield from lines
         if dropped and limit is not None:

@@ -59,7 +59,7 @@ from jestlab.platform.programs.context import Failed, Interrupted, NeededRun, Ru
 from jestlab.platform.programs.sources import interpreter_of, sources_of
 from jestlab.platform.spec.record import Record
 from jestlab.platform.store import claims, leases, provenance
-from jestlab.platform.store.attempt import Attempt, ValueRefused
+from jestlab.platform.store.attempt import ValueRefused, WorkerAttempt
 from jestlab.platform.store.code import store_texts
 from jestlab.platform.store.records import AttemptLost, RunRecord, RunState
 from jestlab.platform.store.store import Store
@@ -224,8 +224,8 @@ def _attempt(
     collected = provenance.collect(Path(__file__).parent, parts, wanted)
     tries = itertools.count()
 
-    def begin(number: int) -> Attempt:
-        return Attempt.begin(
+    def begin(number: int) -> WorkerAttempt:
+        return WorkerAttempt.begin(
             store,
             run.fingerprint,
             number,
@@ -300,7 +300,7 @@ def _attempt(
         return EXIT_FAILED
 
 
-def _outcome(attempt: Attempt, stop: Stop, execute: Callable[[], None], root: Path) -> tuple[int, str]:
+def _outcome(attempt: WorkerAttempt, stop: Stop, execute: Callable[[], None], root: Path) -> tuple[int, str]:
     """Execute, and return the exit code and the reason."""
     if attempt.ended_before:
         return EXIT_COMPLETED, ""

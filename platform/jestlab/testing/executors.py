@@ -98,7 +98,7 @@ class _LocalHarness:
         self._folder = folder
         self._lab = Lab.find(folder / "lab")
         self._lab.root.mkdir()
-        self._executors: list[Executor] = []
+        self._executors: list[Any] = []
         self._names: dict[LaunchedJob, str] = {}
         self.remote = not self.executor().here
 

@@ -14,12 +14,13 @@ from jestlab.analysis import figures, tables
 from jestlab.analysis.own import NotYet, OwnCode
 from jestlab.analysis.tables.core import FORMATS
 from jestlab.platform.planning.plan import PlannedRun, plan
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.planning.recording import record
+from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store import claims, leases, provenance
-from jestlab.platform.store.attempt import Attempt
+from jestlab.platform.store.attempt import WorkerAttempt
 from jestlab.platform.store.store import Store
 
-STUDY = Study.parse(
+STUDY = StudySpec.parse(
     {
         "name": "example",
         "question": "Does a wider model learn more from examples that a reference model selects?",
@@ -107,7 +108,7 @@ def write_results(folder: Path, *, complete: bool = True) -> str:
     store = Store.open(url)
     try:
         planned = plan(STUDY, placement="none")
-        store.record(planned)
+        record(store, planned)
         launcher = leases.enter_launcher(store, "nobody:0:0")
         for run in planned.runs:
             _write_run(store, run, launcher, folder, complete=complete)
@@ -119,7 +120,7 @@ def write_results(folder: Path, *, complete: bool = True) -> str:
 def _write_run(store: Store, run: PlannedRun, launcher: Any, folder: Path, *, complete: bool) -> None:
     claim = claims.claim(store, run.fingerprint, launcher, "local", 0, f"{run.directory}/log.txt", 90.0)
     assert claim is not None
-    attempt = Attempt.begin(
+    attempt = WorkerAttempt.begin(
         store,
         run.fingerprint,
         claim.number,

@@ -26,7 +26,7 @@ from jestlab.analysis.report import build
 from jestlab.models.training.phases import Spent
 from jestlab.platform.planning.plan import Plan
 from jestlab.platform.programs import Price
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 
@@ -89,7 +89,7 @@ def make_lab(
     spec |= {"reports": list(reports), "claims": list(claims), "family": family}
     spec["metrics"] = {"*": {"goal": "max", "unit": "percent"}}
     needed = frozenset(name for run in runs for name in run.needs.values())
-    store.record(Plan(Study.parse(spec), tuple(planned.values()), needed))
+    plans.record(store, Plan(StudySpec.parse(spec), tuple(planned.values()), needed))
     for run in runs:
         _happen(store, planned[run.label or run.name, run.seed], run)
     store.close()

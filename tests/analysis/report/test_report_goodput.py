@@ -29,7 +29,7 @@ def timed(tmp_path):
         url = stores.empty_lab(tmp_path / "lab").store_url
         store = Store.open(url)
         runs = {name: plans.run(name, config={"named": name}) for name, _ in attempts}
-        store.record(plans.plan(*runs.values()))
+        plans.record(store, plans.plan(*runs.values()))
         for name, columns in attempts:
             stores.attempt(store, runs[name], **columns)
         store.close()

@@ -9,7 +9,7 @@ from jestlab.analysis import frames, provenance, published
 from jestlab.analysis.connection import connect
 from jestlab.analysis.report.contents import gather, requested
 from jestlab.analysis.tables import table
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.published import import_cells
 from jestlab.platform.store.store import Store
 
@@ -40,7 +40,7 @@ def asked(recorded):
     results = frames.read(recorded, "study")
 
     def make(*reports, unknown=()):
-        spec = Study.parse(history.spec | {"reports": list(reports)}).to_dict()
+        spec = StudySpec.parse(history.spec | {"reports": list(reports)}).to_dict()
         spec["reports"] += unknown
         made = requested(recorded, replace(history, spec=spec), results, "uniform", "scoring")
         return made, [part.name for part in made.tables], [still.plot.name for still in made.stills]

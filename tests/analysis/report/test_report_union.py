@@ -18,10 +18,9 @@ from jestlab.analysis.provenance import Origins
 from jestlab.analysis.report import build
 from jestlab.analysis.report.union import gather_union
 from jestlab.analysis.tables import default_name, table
-from jestlab.platform.planning.plan import Plan
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.planning.plan import Plan, RunPlace
+from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.published import import_cells
-from jestlab.platform.store.records import Place
 from jestlab.platform.store.store import Store
 
 METRICS = {"*": {"goal": "max", "unit": "percent"}}
@@ -74,19 +73,19 @@ def union(tmp_path_factory):
             for run in STUDIES[name]["runs"]
             for seed in range(3)
         ]
-        study = Study.parse({"name": name, "scale": "smoke", "metrics": METRICS, **STUDIES[name]})
-        store.record(Plan(study, tuple(runs)))
+        study = StudySpec.parse({"name": name, "scale": "smoke", "metrics": METRICS, **STUDIES[name]})
+        plans.record(store, Plan(study, tuple(runs)))
         for run in runs:
             made.setdefault(run.fingerprint, []).append((name, run))
     together = []
     for places in made.values():
         (first, run), *others = places
-        aliases = tuple(Place(f"{name}/{each.name}", f"{name}/{each.label}", {}) for name, each in others)
+        aliases = tuple(RunPlace(f"{name}/{each.name}", f"{name}/{each.label}", {}) for name, each in others)
         names = {"name": f"{first}/{run.name}", "label": f"{first}/{run.label}"}
         together.append(replace(run, aliases=aliases, **names))
     spec = {"name": "paper", "question": "Is it so?", "scale": "smoke", "studies": STUDIES}
     family = {"error": 0.25}  # of four claims with three seeds each
-    store.record(Plan(Study.parse(spec | {"family": family}), tuple(together)))
+    plans.record(store, Plan(StudySpec.parse(spec | {"family": family}), tuple(together)))
     for row in {row.fingerprint: row for row in store.runs("paper")}.values():
         attempt = plans.begun(store, row)
         score = SCORES[row.name.split("/")[1]] + 0.005 * row.seed * (1 if "joint" in row.name else -1)

@@ -17,7 +17,7 @@ RUNS = [plans.run("uniform", seed=0), plans.run("uniform", seed=1)]
 @pytest.fixture
 def lab(root):
     lab = stores.empty_lab(root)
-    Store.open(lab.store_url).record(plans.plan(*RUNS))
+    plans.record(Store.open(lab.store_url), plans.plan(*RUNS))
     return lab
 
 
@@ -71,8 +71,8 @@ def tagged(root):
     names = ("reference", "uniform", "joint")
     runs = [plans.run(name, config={"steps": steps}) for steps, name in enumerate(names)]
     store = Store.open(lab.store_url)
-    store.record(plans.plan(*runs, name="quickstart"))
-    store.record(plans.plan(plans.run("alone", config={"steps": 9}), name="other"))
+    plans.record(store, plans.plan(*runs, name="quickstart"))
+    plans.record(store, plans.plan(plans.run("alone", config={"steps": 9}), name="other"))
     add_tags(store, Subject(fingerprint=runs[1].fingerprint), ["best", "keep"])
     add_tags(store, Subject(fingerprint=runs[2].fingerprint), ["keep"])
     add_tags(store, Subject(experiment="other"), ["old"])

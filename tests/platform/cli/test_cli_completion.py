@@ -32,8 +32,8 @@ RUNS = [
 def folder(tmp_path, monkeypatch):
     """A folder with a spec, and a lab that has a study of two points and a study of two seeds."""
     store = Store.open(stores.empty_lab(tmp_path / "lab").store_url)
-    store.record(plans.plan(*RUNS))
-    store.record(plans.plan(plans.run("cli=p", seed=0), plans.run("cli=p", seed=1), name="seeds"))
+    plans.record(store, plans.plan(*RUNS))
+    plans.record(store, plans.plan(plans.run("cli=p", seed=0), plans.run("cli=p", seed=1), name="seeds"))
     add_tags(store, Subject(experiment="toy"), ["keep", "best"])
     store.close_whole()
     (tmp_path / "mine.yaml").write_text("name: mine\n")

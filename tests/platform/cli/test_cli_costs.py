@@ -91,7 +91,7 @@ def test_a_plan_for_a_slice_shows_chip_hours_and_the_assumptions(jestlab, store,
     assert "assuming 40% of a v5e's 197 TFLOP/s." in out
     assert "$" not in out
     planned = plan(load("paper.yaml"))
-    store.record(planned)
+    plans.record(store, planned)
     plans.begun(store, planned.runs[0]).complete()
     out = jestlab("plan", "paper.yaml")[1]
     assert "To do: 7,960 chip-hours on v5e-16x16, the longest run 31 h. Done: 1,840 chip-hours." in out
@@ -110,7 +110,7 @@ def test_a_plan_for_this_machine_has_hours_once_runs_have_completed_here(jestlab
     assert "HOURS" not in jestlab("plan", "local.yaml")[1]
     assert json.loads(jestlab("plan", "local.yaml", "--json")[1])["runs"][0]["budget"] is None
     planned = plan(load("local.yaml"))
-    store.record(planned)
+    plans.record(store, planned)
     ended = stores.START + timedelta(hours=2)
     stores.attempt(store, planned.runs[0], ended_at=ended, host="elsewhere", device=provenance.device())
     out = jestlab("plan", "local.yaml")[1]
@@ -139,7 +139,7 @@ def recorded(store: Store) -> None:
         replace(plans.run(name, seed=seed), budget=RunBudget("v5e", 4, 8.0, 16.0))
         for seed, name in enumerate(("done", "runs", "waits"))
     )
-    store.record(plans.plan(done, runs, waits))
+    plans.record(store, plans.plan(done, runs, waits))
     hour = timedelta(hours=1)
     ended: dict[str, Any] = {"chips": 4, "ended_at": stores.START + hour}
     stores.attempt(store, done, RunState.PREEMPTED, **ended)

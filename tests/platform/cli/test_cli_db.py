@@ -54,7 +54,7 @@ def engine(lab: Lab) -> Iterator[Engine]:
 def sound(lab: Lab, engine: Engine) -> Engine:
     """A store with the current schema, two completed runs, and a pending one."""
     with closing(Store.open(lab.store_url)) as store:
-        store.record(plans.plan(*RUNS))
+        plans.record(store, plans.plan(*RUNS))
         for run in RUNS[:2]:
             stores.attempt(store, run, scores={"toy/score": 0.5}, loss=(2.0, 1.0))
             (lab.root / run.directory).mkdir(parents=True)
@@ -203,7 +203,10 @@ def test_a_backup_during_writes_is_consistent(lab, sound, tmp_path):
         with closing(Store.open(lab.store_url)) as store:
             for number in itertools.takewhile(lambda _: not stopped.is_set(), itertools.count()):
                 with store.writing() as connection:
-                    for table, more in ((tables.Launcher, {"heartbeat_at": now()}), (tables.MetricName, {})):
+                    for table, more in (
+                        (tables.LauncherRow, {"heartbeat_at": now()}),
+                        (tables.MetricNameRow, {}),
+                    ):
                         connection.execute(insert(table).values(name=f"n{number}", **more))
 
     def written() -> int:
@@ -233,7 +236,7 @@ def test_restores_into_another_database_without_active_runs(lab_without_store, t
     """A launch would adopt the workers of the original, get no heartbeats from them, and stop them."""
     lab, file = lab_without_store, tmp_path / "old.db"
     with closing(Store.open(f"sqlite:///{file}")) as source:
-        source.record(plans.plan(*RUNS))
+        plans.record(source, plans.plan(*RUNS))
         stores.attempt(source, RUNS[0], scores={"toy/score": 0.5}, loss=(2.0, 1.0))
         stores.attempt(source, RUNS[1], RunState.RUNNING, handle="machine:1:2:log")
         number = plans.claimed(source, RUNS[2])
@@ -256,7 +259,7 @@ def test_restores_into_another_database_without_active_runs(lab_without_store, t
     assert states == ["COMPLETED", "PREEMPTED", "PREEMPTED"]
     assert all(row["ended_at"] is not None for row in attempts.values())
     assert plans.claimed(store, RUNS[2]) == number + 1
-    store.record(plans.plan(plans.run("new"), name="another"))  # sequences continue
+    plans.record(store, plans.plan(plans.run("new"), name="another"))  # sequences continue
     store.close()
     with closing(Store.open(f"sqlite:///{file}", create=False)) as source:
         assert rows.everything(source.engine) == before

@@ -112,7 +112,7 @@ def attempt(root, monkeypatch):
     """An attempt that runs; each wait of `attach` takes no time."""
     store = Store.open(stores.empty_lab(root).store_url)
     run = plans.run("uniform", config={"steps": 60})
-    store.record(plans.plan(run))
+    plans.record(store, plans.plan(run))
     when_it_waits(monkeypatch, lambda: None)
     return plans.begun(store, run)
 
@@ -147,9 +147,9 @@ def test_attach_ends_at_ctrl_c_or_when_nothing_runs_any_more(root, attempt, monk
     [run] = json.loads(data.stdout)
     assert (data.returncode, run["run"], run["state"]) == (1, "uniform", "PREEMPTED")
     store = Store.open(Lab.find(root).store_url)
-    store.record(plans.plan(plans.run("pending"), name="other"))
+    plans.record(store, plans.plan(plans.run("pending"), name="other"))
     with store.writing() as connection:
-        connection.execute(update(tables.Launcher).values(heartbeat_at=stores.START))
+        connection.execute(update(tables.LauncherRow).values(heartbeat_at=stores.START))
     attached = labs.here("attach", "other", root=root)
     assert attached.returncode == 1
     assert "no launcher is alive: 1 run not launched" in attached.stdout

@@ -27,7 +27,7 @@ JOINT = plans.run(
 def lab(root):
     lab = stores.empty_lab(root)
     store = Store.open(lab.store_url)
-    store.record(plans.plan(REFERENCE, UNIFORM, JOINT))
+    plans.record(store, plans.plan(REFERENCE, UNIFORM, JOINT))
     stores.attempt(store, UNIFORM, scores={"toy/score": 0.5, "toy/other": 0.25})
     stores.attempt(store, JOINT, RunState.FAILED, scores={"toy/score": 0.25})
     stores.attempt(
@@ -37,7 +37,7 @@ def lab(root):
     )  # fmt: skip
     budget = {"run_id": stores.run_id(store, JOINT), "chip": "v5e", "chips": 4, "chip_hours": 0.5}
     with store.writing() as connection:
-        connection.execute(insert(tables.Budget).values(**budget, dollars=0.75))
+        connection.execute(insert(tables.BudgetRow).values(**budget, dollars=0.75))
     return lab
 
 
@@ -81,5 +81,5 @@ def test_missing_fields_have_their_defaults(lab, jestlab):
     """A config stored before a field was added has its default."""
     whole = TrainConfig().model_dump(mode="json")
     runs = [plans.run("bare", "train", {}), plans.run("whole", "train", whole)]
-    Store.open(lab.store_url).record(plans.plan(*runs, name="two"))
+    plans.record(Store.open(lab.store_url), plans.plan(*runs, name="two"))
     assert json.loads(jestlab("diff", "two/bare", "two/whole", "--json"))["config"] == {}

@@ -55,7 +55,7 @@ def test_a_lab_that_does_not_exist_yet_is_ok(tmp_path, database_url):
 def test_a_lab_is_ok_and_nothing_is_written(lab):
     store = Store.open(lab.store_url)
     run = plans.run("run")
-    store.record(plans.plan(run))
+    plans.record(store, plans.plan(run))
     stores.attempt(store, run, started=now() - timedelta(hours=3))
     found = examined(lab)
     assert {finding.level for finding in found.values()} == {"ok"}, found
@@ -98,7 +98,7 @@ def test_unusable_stores_and_folders(tmp_path):
 def test_a_slow_clock_and_silent_attempts(lab):
     store = Store.open(lab.store_url)
     runs = [plans.run("ahead"), plans.run("silent", seed=1)]
-    store.record(plans.plan(*runs))
+    plans.record(store, plans.plan(*runs))
     stores.attempt(store, runs[0], RunState.RUNNING, started=now() + timedelta(minutes=5))
     stores.attempt(store, runs[1], RunState.RUNNING, started=now() - timedelta(minutes=11))
     _, clock, silent = doctor._store(lab)
@@ -133,7 +133,7 @@ __version__, default_backend = "0.7", lambda: "gpu"
 devices = lambda: [SimpleNamespace(device_kind="H200")] * 2
 """
     (tmp_path / "jax.py").write_text(devices)
-    assert list(doctor._jax(Lab.find("lab"))) == [doctor.Finding("ok", "0.7, 2 × H200 (gpu)")]
+    assert list(doctor._jax(Lab.find("lab"))) == [doctor.CheckResult("ok", "0.7, 2 × H200 (gpu)")]
     for code, seconds, found in (
         ("import time; time.sleep(600)", 0.5, "no answer within"),
         ("raise RuntimeError('no\\nlibtpu')", 60.0, "libtpu"),

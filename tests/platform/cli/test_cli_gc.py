@@ -54,21 +54,21 @@ def store(lab):
 def runs(lab, store):
     """reference ← joint, and uniform: completed long ago, and no longer in any experiment."""
     planned = plans.reference_and_two()
-    store.record(planned)
+    plans.record(store, planned)
     for run in planned.runs:
         stores.attempt(store, run, scores={"toy/score": 0.5}, loss=(1.0, 0.5))
         make_old(stores.folder(lab, run))
-    store.record(plans.plan(plans.run("other")))  # replaces the experiment's runs
+    plans.record(store, plans.plan(plans.run("other")))  # replaces the experiment's runs
     with store.writing() as connection:
-        connection.execute(update(tables.Run).values(updated_at=now() - 3 * DAY))
+        connection.execute(update(tables.RunRow).values(updated_at=now() - 3 * DAY))
     return dict(zip(("reference", "joint", "uniform"), planned.runs, strict=True))
 
 
 def change(store, run, **values):
     with store.writing() as connection:
-        where = tables.Run.fingerprint == run.fingerprint
-        same_age = {"updated_at": tables.Run.updated_at}
-        connection.execute(update(tables.Run).where(where).values(same_age | values))
+        where = tables.RunRow.fingerprint == run.fingerprint
+        same_age = {"updated_at": tables.RunRow.updated_at}
+        connection.execute(update(tables.RunRow).where(where).values(same_age | values))
 
 
 def found(lab, age=DAY):
@@ -113,7 +113,7 @@ def test_keeps_tagged_runs_and_those_of_experiments_with_the_runs_that_they_need
     with store.writing() as connection:
         connection.execute(text("DELETE FROM tag"))
     assert found(lab) == ALL
-    store.record(plans.plan(runs["reference"], runs["joint"], name="again"))
+    plans.record(store, plans.plan(runs["reference"], runs["joint"], name="again"))
     with store.writing() as connection:
         connection.execute(text("DELETE FROM member WHERE name = 'reference'"))
     assert found(lab) == [("run", "runs/uniform")]
@@ -181,7 +181,7 @@ def test_keeps_the_folder_of_a_run_that_is_recorded_again_meanwhile(lab, runs, m
     is_owned = gc._is_owned
 
     def record_first(store, *rest):
-        store.record(plans.plan(runs["uniform"], name="again"))
+        plans.record(store, plans.plan(runs["uniform"], name="again"))
         return is_owned(store, *rest)
 
     monkeypatch.setattr(gc, "_is_owned", record_first)
@@ -255,7 +255,7 @@ def test_deletes_generated_data_that_no_run_reads(lab, store):
     bench = ShapesBenchmark(classification_examples=8, retrieval_examples=8)
     config = {"data": {"train": web.model_dump(), "benchmark": bench.model_dump()}, "seed": 3}
     kept = plans.run("run", "train", config, seed=3)
-    store.record(plans.plan(kept))
+    plans.record(store, plans.plan(kept))
     stores.folder(lab, kept)
     folders = {
         "web": datasets.ensure_web(web, 3, lab.data),
@@ -300,7 +300,7 @@ def test_does_not_lock_the_store_while_it_measures_sizes(lab, runs, monkeypatch)
         with writing(engine) as connection:
             if connection.dialect.name == "postgresql":
                 connection.execute(text("SET LOCAL lock_timeout = 300"))
-            connection.execute(update(tables.Run).values(updated_at=tables.Run.updated_at))
+            connection.execute(update(tables.RunRow).values(updated_at=tables.RunRow.updated_at))
         engine.dispose()
         return size(path)
 
@@ -312,13 +312,13 @@ def test_does_not_lock_the_store_while_it_measures_sizes(lab, runs, monkeypatch)
 def test_workers_of_other_runs_can_write_meanwhile(tmp_path, postgresql_url, monkeypatch):
     lab, store = Lab.find(tmp_path / "lab", postgresql_url), Store.open(postgresql_url)
     stays, goes = plans.run("stays", config={"steps": 3}), plans.run("goes")
-    store.record(plans.plan(goes))
+    plans.record(store, plans.plan(goes))
     stores.attempt(store, goes, loss=(1.0,))
     stores.folder(lab, goes)
-    store.record(plans.plan(stays))
+    plans.record(store, plans.plan(stays))
     stores.attempt(store, stays, RunState.RUNNING, loss=(1.0,))
     with store.writing() as connection:
-        connection.execute(update(tables.Run).values(updated_at=now() - 3 * DAY))
+        connection.execute(update(tables.RunRow).values(updated_at=now() - 3 * DAY))
     delete_rows = gc._delete_rows
 
     def last(connection, ids):
@@ -342,7 +342,7 @@ def test_keeps_a_run_that_is_tagged_before_the_rows_are_locked(lab, runs, monkey
     def later(state, connection, older_than):
         run_id = next(run.id for run in state.unreferenced if run.fingerprint == runs["uniform"].fingerprint)
         tag = {"run_id": run_id, "name": "keep", "created_at": now()}
-        connection.execute(insert(tables.Tag).values(**tag))
+        connection.execute(insert(tables.TagRow).values(**tag))
         return locked(state, connection, older_than)
 
     monkeypatch.setattr(gc._Runs, "locked", later)
@@ -354,7 +354,7 @@ def test_refuses_a_folder_that_two_stores_use(lab, runs):
     own = Lab(lab.root, f"sqlite:///{lab.root / 'results.db'}")
     store = Store.open(own.store_url)
     collect(lab, 9 * DAY)  # a store without runs is no obstacle
-    store.record(plans.plan(plans.run("own")))
+    plans.record(store, plans.plan(plans.run("own")))
     with pytest.raises(UserError, match=r"results.db has runs in this folder"):
         collect(lab)
     assert found(lab) == ALL

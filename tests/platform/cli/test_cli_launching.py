@@ -89,7 +89,7 @@ def test_a_completed_study_needs_no_executor(root, store, tmp_path, monkeypatch)
     settings(tmp_path, monkeypatch, image=None)
     spec = labs.write_study(tmp_path, resources=PODS)
     planned = plan(load(str(spec)))
-    store.record(planned)
+    plans.record(store, planned)
     for run in planned.runs:
         plans.begun(store, run, root / run.directory).complete()
     shown = labs.here("launch", spec, "--on", "kubernetes", "--max-chip-hours", 0, root=root)
@@ -148,7 +148,7 @@ def test_another_study_does_not_replace_an_experiment_of_the_same_name(root, tmp
 def test_an_experiment_of_another_user_is_not_replaced(root, launch, store):
     def set_owner(owner):
         with store.writing() as connection:
-            connection.execute(update(tables.Experiment).values(owner=owner, host="atlas"))
+            connection.execute(update(tables.ExperimentRow).values(owner=owner, host="atlas"))
 
     launch(runs=OWN)
     set_owner("alice")
@@ -248,7 +248,7 @@ def test_asks_the_executor_for_the_log(root, tmp_path, monkeypatch, namespace):
     settings(tmp_path, monkeypatch)
     run = plans.run("joint")
     store = Store.open(Lab.find(root).store_url)
-    store.record(plans.plan(run))
+    plans.record(store, plans.plan(run))
     assert "no log yet: it is PENDING" in labs.here("logs", "toy/joint", root=root).stderr
     launcher = leases.enter_launcher(store, "a:1:0")
     claim = claims.claim(store, run.fingerprint, launcher, "kubernetes", 256, "runs/x/log.txt")
@@ -261,7 +261,7 @@ def test_asks_the_executor_for_the_log(root, tmp_path, monkeypatch, namespace):
 
 def test_following_a_log_ends_when_the_worker_has_vanished(root, store):
     run = plans.run("long")
-    store.record(plans.plan(run))
+    plans.record(store, plans.plan(run))
     log = f"{run.directory}/log.txt"
     machine, pid, *_ = processes.identity().split(":")
     vanished = f"{machine}:{pid}:1:{log}"  # this process's ID, but it started at another time
@@ -274,7 +274,7 @@ def test_following_a_log_ends_when_the_worker_has_vanished(root, store):
 
 def test_following_a_log_continues_through_a_retry(root, store, monkeypatch):
     run = plans.run("joint")
-    store.record(plans.plan(run))
+    plans.record(store, plans.plan(run))
     log = root / run.directory / "log.txt"
     log.parent.mkdir(parents=True)
     log.write_text("first\n")
@@ -300,7 +300,7 @@ def test_following_a_log_continues_through_a_retry(root, store, monkeypatch):
 
 def test_watch_on_a_terminal_continues_until_all_runs_are_over(store, jestlab, monkeypatch):
     run = plans.run("uniform", config={"steps": 60})
-    store.record(plans.plan(run))
+    plans.record(store, plans.plan(run))
     attempt = plans.begun(store, run)
     attempt.progress(5, 60)
     attempt.flush()
@@ -325,7 +325,7 @@ def test_watch_on_a_terminal_continues_until_all_runs_are_over(store, jestlab, m
 
 def test_watch_shows_active_runs_if_not_all_fit(store):
     runs = [plans.run(f"run{i}", config={"steps": i + 1}) for i in range(30)]
-    store.record(plans.plan(*runs))
+    plans.record(store, plans.plan(*runs))
     plans.begun(store, runs[17]).flush()
     rows = [RunStatus(row) for row in store.runs("toy")]
     assert len(render(status.watch_lines(rows)).splitlines()) == 33
@@ -340,8 +340,8 @@ def test_watch_shows_active_runs_if_not_all_fit(store):
 def test_cancel_lists_the_runs_that_it_stopped(root, store):
     reference, joint, uniform = plans.reference_and_two().runs
     bad = plans.run("bad")
-    store.record(plans.plan(reference, joint, uniform, bad))
-    store.record(plans.plan(reference, joint, name="other"))
+    plans.record(store, plans.plan(reference, joint, uniform, bad))
+    plans.record(store, plans.plan(reference, joint, name="other"))
     plans.begun(store, bad).fail("ValueError: no")  # nothing to stop
     one = labs.here("cancel", "toy/uniform", "--json", root=root)
     stopped = [{"run": "uniform", "label": "uniform ratio=0.5", "seed": 0}]

@@ -32,7 +32,7 @@ JOINT = [
 def lab(tmp_path, store_url):
     lab = Lab.find(tmp_path / "lab", store_url)
     store = Store.open(lab.store_url)
-    store.record(plans.plan(*RUNS))
+    plans.record(store, plans.plan(*RUNS))
     for run in RUNS:
         stores.attempt(store, run, scores={"toy/score": 0.5 + run.seed / 4}, loss=(2.0, 1.0))
     return lab
@@ -108,7 +108,7 @@ def test_parquet_columns_of_several_types_and_of_none(tmp_path):
         {"x": 2.5, "none": None, "huge": 10**30},
     ]
     runs = [plans.run("run", config=config, seed=seed) for seed, config in enumerate(configs)]
-    Store.open(lab.store_url).record(plans.plan(*runs))
+    plans.record(Store.open(lab.store_url), plans.plan(*runs))
     words = ("--columns", "x,none,huge", "--order-by", "seed", "--format", "parquet")
     table = parquet.read_table(io.BytesIO(query(lab, *words).stdout_bytes))
     assert table.to_pydict() == {

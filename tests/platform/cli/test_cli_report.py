@@ -14,7 +14,7 @@ from jestlab.platform import reports
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.plan import Plan
 from jestlab.platform.reports import builds
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.annotations import Subject, add_note
 from jestlab.platform.store.judgments import retract
 from jestlab.platform.store.store import Store
@@ -26,7 +26,7 @@ SPEC = {
     "runs": {"uniform": {}, "joint": {}},
     "reports": [{"kind": "table", "baseline": "joint"}, "curves"],
 }
-STUDY = Study.parse(SPEC)
+STUDY = StudySpec.parse(SPEC)
 RUNS = (plans.run("uniform", config={"steps": 2}), plans.run("joint", config={"steps": 3}))
 
 
@@ -34,7 +34,7 @@ RUNS = (plans.run("uniform", config={"steps": 2}), plans.run("joint", config={"s
 def store(root):
     """A lab in which the runs of the study are planned: their page has a table of costs and no figures."""
     store = Store.open(stores.empty_lab(root).store_url)
-    store.record(Plan(STUDY, RUNS))
+    plans.record(store, Plan(STUDY, RUNS))
     return store
 
 
@@ -115,10 +115,10 @@ def test_a_page_with_options_does_not_replace_the_page_of_the_study(root, store,
 
 def test_the_build_key_depends_on_everything_that_reports_show(store, monkeypatch):
     def key(**parts):
-        return reports.build_key(store, Study.parse(SPEC | parts))
+        return reports.build_key(store, StudySpec.parse(SPEC | parts))
 
     keys = [key()]
-    store.record(Plan(STUDY, RUNS))
+    plans.record(store, Plan(STUDY, RUNS))
     assert key() == keys[0]  # launching again changes nothing
 
     def changed():
@@ -127,11 +127,13 @@ def test_the_build_key_depends_on_everything_that_reports_show(store, monkeypatc
 
     add_note(store, Subject(experiment="toy"), "odd", "me")
     changed()
-    store.record(plans.plan(plans.run("more"), name="other"))  # it could share the runs that a run needs
+    plans.record(
+        store, plans.plan(plans.run("more"), name="other")
+    )  # it could share the runs that a run needs
     changed()
     assert key(name="second") != keys[-1]
     assert key(question="Why?") != keys[-1]
-    store.record(Plan(STUDY, (*RUNS, plans.run("third", config={"steps": 4}))))
+    plans.record(store, Plan(STUDY, (*RUNS, plans.run("third", config={"steps": 4}))))
     changed()
     stores.attempt(store, RUNS[0], scores={"toy/score": 0.5})
     changed()

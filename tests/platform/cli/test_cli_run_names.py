@@ -29,8 +29,8 @@ AWKWARD = "toy/joint filter=a > 1/0"
 def root(tmp_path):
     lab = stores.empty_lab(tmp_path / "lab")
     store = Store.open(lab.store_url)
-    store.record(plans.plan(*RUNS))
-    store.record(plans.plan(RUNS[0], ALONE, name="second"))
+    plans.record(store, plans.plan(*RUNS))
+    plans.record(store, plans.plan(RUNS[0], ALONE, name="second"))
     for run in RUNS:
         stores.attempt(store, run, RunState.FAILED, reason="no")
         folder = tmp_path / "lab" / run.directory
@@ -110,7 +110,7 @@ def test_suggested_names_can_be_pasted(store, jestlab):
 
 def test_explain_takes_a_row_with_its_experiment(store, jestlab):
     run = plans.run("scored", config={"r": 9})
-    store.record(plans.plan(run, name="third"))
+    plans.record(store, plans.plan(run, name="third"))
     stores.attempt(store, run, scores={"toy/score": 0.5})
     plain = jestlab("table", "third", "--explain", "scored", "toy/score")
     assert jestlab("table", "third", "--explain", "third/scored", "toy/score") == plain

@@ -13,6 +13,7 @@ import stores_support as stores
 from postgres_support import PostgresServer
 
 from jestlab.platform.errors import StoreError, StoreUnreachable
+from jestlab.platform.planning import recording
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec.load import load
 from jestlab.platform.store import published
@@ -66,7 +67,7 @@ def folder(database, tmp_path_factory) -> Path:
     claim = {"statement": "It is more", "of": "uniform", "above": "reference", "measure": "toy/score"}
     planned = plan(load(str(labs.write_study(folder, seeds=2, claims=[claim]))))
     with closing(Store.open(database)) as store:
-        store.record(planned)
+        recording.record(store, planned)
         for run in planned.runs:
             stores.attempt(store, run, scores={"toy/score": 0.5 + run.seed / 4}, loss=(2.0, 1.0))
             (folder / "lab" / run.directory).mkdir(parents=True)

@@ -17,10 +17,11 @@ from jestlab.models.data.shards import ShardSource
 from jestlab.models.training import batches
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
+from jestlab.platform.planning import recording
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.reports.selected import RecordedRun, sample, selected_images
-from jestlab.platform.spec import Study
-from jestlab.platform.store.records import RunRow
+from jestlab.platform.spec import StudySpec
+from jestlab.platform.store.records import RunSummary
 from jestlab.platform.store.store import Store
 
 SPEC: dict[str, Any] = {
@@ -45,9 +46,9 @@ SPEC: dict[str, Any] = {
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lab with a planned study, whose run `joint` recorded two super-batches of the data."""
     root: Path = tmp_path_factory.mktemp("template") / "lab"
-    lab, planned = stores.empty_lab(root), plan(Study.parse(SPEC))
+    lab, planned = stores.empty_lab(root), plan(StudySpec.parse(SPEC))
     store = Store.open(lab.store_url)
-    store.record(planned)
+    recording.record(store, planned)
     store.close_whole()
     [run] = [run for run in planned.runs if run.name == "joint"]
     settings = TrainConfig.model_validate(run.config)
@@ -67,7 +68,7 @@ def lab(template: Path, root: Path) -> Lab:
     return Lab.find(root)
 
 
-def row_of(lab: Lab, label: str) -> RunRow:
+def row_of(lab: Lab, label: str) -> RunSummary:
     [row] = [row for row in Store.open(lab.store_url).runs("shown") if row.label == label]
     return row
 

@@ -40,7 +40,7 @@ def finish(root, names):
     """Record quickstart in a store, and change the states of some of its runs."""
     store = Store.open(stores.empty_lab(root).store_url)
     planned = plan(load("quickstart"))
-    store.record(planned)
+    plans.record(store, planned)
     for run in planned.runs:
         for state in names.get((run.name, run.seed), ()):
             plans.move(store, run, state)

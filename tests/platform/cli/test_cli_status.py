@@ -21,7 +21,7 @@ RUNS = [plans.run("uniform", seed=0), plans.run("uniform", seed=1), plans.run("j
 @pytest.fixture
 def ended(store, root):
     """A completed run, a failed one, and a pending one."""
-    store.record(plans.plan(*RUNS))
+    plans.record(store, plans.plan(*RUNS))
     for run in RUNS[:2]:
         (root / run.directory).mkdir(parents=True)
         log = root / run.directory / "log.txt"
@@ -75,7 +75,7 @@ def active(store):
     trains = plans.run("trains", config={"a": 1}, needs=trained)
     waits = plans.run("waits", config={"a": 2}, needs=trained)
     blocked = plans.run("blocked", needs={"reference": trains.fingerprint})
-    store.record(plans.plan(reference, trains, waits, blocked))
+    plans.record(store, plans.plan(reference, trains, waits, blocked))
     stores.attempt(store, reference)
     began = now() - timedelta(seconds=100)
     attempt = stores.attempt(
@@ -87,7 +87,7 @@ def active(store):
         batch = Batch(points=[(500, "examples_seen", 98_000.0)], progress=(500, 1_000))
         Points(run).write(connection, batch, attempt, late=False)
         reported = began + timedelta(seconds=100)
-        connection.execute(update(tables.Run).where(tables.Run.id == run).values(updated_at=reported))
+        connection.execute(update(tables.RunRow).where(tables.RunRow.id == run).values(updated_at=reported))
     leases.enter_launcher(store, processes.identity())
 
 
@@ -110,7 +110,7 @@ def test_rows_show_the_speed_and_why_runs_wait(active, store, jestlab):
     assert "waits/0: waits for a slot\n  1st of 1 in line, estimated start in 1.7 min\n" in printed
     assert printed.count("  to start: the end of another run") == printed.count("to start: ") == 1
     with store.writing() as connection:
-        connection.execute(update(tables.Launcher).values(name="elsewhere:1:0", heartbeat_at=stores.START))
+        connection.execute(update(tables.LauncherRow).values(name="elsewhere:1:0", heartbeat_at=stores.START))
     assert "not launched: no launcher is alive" in jestlab("status", "toy")
 
 
@@ -132,7 +132,7 @@ def spec(tmp_path):
 
 def test_goodput_of_a_run_that_was_preempted_once(store, spec, jestlab, monkeypatch):
     run = plans.run("uniform")
-    store.record(plans.plan(run))
+    plans.record(store, plans.plan(run))
     stores.attempt(store, run, RunState.PREEMPTED, **MEASURED)
     stores.attempt(store, run, number=2, **MEASURED | {"resumed_step": 60})
     assert GOODPUT in jestlab("status", "toy").splitlines()
@@ -154,7 +154,7 @@ def test_goodput_of_a_run_that_was_preempted_once(store, spec, jestlab, monkeypa
 
 
 def test_a_pending_run_has_no_goodput(store, spec, jestlab):
-    store.record(plans.plan(plans.run("uniform")))
+    plans.record(store, plans.plan(plans.run("uniform")))
     assert jestlab("costs", spec, "--goodput") == "no run of toy has begun yet\n"
     assert "goodput" not in jestlab("status", "toy")
     jestlab("costs", spec, "--goodput", "--plot", "figures", code=2)

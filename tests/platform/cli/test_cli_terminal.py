@@ -24,7 +24,7 @@ from jestlab.platform.cli.logs import Terminal
 from jestlab.platform.launch.display import Lines
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Experiment
+from jestlab.platform.store.tables import ExperimentRow
 
 EVIL = "\x1b]52;c;ZXZpbA==\x07\x9b2Jred\x1b[31m\u202eabc"
 GREEN = "\x1b[32mgreen\x1b[0m"
@@ -39,10 +39,10 @@ def is_harmless(text):
 def evil(store):
     """An experiment and a run with control characters in their names."""
     run = plans.run(f"=run {EVIL}", point={"ratio": EVIL})
-    store.record(plans.plan(run))
+    plans.record(store, plans.plan(run))
     stores.attempt(store, run, RunState.FAILED, scores={"toy/score": 0.5}, loss=(1.0,), reason=EVIL)
     with store.writing() as connection:
-        connection.execute(update(Experiment).values(name=f"toy{EVIL}"))
+        connection.execute(update(ExperimentRow).values(name=f"toy{EVIL}"))
     return run
 
 
@@ -116,7 +116,7 @@ def test_a_log_keeps_colors_on_a_terminal_and_everything_in_a_pipe(evil, root, c
 def colored(store):
     """Runs in several states, one of which has colors in its label and reason."""
     runs = [plans.run("done"), plans.run("other", config={"steps": 9}), plans.run("bad", point={"x": GREEN})]
-    store.record(plans.plan(*runs))
+    plans.record(store, plans.plan(*runs))
     stores.attempt(store, runs[0], scores={"toy/score": 0.5})
     stores.attempt(store, runs[1], scores={"toy/score": 0.75})
     stores.attempt(store, runs[2], RunState.FAILED, reason=GREEN)
@@ -176,7 +176,7 @@ def folder(tmp_path_factory):
         plans.run("joint", point=point),
     ]
     planned = plans.plan(*runs)
-    store.record(replace(planned, study=planned.study.model_copy(update={"question": f"{REASON}?"})))
+    plans.record(store, replace(planned, study=planned.study.model_copy(update={"question": f"{REASON}?"})))
     for run in runs[:2]:
         stores.attempt(store, run, scores={"toy/score": 0.25, "toy/other": 0.5}, loss=(2.0, 1.0))
     stores.attempt(store, runs[2], RunState.FAILED, reason=REASON)

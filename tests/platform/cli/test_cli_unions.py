@@ -48,7 +48,7 @@ def complete(root, spec):
     """Create a lab in which all runs of a spec have completed."""
     store = Store.open(stores.empty_lab(root).store_url)
     planned = plan(load(str(spec)))
-    store.record(planned)
+    plans.record(store, planned)
     for run in planned.runs:
         attempt = plans.begun(store, run, root / run.directory)
         attempt.evaluation(1, 64, 1e6, {"toy/score": 0.5})

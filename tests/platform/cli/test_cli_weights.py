@@ -93,7 +93,7 @@ def test_takes_runs_by_name_fingerprint_and_folder(place, root):
     (place / "trained.yaml").write_text(json.dumps(spec))
     planned = plan(load(str(place / "trained.yaml")))
     store = Store.open(stores.empty_lab(root).store_url)
-    store.record(planned)
+    plans.record(store, planned)
     for run in planned.runs:
         config = TwoTowers.model_validate(run.config["model"])
         directory = root / run.directory

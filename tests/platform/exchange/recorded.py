@@ -14,8 +14,9 @@ import plans_support as plans
 
 from jestlab.platform.exchange.export_read import ExportedRun
 from jestlab.platform.exchange.source_run import Curve, Score
+from jestlab.platform.planning.plan import RunPlace
 from jestlab.platform.store.annotations import Subject, add_note, add_tags
-from jestlab.platform.store.records import Place, RunState
+from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 
 CONFIG = {
@@ -51,9 +52,9 @@ NOTES = ["First λ.", "Second:\ntwo lines."]
 
 def record(store: Store) -> None:
     """Record two studies: `toy` with all runs, of which `other` has one, too."""
-    joint = replace(JOINT, aliases=(Place("baseline", "baseline", {}),))
-    store.record(plans.plan(joint, JOINT_1, BROKEN, WAITING))
-    store.record(plans.plan(BROKEN, name="other"))
+    joint = replace(JOINT, aliases=(RunPlace("baseline", "baseline", {}),))
+    plans.record(store, plans.plan(joint, JOINT_1, BROKEN, WAITING))
+    plans.record(store, plans.plan(BROKEN, name="other"))
     attempt = plans.begun(store, JOINT)
     attempt.log(1, {"loss": 2.0, "loss/train": 1 / 3})
     attempt.log(2, {"loss": math.nan, "loss/train": 0.5})

@@ -65,7 +65,7 @@ def test_a_lab_is_the_same_after_export_and_import(filled, copy, tmp_path, reque
     assert not list(copy.root.glob(".*"))
     assert not list(tmp_path.glob(".*"))
     with_new_ids = Store.open(copy.store_url)
-    with_new_ids.record(plans.plan(plans.run("next"), name="next"))
+    plans.record(with_new_ids, plans.plan(plans.run("next"), name="next"))
     stores.attempt(with_new_ids, plans.run("next"))
 
 
@@ -84,7 +84,7 @@ def test_exports_one_experiment_with_its_needs_and_without_checkpoints(filled, c
 
 def test_exports_needed_runs_of_other_experiments(lab, copy, tmp_path):
     store = Store.open(lab.store_url)
-    store.record(plans.plan(REFERENCE, JOINT, name="only"))
+    plans.record(store, plans.plan(REFERENCE, JOINT, name="only"))
     with store.writing() as connection:
         connection.execute(text("DELETE FROM member WHERE name = 'reference'"))
     assert export(lab, tmp_path / "only.zip", "only").runs == 2
@@ -106,7 +106,7 @@ def test_a_completed_run_replaces_one_that_ended_early(filled, copy, tmp_path, s
     store = Store.open(copy.store_url)
     ours = plans.run("my-joint", JOINT.program, JOINT.config, needs=JOINT.needs)
     assert ours.fingerprint == JOINT.fingerprint
-    store.record(plans.plan(REFERENCE, ours, name="mine"))
+    plans.record(store, plans.plan(REFERENCE, ours, name="mine"))
     add_tags(store, Subject(fingerprint=JOINT.fingerprint), ["mine"])
     if state is not None:
         stores.attempt(store, ours, RunState(state), scores={"toy/score": 0.125})
@@ -183,7 +183,7 @@ def write_as_workers_do(url, run):
         connection.execute(text("UPDATE run SET step = step + 1 WHERE id = :id"), {"id": run_id})
         name_id = connection.scalar(text("SELECT id FROM metric_name"))
         point = {"run_id": run_id, "name_id": name_id, "step": 10_000, "value": 1.0}
-        connection.execute(insert(rows.Metric).values(**point))
+        connection.execute(insert(rows.MetricRow).values(**point))
     engine.dispose()
 
 
@@ -191,7 +191,7 @@ def test_workers_do_not_wait_for_an_import(archive, tmp_path, postgresql_url, mo
     """Neither workers of runs in the archive nor others."""
     (tmp_path / "lab.zip").write_bytes(archive)
     store, other = Store.open(postgresql_url), plans.run("at work", config={"steps": 3})
-    store.record(plans.plan(UNIFORM, other, name="mine"))
+    plans.record(store, plans.plan(UNIFORM, other, name="mine"))
     for run in (other, UNIFORM):
         stores.attempt(store, run, RunState.RUNNING, loss=(1.0,))
     move_files = archive_read._Import._move_files

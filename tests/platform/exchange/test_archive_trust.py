@@ -28,18 +28,18 @@ from jestlab.platform.planning.identity import fingerprint, identity_of, is_auth
 from jestlab.platform.planning.plan import Plan, plan
 from jestlab.platform.programs.command import identity
 from jestlab.platform.spec.load import load, load_stored
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Attempt, Experiment, Run
+from jestlab.platform.store.tables import AttemptRow, ExperimentRow, RunRow
 from jestlab.platform.store.trust import executed, origin_of, refuse_untrusted, trust
 
 
 def study(lab: Lab, *runs, state=RunState.COMPLETED, **columns):
     """Record and complete these runs as the study `toy`."""
     store = Store.open(lab.store_url)
-    store.record(plans.plan(*runs))
+    plans.record(store, plans.plan(*runs))
     for run in runs:
         stores.attempt(store, run, state, scores={"toy/score": 0.5}, loss=(1.0,), **columns)
     return store
@@ -91,7 +91,7 @@ def test_handles_of_jobs_are_neither_exported_nor_imported(theirs, ours, tmp_pat
     rewrite(path, job, tmp_path / "x")
     assert take(ours, path).new == 2
     with Store.open(ours.store_url).reading() as connection:
-        assert set(connection.execute(select(Attempt.handle, Attempt.token)).all()) == {(None, None)}
+        assert set(connection.execute(select(AttemptRow.handle, AttemptRow.token)).all()) == {(None, None)}
 
 
 # ---- trust
@@ -168,7 +168,7 @@ def evil(tmp_path: Path, ours: Lab, monkeypatch: pytest.MonkeyPatch) -> Path:
     }
     code = {f"{evil}:clipped": {"digest": "0" * 16}}
     runs = (plans.run("a"), plans.run("b", "planted.inner.module:call", config={"code": code}))
-    store.record(Plan(Study.parse(spec), runs))
+    plans.record(store, Plan(StudySpec.parse(spec), runs))
     for run in runs:
         stores.attempt(store, run, scores={"toy/score": 0.5}, loss=(1.0,), executor=f"{evil}:Evil")
     take(ours, exported(theirs, tmp_path / "lab.zip"))
@@ -222,7 +222,7 @@ def test_code_that_the_user_names_or_launches_is_executed(ours, evil, tmp_path):
     done = called("table", f"{tmp_path}/mine.py:ends", "toy", "--root", ours.root)
     assert "| a" in done.output and not evil.with_name("executed").exists()
     store = Store.open(ours.store_url)
-    store.record(Plan(load_stored("toy", store.spec("toy")), (plans.run("a"),)))
+    plans.record(store, Plan(load_stored("toy", store.spec("toy")), (plans.run("a"),)))
     assert origin_of(store, "toy") is None
     refuse_untrusted(store, "toy")
     called("table", "counts", "toy", "--root", ours.root)
@@ -264,12 +264,12 @@ def test_the_later_launch_of_an_imported_study_wins_and_the_future_is_now(theirs
     take(ours, tmp_path / "future.zip")
     store = Store.open(ours.store_url)
     with store.reading() as connection:
-        [updated_at] = connection.scalars(select(Experiment.updated_at))
+        [updated_at] = connection.scalars(select(ExperimentRow.updated_at))
     assert updated_at <= now()
     trust(store, "toy")
     assert take(ours, first).experiments == []
     assert (origin := origin_of(store, "toy")) is not None and origin.trusted_at is not None
-    Store.open(theirs.store_url).record(plans.plan(UNIFORM))
+    plans.record(Store.open(theirs.store_url), plans.plan(UNIFORM))
     assert take(ours, exported(theirs, tmp_path / "second.zip")).experiments == ["toy"]
     assert (origin := origin_of(store, "toy")) is not None
     assert (origin.archive, origin.trusted_at) == ("second.zip", None)
@@ -282,7 +282,7 @@ MINE, OTHER = plans.run("a", "/mine/train.py:main"), plans.run("a", "/evil/train
 
 def programs_of(lab):
     with Store.open(lab.store_url).reading() as connection:
-        return connection.scalars(select(Run.program)).all()
+        return connection.scalars(select(RunRow.program)).all()
 
 
 @pytest.mark.parametrize("launched_first", [True, False])
@@ -293,22 +293,10 @@ def test_a_launch_executes_the_users_own_program(ours, tmp_path, launched_first)
     path = exported(theirs, tmp_path / "lab.zip")
     store = Store.open(ours.store_url)
     if launched_first:
-        store.record(plans.plan(MINE))
+        plans.record(store, plans.plan(MINE))
         assert take(ours, path).replaced == 1
     else:
         take(ours, path)
         assert programs_of(ours) == [OTHER.program]
-        store.record(plans.plan(MINE, name="mine"))
+        plans.record(store, plans.plan(MINE, name="mine"))
     assert programs_of(ours) == [MINE.program]
-
-
-# ---- files
-
-
-def test_logs_outside_the_lab_are_not_shown(theirs, tmp_path):
-    folder = theirs.root / JOINT.directory
-    folder.mkdir(parents=True)
-    (tmp_path / "secret").write_text("secret")
-    (folder / "log.txt").symlink_to(tmp_path / "secret")
-    with pytest.raises(UserError, match="leads out of the lab"):
-        called("logs", "toy/joint", "--root", theirs.root)

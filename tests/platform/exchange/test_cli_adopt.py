@@ -129,15 +129,6 @@ def test_adopts_what_other_tools_recorded(root, tmp_path):
         assert {run["change"] for run in adopted(root, kind, path, *options)["runs"]} == {"same"}
 
 
-def test_reports_the_same_fault_of_many_runs_once(root, siglip):
-    arguments = ("csv", siglip, "--into", "toy", "--run", "model,seed", "--examples", "seen")
-    lines = labs.here("adopt", *arguments, root=root).stderr.splitlines()
-    assert len(lines) == 1
-    assert "no metric 'seen'" in lines[0] and "5 more runs" in lines[0]
-    found = adopted(root, *arguments, code=1)
-    assert len(set(found["failed"])) == 6 and found["runs"] == []
-
-
 def test_a_dry_run_writes_nothing(root, siglip):
     options = ("csv", siglip, "--into", "old", "--run", "model,seed", "--dry-run")
     dry = printed(root, "adopt", *options)

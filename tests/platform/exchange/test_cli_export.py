@@ -13,8 +13,8 @@ from tests.platform.exchange.recorded import LABEL, files_below, only, result
 from jestlab.platform.cli import main
 from jestlab.platform.cli.export import VIEWERS
 from jestlab.platform.errors import StoreUnreachable, UserError
-from jestlab.platform.exchange import export as writers
 from jestlab.platform.exchange import export_read, read_mlflow, read_tensorboard
+from jestlab.platform.exchange import export_write as writers
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.store import Store
 

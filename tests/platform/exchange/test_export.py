@@ -12,8 +12,8 @@ from tests.platform.exchange import recorded
 from tests.platform.exchange.recorded import BROKEN, JOINT, JOINT_1, LABEL, WAITING, as_text, result
 
 from jestlab.platform.errors import UserError
-from jestlab.platform.exchange import export as writers
 from jestlab.platform.exchange import export_read as results
+from jestlab.platform.exchange import export_write as writers
 from jestlab.platform.exchange.source_run import Score
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rows import now
@@ -110,7 +110,7 @@ def test_a_run_is_read_when_its_turn_comes(recorded_store):
     attempt = plans.begun(recorded_store, WAITING)
     attempt.log(1, {"of its own": 0.5})
     attempt.complete()
-    recorded_store.record(plans.plan(JOINT, WAITING))
+    plans.record(recorded_store, plans.plan(JOINT, WAITING))
     rest = {(one.label, one.seed): one for one in reading}
     assert list(rest) == [(LABEL, 0), ("waiting", 0)]
     assert rest["waiting", 0].state is RunState.COMPLETED

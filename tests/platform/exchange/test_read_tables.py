@@ -180,16 +180,6 @@ def test_any_table_is_read_back(tmp_path, made, config, order):
         np.testing.assert_array_equal(found[run].metrics["x"][1], [steps[step] for step in sorted(steps)])
 
 
-@given(text=st.text(st.sampled_from('step,run\n"01.e-x\t\0é'), max_size=60) | st.text(max_size=60))
-def test_any_text_gives_runs_or_an_error_of_one_line(tmp_path, text):
-    path = tmp_path / "table.csv"
-    path.write_text("step,x,y\n" + text, encoding="utf-8", errors="surrogatepass")
-    try:
-        list(read(path))
-    except UserError as error:
-        assert len(str(error).splitlines()) == 1
-
-
 @pytest.mark.parametrize(
     "text",
     [

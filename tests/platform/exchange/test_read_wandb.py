@@ -201,17 +201,6 @@ def test_records_over_blocks(tmp_path, sizes):
     assert [len(content) for content in records(path)] == sizes
 
 
-@given(made=st.lists(st.binary(max_size=60), max_size=4))
-@example([b"\x09" + bytes(8), b"\x09"])
-def test_any_records_give_runs_or_an_error_of_one_line(tmp_path, made):
-    path = tmp_path / "run-x.wandb"
-    path.write_bytes(written([START, *made]))
-    try:
-        assert len(list(wandb.read(path))) >= 1
-    except UserError as error:
-        assert "\n" not in str(error)
-
-
 def attempt(folder: Path, number: int, steps: Iterable[int], loss: float, **run: Any) -> None:
     made = [record(run={"run_id": "abcd1234", **run})]
     made += [record(history={"item": [item("loss", loss)], "step": {"num": step}}) for step in steps]

@@ -17,7 +17,7 @@ from tests.platform.exchange import recorded
 from tests.platform.exchange.recorded import HOSTILE, JOINT, LABEL, as_text, result
 
 from jestlab.analysis.configs import flat
-from jestlab.platform.exchange import export, export_read, read_mlflow, read_tensorboard
+from jestlab.platform.exchange import export_read, export_write, read_mlflow, read_tensorboard
 from jestlab.platform.exchange.export_read import ExportedRun
 from jestlab.platform.exchange.source_run import Score, SourceRun
 from jestlab.platform.store.records import RunState
@@ -28,7 +28,7 @@ TABLES = ("runs", "metrics", "evaluations")
 
 def written(kind: str, out: Path, *runs: ExportedRun) -> dict[str, SourceRun]:
     """Write runs and read them back, by name."""
-    export.write(kind, runs, out)
+    export_write.write(kind, runs, out)
     return {run.name: run for run in READERS[kind](out)}
 
 
@@ -194,7 +194,7 @@ def test_tensorboard_labels_with_the_same_folder(out, labels, folders):
 
 
 def test_parquet(stored, out):
-    export.write("parquet", stored.values(), out)
+    export_write.write("parquet", stored.values(), out)
     assert recorded.files_below(out) == {f"{name}.parquet" for name in TABLES}
     runs, metrics, scores = (pd.read_parquet(out / f"{name}.parquet") for name in TABLES)
     for (_, row), one in zip(runs.iterrows(), stored.values(), strict=True):
@@ -225,7 +225,7 @@ def test_parquet_types_do_not_depend_on_the_values(out):
     full = result(metrics={"loss": [math.nan, 1.0]}, scores=scores, tags=["t"], notes=["n"], **unknown)
     schemas = []
     for name, one in (("full", full), ("empty", result(**unknown))):
-        export.write("parquet", [one], out / name)
+        export_write.write("parquet", [one], out / name)
         schemas.append([pq.read_schema(out / name / f"{table}.parquet") for table in TABLES])
     assert schemas[0] == schemas[1]
     runs, metrics, rows = (pq.read_table(out / "full" / f"{name}.parquet") for name in TABLES)

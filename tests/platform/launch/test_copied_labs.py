@@ -10,6 +10,7 @@ from in_process import Machine
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.executors.base import JobKey, JobState, LaunchedJob
 from jestlab.platform.launch.jobs import job_of
+from jestlab.platform.planning import recording
 from jestlab.platform.planning.plan import Plan, plan
 from jestlab.platform.spec.load import load
 from jestlab.platform.store import claims, leases
@@ -26,7 +27,7 @@ def a_job_that_runs(root: Path, study: Plan, machine: Machine) -> LaunchedJob:
     """Launch a job that stays at one step; its launcher is gone."""
     lab = Lab.find(root)
     store = Store.open(lab.store_url)
-    store.record(study)
+    recording.record(store, study)
     [run] = study.runs
     log = f"{run.directory}/log.txt"
     launcher = leases.enter_launcher(store, "elsewhere:1:0")

@@ -8,7 +8,7 @@ import pytest
 
 from jestlab.platform import logs
 from jestlab.platform.launch.display import Lines, Pace, ProgressBars, Speeds, display
-from jestlab.platform.store.records import Progress, RunState
+from jestlab.platform.store.records import RunProgress, RunState
 
 
 class Terminal(io.StringIO):
@@ -22,7 +22,7 @@ def test_one_plain_line_a_change_over_all_rounds():
     run = plans.run("joint", seed=2, point={"filter": "a\x1b[31m\nb"})
     lines.begin(1)
     lines.state(run, RunState.RUNNING)
-    lines.progress({run.fingerprint: Progress(5, 10, {"loss": 0.5})})
+    lines.progress({run.fingerprint: RunProgress(5, 10, {"loss": 0.5})})
     lines.state(run, RunState.FAILED, "exit code 1: ValueError: no")
     lines.note("first\nsecond \x1b[31m")
     lines.end()
@@ -52,8 +52,8 @@ def test_bars_on_a_terminal(monkeypatch, columns):
     for run in runs:
         bar.state(run, RunState.RUNNING)
     first = runs[0].fingerprint
-    bar.progress({first: Progress(0, 10, {})})
-    bar.progress({first: Progress(5, 10, {"loss": 0.12345, "examples_seen": 320.0})})
+    bar.progress({first: RunProgress(0, 10, {})})
+    bar.progress({first: RunProgress(5, 10, {"loss": 0.12345, "examples_seen": 320.0})})
     bar.state(runs[0], RunState.COMPLETED)
     bar.end()
     shown = stream.getvalue()
@@ -67,17 +67,17 @@ def test_bars_on_a_terminal(monkeypatch, columns):
 BEGAN = datetime(2026, 11, 23, 12)
 
 
-def report(step: int, seconds: float, first_step: int = 0, examples: int = 64, **changes) -> Progress:
+def report(step: int, seconds: float, first_step: int = 0, examples: int = 64, **changes) -> RunProgress:
     """A run of 1,000 steps, a number of seconds after it started."""
     made = {"started_at": BEGAN, "reported_at": BEGAN + timedelta(seconds=seconds)} | changes
-    return Progress(step, 1_000, {"examples_seen": float(examples * step)}, first_step, **made)
+    return RunProgress(step, 1_000, {"examples_seen": float(examples * step)}, first_step, **made)
 
 
 def test_one_report_gives_the_speed_since_the_attempt_started():
     assert Pace().add(report(200, 20.0)) == Speeds(examples=640.0, seconds_left=80.0)
     resumed = Pace().add(report(200, 20.0, first_step=100))
     assert resumed == Speeds(examples=320.0, seconds_left=160.0)
-    no_examples = Progress(50, None, {}, 0, BEGAN, BEGAN + timedelta(seconds=10))
+    no_examples = RunProgress(50, None, {}, 0, BEGAN, BEGAN + timedelta(seconds=10))
     assert Pace().add(no_examples) == Speeds()
 
 
@@ -95,7 +95,7 @@ def test_further_reports_give_the_speed_between_them_however_often_they_are_read
 
 def test_the_speed_is_unknown_before_the_first_report_and_after_a_restart():
     pace = Pace()
-    assert pace.add(Progress(0, None, {})) == Speeds()
+    assert pace.add(RunProgress(0, None, {})) == Speeds()
     assert pace.add(report(0, 0.1)) == Speeds()
     assert pace.add(report(100, 10.0)).examples == 640.0
     again = BEGAN + timedelta(seconds=60)

@@ -24,7 +24,7 @@ from jestlab.platform.launch.record import XManagerRecord
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec.load import load
 from jestlab.platform.store import leases
-from jestlab.platform.store.records import Progress
+from jestlab.platform.store.records import RunProgress
 
 RUNS: dict[str, dict[str, Any]] = {"uniform": {"steps": 300}, "joint": {"needs": ["uniform"], "steps": 12}}
 LONG = {"long": {"steps": 5_000, "pause": 0.02}, "next": {"needs": ["long"], "steps": 3}}
@@ -139,7 +139,7 @@ class Signaled(Listener):
         super().__init__()
         self.number: int | None = number
 
-    def progress(self, found: Mapping[str, Progress]) -> None:
+    def progress(self, found: Mapping[str, RunProgress]) -> None:
         if self.number is not None and any(progress.step for progress in found.values()):
             os.kill(os.getpid(), self.number)
             self.number = None

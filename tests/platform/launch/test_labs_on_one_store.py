@@ -86,7 +86,7 @@ def claimed_elsewhere(store: Store, fingerprint: str, lease_seconds: float) -> t
     lab_id = "f" * 32
     enter_lab(store.engine, lab_id, "/data/lab", "atlas")
     launcher = leases.enter_launcher(store, "atlas.x.1:7:0", lab_id)
-    terms = claims.Terms(launcher, "local", 0, lease_seconds, lab_id)
+    terms = claims.ClaimTerms(launcher, "local", 0, lease_seconds, lab_id)
     [claim] = claims.claim_all(store, {fingerprint: "log.txt"}, terms).claims.values()
     claims.store_handles(store, {claim.attempt_id: "atlas.x.1:8:0:log.txt"})
     leases.remove_launcher(store, launcher)
@@ -97,7 +97,7 @@ def test_a_run_is_skipped_when_another_lab_completes_a_run_that_it_needs(root, t
     planned = plan(load(str(labs.write_study(tmp_path, runs=WITH_JOINT))))
     reference, uniform, joint = (next(run for run in planned.runs if run.name == name) for name in WITH_JOINT)
     with closing(Store.open(Lab.find(root).store_url)) as store:
-        store.record(planned)
+        plans.record(store, planned)
         attempt_id, _ = claimed_elsewhere(store, reference.fingerprint, 90.0)
 
         def complete() -> None:
@@ -115,7 +115,7 @@ def test_a_run_that_another_lab_holds_is_neither_adopted_nor_ended(sqlite_url, r
     """Its launcher is gone; the next launcher of that lab adopts the run."""
     spec = labs.write_study(tmp_path, runs={"uniform": {}})
     store = Store.open(sqlite_url)
-    store.record(plan(load(str(spec))))
+    plans.record(store, plan(load(str(spec))))
     [fingerprint] = store.members("toy")
     _, lab_id = claimed_elsewhere(store, fingerprint, 0.1)
     said = jestlab(sqlite_url, root, "launch", spec, "--no-reports")

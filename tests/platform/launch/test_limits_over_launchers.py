@@ -43,7 +43,7 @@ class Launchers:
         """Record runs of which each is planned to take 2.5 chip-hours."""
         runs = [plans.run(f"run{i}", config={"of": study, "run": i}) for i in range(count)]
         planned = [replace(run, budget=RunBudget("v5e", 1, 2.5)) for run in runs]
-        self._store.record(plans.plan(*planned, name=study))
+        plans.record(self._store, plans.plan(*planned, name=study))
         return planned
 
     def release(self) -> list[LaunchOutcome]:

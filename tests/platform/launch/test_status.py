@@ -10,7 +10,7 @@ from jestlab.platform.launch.executors.base import JobState, JobStatus
 from jestlab.platform.launch.reconcile import SLOT, RetryRules, is_plain_wait
 from jestlab.platform.launch.status import RunStatus, WaitStatus, start_times, wait_lines, wait_status
 from jestlab.platform.store.claims import LIMIT
-from jestlab.platform.store.records import Lease, RunRow, RunState, Standing
+from jestlab.platform.store.records import Lease, RunState, RunSummary, Standing
 
 NOW = datetime(2026, 11, 23, 12)
 RULES = RetryRules(retries=2, backoff_seconds=2.0, max_backoff_seconds=300.0)
@@ -103,7 +103,7 @@ def test_counts_waiting_runs_whose_shown_names_agree():
     wait = WaitStatus(PENDING, "waits for a slot", unblock="a free slot")
     waiting = [
         RunStatus(
-            RunRow(64 * letter, "a", label, 0, PENDING, None, 0, None, 0, "runs/a", None, None, "train"),
+            RunSummary(64 * letter, "a", label, 0, PENDING, None, 0, None, 0, "runs/a", None, None, "train"),
             wait=wait,
         )
         for letter, label in [*zip("12345", labels, strict=True), ("5", "another label of the last")]

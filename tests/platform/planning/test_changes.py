@@ -10,14 +10,15 @@ import stores_support as stores
 from sqlalchemy import select, update
 
 from jestlab.platform.digests import digest_of
+from jestlab.platform.planning import recording
 from jestlab.platform.planning.changes import changes, changes_of
 from jestlab.platform.planning.compare import compare_with_now
 from jestlab.platform.planning.plan import Plan, plan
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.judgments import accept, acceptances, retract, retracted, undo_retraction
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Attempt, Evaluation
+from jestlab.platform.store.tables import AttemptRow, EvaluationRow
 
 
 @pytest.fixture
@@ -35,8 +36,8 @@ def study(folder: Path, name: str = "ridge", **parts: Any) -> dict[str, Any]:
 
 def recorded(store: Store, written: dict[str, Any], *made: dict[str, Any]) -> Plan:
     """Record a study's plan, and of each of its runs one attempt with these columns."""
-    planned = plan(Study.parse(written))
-    store.record(planned)
+    planned = plan(StudySpec.parse(written))
+    recording.record(store, planned)
     for run, columns in zip(planned.runs, made, strict=False):
         its: Any = {k: json.dumps(v) if isinstance(v, dict) else v for k, v in columns.items()}
         stores.attempt(store, run, **its)
@@ -71,7 +72,7 @@ def test_code_of_the_attempts_that_a_result_rests_on_counts(store, tmp_path):
     planned = planned.with_states(store.states(planned.fingerprints))
     assert lines(store, planned) == ["the run was made with different code: ridge.py changed"]
     with store.writing() as connection:  # as if it had started over
-        connection.execute(update(Attempt).where(Attempt.id == resumed).values(first_step=0))
+        connection.execute(update(AttemptRow).where(AttemptRow.id == resumed).values(first_step=0))
     assert lines(store, planned) == []
 
 
@@ -82,12 +83,12 @@ def test_an_attempt_that_went_on_after_scores_of_another_one_resumed_it(store, t
     old, now = ({"ridge.py": digest} for digest in ("0" * 64, digest_of(tmp_path / "ridge.py")))
     stores.attempt(store, run, RunState.FAILED, sources=json.dumps(old), scores={"toy/top1": 0.5})
     with store.reading() as connection:
-        [step] = connection.scalars(select(Evaluation.step))
+        [step] = connection.scalars(select(EvaluationRow.step))
     resumed = stores.attempt(store, run, number=2, resumed_step=step, sources=json.dumps(now))
     planned = planned.with_states(store.states(planned.fingerprints))
     assert lines(store, planned) == ["the run was made with different code: ridge.py changed"]
     with store.writing() as connection:  # it replaced these scores
-        connection.execute(update(Attempt).where(Attempt.id == resumed).values(resumed_step=step - 1))
+        connection.execute(update(AttemptRow).where(AttemptRow.id == resumed).values(resumed_step=step - 1))
     assert lines(store, planned) == []
 
 

@@ -25,10 +25,10 @@ from jestlab.platform.planning.matching import (
 )
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.programs import Price
-from jestlab.platform.spec import Study
+from jestlab.platform.spec import StudySpec
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Attempt, Member
+from jestlab.platform.store.tables import AttemptRow, MemberRow
 
 JOINT = {"selection": {"rule": "joint", "reference": "reference"}}
 RUNS = {
@@ -48,7 +48,7 @@ def store(store_url):
 
 def study(runs=RUNS, seeds=2, length=LENGTH, **written):
     base = {"schedule": {"batch_size": 64, "examples_seen": length}}
-    return Study.parse({"name": "s", "base": base, "runs": runs, "seeds": seeds, **written})
+    return StudySpec.parse({"name": "s", "base": base, "runs": runs, "seeds": seeds, **written})
 
 
 def planned(store, spec):
@@ -60,7 +60,7 @@ def lengths(found, name):
 
 
 def complete(store, folder, found, seconds):
-    store.record(found)
+    plans.record(store, found)
     measure(store, folder, found.runs, seconds)
 
 
@@ -113,8 +113,8 @@ def test_seconds_of_different_devices_say_nothing(store, tmp_path):
     complete(store, tmp_path, planned(store, study(seeds=1)), {"uniform": 1.0})
     complete(store, tmp_path, planned(store, study(seeds=1)), {"joint": 0.1})
     with store.writing() as connection:
-        joint = select(Member.run_id).where(Member.name == "joint")
-        connection.execute(update(Attempt).where(Attempt.run_id.in_(joint)).values(device="H100"))
+        joint = select(MemberRow.run_id).where(MemberRow.name == "joint")
+        connection.execute(update(AttemptRow).where(AttemptRow.run_id.in_(joint)).values(device="H100"))
     assert planned(store, study(seeds=1)).waiting
     more = planned(store, study())
     complete(store, tmp_path, more, {"joint": [0.1, 4.0]})
@@ -123,7 +123,7 @@ def test_seconds_of_different_devices_say_nothing(store, tmp_path):
 
 def test_what_a_launch_solved_for_stays_until_its_rival_changes(store, tmp_path):
     complete(store, tmp_path, planned(store, study(seeds=1)), {"uniform": 1.0, "joint": 2.0})
-    store.record(planned(store, study(seeds=1)))
+    plans.record(store, planned(store, study(seeds=1)))
     complete(store, tmp_path, planned(store, study(seeds=3)), {"uniform": 1.0, "joint": 6.0})
     assert lengths(planned(store, study(seeds=3)), "uniform_in_time") == [2 * LENGTH] * 3
     longer = {**RUNS, "joint": {**JOINT, "schedule.examples_seen": 2 * LENGTH}}

@@ -8,14 +8,14 @@ from jestlab.models.data import datasets
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.plan import Action, plan
 from jestlab.platform.programs.pricing import price_train
-from jestlab.platform.spec import Study
+from jestlab.platform.spec import StudySpec
 from jestlab.platform.store.records import RunState
 
 JOINT = {"selection": {"rule": "joint", "reference": "reference"}}
 
 
 def planned(runs, **written):
-    return plan(Study.parse({"name": "s", "runs": runs, **written}))
+    return plan(StudySpec.parse({"name": "s", "runs": runs, **written}))
 
 
 def test_runs_are_ordered_fingerprinted_and_placed():
@@ -119,7 +119,7 @@ def test_time_grows_with_the_number_of_runs_and_no_faster(tmp_path, form):
         axes = [{"runs": ["reference"] if form == "inert" else ["reference", "joint"], **axis}]
         runs = {"reference": {}} if form == "inert" else {"joint": JOINT, "reference": {}}
         study = {"name": "s", "runs": runs, "axes": axes, "seeds": 2, "base": {"schedule.batch_size": 32}}
-        return plans.function_calls(lambda: plan(Study.parse(study)))
+        return plans.function_calls(lambda: plan(StudySpec.parse(study)))
 
     work(2)  # what is made once and kept
     small, large = work(50), work(200)

@@ -15,7 +15,7 @@ from jestlab.models.data.tars import TarWriter
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.plan import Plan, plan
 from jestlab.platform.spec.load import load
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.schema import StudySpec
 
 JOINT = {"selection": {"rule": "joint", "criterion": "hard_learner", "chunks": 2}}
 
@@ -30,7 +30,7 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def planned(run: dict[str, Any], train: dict[str, Any] | Path, **data: Any) -> Plan:
     given = {"kind": "folder", "path": str(train)} if isinstance(train, Path) else train
-    return plan(Study.parse({"name": "s", "runs": {"joint": {"data": {"train": given, **data}, **run}}}))
+    return plan(StudySpec.parse({"name": "s", "runs": {"joint": {"data": {"train": given, **data}, **run}}}))
 
 
 def refusal(*arguments: Any, **data: Any) -> str:
@@ -63,7 +63,7 @@ def test_a_super_batch_that_fits_or_is_not_checked_is_planned(web):
     assert planned(JOINT | {"schedule.batch_size": 20}, web).runs
     assert planned(large, {"kind": "folder", "path": str(web), "digest": "0" * 64}).runs  # not read
     written = {"name": "s", "runs": {"a": {"schedule.batch_size": 32_768}}}
-    assert plan(Study.parse(written), placement="none").runs  # only priced
+    assert plan(StudySpec.parse(written), placement="none").runs  # only priced
 
 
 def test_a_filter_counts_where_metadata_are_in_parquets(web, tmp_path):
@@ -102,7 +102,7 @@ def test_a_diagnosis_fits_its_data_too(web):
     }  # fmt: skip
     base = {"data.train": {"kind": "folder", "path": str(web)}}
     with pytest.raises(UserError, match=r"runs.diagnosis: the super-batch of 1,280 .* has 100: lower batch_"):
-        plan(Study.parse({"name": "s", "base": base, "runs": runs}))
+        plan(StudySpec.parse({"name": "s", "base": base, "runs": runs}))
 
 
 def test_columns_to_count_by_exist(web):
@@ -114,7 +114,7 @@ def test_columns_to_count_by_exist(web):
     assert planned(unused, web).runs
     runs = {"a": {}, "d": {"program": "diagnose", "learner": "a", "reference": "a", "columns": ["nois"]}}
     with pytest.raises(UserError, match=r"runs.d: columns: the synthetic web has no metadata column 'nois'"):
-        plan(Study.parse({"name": "s", "runs": runs}))
+        plan(StudySpec.parse({"name": "s", "runs": runs}))
 
 
 def test_a_benchmark_is_one(web, tmp_path):

@@ -2,14 +2,14 @@ import plans_support as plans
 
 from jestlab.platform.planning.explain import Difference, explain
 from jestlab.platform.planning.plan import plan
-from jestlab.platform.spec import Study
+from jestlab.platform.spec import StudySpec
 from jestlab.platform.store.records import FinishedRun, RunState
 
 JOINT = {"selection": {"rule": "joint", "reference": "reference"}}
 
 
 def planned(runs, **written):
-    return plan(Study.parse({"name": "s", "runs": runs, **written}))
+    return plan(StudySpec.parse({"name": "s", "runs": runs, **written}))
 
 
 def finished(runs):

@@ -9,7 +9,7 @@ import pytest
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.names import check, check_first
 from jestlab.platform.planning.plan import plan
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.schema import StudySpec
 
 METRICS = {"wiki/perplexity": {"goal": "min"}, "wiki/accuracy": {"goal": "max", "unit": "percent"}}
 OWN: dict[str, Any] = {
@@ -39,7 +39,7 @@ def reporting(**report):
 
 def refused(written, recorded=()):
     with pytest.raises(UserError) as caught:
-        check(plan(Study.parse(written)), lambda: recorded)
+        check(plan(StudySpec.parse(written)), lambda: recorded)
     return str(caught.value)
 
 
@@ -82,9 +82,9 @@ def test_what_is_declared_or_recorded_is_accepted():
         | {"base": OWN["base"] | {"runtime": {"diagnostics": {"columns": ["kind"]}}}},
     ]
     for changes in accepted:
-        check(plan(Study.parse(copy.deepcopy(OWN | changes))))
+        check(plan(StudySpec.parse(copy.deepcopy(OWN | changes))))
     old = OWN | {"metrics": None, "score": ["wiki/height"]} | claiming(measure="height")
-    check(plan(Study.parse(old)), lambda: {"wiki/height", "height"})
+    check(plan(StudySpec.parse(old)), lambda: {"wiki/height", "height"})
     assert refused(old, {"wiki/height"}).startswith("claims.0.measure: ")
 
 
@@ -92,16 +92,16 @@ def test_the_store_is_asked_only_for_names_that_nobody_declares():
     def recorded():
         raise AssertionError
 
-    check(plan(Study.parse(OWN)), recorded)
+    check(plan(StudySpec.parse(OWN)), recorded)
 
 
 def test_what_training_evaluates_follows_from_its_benchmark():
     good = TRAINED | {"score": ["shapes/5_shot", "shapes_retrieval/i2t_r5"]}
-    check(plan(Study.parse(good)))
+    check(plan(StudySpec.parse(good)))
     assert refused(TRAINED | {"score": ["shapes/10_shot"]}).startswith("score.0: 'shapes/10_shot'")
     assert refused(TRAINED | {"score": ["shpaes/zero_shot"]}).endswith("did you mean 'shapes/zero_shot'?")
     assert "claims.0.measure" in refused(COMPARED | claiming(measure="lost"))
-    check(plan(Study.parse(COMPARED | claiming(measure="loss"))))
+    check(plan(StudySpec.parse(COMPARED | claiming(measure="loss"))))
 
 
 def test_better_needs_a_goal():
@@ -114,8 +114,8 @@ def test_better_needs_a_goal():
             "metrics": OWN["metrics"] | {"loss": {"goal": "min"}},
         },
     ):
-        check(plan(Study.parse(copy.deepcopy(OWN | changes))))
-    check(plan(Study.parse(COMPARED | {"claims": [better]})))
+        check(plan(StudySpec.parse(copy.deepcopy(OWN | changes))))
+    check(plan(StudySpec.parse(COMPARED | {"claims": [better]})))
     assert refused(COMPARED | {"claims": [better | {"measure": "temperature"}]}) == (
         "claims.0.better_than: temperature has no goal: declare it, metrics: {temperature: {goal: max}} "
         "or {goal: min}; or use `above` or `below` in the claim"

@@ -9,7 +9,7 @@ import yaml
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.planning import cost
 from jestlab.platform.planning.plan import plan, totals
-from jestlab.platform.spec import Study
+from jestlab.platform.spec import StudySpec
 from jestlab.platform.spec.resources import parse_slice
 from jestlab.platform.store.records import RunState
 
@@ -24,7 +24,7 @@ WRITTEN = {"name": "both", "question": "Both?", "studies": {"first": FIRST, "sec
 
 @pytest.fixture
 def both():
-    return plan(Study.parse(WRITTEN))
+    return plan(StudySpec.parse(WRITTEN))
 
 
 def test_equal_runs_are_one_under_the_first_parts_name(both):

@@ -12,7 +12,7 @@ from jestlab.models.extensions import content, digest
 from jestlab.platform.planning.plan import Plan, PlannedRun, plan
 from jestlab.platform.programs import Price
 from jestlab.platform.programs.pricing import forward
-from jestlab.platform.spec import Study
+from jestlab.platform.spec import StudySpec
 
 BASE = {
     "model": TOWERS,
@@ -30,7 +30,7 @@ def planned(**runs: Any) -> Plan:
         "reference": {"initialization": 1, "model": WIDER},
         "cache": {"program": "embed", "reference": "reference"},
     }
-    return plan(Study.model_validate({"name": "methods", "base": BASE, "runs": {**guides, **runs}}))
+    return plan(StudySpec.model_validate({"name": "methods", "base": BASE, "runs": {**guides, **runs}}))
 
 
 def of(changes: dict[str, Any]) -> PlannedRun:

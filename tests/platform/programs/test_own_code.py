@@ -218,7 +218,7 @@ def test_a_finished_run_of_custom_code(root, tmp_path):
     path = spec(tmp_path, tower=ONE_OF_EACH["tower"])
     found, lab = planned(path), Lab.find(root)
     with closing(Store.open(lab.store_url)) as store:
-        store.record(found)
+        plans.record(store, found)
         for run in found.runs:
             sources = json.dumps({"own.py": "0" * 64})
             stores.attempt(store, run, sources=sources, scores={"shapes/zero_shot": 0.5})

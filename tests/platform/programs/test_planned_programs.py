@@ -11,7 +11,7 @@ from jestlab.models.config import EmbedConfig, ScoreConfig, TwoTowers
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.programs import Price, pricing
-from jestlab.platform.spec import Study, load
+from jestlab.platform.spec import StudySpec, load
 from jestlab.platform.spec.expand import expand
 
 CACHE = {"program": "embed", "reference": "reference"}
@@ -23,7 +23,7 @@ def planned(base=None, reports=(), **runs):
     """Plan runs besides a reference, on 1,024 examples."""
     base = {"model": TOWERS, "data.train.examples": 1_024, "schedule.batch_size": 16, **(base or {})}
     runs = {"reference": {"initialization": 1}, **runs}
-    return plan(Study.parse({"name": "s", "base": base, "runs": runs, "reports": reports}))
+    return plan(StudySpec.parse({"name": "s", "base": base, "runs": runs, "reports": reports}))
 
 
 def by_name(**parts):

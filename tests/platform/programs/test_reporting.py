@@ -1,6 +1,5 @@
 """Reports of scripts and functions: one interface, one protocol, and the same errors."""
 
-import inspect
 import json
 import math
 import os
@@ -162,12 +161,6 @@ def test_phases_are_checked_and_attributes_are_the_same(start):
             assert run.directory == Path("/lab/run")
 
 
-@pytest.mark.parametrize("method", ["log", "evaluation", "artifact", "progress"])
-def test_methods_have_one_signature(method):
-    for kind in (ScriptRun, _Reporting, RunContext):
-        assert inspect.signature(getattr(kind, method)) == inspect.signature(getattr(Reporter, method))
-
-
 # ---- the protocol
 
 STEPS = st.integers(0, 2**63 - 1)
@@ -212,33 +205,6 @@ def test_messages_can_arrive_in_pieces(calls, data):
                 channel.read()
         channel.drain(whole=True)
     assert repr(recorder.calls) == repr([tuple(call) for call in calls])
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=6,
-)
-KEYS = ["step", "metrics", "scores", "examples_seen", "flops_total", "seconds", "total_steps", "name", "path"]
-ALMOST = st.fixed_dictionaries(
-    {"type": st.sampled_from(["log", "evaluation", "artifact", "progress", "flush"])},
-    optional=dict.fromkeys([*KEYS, "id"], JSON),
-)
-
-
-@given(
-    st.binary() | JSON.map(lambda value: json.dumps(value).encode()) | ALMOST.map(json.dumps).map(str.encode)
-)
-def test_any_line_is_a_valid_message_or_a_one_line_error(line):
-    try:
-        message = parse(line)
-    except ValueError as error:
-        assert len(str(error).splitlines()) == 1
-        assert " is not a valid message: " in str(error)
-    else:  # the store can hold its values
-        for value in message.values():
-            assert not isinstance(value, bool)
-            assert not isinstance(value, int) or 0 <= value < 2**63
 
 
 def log(step: float = 1, **parts: Any) -> bytes:

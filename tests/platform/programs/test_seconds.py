@@ -86,7 +86,7 @@ def test_an_attempt_that_starts_over_adds_nothing_of_earlier_ones(begun):
 def test_the_store_knows_the_seconds_of_each_evaluation(store_url, tmp_path):
     store = Store.open(store_url)
     planned = plans.run("alone")
-    store.record(plans.plan(planned))
+    plans.record(store, plans.plan(planned))
     attempt = plans.begun(store, planned, tmp_path)
     for step, seconds in ((2, 1.5), (4, 3.0), (6, None)):
         attempt.evaluation(step, None, None, {"toy/x": 0.5, "toy/y": 0.5}, seconds=seconds)

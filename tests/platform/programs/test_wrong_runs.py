@@ -8,7 +8,7 @@ from tiny_support import TOWERS
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.plan import plan
-from jestlab.platform.spec import Study
+from jestlab.platform.spec import StudySpec
 
 BASE = {
     "model": TOWERS,
@@ -25,7 +25,7 @@ FLIP = {"augmentation": {"flip": 0.5}}
 
 
 def planned(run):
-    return plan(Study.model_validate({"name": "s", "base": BASE, "runs": {**RUNS, "it": run}}))
+    return plan(StudySpec.model_validate({"name": "s", "base": BASE, "runs": {**RUNS, "it": run}}))
 
 
 def selecting(rule="joint", **selection: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import plans_support as plans
 
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.plan import plan
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.store import Store
 
 STEPS = 10
@@ -24,9 +24,9 @@ STUDY = {
 
 def record(lab: Lab, study: dict[str, Any]) -> dict[str, str]:
     """Record a study whose runs have all completed; return LABEL/SEED → fingerprint."""
-    planned = plan(Study.parse(study))
+    planned = plan(StudySpec.parse(study))
     with closing(Store.open(lab.store_url)) as store:
-        store.record(planned)
+        plans.record(store, planned)
         for number, run in enumerate(planned.runs):
             attempt = plans.begun(store, run, lab.root / run.directory)
             for step in range(1, STEPS + 1):

@@ -22,7 +22,7 @@ def at_once(monkeypatch):
 @pytest.fixture
 def store(store_url):
     opened = Store.open(store_url)
-    opened.record(plans.plan(*RUNS))
+    plans.record(opened, plans.plan(*RUNS))
     leases.enter_launcher(opened, "nobody:0:0")  # else the reason of waiting runs would change later
     yield opened
     opened.close()
@@ -81,7 +81,7 @@ def test_unknown_and_old_cursors_get_everything(store, tmp_path, monkeypatch):
 def test_shows_runs_that_are_added_to_the_study(store):
     following = Live(store, "toy")
     cursor = following.since("").snapshot.cursor
-    store.record(plans.plan(*RUNS, plans.run("new", config={"steps": 1})))
+    plans.record(store, plans.plan(*RUNS, plans.run("new", config={"steps": 1})))
     changes = following.since(cursor)
     assert len(changes.snapshot.rows) == 4
     assert "new" in changed(changes)

@@ -28,7 +28,7 @@ BEARER = f"Bearer {TOKEN}"
 @pytest.fixture
 def recorded(lab: Lab) -> Lab:
     with closing(Store.open(lab.store_url)) as store:
-        store.record(plans.plan(RUN))
+        plans.record(store, plans.plan(RUN))
     return lab
 
 
@@ -169,7 +169,7 @@ def test_hostile_texts_are_shown_as_text(client, lab):
     run = plans.run("joint", config={"steps": 3, "note": HOSTILE}, point={"x": HOSTILE})
     folder = lab.root / run.directory
     with closing(Store.open(lab.store_url)) as store:
-        store.record(plans.plan(run, question=HOSTILE))
+        plans.record(store, plans.plan(run, question=HOSTILE))
         attempt = plans.begun(store, run, folder)
         attempt.log(1, {"loss": 1.0, HOSTILE: 2.0})
         attempt.evaluation(1, 64, 1e6, {f"toy/{HOSTILE[:30]}": 0.5})
@@ -196,7 +196,7 @@ def test_no_page_shows_the_password_of_the_store(client, tmp_path, postgresql_ur
     assert password
     lab = Lab.find(tmp_path, postgresql_url)
     with closing(Store.open(lab.store_url)) as store:
-        store.record(plans.plan(RUN))
+        plans.record(store, plans.plan(RUN))
     asks = client(lab, writes=True)
     for path in ("/", "/experiment/toy", "/experiment/toy/results", "/sql?q=SELECT+nothing", "/runs"):
         assert password not in asks.get(path, accept="text/html").text
@@ -252,7 +252,7 @@ def test_sql_only_reads_is_limited_in_rows_and_time_and_shows_no_secrets(
 def test_no_sql_reads_the_secrets_of_jobs(client, tmp_path, store_url):
     lab = Lab.find(tmp_path, store_url)
     with closing(Store.open(store_url)) as store:
-        store.record(plans.plan(RUN))
+        plans.record(store, plans.plan(RUN))
         plans.begun(store, RUN, tmp_path).complete()
         with store.reading() as connection:
             token = connection.scalar(text("SELECT token FROM attempt"))

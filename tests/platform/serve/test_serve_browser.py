@@ -11,7 +11,7 @@ from tests.platform.serve.conftest import TOKEN
 from tests.platform.serve.recorded import STUDY
 
 from jestlab.platform.planning.plan import plan
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.annotations import Subject, notes
 from jestlab.platform.store.store import Store
 
@@ -32,9 +32,9 @@ def until(tab, expression, seconds=60):
 
 
 def test_pages_follow_runs(lab, serving, visited):
-    planned = plan(Study.parse(STUDY | {"name": "toy", "seeds": 1}))
+    planned = plan(StudySpec.parse(STUDY | {"name": "toy", "seeds": 1}))
     with closing(Store.open(lab.store_url)) as store:
-        store.record(planned)
+        plans.record(store, planned)
         first, *others = (plans.begun(store, run, lab.root / run.directory) for run in planned.runs)
         url = serving(lab)
         shown = visited(f"{url}/?token={TOKEN}")

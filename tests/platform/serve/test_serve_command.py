@@ -22,7 +22,7 @@ from jestlab.platform.store.store import Store
 def recorded(root):
     root.mkdir(parents=True, exist_ok=True)
     with closing(Store.open(f"sqlite:///{root / 'results.db'}")) as store:
-        store.record(plans.plan(plans.run("joint", config={"steps": 3})))
+        plans.record(store, plans.plan(plans.run("joint", config={"steps": 3})))
     return root
 
 

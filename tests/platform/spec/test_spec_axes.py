@@ -1,6 +1,6 @@
 from typing import Any
 
-from jestlab.platform.spec import Study, cases, grid, zip_
+from jestlab.platform.spec import StudySpec, cases, grid, zip_
 from jestlab.platform.spec.expand import expand
 from jestlab.platform.spec.variants import Replicate
 
@@ -12,7 +12,7 @@ def config_of(member: Replicate) -> Any:
 
 
 def labels(**written):
-    study = Study.parse({"name": "s", "runs": TINY, **written})
+    study = StudySpec.parse({"name": "s", "runs": TINY, **written})
     return [member.variant.label for member in expand(study)]
 
 
@@ -35,7 +35,7 @@ def test_axes_of_the_same_run_multiply_and_leave_other_runs_alone():
         ("a", "b"): [grid({"optimizer.beta2": (0.9, 0.95)}), grid({"optimizer.beta1": (0.8, 0.9)})],
         "b, c": grid({"schedule.batch_size": (32, 64, 128)}),
     }
-    study = Study.parse({"name": "s", "runs": {"a": {}, "b": {}, "c": {}}, "axes": axes, "seeds": 2})
+    study = StudySpec.parse({"name": "s", "runs": {"a": {}, "b": {}, "c": {}}, "axes": axes, "seeds": 2})
     counts = {name: sum(m.variant.name == name for m in expand(study)) for name in study.runs}
     assert counts == {"a": 2 * 4, "b": 2 * 4 * 3, "c": 2 * 3}
 
@@ -44,7 +44,7 @@ def test_axis_values_override_run_and_base():
     base = {"optimizer.beta2": 0.5, "optimizer.beta1": 0.5, "optimizer.clip_norm": 0.5}
     runs = {"a": {"optimizer": {"beta2": 0.6, "beta1": 0.6}}}
     axes = {"a": grid({"optimizer.beta2": [0.7]})}
-    study = Study.parse({"name": "s", "base": base, "runs": runs, "axes": axes})
+    study = StudySpec.parse({"name": "s", "base": base, "runs": runs, "axes": axes})
     optimizer = config_of(expand(study)[0]).optimizer
     assert (optimizer.beta2, optimizer.beta1, optimizer.clip_norm) == (0.7, 0.6, 0.5)
 
@@ -59,7 +59,7 @@ def test_axis_values_may_be_names_of_runs():
     joint = {"selection": {"rule": "joint", "reference": "weak"}}
     runs = {"weak": {"schedule.examples_seen": 64}, "strong": {}, "joint": joint}
     axes = {"joint": grid({"selection.reference": ["weak", "strong"]})}
-    members = expand(Study.parse({"name": "s", "runs": runs, "axes": axes}))
+    members = expand(StudySpec.parse({"name": "s", "runs": runs, "axes": axes}))
     needs = {m.variant.label: [members[i].variant.name for i in m.needs.values()] for m in members}
     assert needs == {
         "weak": [], "strong": [], "joint reference=weak": ["weak"], "joint reference=strong": ["strong"],
@@ -68,5 +68,5 @@ def test_axis_values_may_be_names_of_runs():
 
 def test_a_mapping_may_be_a_value_of_a_case():
     axes = {"uniform": cases({"data.train": {"kind": "folder", "path": "/d"}}, {"data.train.examples": 5})}
-    study = Study.parse({"name": "s", "runs": TINY, "axes": axes})
+    study = StudySpec.parse({"name": "s", "runs": TINY, "axes": axes})
     assert [config_of(m).data.train.kind for m in expand(study)] == ["folder", "shapes"]

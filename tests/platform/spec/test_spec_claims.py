@@ -4,7 +4,7 @@ import pytest
 
 from jestlab.analysis.claims import Side
 from jestlab.platform.errors import UserError
-from jestlab.platform.spec import Study, claim, load
+from jestlab.platform.spec import StudySpec, claim, load
 
 RUNS = "runs: {reference: {}, uniform: {}, joint: {selection: {rule: joint, reference: reference}}}\n"
 AXES = "axes: [{runs: [joint], grid: {selection.filtering_ratio: [0.5, 0.8]}}]\n"
@@ -102,7 +102,7 @@ def test_python_and_yaml_give_the_same_claims(spec):
         source="Figure 3",
     )
     in_yaml = load(spec(YAML)).claims
-    [in_python] = Study.parse({"name": "s", "runs": {"uniform": {}}, "claims": [written]}).claims
+    [in_python] = StudySpec.parse({"name": "s", "runs": {"uniform": {}}, "claims": [written]}).claims
     assert in_python == in_yaml[0]
     assert [each.comparison for each in in_yaml] == ["above", "near", "above"]
     assert in_yaml[1].other == Side(("reference",))

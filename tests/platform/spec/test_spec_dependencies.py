@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jestlab.platform.errors import SpecError
-from jestlab.platform.spec import Study, grid
+from jestlab.platform.spec import StudySpec, grid
 from jestlab.platform.spec.expand import expand
 from jestlab.platform.spec.order import order
 from jestlab.platform.spec.variants import RunReference
@@ -71,7 +71,7 @@ def test_a_dependency_is_the_run_with_the_same_seed_and_equal_values_on_shared_k
         {"runs": ["joint", "reference"], **grid({"optimizer.beta2": [0.9, 0.95]})},
         {"runs": ["joint"], **grid({"selection.filtering_ratio": [0.5, 0.8]})},
     ]
-    study = Study.parse({"name": "s", "runs": runs, "axes": axes, "seeds": [5, 7]})
+    study = StudySpec.parse({"name": "s", "runs": runs, "axes": axes, "seeds": [5, 7]})
     joint = [member for member in expand(study) if member.variant.name == "joint"]
     assert len(joint) == 8
     for member in joint:
@@ -86,7 +86,7 @@ def test_a_dependency_is_the_run_with_the_same_seed_and_equal_values_on_shared_k
 def test_a_reference_without_effect_is_not_a_dependency():
     """The base may name a reference for all: the reference itself and the uniform baseline do not read it."""
     runs = {"reference": {}, "uniform": {"optimizer.beta2": 0.9}, "joint": {"selection.rule": "joint"}}
-    study = Study.parse({"name": "s", "base": {"selection.reference": "reference"}, "runs": runs})
+    study = StudySpec.parse({"name": "s", "base": {"selection.reference": "reference"}, "runs": runs})
     needs = [(m.variant.name, dict(m.needs)) for m in expand(study)]
     assert needs == [("reference", {}), ("uniform", {}), ("joint", {"selection.reference": 0})]
 
@@ -94,7 +94,7 @@ def test_a_reference_without_effect_is_not_a_dependency():
 def test_a_run_that_fixes_its_seed_cannot_need_one_that_does_not():
     joint = {"seed": 0, "selection": {"rule": "joint", "reference": "reference"}}
     with pytest.raises(SpecError, match="needs 'reference', which has 3 replicates"):
-        expand(Study.parse({"name": "s", "runs": {"reference": {}, "joint": joint}, "seeds": 3}))
-    assert expand(Study.parse({"name": "s", "runs": {"reference": {}, "joint": joint}, "seeds": 1}))
-    fixed = Study.parse({"name": "s", "runs": {"reference": {"seed": 0}, "joint": joint}, "seeds": 3})
+        expand(StudySpec.parse({"name": "s", "runs": {"reference": {}, "joint": joint}, "seeds": 3}))
+    assert expand(StudySpec.parse({"name": "s", "runs": {"reference": {}, "joint": joint}, "seeds": 1}))
+    fixed = StudySpec.parse({"name": "s", "runs": {"reference": {"seed": 0}, "joint": joint}, "seeds": 3})
     assert [member.seed for member in expand(fixed)] == [0] * 6

@@ -4,7 +4,7 @@ import labs_support as labs
 import pytest
 
 from jestlab.platform.errors import Mistakes, SpecError, UserError, UserErrors, sentence, within
-from jestlab.platform.spec import Study, load
+from jestlab.platform.spec import StudySpec, load
 from jestlab.platform.spec.yaml import Document
 
 TABLES = {
@@ -287,7 +287,7 @@ def test_no_error_contains_the_address_of_an_object():
     for key in ("score", "seeds", "adopted", "reports", "claims", "metrics", "name", "base", "question"):
         for value in (object(), [object()], {"x": object()}, open):
             with pytest.raises(SpecError) as caught:
-                Study.parse(written | {key: value})
+                StudySpec.parse(written | {key: value})
             assert " at 0x" not in str(caught.value)
     assert sentence(ValueError(f"no\n {object()}")) == "no <object object>"
     assert sentence(OSError(28, "No space left on device", "x")) == "x: No space left on device"
@@ -308,16 +308,18 @@ reports: [{curves: {runs: %s, score: %s, metric: %s, highlight: %s}}, {table: {c
 
 def test_a_single_value_is_a_list_of_one():
     values = ("a", "a", "x/y", "old", "f.txt", "numpy", "3", "a", "x/y", "loss", "a", "score", "a")
-    single = Study.parse({"name": "s", **Document(SCALARS % values).value})
-    assert single == Study.parse({"name": "s", **Document(SCALARS % tuple(f"[{v}]" for v in values)).value})
-    assert Study.parse(single.to_dict()) == single
-    assert Study.parse({"name": "s", "runs": {"a": {}}, "reports": "curves"}).reports[0].kind == "curves"
+    single = StudySpec.parse({"name": "s", **Document(SCALARS % values).value})
+    assert single == StudySpec.parse(
+        {"name": "s", **Document(SCALARS % tuple(f"[{v}]" for v in values)).value}
+    )
+    assert StudySpec.parse(single.to_dict()) == single
+    assert StudySpec.parse({"name": "s", "runs": {"a": {}}, "reports": "curves"}).reports[0].kind == "curves"
 
 
 @pytest.mark.parametrize("seeds", [0, 100_001, [], [0, 2**32], [-1], "no"])
 def test_an_error_of_seeds_names_their_range(seeds):
     with pytest.raises(SpecError, match=r"\(replicates: 1 to 100,000; seeds: 0 to 4,294,967,295\)"):
-        Study.parse({"name": "s", "runs": {"a": {}}, "seeds": seeds})
+        StudySpec.parse({"name": "s", "runs": {"a": {}}, "seeds": seeds})
 
 
 def test_mistakes_collects_each_error_once_with_the_path_around_it():

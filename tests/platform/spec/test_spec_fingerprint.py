@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from jestlab.models.config import Runtime, Selection, TrainConfig
 from jestlab.platform.planning.identity import canonical_json, fingerprint
 from jestlab.platform.planning.plan import plan
-from jestlab.platform.spec import Study
+from jestlab.platform.spec import StudySpec
 from jestlab.platform.spec.fields import fields_of
 from jestlab.platform.spec.tree import flatten, nested, plain
 
@@ -22,7 +22,7 @@ HARD = {"rule": "independent", "criterion": "hard_learner", "filtering_ratio": 0
 
 
 def fingerprints(runs, **written):
-    planned = plan(Study.parse({"name": "s", "runs": runs, **written})).runs
+    planned = plan(StudySpec.parse({"name": "s", "runs": runs, **written})).runs
     return {name: run.fingerprint for run in planned for name in (run.label, *(a.label for a in run.aliases))}
 
 

@@ -3,7 +3,7 @@
 from jestlab.models.config import SHAPES_GENERATOR, Data, EmbedConfig, ShardFolder
 from jestlab.platform import programs
 from jestlab.platform.planning.plan import plan
-from jestlab.platform.spec import Study, load
+from jestlab.platform.spec import StudySpec, load
 from jestlab.platform.spec.expand import expand
 from jestlab.platform.spec.overrides import apply, parse
 
@@ -14,7 +14,7 @@ RUNS = {"joint": JOINT, "cache": CACHE, "reference": {"data.filter": "similarity
 
 
 def planned(runs=RUNS, **written):
-    return {run.label: run for run in plan(Study.parse({"name": "s", "runs": runs, **written})).runs}
+    return {run.label: run for run in plan(StudySpec.parse({"name": "s", "runs": runs, **written})).runs}
 
 
 def test_embed_runs_inherit_the_data_of_the_base():
@@ -37,7 +37,7 @@ def test_neither_the_benchmark_nor_how_it_runs_is_part_of_its_identity():
 
 
 def test_overrides_reach_it_through_the_base_and_by_its_name():
-    study = Study.parse({"name": "s", "runs": RUNS, "base": {"data.train": {"examples": 640}}})
+    study = StudySpec.parse({"name": "s", "runs": RUNS, "base": {"data.train": {"examples": 640}}})
 
     def data(*overrides):
         runs = {run.name: run.config for run in plan(apply(study, [*map(parse, overrides)])).runs}

@@ -10,7 +10,7 @@ from jestlab.analysis.claims import Claim, parse_claims
 from jestlab.models.config import DiagnoseConfig, EmbedConfig, ScoreConfig, TrainConfig, WeightsConfig
 from jestlab.platform.errors import UserError
 from jestlab.platform.registry import study_names
-from jestlab.platform.spec import Study, load
+from jestlab.platform.spec import StudySpec, load
 from jestlab.platform.spec.fields import fields_of, unknown_keys
 from jestlab.platform.spec.json_schema import spec_schema
 from jestlab.platform.spec.keys import config_keys, find, spec_keys, together
@@ -42,7 +42,10 @@ def test_every_key_of_a_config_is_there_with_the_programs_that_have_it(program):
 
 def test_every_key_of_the_rest_of_a_spec_is_there():
     told = {key.path for key in spec_keys()}
-    assert {path for path in told if "." not in path} == Study.model_fields.keys() - {"resources", "record"}
+    assert {path for path in told if "." not in path} == StudySpec.model_fields.keys() - {
+        "resources",
+        "record",
+    }
     assert {f"resources.{name}" for name in Resources.model_fields if name != "slurm"} <= told
     assert {f"resources.slurm.{name}" for name in SlurmOptions.model_fields} <= told
     for kind, report in REPORTS.items():
@@ -94,7 +97,7 @@ def test_examples_of_spec_keys_are_valid(subtests):
                 study = {"name": "s", "studies": {"a": {"runs": {"b": {}}}}}
             if key.path == "runs.<run>.needs":
                 study["program"] = "json:dumps"
-            Study.parse(study)
+            StudySpec.parse(study)
 
 
 def test_finds_keys_as_people_write_them():

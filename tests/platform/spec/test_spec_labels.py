@@ -5,7 +5,7 @@ import yaml
 
 from jestlab.platform.errors import SpecError
 from jestlab.platform.planning.plan import plan
-from jestlab.platform.spec import Study, cases, grid, load
+from jestlab.platform.spec import StudySpec, cases, grid, load
 from jestlab.platform.spec.expand import expand
 from jestlab.platform.spec.overrides import apply, parse
 from jestlab.platform.spec.variants import names_of
@@ -19,7 +19,7 @@ AXIS = {"runs": ["joint"], "grid": {F: [0.5, 0.9]}}
 def study(runs=None, labels=None, **parts):
     axis = AXIS | ({} if labels is None else {"labels": labels})
     written = {"name": "s", "base": {"selection.reference": "uniform"}, "runs": RUNS, "axes": [axis]}
-    return Study.parse(written | ({} if runs is None else {"runs": runs}) | parts)
+    return StudySpec.parse(written | ({} if runs is None else {"runs": runs}) | parts)
 
 
 def shown(spec):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.registry import study_names
-from jestlab.platform.spec import Study, load
+from jestlab.platform.spec import StudySpec, load
 from jestlab.platform.spec.expand import expand
 from jestlab.platform.spec.variants import Replicate
 
@@ -139,14 +139,14 @@ def studies(draw):
 
 @given(studies())
 def test_studies_survive_yaml_and_json(tmp_path_factory, written):
-    study = Study.parse(written)
+    study = StudySpec.parse(written)
     file = tmp_path_factory.getbasetemp() / "study.yaml"
     file.write_text(study.to_yaml(), encoding="utf-8")
     again = load(str(file))
     assert again == study
     assert fingerprints(again) == fingerprints(study)
-    assert Study.parse(json.loads(json.dumps(study.to_dict()))) == study
-    assert Study.model_validate_json(study.model_dump_json()) == study
+    assert StudySpec.parse(json.loads(json.dumps(study.to_dict()))) == study
+    assert StudySpec.model_validate_json(study.model_dump_json()) == study
 
 
 def test_relative_folders_count_from_the_yaml_file(tmp_path):

@@ -8,7 +8,7 @@ from jestlab.platform.errors import SpecError, UserError
 from jestlab.platform.planning.matching import examples_within as examples
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.programs import Price
-from jestlab.platform.spec import Study, load
+from jestlab.platform.spec import StudySpec, load
 
 JOINT = {"selection": {"rule": "joint", "reference": "reference"}}
 FLEXI = JOINT | {"approximation": {"score": True, "share": 0.5}}
@@ -17,7 +17,7 @@ RUNS = {"reference": {}, "jest": JOINT, "flexi": {**FLEXI, "match": {"flops": "j
 
 def planned(runs, **written):
     base = {"schedule": {"batch_size": 64, "examples_seen": 64_000}}
-    return plan(Study.parse({"name": "s", "base": base, "runs": runs, **written})).runs
+    return plan(StudySpec.parse({"name": "s", "base": base, "runs": runs, **written})).runs
 
 
 def named(runs, name):
@@ -47,7 +47,7 @@ def test_the_learners_flops_leave_scoring_out():
 def test_a_match_means_the_run_at_the_same_point_and_is_not_a_dependency():
     ratios = [0.5, 0.8]
     axes = {"jest, flexi": {"grid": {"selection.filtering_ratio": ratios}}}
-    whole = plan(Study.parse({"name": "s", "runs": RUNS, "axes": axes, "seeds": 2}))
+    whole = plan(StudySpec.parse({"name": "s", "runs": RUNS, "axes": axes, "seeds": 2}))
     for run in named(whole.runs, "flexi"):
         [jest] = [r for r in named(whole.runs, "jest") if (r.point, r.seed) == (run.point, run.seed)]
         assert run.price.total == pytest.approx(jest.price.total, rel=0.02)

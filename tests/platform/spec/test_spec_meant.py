@@ -9,14 +9,14 @@ import yaml
 from jestlab.platform.errors import UserError
 from jestlab.platform.spec.expand import expand
 from jestlab.platform.spec.load import load, load_stored
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.schema import StudySpec
 
 
 def written(**runs: Any) -> dict[str, Any]:
     return {"name": "own", "program": "command", "base": {"command": ["true"]}, "runs": runs}
 
 
-def loaded(folder: Path, spec: dict[str, Any], *overrides: str) -> Study:
+def loaded(folder: Path, spec: dict[str, Any], *overrides: str) -> StudySpec:
     (folder / "own.yaml").write_text(yaml.safe_dump(spec))
     return load(str(folder / "own.yaml"), None, overrides)
 
@@ -37,7 +37,7 @@ def test_rejects_the_name_of_another_run_with_both_fixes(tmp_path):
     config = expand(study)[1].config
     assert isinstance(config, dict)
     assert config["init"] == "pretrain"
-    again = Study.parse(yaml.safe_load(study.to_yaml()))
+    again = StudySpec.parse(yaml.safe_load(study.to_yaml()))
     assert again.runs["tune"].texts == ("init",)
     assert again.to_dict() == study.to_dict()
 

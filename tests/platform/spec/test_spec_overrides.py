@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 
 from jestlab.models.config import TrainConfig
 from jestlab.platform.errors import SpecError, UserError
-from jestlab.platform.spec import Study, load
+from jestlab.platform.spec import StudySpec, load
 from jestlab.platform.spec.expand import expand
 from jestlab.platform.spec.fields import fields_of
 from jestlab.platform.spec.overrides import apply, parse
 
-STUDY = Study.parse(
+STUDY = StudySpec.parse(
     {
         "name": "s",
         "base": {"optimizer.beta2": 0.9},
@@ -91,7 +91,7 @@ def test_needs_programs_seeds_resources_axes_and_reports_can_be_set():
 def test_keys_with_dots_in_lists_and_mappings_are_set():
     metrics = {"clip-v1.5/acc": {"goal": "max"}}
     study = changed(
-        "metrics.clip-v1.5/acc.digits=3", study=Study.parse(STUDY.to_dict() | {"metrics": metrics})
+        "metrics.clip-v1.5/acc.digits=3", study=StudySpec.parse(STUDY.to_dict() | {"metrics": metrics})
     )
     assert (study.metrics["clip-v1.5/acc"].goal, study.metrics["clip-v1.5/acc"].digits) == ("max", 3)
     assert changed("runs.vit.needs={teacher: reference}", "runs.vit.needs.teacher=joint").runs[
@@ -186,9 +186,9 @@ LISTS = {
     ],
 )
 def test_elements_of_lists_are_set(text, lists):
-    study = Study.parse(LISTS)
+    study = StudySpec.parse(LISTS)
     if text.startswith("studies"):
-        study = Study.parse({"name": "both", "studies": {"part": LISTS | {"name": "part"}}})
+        study = StudySpec.parse({"name": "both", "studies": {"part": LISTS | {"name": "part"}}})
         assert changed(text.removeprefix("studies.part."), study=study) == changed(text, study=study)
     study = changed(text, study=study)
     members: Any = expand(next(iter(study.studies.values()), study))
@@ -197,7 +197,7 @@ def test_elements_of_lists_are_set(text, lists):
 
 
 def test_a_run_of_the_spec_sets_elements_of_the_base():
-    study = Study.parse(LISTS | {"runs": {"r": {"lst.0": 9}}})
+    study = StudySpec.parse(LISTS | {"runs": {"r": {"lst.0": 9}}})
     config: Any = expand(study)[0].config
     assert config["lst"] == [9, 2, [3, 4], {"a": 5}]
 
@@ -232,7 +232,7 @@ base.sep=&amp
 
 def test_what_has_no_parts_or_means_something_else_is_refused(check_errors, tmp_path):
     file = tmp_path / "s.yaml"
-    file.write_text(Study.parse(LISTS).to_yaml())
+    file.write_text(StudySpec.parse(LISTS).to_yaml())
     check_errors(NO_PARTS, lambda text: load(str(file), None, [text]), "--set ")
 
 
@@ -267,8 +267,8 @@ KEYS = sorted(
 
 @given(st.dictionaries(st.sampled_from(KEYS), st.integers(), max_size=5), st.randoms(use_true_random=False))
 def test_setting_one_by_one_in_any_order_is_writing_all_in_the_file(values, random):
-    bare = Study.parse({"name": "s", "runs": {"a": {}}})
-    written = Study.parse({"name": "s", "base": values, "runs": {"a": {}}})
+    bare = StudySpec.parse({"name": "s", "runs": {"a": {}}})
+    written = StudySpec.parse({"name": "s", "base": values, "runs": {"a": {}}})
     texts = [f"base.{key}={value}" for key, value in values.items()]
     random.shuffle(texts)
     assert changed(*texts, study=bare) == written

@@ -4,7 +4,7 @@ import pytest
 
 from jestlab.analysis.figures import Sheet
 from jestlab.platform.errors import SpecError
-from jestlab.platform.spec import Study, table
+from jestlab.platform.spec import StudySpec, table
 from jestlab.platform.spec.expand import expand
 from jestlab.platform.spec.options import custom_code_in
 
@@ -12,7 +12,7 @@ RUNS: dict[str, dict[str, str]] = {"uniform": {}, "joint": {}}
 
 
 def study(*reports, **parts):
-    return Study.parse({"name": "s", "runs": RUNS, "reports": list(reports)} | parts)
+    return StudySpec.parse({"name": "s", "runs": RUNS, "reports": list(reports)} | parts)
 
 
 def test_reports_have_figure_options():
@@ -21,7 +21,7 @@ def test_reports_have_figure_options():
     assert found.reports[1].figure is None
     written = found.to_dict()["reports"][0]
     assert written["figure"] == {"width": "3.25in", "title": "none", "font_size": 7.0}
-    assert Study.parse(found.to_dict()) == found
+    assert StudySpec.parse(found.to_dict()) == found
 
 
 def test_custom_code_of_stored_specs():
@@ -33,7 +33,7 @@ def test_custom_code_of_stored_specs():
 
 def test_parts_without_figure_options_have_those_of_their_union():
     parts = {"one": {"runs": {"a": {}}}, "two": {"runs": {"a": {}}, "figure": {"width": "4in"}}}
-    union = Study.parse({"name": "both", "figure": {"width": "3in"}, "studies": parts})
+    union = StudySpec.parse({"name": "both", "figure": {"width": "3in"}, "studies": parts})
     widths = {name: part.figure and part.figure.width for name, part in union.studies.items()}
     assert widths == {"one": "3in", "two": "4in"}
 
@@ -42,7 +42,7 @@ def test_curves_of_metrics():
     found = study({"curves": {"metric": "loss", "over": "steps", "smooth": 5, "highlight": "uniform"}})
     assert found.reports[0].metric == ("loss",)
     assert found.reports[0].highlight == ("uniform",)
-    assert Study.parse(found.to_dict()) == found
+    assert StudySpec.parse(found.to_dict()) == found
 
 
 def test_table_options():
@@ -51,7 +51,7 @@ def test_table_options():
         "sort": "-score", "caption": "Mine.", "label": "tab:mine", "notes": False, "width": "3.25in",
     }  # fmt: skip
     once = study(table(**options))
-    assert Study.parse(once.to_dict()) == once
+    assert StudySpec.parse(once.to_dict()) == once
     shape = once.reports[0].shape
     assert {name: getattr(shape, name) for name in options} == options | {
         "columns": ("scores", "delta"), "rows": ("joint",),

@@ -4,24 +4,24 @@ from typing import Any
 
 import pytest
 
-from jestlab.platform.spec import SpecError, Study
+from jestlab.platform.spec import SpecError, StudySpec
 
 IMAGE = "europe-docker.pkg.dev/lab/images/jestlab@sha256:" + "0123456789abcdef" * 4
 
 
 def resources(**given):
-    return Study.parse({"name": "s", "runs": {"a": {}}, "resources": given}).resources
+    return StudySpec.parse({"name": "s", "runs": {"a": {}}, "resources": given}).resources
 
 
 def test_resources_survive_being_printed_and_read_without_their_defaults():
-    study = Study.parse({"name": "s", "runs": {"a": {}}})
+    study = StudySpec.parse({"name": "s", "runs": {"a": {}}})
     assert (study.resources.on, study.resources.tpu, study.resources.retries) == (None, None, 2)
     assert "resources" not in study.to_dict()
     assert str(resources(on="slurm", gpus=2).machines) == "2 GPUs"
     said = {"on": "kubernetes", "tpu": "v5e-16x16", "spot": True, "retries": 0, "image": IMAGE}
-    study = Study.parse({"name": "s", "runs": {"a": {}}, "resources": said})
+    study = StudySpec.parse({"name": "s", "runs": {"a": {}}, "resources": said})
     assert study.to_dict()["resources"] == said
-    assert Study.parse(study.to_dict()) == study
+    assert StudySpec.parse(study.to_dict()) == study
 
 
 ERRORS: list[tuple[dict[str, Any], str]] = [

@@ -7,7 +7,7 @@ import yaml
 
 from jestlab.platform.errors import SpecError, UserError
 from jestlab.platform.planning.plan import plan
-from jestlab.platform.spec import Study, load
+from jestlab.platform.spec import StudySpec, load
 from jestlab.platform.spec.expand import expand
 from jestlab.platform.spec.resources import Resources
 
@@ -27,7 +27,7 @@ LARGE = {
 
 
 def union(studies, **written):
-    return Study.parse({"name": "both", "studies": studies, **written})
+    return StudySpec.parse({"name": "both", "studies": studies, **written})
 
 
 def labels(study):
@@ -68,10 +68,8 @@ def test_resources_are_the_unions_own_or_those_of_its_parts():
 
 def test_parts_with_different_resources_need_the_union_to_have_its_own():
     other = {**LARGE, "resources": {"parallel": 2}}
-    with pytest.raises(SpecError) as caught:
+    with pytest.raises(SpecError, match="resources: is missing: those of small and large differ"):
         union({"small": SMALL, "large": other})
-    told = yaml.safe_load(str(caught.value).partition("as in ")[2])
-    assert union({"small": SMALL, "large": other}, **told).resources == Resources(parallel=3, threads=2)
     assert union({"small": SMALL, "large": other}, resources={"parallel": 7}).resources.parallel == 7
 
 
@@ -83,7 +81,7 @@ def test_a_python_union_takes_what_other_specs_return(tmp_path):
         "def get_config(scale):\n"
         "    own = spec.study(question='Mine?')\n"
         "    own.runs.uniform = {'schedule.batch_size': 32}\n"
-        "    parsed = spec.Study.parse({'name': 'parsed', 'runs': {'a': {}}})\n"
+        "    parsed = spec.StudySpec.parse({'name': 'parsed', 'runs': {'a': {}}})\n"
         "    studies = {'quickstart': quickstart.get_config(scale), 'own': own, 'parsed': parsed}\n"
         "    return spec.union(question='Both?', paper='All', studies=studies)\n"
     )
@@ -161,7 +159,7 @@ ERRORS = """
 
 def test_errors_name_the_part(check_errors):
     def planned(text):
-        return plan(Study.parse({"name": "both"} | yaml.safe_load(text)))
+        return plan(StudySpec.parse({"name": "both"} | yaml.safe_load(text)))
 
     check_errors(ERRORS, planned, prefix="")
 

@@ -9,11 +9,11 @@ from sqlalchemy import update
 
 from jestlab.platform.planning.plan import RunBudget
 from jestlab.platform.store import claims, leases
-from jestlab.platform.store.claims import Limits, Terms
+from jestlab.platform.store.claims import ClaimLimits, ClaimTerms
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Attempt
+from jestlab.platform.store.tables import AttemptRow
 
 HOURS = {"a": 2.5, "b": 2.5, "c": 8.0, "d": 1.0}
 RUNS = {
@@ -25,12 +25,12 @@ LOGS = {run.fingerprint: f"{name}.txt" for name, run in RUNS.items()}
 
 @pytest.fixture
 def store(store: Store) -> Store:
-    store.record(plans.plan(*RUNS.values()))
+    plans.record(store, plans.plan(*RUNS.values()))
     return store
 
 
-def terms(store: Store, name: str = "host:1:0", executor: str = "kubernetes") -> Terms:
-    return Terms(leases.enter_launcher(store, name), executor, 4)
+def terms(store: Store, name: str = "host:1:0", executor: str = "kubernetes") -> ClaimTerms:
+    return ClaimTerms(leases.enter_launcher(store, name), executor, 4)
 
 
 def names(fingerprints) -> list[str]:
@@ -47,10 +47,10 @@ def test_each_run_is_claimed_once(store):
 
 def test_all_launchers_of_an_executor_share_its_slots(store):
     claims.claim_all(store, {key: LOGS[key] for key in list(LOGS)[:2]}, terms(store))
-    found = claims.claim_all(store, LOGS, terms(store, "host:2:0"), Limits(slots=3))
+    found = claims.claim_all(store, LOGS, terms(store, "host:2:0"), ClaimLimits(slots=3))
     assert (names(found.claims), names(found.no_slot)) == (["c"], ["d"])
     assert (found.taken, found.by_others) == (3, 2)
-    elsewhere = claims.claim_all(store, LOGS, terms(store, executor="vertex"), Limits(slots=1))
+    elsewhere = claims.claim_all(store, LOGS, terms(store, executor="vertex"), ClaimLimits(slots=1))
     assert names(elsewhere.claims) == ["d"]
 
 
@@ -61,7 +61,7 @@ def test_each_machine_has_its_own_slots(store, are_launched):
     rows = [{key: log} for key, log in LOGS.items()]
     for machine, log, count in zip(("nx1", "n_1", "nx1"), rows, (1, 1, 0), strict=False):
         mine = terms(store, f"{machine}:7:0", "local")
-        found = claims.claim_all(store, log, mine, Limits(slots=1, machine=machine))
+        found = claims.claim_all(store, log, mine, ClaimLimits(slots=1, machine=machine))
         assert len(found.claims) == count
         if are_launched:
             handles = {claim.attempt_id: f"{machine}:8:0:log.txt" for claim in found.claims.values()}
@@ -71,7 +71,7 @@ def test_each_machine_has_its_own_slots(store, are_launched):
 def test_attempts_of_dead_launchers_occupy_no_slot(store):
     [first, second] = list(LOGS)[:2]
     [dead] = claims.claim_all(store, {first: LOGS[first]}, terms(store)).claims.values()
-    limits = Limits(slots=1, dead=frozenset({dead.attempt_id}))
+    limits = ClaimLimits(slots=1, dead=frozenset({dead.attempt_id}))
     assert second in claims.claim_all(store, {second: LOGS[second]}, terms(store), limits).claims
 
 
@@ -87,7 +87,7 @@ def test_an_adopted_attempt_occupies_a_slot_of_its_machine(store):
 
 @pytest.mark.both_databases
 def test_limits_held_and_planned_chip_hours(store):
-    limits = Limits(chip_hours=6.5, since=now())
+    limits = ClaimLimits(chip_hours=6.5, since=now())
     found = claims.claim_all(store, LOGS, terms(store), limits)
     assert names(found.claims) == ["a", "b", "d"]
     assert list(found.over_budget.values()) == [
@@ -105,16 +105,16 @@ def test_ended_attempts_count_with_their_hours_since_the_launch_began(store):
     [first] = claims.claim_all(store, {run: LOGS[run]}, terms(store)).claims.values()
     began = now() - timedelta(hours=8)
     with store.writing() as connection:
-        connection.execute(update(Attempt).values(started_at=began))
+        connection.execute(update(AttemptRow).values(started_at=began))
     again = {run: LOGS[run]}
-    live = claims.over_budget(store, list(LOGS), Limits(chip_hours=33.5, since=began))
+    live = claims.over_budget(store, list(LOGS), ClaimLimits(chip_hours=33.5, since=began))
     assert names(live) == ["a", "b", "c"]
     plans.end(store, run, first.attempt_id, RunState.PREEMPTED, "taken away", None)
-    since_then = Limits(chip_hours=33.5, since=began)
+    since_then = ClaimLimits(chip_hours=33.5, since=began)
     assert (
         "32.0 held, 2.50 planned" in claims.claim_all(store, again, terms(store), since_then).over_budget[run]
     )
-    later = Limits(chip_hours=33.5, since=now() - timedelta(hours=1))
+    later = ClaimLimits(chip_hours=33.5, since=now() - timedelta(hours=1))
     assert claims.claim_all(store, again, terms(store), later).claims
 
 

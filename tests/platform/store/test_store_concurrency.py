@@ -27,8 +27,8 @@ for number in range({PROCESSES}):
         store = Store.open(sys.argv[1])
         in_order = runs[::-1] if number % 2 else runs
         for _ in range(2):
-            store.record(plans.plan(*in_order, name=f"study{{number}}"))
-            store.record(plans.plan(*runs, name="shared"))
+            plans.record(store, plans.plan(*in_order, name=f"study{{number}}"))
+            plans.record(store, plans.plan(*runs, name="shared"))
         sys.exit()
 os.close(writes)
 sys.exit(sum(os.wait()[1] != 0 for _ in range({PROCESSES})))

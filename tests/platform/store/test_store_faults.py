@@ -102,7 +102,7 @@ def test_a_missing_server_may_come_back(tmp_path):
 def test_survives_restarts_of_the_server(postgres_server, postgres):
     store, reader = Store.open(postgres), Store.open_readonly(postgres)
     assert reader is not None
-    store.record(plans.reference_and_two())
+    plans.record(store, plans.reference_and_two())
     for mode in ("fast", "immediate"):
         with pytest.raises(StoreUnreachable), store.writing() as connection:
             connection.execute(text("DELETE FROM member"))
@@ -113,14 +113,14 @@ def test_survives_restarts_of_the_server(postgres_server, postgres):
                 each.runs("toy")
         postgres_server.start()
         assert len(store.runs("toy")) == len(reader.runs("toy")) == 3
-        store.record(plans.reference_and_two())
+        plans.record(store, plans.reference_and_two())
     for each in (store, reader):
         each.close()
 
 
 @pytest.mark.both_databases
 def test_waiting_for_a_lock_ends(store, store_url, monkeypatch):
-    store.record(plans.reference_and_two())
+    plans.record(store, plans.reference_and_two())
     # Only of the second store: on a busy machine, recording may also wait for a moment.
     monkeypatch.setattr(engines, "BUSY_SECONDS", 0.1)
     with closing(Store.open(store_url)) as second, store.writing() as connection:

@@ -10,14 +10,14 @@ from sqlalchemy import update
 from jestlab.platform.store import claims, leases
 from jestlab.platform.store.records import Lease, RunState, Standing
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Run
+from jestlab.platform.store.tables import RunRow
 
 RUN = plans.run("a")
 
 
 @pytest.fixture
 def store(store: Store) -> Store:
-    store.record(plans.plan(RUN))
+    plans.record(store, plans.plan(RUN))
     return store
 
 
@@ -31,7 +31,7 @@ def live_lease(store: Store) -> Lease:
     return lease
 
 
-def claim(store: Store, launcher: str) -> claims.Claim | None:
+def claim(store: Store, launcher: str) -> claims.ClaimedAttempt | None:
     return claims.claim(store, RUN.fingerprint, launcher, "kubernetes", 256, "log.txt")
 
 
@@ -54,7 +54,7 @@ def test_a_claim_holds_the_run_until_it_ends(store):
 
 @pytest.mark.both_databases
 def test_one_of_several_launchers_gets_the_run(store_url, store):
-    def contend(number: int) -> claims.Claim | None:
+    def contend(number: int) -> claims.ClaimedAttempt | None:
         with closing(Store.open(store_url)) as own:
             return claim(own, leases.enter_launcher(own, f"host:{number}:0"))
 
@@ -85,7 +85,7 @@ def test_failures_count_until_the_user_launches_again(store):
         assert claimed is not None
         plans.end(store, RUN.fingerprint, claimed.attempt_id, RunState.FAILED, "no", 1)
         assert standing(store).failures == failures
-    store.record(plans.plan(RUN))
+    plans.record(store, plans.plan(RUN))
     assert (standing(store).failures, standing(store).state) == (0, RunState.PENDING)
 
 
@@ -125,11 +125,11 @@ def test_states_are_entered_only_if_the_run_has_not_changed(store):
 
 def test_the_live_attempt_decides_how_its_run_ends(store):
     attempt = plans.begun(store, RUN)
-    store.record(plans.plan(RUN))
+    plans.record(store, plans.plan(RUN))
     assert standing(store).state == RunState.RUNNING
     plans.move(store, RUN, RunState.CANCELLED, "entered without looking")
     attempt.complete()
-    store.record(plans.plan(RUN))
+    plans.record(store, plans.plan(RUN))
     assert (standing(store).state, standing(store).reason) == (RunState.COMPLETED, None)
 
 
@@ -165,13 +165,13 @@ def test_failed_runs_stay_failed_when_all_are_canceled_and_have_all_retries_when
 def test_a_completed_run_stays_completed_when_an_attempt_ends(store):
     plans.begun(store, RUN)
     with store.writing() as connection:
-        connection.execute(update(Run).values(state=RunState.COMPLETED))
+        connection.execute(update(RunRow).values(state=RunState.COMPLETED))
     assert plans.end(store, RUN.fingerprint, live_lease(store).id, RunState.PREEMPTED, "silent")
     assert standing(store).state == RunState.COMPLETED
 
 
 def test_a_run_whose_process_vanished_stays_running_while_it_is_claimed(store):
     with store.writing() as connection:
-        connection.execute(update(Run).values(state=RunState.RUNNING))
+        connection.execute(update(RunRow).values(state=RunState.RUNNING))
     assert claim(store, leases.enter_launcher(store, "host:1:0"))
     assert standing(store).state == RunState.RUNNING

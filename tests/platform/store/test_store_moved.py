@@ -30,7 +30,7 @@ def file(sqlite_url: str) -> Path:
 def crash_after_recording(file: Path) -> None:
     """Leave the files of a process that recorded a plan and was killed: the rows are only in the log."""
     with closing(Store.open(f"sqlite:///{file}")) as store:
-        store.record(plans.reference_and_two())
+        plans.record(store, plans.reference_and_two())
         left = {path: path.read_bytes() for path in file.parent.glob(f"{file.name}*")}
     for path, content in left.items():
         path.write_bytes(content)
@@ -92,18 +92,18 @@ def test_an_open_store_neither_replaces_a_moved_file_nor_writes_to_it(
 ):
     elsewhere: Path = tmp_path_factory.mktemp("elsewhere")
     store = Store.open(sqlite_url)
-    store.record(plans.reference_and_two())
+    plans.record(store, plans.reference_and_two())
     for suffix in suffixes:
         file.with_name(file.name + suffix).rename(elsewhere / (file.name + suffix))
     left = set(files(file.parent))
     with pytest.raises(StoreMissing):
-        store.record(plans.plan(plans.run("lost"), name="other"))
+        plans.record(store, plans.plan(plans.run("lost"), name="other"))
     with pytest.raises(StoreMissing):
         store.runs("toy")
     assert set(files(file.parent)) == left
     for suffix in suffixes:
         (elsewhere / (file.name + suffix)).rename(file.with_name(file.name + suffix))
-    store.record(plans.plan(plans.run("kept"), name="other"))
+    plans.record(store, plans.plan(plans.run("kept"), name="other"))
     assert len(store.runs("toy")) == 3
     store.close()
     with closing(Store.open(sqlite_url)) as again:
@@ -113,14 +113,14 @@ def test_an_open_store_neither_replaces_a_moved_file_nor_writes_to_it(
 def test_writes_to_a_copy_that_replaced_the_file(sqlite_url, file):
     """As after moving a lab to another disk and back: the open file was deleted."""
     store = Store.open(sqlite_url)
-    store.record(plans.reference_and_two())
+    plans.record(store, plans.reference_and_two())
     with closing(sqlite3.connect(file)) as other:
         other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     shutil.copy(file, file.with_name("copy.db"))
     for suffix in ("-wal", "-shm"):
         file.with_name(file.name + suffix).unlink()
     file.with_name("copy.db").replace(file)
-    store.record(plans.plan(plans.run("more"), name="other"))
+    plans.record(store, plans.plan(plans.run("more"), name="other"))
     store.close()
     with closing(sqlite3.connect(file)) as found:
         assert found.execute("SELECT COUNT(*) FROM experiment").fetchall() == [(2,)]
@@ -129,7 +129,7 @@ def test_writes_to_a_copy_that_replaced_the_file(sqlite_url, file):
 def test_a_launch_leaves_everything_in_one_file(sqlite_url, file, tmp_path_factory, monkeypatch):
     other = Store.open(sqlite_url)
     with session._open(Lab.find(file.parent)) as store:
-        store.record(plans.reference_and_two())
+        plans.record(store, plans.reference_and_two())
         assert len(other.runs("toy")) == 3  # and stays open
     copy = tmp_path_factory.mktemp("copy") / "results.db"
     shutil.copy(file, copy)
@@ -139,7 +139,7 @@ def test_a_launch_leaves_everything_in_one_file(sqlite_url, file, tmp_path_facto
     store = Store.open(sqlite_url)
     with other.reading() as connection:  # it doesn't wait long for readers
         connection.execute(text("SELECT COUNT(*) FROM run")).scalar()
-        store.record(plans.plan(plans.run("more"), name="other"))
+        plans.record(store, plans.plan(plans.run("more"), name="other"))
         store.close_whole()
     other.close()
 
@@ -147,7 +147,7 @@ def test_a_launch_leaves_everything_in_one_file(sqlite_url, file, tmp_path_facto
 def test_stops_waiting_for_a_deleted_lab(sqlite_url, file, tmp_path_factory, monkeypatch):
     folder = tmp_path_factory.mktemp("run")
     with closing(Store.open(sqlite_url)) as store:
-        store.record(plans.plan(RUN))
+        plans.record(store, plans.plan(RUN))
         attempt = plans.begun(store, RUN, folder)
         for place in (folder, file.parent):
             shutil.rmtree(place)

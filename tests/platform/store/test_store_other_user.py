@@ -25,7 +25,7 @@ def lab() -> Iterator[Path]:
     """A folder with a store, closed, in which nothing can be written."""
     folder = Path(tempfile.mkdtemp(prefix="jestlab-"))  # pytest's own folders are closed to other users
     store = Store.open(f"sqlite:///{folder / 'results.db'}")
-    store.record(plans.reference_and_two())
+    plans.record(store, plans.reference_and_two())
     store.close_whole()
     read(folder)  # what is imported late may be out of reach of another user
     with suppress(StoreError):
@@ -37,7 +37,7 @@ def lab() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def read(folder: Path) -> tuple[int, int, list[maintenance.Finding]]:
+def read(folder: Path) -> tuple[int, int, list[maintenance.StoreProblem]]:
     """Read a store in three ways: rows by the platform, rows by the analysis, what a check finds."""
     url = f"sqlite:///{folder / 'results.db'}"
     store = Store.open_readonly(url)

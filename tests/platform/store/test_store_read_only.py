@@ -19,7 +19,7 @@ from jestlab.platform.store.store import Store
 @pytest.fixture
 def store(store: Store) -> Store:
     """A store with a plan, opened for writing."""
-    store.record(plans.reference_and_two())
+    plans.record(store, plans.reference_and_two())
     return store
 
 
@@ -102,7 +102,7 @@ def on_postgresql(postgres_server: PostgresServer) -> Iterator[tuple[Store, Stor
     reader = Store.open_readonly(url)
     assert reader is not None
     with closing(Store.open(url)) as store, closing(reader):
-        store.record(plans.reference_and_two())
+        plans.record(store, plans.reference_and_two())
         yield store, reader, url
     postgres_server.drop(url)
 
@@ -160,7 +160,7 @@ def test_a_superuser_reads_with_a_role_that_cannot_write_files(on_postgresql, po
 def test_a_transaction_sees_one_state(store, reader):
     with reader.reading() as connection:
         before = connection.exec_driver_sql("SELECT COUNT(*) FROM run").scalar()
-        store.record(plans.plan(plans.run("more"), name="other"))
+        plans.record(store, plans.plan(plans.run("more"), name="other"))
         assert connection.exec_driver_sql("SELECT COUNT(*) FROM run").scalar() == before == 3
     assert len(reader.experiments()) == 2
 

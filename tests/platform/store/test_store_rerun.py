@@ -20,7 +20,7 @@ REFERENCE, JOINT, UNIFORM = plans.reference_and_two().runs
 @pytest.fixture
 def store(store: Store) -> Store:
     """Three completed runs; `joint` needs `reference`."""
-    store.record(plans.reference_and_two())
+    plans.record(store, plans.reference_and_two())
     for run in (REFERENCE, JOINT, UNIFORM):
         stores.attempt(store, run, scores={"toy/score": 0.5}, loss=(2.0, 1.0))
     return store
@@ -54,7 +54,7 @@ def test_only_the_attempts_of_the_old_results_stay(store):
     third = next_folder(reference.directory, 3)
     assert third == f"runs/reference.again3-{REFERENCE.fingerprint[:16]}"
     without_attempts = plans.run("fresh", config={"steps": 40})
-    store.record(plans.plan(without_attempts, name="new"))
+    plans.record(store, plans.plan(without_attempts, name="new"))
     start_over(store, [without_attempts.fingerprint])
     assert store.runs("new")[0].directory == next_folder(without_attempts.directory, 1)
 
@@ -113,8 +113,8 @@ def test_only_the_retracted_run_itself_can_be_restored(store):
 
 
 def test_an_acceptance_holds_in_every_study_with_the_run(store):
-    store.record(plans.plan(REFERENCE, name="another"))
-    store.record(plans.plan(plans.run("new"), name="unrelated"))
+    plans.record(store, plans.plan(REFERENCE, name="another"))
+    plans.record(store, plans.plan(plans.run("new"), name="unrelated"))
     accept(store, "toy", {"code ridge.py": ["a", "b"]}, "a comment", "ada")
     [accepted] = acceptances(store, "another")
     assert (accepted.accepted, accepted.author) == ({"code ridge.py": ["a", "b"]}, "ada")

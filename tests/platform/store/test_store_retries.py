@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from jestlab.models.training.phases import Spent
 from jestlab.platform.errors import StoreUnreachable
-from jestlab.platform.store.attempt import Attempt
+from jestlab.platform.store.attempt import WorkerAttempt
 from jestlab.platform.store.leases import finish
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
@@ -23,7 +23,7 @@ from jestlab.platform.store.store import Store
 RUN = plans.run("a")
 
 
-def report(attempt: Attempt, step: int, value: float) -> None:
+def report(attempt: WorkerAttempt, step: int, value: float) -> None:
     attempt.log(step, {"loss": value})
     attempt.evaluation(step, 10 * step, 1e3 * step, {"toy/top1": value}, seconds=value)
 
@@ -39,7 +39,7 @@ def curve(store: Store, name: str = "loss") -> dict[int, float]:
 
 @pytest.fixture
 def store(store):
-    store.record(plans.plan(RUN))
+    plans.record(store, plans.plan(RUN))
     return store
 
 
@@ -164,7 +164,7 @@ def test_results_are_those_of_the_surviving_history(data, tmp_path_factory, hist
     """For any attempts: each starts over, or resumes at a step that earlier ones have reached."""
     store, number = histories
     run, folder = plans.run("a", seed=next(number)), tmp_path_factory.mktemp("run")
-    store.record(plans.plan(run, name=f"toy{run.seed}"))
+    plans.record(store, plans.plan(run, name=f"toy{run.seed}"))
     (folder / "model").touch()
     surviving: dict[int, float] = {}
     early: set[str] = set()  # attempts whose artifacts and values at step 0 count

@@ -34,7 +34,7 @@ def view(store: Store, name: str, **where: object) -> list[dict[str, object]]:
 @pytest.mark.both_databases
 def test_runs_that_need_others_are_recorded_as_blocked(store):
     plan = plans.reference_and_two()
-    store.record(plan)
+    plans.record(store, plan)
     assert [(run.name, run.label, run.state) for run in store.runs("toy")] == [
         ("reference", "reference", RunState.PENDING),
         ("joint", "joint", RunState.BLOCKED),
@@ -52,11 +52,11 @@ def test_runs_of_later_rounds_stay_members_once_another_launcher_has_added_them(
     """A launcher that planned an earlier round records its plan after the other one."""
     plan = plans.reference_and_two()
     reference, joint, uniform = plan.runs
-    store.record(plan)
+    plans.record(store, plan)
     earlier = replace(plan, runs=(reference, joint), later=frozenset({uniform.fingerprint}))
-    store.record(earlier)
+    plans.record(store, earlier)
     assert set(store.members("toy")) == set(plan.fingerprints)
-    store.record(replace(earlier, later=frozenset()))  # the run was removed from the study
+    plans.record(store, replace(earlier, later=frozenset()))  # the run was removed from the study
     assert set(store.members("toy")) == set(earlier.fingerprints)
 
 
@@ -64,12 +64,12 @@ def test_runs_of_later_rounds_stay_members_once_another_launcher_has_added_them(
 def test_recording_again_reopens_runs_that_ended_early_but_no_completed_ones(store):
     plan = plans.reference_and_two()
     reference, joint, uniform = plan.runs
-    store.record(plan)
+    plans.record(store, plan)
     completed(store, reference)
     plans.begun(store, uniform).fail("ValueError: no")
     plans.move(store, joint, RunState.SKIPPED, "why not")
     before = [run for run in store.runs("toy") if run.name == "reference"]
-    store.record(plan)
+    plans.record(store, plan)
     after = {run.name: run for run in store.runs("toy")}
     assert [after["reference"]] == before
     assert (after["joint"].state, after["joint"].reason) == (RunState.PENDING, None)
@@ -78,10 +78,10 @@ def test_recording_again_reopens_runs_that_ended_early_but_no_completed_ones(sto
 
 def test_two_studies_share_a_run(store):
     shared = plans.run("uniform", config={"path": "/old"})
-    store.record(plans.plan(shared, name="first"))
+    plans.record(store, plans.plan(shared, name="first"))
     completed(store, shared)
     again = replace(shared, name="baseline", label="baseline", config={"path": "/new"})
-    store.record(plans.plan(again, name="second"))
+    plans.record(store, plans.plan(again, name="second"))
     [row] = store.runs("second")
     assert (row.name, row.state) == ("baseline", RunState.COMPLETED)
     assert row.directory == shared.directory  # named after the first study's run
@@ -91,10 +91,10 @@ def test_two_studies_share_a_run(store):
 
 def test_the_last_launch_determines_members_user_and_host(store, monkeypatch):
     runs = [plans.run("a", config={"steps": steps}) for steps in (1, 2, 3)]
-    store.record(plans.plan(*runs))
+    plans.record(store, plans.plan(*runs))
     monkeypatch.setattr(getpass, "getuser", lambda: "ada")
     monkeypatch.setattr(socket, "gethostname", lambda: "tower")
-    store.record(plans.plan(runs[2], runs[0], runs={"z": {}, "a": {}}))
+    plans.record(store, plans.plan(runs[2], runs[0], runs={"z": {}, "a": {}}))
     assert list(store.spec("toy")["runs"]) == ["z", "a"]
     assert [run.fingerprint for run in store.runs("toy")] == [runs[2].fingerprint, runs[0].fingerprint]
     [experiment] = store.experiments()
@@ -106,10 +106,10 @@ def test_the_last_launch_determines_members_user_and_host(store, monkeypatch):
 def test_recording_is_all_or_nothing_and_unknown_names_are_errors(store):
     broken = plans.run("joint", needs={"reference": 64 * "0"})
     with pytest.raises(IntegrityError):
-        store.record(plans.plan(plans.run("uniform"), broken))
+        plans.record(store, plans.plan(plans.run("uniform"), broken))
     assert store.experiments() == []
     assert view(store, "v_runs") == []
-    store.record(plans.reference_and_two())
+    plans.record(store, plans.reference_and_two())
     with pytest.raises(UserError, match="did you mean 'toy'"):
         store.runs("toi")
     with pytest.raises(UserError, match="no run abc"):
@@ -134,7 +134,7 @@ def test_legal_moves():
 
 def test_illegal_moves_change_nothing_and_many_states_are_read(store):
     run = plans.run("a")
-    store.record(plans.plan(run))
+    plans.record(store, plans.plan(run))
     plans.move(store, run, RunState.FAILED, "because")
     with pytest.raises(IllegalMove):
         plans.move(store, run, RunState.COMPLETED, "no")
@@ -148,7 +148,7 @@ def test_illegal_moves_change_nothing_and_many_states_are_read(store):
 def test_views_of_scores_and_costs(store):
     plan = plans.reference_and_two()
     reference, _, uniform = plan.runs
-    store.record(plan)
+    plans.record(store, plan)
     completed(store, reference, {"shapes/zero_shot": 0.5})
     unfinished = plans.begun(store, uniform)
     unfinished.evaluation(9, 90, 9e6, {"shapes/zero_shot": 0.7})
@@ -170,7 +170,7 @@ def test_views_of_scores_and_costs(store):
 
 def test_v_runs_has_the_last_attempt(store):
     run = plans.run("a", point={"ratio": 0.5})
-    store.record(plans.plan(run))
+    plans.record(store, plans.plan(run))
     assert view(store, "v_runs")[0]["attempts"] == 0
     plans.begun(store, run).interrupt("stopped by SIGTERM")
     completed(store, run)
@@ -182,7 +182,7 @@ def test_v_runs_has_the_last_attempt(store):
 
 def test_progress_of_many_runs_takes_two_queries(store):
     runs = [plans.run("many", seed=seed) for seed in range(6)]
-    store.record(plans.plan(*runs))
+    plans.record(store, plans.plan(*runs))
     for run in runs[:3]:
         attempt = plans.begun(store, run)
         for step in (1, 2, 10):

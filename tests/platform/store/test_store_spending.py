@@ -31,23 +31,23 @@ def planned(store: Store, run: str = "a") -> tuple[Any, ...]:
 
 def test_a_later_launch_replaces_the_budget_until_the_run_completes(store):
     run, later = plans.run("a"), RunBudget("v6e", 4, 1.5)
-    store.record(plans.plan(replace(run, budget=PODS)))
-    store.record(plans.plan(plans.run("b", seed=1), name="other"))
+    plans.record(store, plans.plan(replace(run, budget=PODS)))
+    plans.record(store, plans.plan(plans.run("b", seed=1), name="other"))
     assert planned(store) == ("v5e", 16, 8.0, 9.6)
-    store.record(plans.plan(replace(run, budget=later)))
+    plans.record(store, plans.plan(replace(run, budget=later)))
     assert planned(store) == ("v6e", 4, 1.5, None)
-    store.record(plans.plan(run))
+    plans.record(store, plans.plan(run))
     assert planned(store) == (None, None, None, None)
-    store.record(plans.plan(replace(run, budget=PODS)))
+    plans.record(store, plans.plan(replace(run, budget=PODS)))
     plans.begun(store, run).complete()
-    store.record(plans.plan(replace(run, budget=later)))
+    plans.record(store, plans.plan(replace(run, budget=later)))
     assert planned(store) == ("v5e", 16, 8.0, 9.6)
 
 
 def test_chip_hours_include_all_attempts(store):
     """Preempted and failed attempts cost money, too."""
     run = replace(plans.run("a"), budget=PODS)
-    store.record(plans.plan(run))
+    plans.record(store, plans.plan(run))
     took = {1: (RunState.PREEMPTED, 30), 2: (RunState.FAILED, 15), 3: (RunState.COMPLETED, 60)}
     for number, (state, minutes) in took.items():
         begin = stores.START + timedelta(hours=2 * number, microseconds=123_456)
@@ -63,7 +63,7 @@ def test_chip_hours_include_all_attempts(store):
 
 def test_running_attempts_count_until_their_last_heartbeat_and_waiting_ones_do_not(store):
     runs = running, waiting, without_chips = [plans.run(name, seed=seed) for seed, name in enumerate("abc")]
-    store.record(plans.plan(*runs, plans.run("untouched", seed=3)))
+    plans.record(store, plans.plan(*runs, plans.run("untouched", seed=3)))
     heartbeat = stores.START + timedelta(minutes=90)
     stores.attempt(store, running, RunState.RUNNING, chips=4, heartbeat_at=heartbeat)
     stores.attempt(store, waiting, RunState.PENDING, chips=4, started_at=None)
@@ -77,7 +77,7 @@ def test_actual_flops_are_the_last_reported_ones(store):
     logs, evaluates, both = (
         plans.run(name, seed=seed) for seed, name in enumerate(("logs", "evals", "both"))
     )
-    store.record(plans.plan(logs, evaluates, both))
+    plans.record(store, plans.plan(logs, evaluates, both))
     attempt = plans.begun(store, logs)
     attempt.log(9, {"flops_total": 9e6, "loss": 7e9})
     attempt.log(10, {"flops_total": 10e6})
@@ -108,10 +108,10 @@ def test_runs_of_all_studies_share_a_reference(store):
     reference = plans.run("reference")
     needs = {"selection.reference": reference.fingerprint}
     a, b, c = (plans.run(name, seed=seed, needs=needs) for seed, name in enumerate("abc"))
-    store.record(plans.plan(reference, a))
+    plans.record(store, plans.plan(reference, a))
     assert shares(store) == {"reference": (None, 0), "a": (1, 4.5)}  # a single run pays everything
-    store.record(plans.plan(reference, b, c, name="other"))
-    store.record(plans.plan(reference, b, name="again"))
+    plans.record(store, plans.plan(reference, b, c, name="other"))
+    plans.record(store, plans.plan(reference, b, name="again"))
     found = shares(store)
     assert {run: found[run] for run in "abc"} == dict.fromkeys("abc", (3, 1.5))
 
@@ -128,7 +128,7 @@ def test_each_needed_run_is_divided_among_the_runs_that_train_with_it(store):
         needs={"learner": a.fingerprint, "reference": reference.fingerprint},
         price=plans.CACHE,
     )
-    store.record(plans.plan(reference, cache, a, b, online, diagnosis))
+    plans.record(store, plans.plan(reference, cache, a, b, online, diagnosis))
     found = shares(store)
     by_cache = (2, 1.5 / 2 + 4.5 / 3)
     expected = {"online": (3, 1.5), "a": by_cache, "b": by_cache, "cache": (3, 0), "diagnosis": (0, 0)}
@@ -139,7 +139,7 @@ def test_each_needed_run_is_divided_among_the_runs_that_train_with_it(store):
 
 def test_costs_of_adopted_runs_are_not_divided_into_towers(store):
     run = plans.run("a")
-    store.record(plans.plan(run))
+    plans.record(store, plans.plan(run))
     adopted = {"learner": 3e6, "scoring": 1e6, "reference_scoring": 5e5}
     with store.writing() as connection:
         connection.execute(text("DELETE FROM cost"))
@@ -160,7 +160,7 @@ def test_speed_is_the_median_of_runs_with_one_attempt_on_this_device(store):
         name: plans.run(name, "toy_programs:flood" if name == "other" else "toy_programs:loop", seed=seed)
         for seed, name in enumerate(names)
     }
-    store.record(plans.plan(*runs.values()))
+    plans.record(store, plans.plan(*runs.values()))
     here = provenance.device()
     for name, seconds in {"a": 1.0, "b": 2.0, "c": 4.0, "slow": 100.0}.items():
         end = stores.START + timedelta(seconds=seconds)
@@ -212,7 +212,7 @@ def test_on_a_cluster_speed_depends_on_executor_chips_and_last_device(store):
     )
     for seed, of in enumerate(({}, *others)):
         run = plans.run(f"run{seed}", seed=seed)
-        store.record(plans.plan(run, name=f"study{seed}"))
+        plans.record(store, plans.plan(run, name=f"study{seed}"))
         ended = stores.START + timedelta(seconds=100 if of else 200)
         stores.attempt(store, run, ended_at=ended, **{**gpus, **of})
     loop = "toy_programs:loop"

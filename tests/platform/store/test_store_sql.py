@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from jestlab.platform.store.rows import Point, upsert, write_points
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Evaluation, run_key
+from jestlab.platform.store.tables import EvaluationRow, run_key
 
 RUN = plans.run("uniform")
 
@@ -19,7 +19,7 @@ RUN = plans.run("uniform")
 @pytest.fixture
 def store(store: Store) -> Store:
     """Two attempts at a run, and two names of metrics."""
-    store.record(plans.plan(RUN))
+    plans.record(store, plans.plan(RUN))
     for number in (1, 2):
         stores.attempt(store, RUN, number=number)
     with store.writing() as connection:
@@ -42,7 +42,7 @@ def put_scores(store: Store, *rows: dict[str, object]) -> None:
     key = run_key(RUN.fingerprint)
     keys, changed = ("run_id", "dataset", "metric", "step"), ("value", "attempt")
     with store.writing() as connection:
-        upsert(connection, Evaluation, [{"run_id": key, **row} for row in rows], keys, changed, "attempt")
+        upsert(connection, EvaluationRow, [{"run_id": key, **row} for row in rows], keys, changed, "attempt")
 
 
 @pytest.mark.both_databases

@@ -21,7 +21,7 @@ from tests.waiting import wait_until
 from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.store import attempt as attempts
 from jestlab.platform.store import leases
-from jestlab.platform.store.attempt import Attempt, ValueRefused
+from jestlab.platform.store.attempt import ValueRefused, WorkerAttempt
 from jestlab.platform.store.records import AttemptLost, RunState
 from jestlab.platform.store.spool import Batch, Spool
 from jestlab.platform.store.store import Store
@@ -36,16 +36,16 @@ def short_ticks(monkeypatch):
 
 @pytest.fixture
 def store(store: Store) -> Store:
-    store.record(plans.plan(RUN))
+    plans.record(store, plans.plan(RUN))
     return store
 
 
-def begun(store: Store | Unreliable, folder: Path, lease_seconds: float = 90.0) -> Attempt:
+def begun(store: Store | Unreliable, folder: Path, lease_seconds: float = 90.0) -> WorkerAttempt:
     return plans.begun(store, RUN, folder, lease_seconds)  # type: ignore[arg-type]
 
 
 @pytest.fixture
-def attempt(store: Store, tmp_path: Path) -> Attempt:
+def attempt(store: Store, tmp_path: Path) -> WorkerAttempt:
     return begun(store, tmp_path)
 
 
@@ -210,7 +210,7 @@ def unreliable(store: Store) -> Unreliable:
 
 
 @pytest.fixture
-def cut_off(unreliable: Unreliable, tmp_path: Path) -> Attempt:
+def cut_off(unreliable: Unreliable, tmp_path: Path) -> WorkerAttempt:
     """An attempt that writes to the unreliable store."""
     return begun(unreliable, tmp_path)
 
@@ -318,7 +318,7 @@ def test_an_end_waits_for_the_store(store, unreliable, cut_off):
     assert points(store) == [("loss", 1, 1.0)]
 
 
-def record_refused(store: Store, attempt: Attempt, step: int) -> None:
+def record_refused(store: Store, attempt: WorkerAttempt, step: int) -> None:
     """Record a score of 0.25 in a SQLite store that refuses it."""
     refuse = "WHEN NEW.value = 0.25 BEGIN SELECT RAISE(ABORT, 'not that'); END"
     with store.writing() as connection:
@@ -377,7 +377,7 @@ def test_a_refused_value_of_an_earlier_attempt_fails_the_run(store, unreliable, 
 def test_only_the_same_process_takes_an_attempt_up_again(store, unreliable, tmp_path):
     """It can't know whether the first try succeeded if its answer was lost."""
     begin = functools.partial(
-        Attempt.begin, unreliable, RUN.fingerprint, plans.claimed(store, RUN), directory=tmp_path,
+        WorkerAttempt.begin, unreliable, RUN.fingerprint, plans.claimed(store, RUN), directory=tmp_path,
         provenance=plans.HERE, handle="host:1:2:log.txt",
     )  # fmt: skip
     unreliable.loses_answer = lambda: True

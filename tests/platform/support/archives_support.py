@@ -48,8 +48,8 @@ def called(*words: object) -> Result:
 def fill(lab: Lab) -> None:
     """Fill a lab with the experiments `toy` and `other`, with rows and files of every kind."""
     store = Store.open(lab.store_url)
-    store.record(plans.plan(REFERENCE, JOINT, UNIFORM))
-    store.record(plans.plan(UNIFORM, plans.run("waiting"), name="other"))
+    plans.record(store, plans.plan(REFERENCE, JOINT, UNIFORM))
+    plans.record(store, plans.plan(UNIFORM, plans.run("waiting"), name="other"))
     code: dict[str, Any] = {"git_patch": "- ä\n+ b", "sources": json.dumps({"ridge.py": "e" * 64})}
     stores.attempt(store, REFERENCE, scores={"toy/score": 0.5}, loss=(2.0, 1.0), environment="{}", **code)
     spent: dict[str, Any] = {"startup_seconds": 2.5, "reached_step": 2**40, "saved_step": None}
@@ -62,11 +62,11 @@ def fill(lab: Lab) -> None:
     by_ada = {"reason": "ä", "author": "Ada", "created_at": stores.START}
     weights = {"name": "weights", "sha256": "0" * 64, "size": 2**40, "uri": f"{JOINT.directory}/checkpoints"}
     rows: dict[Any, dict[str, Any]] = {
-        tables.Budget: {"run_id": joint, "chip": "v5e", "chips": 4, "chip_hours": 0.5},
-        tables.Artifact: {"run_id": joint, **weights},
-        tables.Source: {"sha256": "e" * 64, "text": "print('λ')"},
-        tables.Acceptance: {"run_id": joint, "accepted": '{"code ridge.py":["a",null]}', **by_ada},
-        tables.Retraction: {"run_id": reference, "number": 1, **by_ada},
+        tables.BudgetRow: {"run_id": joint, "chip": "v5e", "chips": 4, "chip_hours": 0.5},
+        tables.ArtifactRow: {"run_id": joint, **weights},
+        tables.SourceRow: {"sha256": "e" * 64, "text": "print('λ')"},
+        tables.AcceptanceRow: {"run_id": joint, "accepted": '{"code ridge.py":["a",null]}', **by_ada},
+        tables.RetractionRow: {"run_id": reference, "number": 1, **by_ada},
     }
     with store.writing() as connection:
         connection.execute(text("UPDATE metric SET value = NULL WHERE step = 2"))

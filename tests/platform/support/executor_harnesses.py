@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import os
 import sqlite3
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -57,23 +56,13 @@ def job(name: str = "jestlab-0a1b2c3d-1", **changes: Any) -> Job:
     return Job(**(parts | changes))
 
 
-def obedient(folder: Path, name: str, **changes: Any) -> Job:
-    """A job of `LocalHarness`, with unique key.
-
-    Stopping it ends all processes of this machine with its key, also those of tests in other processes.
-    """
-    variables = {"NAME": name, "HARNESS": str(folder)}
-    log, key = folder / "lab" / f"{name}.txt", key_of(f"{folder}/{name}")
-    return job(name, environment=variables, log=log, key=key, **changes)
-
-
 def train_here(root: Path, planned: Plan, hosts: int) -> None:
     """Train the only run of a plan in another lab, by so many processes of this machine together."""
     lab = Lab.find(root)
     root.mkdir(exist_ok=True)
     [run] = planned.runs
     with closing(Store.open(lab.store_url)) as store:
-        store.record(planned)
+        plans.record(store, planned)
         plans.claimed(store, run)
     address = {"JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{free_port()}", "JAX_NUM_PROCESSES": str(hosts)}
     workers = [
@@ -246,64 +235,24 @@ class Told:
         (self.folder / "ready").rename(self.folder / file)
 
 
-class LocalHarness:
-    """Real processes that do what files say."""
-
-    remote = False
+class LocalHarness(contracts._LocalHarness):
+    """Real processes of this machine."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._folder = folder
-        self._told = Told(folder)
-        monkeypatch.setattr("sys.executable", str(self._told.program))
-        self._executors: list[LocalExecutor] = []
-        (folder / "lab").mkdir()
-
-    def executor(self) -> LocalExecutor:
-        executor = LocalExecutor(Lab.find(self._folder / "lab"))
-        self._executors.append(executor)
-        return executor
-
-    def job(self, name: str) -> Job:
-        return obedient(self._folder, name)
-
-    def count(self) -> int:
-        return sum(processes.is_running(one.handle) is True for one in self._started())
-
-    def run(self, started: LaunchedJob) -> None:
-        """It does so already."""
+        super().__init__(LocalExecutor, {}, folder)
 
     def end(self, started: LaunchedJob, code: int) -> None:
-        self._told.end(self._log(started).stem, code)
+        super().end(started, code)
         [parent] = (one for one in self._executors if started in one._children)
         labs.wait_until(lambda: parent.statuses([started])[started].state.is_over)
-
-    def prints(self, started: LaunchedJob, lines: list[str]) -> None:
-        self._told.print(self._log(started).stem, lines)
-        labs.wait_until(lambda: self._log(started).read_text().count("\n") == len(lines))
-
-    def finish_stop(self) -> None:
-        labs.wait_until(lambda: self.count() == 0)
-
-    def close(self) -> None:
-        for executor in self._executors:
-            for started in list(executor._children):
-                executor.stop(started, now=True)
-
-    def _started(self) -> list[LaunchedJob]:
-        return [started for executor in self._executors for started in executor._children]
-
-    def _log(self, started: LaunchedJob) -> Path:
-        return self._folder / "lab" / started.handle.split(":", 3)[3]
 
 
 class ForkedHarness(LocalHarness):
     """Real processes, forked from a server that has imported a module which does what files say."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        python = sys.executable
-        super().__init__(folder, monkeypatch)
-        monkeypatch.setattr("sys.executable", python)
         monkeypatch.setenv("PYTHONPATH", python_path())
+        super().__init__(folder, monkeypatch)
 
     def job(self, name: str) -> Job:
         return dataclasses.replace(super().job(name), imports=("obedient_worker",))
@@ -312,10 +261,15 @@ class ForkedHarness(LocalHarness):
 class SharedForkedHarness(ForkedHarness):
     """Forks of one server for all tests of this process."""
 
-    def executor(self) -> LocalExecutor:
-        made = super().executor()
+    def executor(self) -> Any:
+        made: Any = super().executor()
         made._server = _fork_server()
         return made
+
+    def close(self) -> None:
+        for executor in self._executors:
+            executor._server = None
+        super().close()
 
 
 @functools.cache

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import labs_support as labs
 import plans_support as plans
 
 from jestlab.platform import logs, processes, programs, worker
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch.controller import launch
 from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executors.base import (
     Executor,
@@ -28,14 +28,13 @@ from jestlab.platform.launch.executors.base import (
     JobStatus,
     LaunchedJob,
 )
-from jestlab.platform.launch.options import ControllerOptions
 from jestlab.platform.launch.outcome import LaunchOutcome
 from jestlab.platform.planning.plan import Plan
 from jestlab.platform.programs import failures
 from jestlab.platform.programs.context import Interrupted, RunContext
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.store import provenance
-from jestlab.platform.store.attempt import Attempt
+from jestlab.platform.store.attempt import WorkerAttempt
 from jestlab.platform.store.code import store_texts
 from jestlab.platform.store.records import AttemptLost, RunRecord
 from jestlab.platform.store.store import Store
@@ -55,12 +54,8 @@ def launch_by(
     executor: Executor, root: Path, planned: Plan, listener: Listener | None = None, **options: Any
 ) -> LaunchOutcome:
     """Record a plan in a lab and launch it, without retries, by an executor that is called kubernetes."""
-    lab = Lab.find(root)
-    how = ControllerOptions(**{"executor": "kubernetes", "retries": 0, **options})
-    with closing(Store.open(lab.store_url)) as store:
-        store.record(planned)
-        title = planned.study.name
-        return launch(lab, store, title, planned.runs, lambda _: executor, options=how, listener=listener)
+    how = {"executor": "kubernetes", "retries": 0, **options}
+    return labs.launch_here(root, planned, make=lambda *_: executor, listener=listener, **how)
 
 
 def rows(root: Path, sql: str) -> list[tuple[Any, ...]]:
@@ -179,13 +174,10 @@ class Machine:
         self._harms[run] = (how, step)
 
     def executor(
-        self, lab: Lab, resources: Any = None, on_exit: Callable[[], object] = lambda: None, **parts: Any
+        self, lab: Lab, resources: Any = None, on_exit: Callable[[], object] = lambda: None
     ) -> Threads:
-        """Create an executor; with the first three arguments it takes the place of `Local`."""
-        made = Threads(self, lab, on_exit)
-        for name, value in parts.items():
-            setattr(made, name, value)
-        return made
+        """Create an executor, which takes the place of `LocalExecutor`."""
+        return Threads(self, lab, on_exit)
 
     def start(self, job: Job, launched: LaunchedJob, on_exit: Callable[[], object]) -> None:
         """Start the thread of a job, unless it exists."""
@@ -224,8 +216,7 @@ class Threads(Executor):
         if self._halted:
             raise ExecutorError("the launch was stopped")
         self._machine.before_launch(job)
-        log = job.log.relative_to(self._lab.root)
-        handle = f"{processes.Process.of(os.getpid())}:{log}" if self.here else job.name
+        handle = f"{processes.Process.of(os.getpid())}:{job.log.relative_to(self._lab.root)}"
         launched = LaunchedJob(handle, job.key)
         self._machine.start(job, launched, self._on_exit)
         self._launched.append(launched)
@@ -317,7 +308,7 @@ class _Thread(threading.Thread):
         except AttemptLost:
             return _status(processes.EXIT_BUSY)
 
-    def _look(self, attempt: Attempt, step: int) -> None:
+    def _look(self, attempt: WorkerAttempt, step: int) -> None:
         """Do the harm that is planned for a step; raise if the job was killed."""
         if self._harm is not None and step >= self._harm[1]:
             how, self._harm = self._harm[0], None
@@ -346,10 +337,10 @@ def _begin(
     number: int,
     handle: str,
     recorded: provenance.Provenance = plans.HERE,
-) -> Attempt:
+) -> WorkerAttempt:
     """Begin an attempt, as a worker does."""
     folder = lab.make_folder(run.directory)
-    attempt = Attempt.begin(
+    attempt = WorkerAttempt.begin(
         store, run.fingerprint, number, directory=folder, provenance=recorded, handle=handle
     )
     attempt.catch_up()
@@ -359,7 +350,7 @@ def _begin(
 def _compute(
     lab: Lab,
     run: RunRecord,
-    attempt: Attempt,
+    attempt: WorkerAttempt,
     log: Path,
     stop: worker.Stop,
     look: Callable[[int], object] = lambda step: None,

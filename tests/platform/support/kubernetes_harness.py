@@ -101,10 +101,6 @@ class KubernetesHarness(Remote[UnreliableApi]):
     def prints(self, started: LaunchedJob, lines: list[str]) -> None:
         self._told.print(f"{name_of(started)}.0", lines)
 
-    def as_admin(self) -> None:
-        """Give the launcher all rights, and a connection straight to the API server."""
-        self.kubeconfig.write_text(self.cluster.kubeconfig.read_text())
-
     def close(self) -> None:
         super().close()
         self.namespace.empty()

@@ -22,7 +22,8 @@ logging.basicConfig(format="set by an import: %(message)s")  # as some packages 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    folder, name = Path(os.environ["HARNESS"]), os.environ["NAME"]
+    assert arguments is not None
+    folder, name = Path(arguments[0]), arguments[1]
     seen = {
         "arguments": arguments,
         "argv": sys.argv[1:],
@@ -38,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ready = folder / f"{name}.new"
     ready.write_text(json.dumps(seen))
     ready.rename(folder / f"{name}.self")
+    (folder / f"{name}.{os.getpid()}.began").touch()
     return obey(folder, name)
 
 

@@ -15,11 +15,12 @@ from jestlab.models.extensions.references import without_folder
 from jestlab.models.training.phases import ResumePoint, Spent
 from jestlab.platform.planning.identity import fingerprint
 from jestlab.platform.planning.plan import Plan, PlannedRun
+from jestlab.platform.planning.recording import record as record
 from jestlab.platform.programs import Price
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store import claims, leases, provenance
-from jestlab.platform.store.attempt import Attempt
-from jestlab.platform.store.records import RunRow, RunState
+from jestlab.platform.store.attempt import WorkerAttempt
+from jestlab.platform.store.records import RunState, RunSummary
 from jestlab.platform.store.store import Store
 
 HERE = provenance.Provenance("host", "2 cores", {"python": "3"}, None, None, {"JAX_PLATFORMS": "cpu"})
@@ -80,7 +81,7 @@ def run(
     )
 
 
-def claimed(store: Store, run: PlannedRun | RunRow, lease_seconds: float = 90.0) -> int:
+def claimed(store: Store, run: PlannedRun | RunSummary, lease_seconds: float = 90.0) -> int:
     """Claim a recorded run for an attempt, as a launcher does; its number."""
     launcher = leases.enter_launcher(store, "nobody:0:0")
     claim = claims.claim(
@@ -102,17 +103,17 @@ def end(store: Store, *ending: Any, **more: Any) -> bool:
 
 def begun(
     store: Store,
-    run: PlannedRun | RunRow,
+    run: PlannedRun | RunSummary,
     directory: Path | None = None,
     lease_seconds: float = 90.0,
     spent: Spent | None = None,
     may_resume: bool = False,
-) -> Attempt:
+) -> WorkerAttempt:
     """Claim a recorded run and take its attempt up, as launcher and worker do."""
     number, resumed = claimed(store, run, lease_seconds), ResumePoint()
     if number == 1 or not may_resume:
         resumed.finds_nothing()
-    attempt = Attempt.begin(
+    attempt = WorkerAttempt.begin(
         store,
         run.fingerprint,
         number,
@@ -128,7 +129,7 @@ def begun(
 
 def plan(*runs: PlannedRun, name: str = "toy", **parts: Any) -> Plan:
     study = {"name": name, "question": "Does it run?", "scale": "smoke", "runs": {"any": {}}}
-    return Plan(Study.parse(study | parts), runs)
+    return Plan(StudySpec.parse(study | parts), runs)
 
 
 def reference_and_two() -> Plan:

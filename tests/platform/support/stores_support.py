@@ -79,28 +79,32 @@ def attempt(
         "device": "2 cores",
     }
     with store.writing() as connection:
-        attempt_id = _inserted_id(connection.execute(insert(tables.Attempt).values(**(values | columns))))
+        attempt_id = _inserted_id(connection.execute(insert(tables.AttemptRow).values(**(values | columns))))
         connection.execute(
-            update(tables.Run)
-            .where(tables.Run.id == values["run_id"])
+            update(tables.RunRow)
+            .where(tables.RunRow.id == values["run_id"])
             .values(state=state, reason=columns.get("reason"), step=len(loss), updated_at=ended)
         )
         if scores is not None:  # the last write wins
-            connection.execute(delete(tables.Evaluation).where(tables.Evaluation.run_id == values["run_id"]))
+            connection.execute(
+                delete(tables.EvaluationRow).where(tables.EvaluationRow.run_id == values["run_id"])
+            )
         for name, value in (scores or {}).items():
             dataset, _, metric = name.rpartition("/")
             connection.execute(
-                insert(tables.Evaluation).values(
+                insert(tables.EvaluationRow).values(
                     run_id=values["run_id"], dataset=dataset, metric=metric, step=10, value=value,
                     examples_seen=640, flops_total=1e9, attempt=number,
                 )
             )  # fmt: skip
         if loss:
             name_id = connection.scalar(
-                select(tables.MetricName.id).where(tables.MetricName.name == "loss")
-            ) or _inserted_id(connection.execute(insert(tables.MetricName).values(name="loss")))
+                select(tables.MetricNameRow.id).where(tables.MetricNameRow.name == "loss")
+            ) or _inserted_id(connection.execute(insert(tables.MetricNameRow).values(name="loss")))
             points = [{"step": step, "value": value} for step, value in enumerate(loss, start=1)]
-            connection.execute(insert(tables.Metric).values(run_id=values["run_id"], name_id=name_id), points)
+            connection.execute(
+                insert(tables.MetricRow).values(run_id=values["run_id"], name_id=name_id), points
+            )
     return attempt_id
 
 

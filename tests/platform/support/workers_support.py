@@ -58,7 +58,7 @@ class Worker(Process):
 def recorded(lab: Lab, *runs: PlannedRun) -> Store:
     """Record runs as the experiment `toy`, and return the store."""
     store = Store.open(lab.store_url)
-    store.record(plans.plan(*runs))
+    plans.record(store, plans.plan(*runs))
     return store
 
 

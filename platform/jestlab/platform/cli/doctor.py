@@ -35,7 +35,7 @@ from jestlab.platform.store.address import parse_url, shown_url
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rows import insert, now
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Attempt, Launcher
+from jestlab.platform.store.tables import AttemptRow, LauncherRow
 
 PROCESS_SECONDS = 60.0
 """Time limit of a check in another process."""
@@ -48,7 +48,7 @@ _STALE = timedelta(days=1)  # the default of `jestlab gc`
 _STYLES = {"ok": "green", "warning": "yellow", "broken": "red"}
 
 
-class Finding(NamedTuple):
+class CheckResult(NamedTuple):
     """The result of a check, and the remedy; empty if everything is fine."""
 
     level: Literal["ok", "warning", "broken"]
@@ -77,7 +77,7 @@ def doctor_command(jax: bool, as_json: bool, lab: Lab) -> None:
         raise SystemExit(1)
 
 
-def _with_spinner(results: Iterator[tuple[str, Finding]]) -> Iterator[tuple[str, Finding]]:
+def _with_spinner(results: Iterator[tuple[str, CheckResult]]) -> Iterator[tuple[str, CheckResult]]:
     """Show that a check is running, on a terminal."""
     console = Console(stderr=True)
     while True:
@@ -88,22 +88,22 @@ def _with_spinner(results: Iterator[tuple[str, Finding]]) -> Iterator[tuple[str,
         yield result
 
 
-def examine(lab: Lab, jax: bool = True) -> Iterator[tuple[str, Finding]]:
+def examine(lab: Lab, jax: bool = True) -> Iterator[tuple[str, CheckResult]]:
     """Run all checks; none of them raises. The check of JAX may take a minute."""
     for name, check in (_CHECKS | ({"jax": _jax} if jax else {})).items():
         try:
             yield from ((name, finding) for finding in check(lab))
         except UserError as error:
-            yield name, Finding("broken", "not usable", str(error))
+            yield name, CheckResult("broken", "not usable", str(error))
         except Exception as error:  # an unexpected failure is a result, too
             text = " ".join(f"{type(error).__name__}: {error}".split())
-            yield name, Finding("broken", "check failed", text)
+            yield name, CheckResult("broken", "check failed", text)
 
 
 # ---- the installation
 
 
-def _packages(lab: Lab) -> Iterator[Finding]:
+def _packages(lab: Lab) -> Iterator[CheckResult]:
     """Check that the required packages are installed in the required versions."""
     from packaging.requirements import Requirement
 
@@ -121,22 +121,22 @@ def _packages(lab: Lab) -> Iterator[Finding]:
             wrong.append((each, version or "missing"))
     if omitted:
         remedy = "only workers run without them: launch and read results where all of jestlab is installed"
-        yield Finding("warning", f"without {', '.join(omitted)}", remedy)
+        yield CheckResult("warning", f"without {', '.join(omitted)}", remedy)
     if wrong:
         found = ", ".join(f"{each.name} {version}" for each, version in wrong)
         remedy = "pip install " + " ".join(f"'{each.name}{each.specifier}'" for each, _ in wrong)
-        yield Finding("broken", found, remedy)
+        yield CheckResult("broken", found, remedy)
     if not omitted and not wrong:
-        yield Finding("ok", f"all {len(required)} as required")
+        yield CheckResult("ok", f"all {len(required)} as required")
 
 
-def _settings(lab: Lab) -> Iterator[Finding]:
+def _settings(lab: Lab) -> Iterator[CheckResult]:
     place, settings = settings_path(), Settings.find()
     found = f"{place}, runs on {settings.on or 'this machine'}" if place.exists() else f"none at {place}"
-    yield Finding("ok", found)
+    yield CheckResult("ok", found)
 
 
-def _jax(lab: Lab) -> Iterator[Finding]:
+def _jax(lab: Lab) -> Iterator[CheckResult]:
     """Find the devices in another process, which may hang or crash."""
     code = (
         "import json, jax; devices = jax.devices(); print(json.dumps({'version': jax.__version__,"
@@ -150,30 +150,30 @@ def _jax(lab: Lab) -> Iterator[Finding]:
             timeout=PROCESS_SECONDS, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        yield Finding("broken", f"no answer within {PROCESS_SECONDS:.0f} s", remedy)
+        yield CheckResult("broken", f"no answer within {PROCESS_SECONDS:.0f} s", remedy)
         return
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        yield Finding("broken", lines[-1][:300], remedy)
+        yield CheckResult("broken", lines[-1][:300], remedy)
     else:
         answer = json.loads(done.stdout.splitlines()[-1])
-        yield Finding("ok", "{version}, {count} × {kind} ({backend})".format(**answer))
+        yield CheckResult("ok", "{version}, {count} × {kind} ({backend})".format(**answer))
 
 
 # ---- the lab
 
 
-def _folder(lab: Lab) -> Iterator[Finding]:
+def _folder(lab: Lab) -> Iterator[CheckResult]:
     place = _nearest_existing(lab.root)
     if not place.is_dir():
-        yield Finding("broken", f"{place} is not a folder", "choose another --root")
+        yield CheckResult("broken", f"{place} is not a folder", "choose another --root")
     elif not os.access(place, os.R_OK | os.W_OK | os.X_OK):
-        yield Finding("broken", f"no permission to write in {place}", "choose another --root")
+        yield CheckResult("broken", f"no permission to write in {place}", "choose another --root")
     else:
-        yield Finding("ok", str(lab.root) if place == lab.root else f"{lab.root}, not created yet")
+        yield CheckResult("ok", str(lab.root) if place == lab.root else f"{lab.root}, not created yet")
 
 
-def _bucket(lab: Lab) -> Iterator[Finding]:
+def _bucket(lab: Lab) -> Iterator[CheckResult]:
     """Write, read, and delete an object in the lab's bucket."""
     if lab.remote is None:
         return
@@ -184,25 +184,25 @@ def _bucket(lab: Lab) -> Iterator[Finding]:
         bucket.delete([name])
     except BucketUnreachable as error:
         remedy = "gcloud auth application-default login, or fix the bucket's permissions"
-        yield Finding("broken", str(error), remedy)
+        yield CheckResult("broken", str(error), remedy)
     else:
-        yield Finding("ok", f"{lab.remote}, writable")
+        yield CheckResult("ok", f"{lab.remote}, writable")
 
 
-def _disk(lab: Lab) -> Iterator[Finding]:
+def _disk(lab: Lab) -> Iterator[CheckResult]:
     free = shutil.disk_usage(_nearest_existing(lab.root)).free
     found, remedy = f"{free / 1e9:,.1f} GB free at {lab.root}", "jestlab gc lists unreferenced files"
     if free >= _LITTLE_DISK:
-        yield Finding("ok", found)
+        yield CheckResult("ok", found)
     else:
-        yield Finding("warning" if free >= _NO_DISK else "broken", found, remedy)
+        yield CheckResult("warning" if free >= _NO_DISK else "broken", found, remedy)
 
 
 def _nearest_existing(path: Path) -> Path:
     return next(place for place in (path, *path.parents) if place.exists())
 
 
-def _store(lab: Lab) -> Iterator[Finding]:
+def _store(lab: Lab) -> Iterator[CheckResult]:
     """Read the store, write to it, and compare its newest times with this machine's clock."""
     address = shown_url(parse_url(lab.store_url))
     try:
@@ -210,37 +210,37 @@ def _store(lab: Lab) -> Iterator[Finding]:
     except schema.EmptyStore:
         existing = None
     if existing is None:
-        yield Finding("ok", f"{address}, created by the first launch")
+        yield CheckResult("ok", f"{address}, created by the first launch")
         return
     existing.close()
     with closing(Store.open(lab.store_url, create=False)) as store:
         with suppress(_Rollback), store.writing() as connection:
             name = f"doctor {uuid.uuid4()}"
-            connection.execute(insert(connection, Launcher).values(name=name, heartbeat_at=now()))
+            connection.execute(insert(connection, LauncherRow).values(name=name, heartbeat_at=now()))
             raise _Rollback
-        yield Finding("ok", f"{address}, schema {SCHEMA}, writable")
+        yield CheckResult("ok", f"{address}, schema {SCHEMA}, writable")
         with store.reading() as connection:
-            last = connection.scalar(select(func.max(Attempt.heartbeat_at)))
-            is_silent = (Attempt.state == RunState.RUNNING, Attempt.heartbeat_at < now() - _SILENT)
-            silent = connection.scalar(select(func.count()).select_from(Attempt).where(*is_silent))
+            last = connection.scalar(select(func.max(AttemptRow.heartbeat_at)))
+            is_silent = (AttemptRow.state == RunState.RUNNING, AttemptRow.heartbeat_at < now() - _SILENT)
+            silent = connection.scalar(select(func.count()).select_from(AttemptRow).where(*is_silent))
     if last is not None and last > now() + _CLOCK_SKEW:
         found = f"the clock is {(last - now()).total_seconds():,.0f} s behind another machine's"
-        yield Finding("warning", found, "set the clocks of all machines of the lab by NTP")
+        yield CheckResult("warning", found, "set the clocks of all machines of the lab by NTP")
     if silent:
         found = f"{silent} running without a heartbeat for {_SILENT.total_seconds() / 60:.0f} minutes"
-        yield Finding("warning", found, "see jestlab status; launch again to resume them")
+        yield CheckResult("warning", found, "see jestlab status; launch again to resume them")
 
 
 class _Rollback(Exception):
     """Ends a transaction without a change."""
 
 
-def _leftovers(lab: Lab) -> Iterator[Finding]:
+def _leftovers(lab: Lab) -> Iterator[CheckResult]:
     if found := list(gc.leftovers(lab, _STALE)):
         remedy = "jestlab gc lists them, jestlab gc --delete removes them"
-        yield Finding("warning", f"{len(found)} partial files and locks", remedy)
+        yield CheckResult("warning", f"{len(found)} partial files and locks", remedy)
     else:
-        yield Finding("ok", "none")
+        yield CheckResult("ok", "none")
 
 
 # ---- executors
@@ -252,17 +252,17 @@ def _is_configured(executor: str) -> bool:
     return settings.on == executor or bool(section != type(section)())
 
 
-def _unready(executor: str) -> Finding | None:
+def _unready(executor: str) -> CheckResult | None:
     """Return the finding for an executor that isn't configured, or whose client is missing."""
     if not _is_configured(executor):
-        return Finding("ok", "not configured")
+        return CheckResult("ok", "not configured")
     if (missing := missing_client(executor)) is not None:
         found, _, remedy = missing.partition(": ")
-        return Finding("broken", found, remedy)
+        return CheckResult("broken", found, remedy)
     return None
 
 
-def _vertex(lab: Lab) -> Iterator[Finding]:
+def _vertex(lab: Lab) -> Iterator[CheckResult]:
     if (result := _unready("vertex")) is not None:
         yield result
         return
@@ -272,12 +272,12 @@ def _vertex(lab: Lab) -> Iterator[Finding]:
     try:
         google.auth.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])
     except GoogleAuthError as error:
-        yield Finding("broken", str(error), "gcloud auth application-default login")
+        yield CheckResult("broken", str(error), "gcloud auth application-default login")
     else:
-        yield Finding("ok", f"credentials for Google Cloud, project {Settings.find().vertex.project}")
+        yield CheckResult("ok", f"credentials for Google Cloud, project {Settings.find().vertex.project}")
 
 
-def _kubernetes(lab: Lab) -> Iterator[Finding]:
+def _kubernetes(lab: Lab) -> Iterator[CheckResult]:
     if (result := _unready("kubernetes")) is not None:
         yield result
         return
@@ -285,31 +285,31 @@ def _kubernetes(lab: Lab) -> Iterator[Finding]:
 
     name = Settings.find().kubernetes.context
     if os.environ.get("KUBERNETES_SERVICE_HOST") and name is None:
-        yield Finding("ok", "inside a cluster")
+        yield CheckResult("ok", "inside a cluster")
         return
     try:
         contexts, current = config.list_kube_config_contexts()
     except config.ConfigException as error:
-        yield Finding("broken", str(error), "gcloud container clusters get-credentials …")
+        yield CheckResult("broken", str(error), "gcloud container clusters get-credentials …")
         return
     name = name or current["name"]
     if name in [context["name"] for context in contexts]:
-        yield Finding("ok", f"context {name}")
+        yield CheckResult("ok", f"context {name}")
     else:
-        yield Finding("broken", f"no context {name!r}", "name one of `kubectl config get-contexts`")
+        yield CheckResult("broken", f"no context {name!r}", "name one of `kubectl config get-contexts`")
 
 
-def _slurm(lab: Lab) -> Iterator[Finding]:
+def _slurm(lab: Lab) -> Iterator[CheckResult]:
     from jestlab.platform.launch.executors import slurm_site
 
     if not _is_configured("slurm") and not slurm_site.is_here():
-        yield Finding("ok", "not configured")
+        yield CheckResult("ok", "not configured")
         return
     for is_ok, found, remedy in slurm_site.examine(lab, Settings.find().slurm):
-        yield Finding("ok" if is_ok else "warning" if is_ok is None else "broken", found, remedy)
+        yield CheckResult("ok" if is_ok else "warning" if is_ok is None else "broken", found, remedy)
 
 
-_CHECKS: dict[str, Callable[[Lab], Iterator[Finding]]] = {
+_CHECKS: dict[str, Callable[[Lab], Iterator[CheckResult]]] = {
     "packages": _packages,
     "config file": _settings,
     "folder": _folder,

@@ -33,7 +33,7 @@ from jestlab.platform.words import counted
 if TYPE_CHECKING:
     from jestlab.platform.launch.display import Listener
     from jestlab.platform.launch.outcome import LaunchResult
-    from jestlab.platform.spec.schema import Study
+    from jestlab.platform.spec.schema import StudySpec
 
 _SUBJECT = """\
 SUBJECT is an experiment; one run of it, EXPERIMENT/RUN/SEED; or all seeds of a run, EXPERIMENT/RUN.
@@ -80,7 +80,7 @@ def launch_command(
     context: click.Context,
     /,
     *,
-    study: Study,
+    study: StudySpec,
     lab: Lab,
     shared: dict[str, Any],
     render: Path | None,
@@ -205,7 +205,7 @@ def cancel_command(context: click.Context, /, name: str, *, lab: Lab, now: bool,
     context.exit(0 if all(state.is_terminal for state in outcome.states.values()) else 1)
 
 
-def _launch_detached(lab: Lab, study: Study, words: Sequence[str]) -> int:
+def _launch_detached(lab: Lab, study: StudySpec, words: Sequence[str]) -> int:
     """Launch in the background; return 0 once it has started, or its exit code."""
     from jestlab.platform.cli import naming
     from jestlab.platform.launch import detached

@@ -17,9 +17,9 @@ from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.logs import one_line
 from jestlab.platform.store.annotations import Subject
-from jestlab.platform.store.records import RunRow, RunState
+from jestlab.platform.store.records import RunState, RunSummary
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Run
+from jestlab.platform.store.tables import RunRow
 
 SHORTEST = 4
 """Minimum number of characters of a fingerprint that name a run."""
@@ -42,7 +42,7 @@ class ListedRun:
     program: str = ""
 
     @classmethod
-    def of(cls, row: RunRow) -> ListedRun:
+    def of(cls, row: RunSummary) -> ListedRun:
         """Return the run of a row."""
         return cls(row.fingerprint, row.name, row.label, row.seed)
 
@@ -58,11 +58,11 @@ class Named:
     """
 
     experiment: str
-    runs: Sequence[RunRow]
+    runs: Sequence[RunSummary]
     whole: bool = False
 
     @property
-    def row(self) -> RunRow:
+    def row(self) -> RunSummary:
         """The run, if the name is that of one run."""
         [row] = self.runs
         return row
@@ -136,7 +136,7 @@ def several(store: Store, name: str) -> Named:
     raise UserError(f"no experiment {experiment!r} in the store: {nearest(experiment, rows)}{hint}")
 
 
-def _within(experiment: str, runs: Sequence[RunRow], name: str) -> list[RunRow]:
+def _within(experiment: str, runs: Sequence[RunSummary], name: str) -> list[RunSummary]:
     """Find runs of an experiment by a label or name with or without /SEED, or by a fingerprint's start."""
     if found := _labeled(runs, name):
         return found
@@ -151,7 +151,7 @@ def _within(experiment: str, runs: Sequence[RunRow], name: str) -> list[RunRow]:
     raise UserError(f"no run {name!r} in {experiment}: {nearest(name, known)}")
 
 
-def _labeled(runs: Sequence[RunRow], name: str) -> list[RunRow]:
+def _labeled(runs: Sequence[RunSummary], name: str) -> list[RunSummary]:
     """Find runs by their label, else by their name, with or without /SEED."""
     found = [row for row in runs if row.label == name] or [row for row in runs if row.name == name]
     rest, slash, seed = name.rpartition("/")
@@ -160,12 +160,12 @@ def _labeled(runs: Sequence[RunRow], name: str) -> list[RunRow]:
     return [row for row in _labeled(runs, rest) if row.seed == int(seed)]
 
 
-def _by_fingerprint(store: Store, rows: Mapping[str, Sequence[RunRow]], prefix: str) -> Named:
+def _by_fingerprint(store: Store, rows: Mapping[str, Sequence[RunSummary]], prefix: str) -> Named:
     """Find the run whose fingerprint starts with a prefix, also one that belongs to no experiment."""
-    columns = (Run.fingerprint, Run.seed, Run.state, Run.reason, Run.step, Run.total_steps, Run.directory,
-               Run.program)  # fmt: skip
+    columns = (RunRow.fingerprint, RunRow.seed, RunRow.state, RunRow.reason, RunRow.step, RunRow.total_steps,
+               RunRow.directory, RunRow.program)  # fmt: skip
     with store.reading() as connection:
-        query = select(*columns).where(Run.fingerprint.startswith(prefix)).limit(2)
+        query = select(*columns).where(RunRow.fingerprint.startswith(prefix)).limit(2)
         found = connection.execute(query).all()
     if len(found) != 1:
         fix = "give more of it" if found else "see `jestlab query --columns experiment,label,fingerprint`"
@@ -175,7 +175,7 @@ def _by_fingerprint(store: Store, rows: Mapping[str, Sequence[RunRow]], prefix: 
         if mine := [row for row in runs if row.fingerprint == one.fingerprint]:
             return Named(experiment, mine[:1])
     folder = one.directory.removeprefix("runs/")
-    row = RunRow(
+    row = RunSummary(
         one.fingerprint, folder, folder, one.seed, RunState(one.state), one.reason, one.step, one.total_steps,
         attempts=0, directory=one.directory, started_at=None, ended_at=None, program=one.program,
     )  # fmt: skip

@@ -60,7 +60,7 @@ def same_lab_options() -> str:
 
 
 def spec_options(function: Function) -> Callable[..., Any]:
-    """Add SPEC, `--scale` and `--set`; the command receives the loaded and validated `study: Study`."""
+    """Add SPEC, `--scale` and `--set`; the command receives the loaded and validated `study: StudySpec`."""
 
     @click.argument("spec", type=SPEC)
     @click.option("--scale", type=SCALE,

@@ -20,8 +20,8 @@ from jestlab.platform.cli.output import default_format, print_or_write, say
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.outcome import LaunchResult
 from jestlab.platform.planning.plan import Plan
-from jestlab.platform.render import Table, in_state, styled, table
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.render import TextTable, in_state, styled, table
+from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.records import RunState
 
 _STYLES = {"holds": "green", "does not hold": "red"}
@@ -75,7 +75,7 @@ def show_result(lab: Lab, result: LaunchResult) -> None:
             say(f"then: jestlab retry {pasted(study.name)}{same}", fit=False)
 
 
-def _show_reports(lab: Lab, study: Study, written: Sequence[Path]) -> None:
+def _show_reports(lab: Lab, study: StudySpec, written: Sequence[Path]) -> None:
     """Print the tables of one study and the paths of its other reports."""
     _show_claims(written, study.name)
     if written and default_format(None) == "text":
@@ -137,7 +137,7 @@ def _show_claims(written: Sequence[Path], experiment: str, by_study: bool = Fals
     return True
 
 
-def claims_table(rows: Sequence[Mapping[str, Any]], by_study: bool) -> Table:
+def claims_table(rows: Sequence[Mapping[str, Any]], by_study: bool) -> TextTable:
     """Return a table of claims: sign of the verdict, study, statement, and difference.
 
     Args:

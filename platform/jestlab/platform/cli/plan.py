@@ -16,7 +16,7 @@ from jestlab.platform.cli.output import show
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning import show as show_plan
 from jestlab.platform.planning.survey import survey
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.schema import StudySpec
 
 
 @click.command(
@@ -31,7 +31,7 @@ from jestlab.platform.spec.schema import Study
 @wide_option
 @json_option()
 @lab_options
-def plan_command(study: Study, why: bool, every: bool, as_json: bool, lab: Lab) -> None:
+def plan_command(study: StudySpec, why: bool, every: bool, as_json: bool, lab: Lab) -> None:
     """Show the runs of SPEC, their costs, and which are completed. Writes nothing.
 
     Costs are in FLOPs. For a study on TPUs they are also in chip-hours, and in dollars if your settings have

@@ -26,7 +26,7 @@ from jestlab.platform.cli.options import (
 from jestlab.platform.cli.output import print_json, print_or_write, say, show, writing
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.render import USUAL, Table, styled, table
+from jestlab.platform.render import USUAL, Block, TextTable, styled, table
 from jestlab.platform.store.published import import_cells, remove_source
 from jestlab.platform.store.store import Store
 from jestlab.platform.words import counted
@@ -107,16 +107,11 @@ def import_(files: tuple[Path, ...], *, as_json: bool, lab: Lab) -> None:
 def list_(name: str | None, source: str | None, *, as_json: bool, lab: Lab) -> None:
     """Print the published tables in the store."""
     cells = _stored(lab, name, source)
-    if as_json:
-        print_json([dataclasses.asdict(cell) for cell in cells])
-    elif not cells:
-        say("no published results yet: jestlab published import")
-    tables = itertools.groupby(cells, key=lambda cell: (cell.source, cell.table))
-    for number, ((of, name), own) in enumerate(tables if not as_json else ()):
-        if number:
-            say()
-        say(styled(name, "bold") + f" ({of})")
-        say(_matrix(list(own)))
+    blocks: list[Block] = []
+    for (of, name), own in itertools.groupby(cells, key=lambda cell: (cell.source, cell.table)):
+        blocks += ["", styled(name, "bold") + f" ({of})", _matrix(list(own))]
+    text = blocks[1:] or "no published results yet: jestlab published import"
+    show(as_json, [dataclasses.asdict(cell) for cell in cells], text)
 
 
 @published_command.command(
@@ -219,7 +214,7 @@ def _in_store(lab: Lab) -> list[PublishedCell]:
     return stored(lab.store_url) if Store.open_readonly(lab.store_url) is not None else []
 
 
-def _matrix(cells: Sequence[PublishedCell]) -> Table:
+def _matrix(cells: Sequence[PublishedCell]) -> TextTable:
     """Arrange cells as the rows and columns of their table."""
     quantities = sorted({cell.quantity for cell in cells}, key=order)
     rows = []
@@ -234,7 +229,7 @@ def _matrix(cells: Sequence[PublishedCell]) -> Table:
     return table(headers, rows, (0, *range(3, len(headers))), importance)
 
 
-def _recalculated(found: Sequence[Finding]) -> Table:
+def _recalculated(found: Sequence[Finding]) -> TextTable:
     """List recalculated cells with their verdicts."""
     rows: list[list[str | Text]] = [
         [

@@ -18,7 +18,7 @@ import click
 from jestlab.platform.cli.completion import EXPERIMENT
 from jestlab.platform.cli.options import json_option, lab_options, output_option, wide_option
 from jestlab.platform.cli.output import default_format, print_or_write, print_or_write_blocks
-from jestlab.platform.render import ESSENTIAL, STATE_STYLES, USUAL, Table, in_state, markdown, table
+from jestlab.platform.render import ESSENTIAL, STATE_STYLES, USUAL, TextTable, in_state, markdown, table
 from jestlab.platform.words import listed, on_one_line
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def _portable(value: Any) -> Any:
     return value
 
 
-def _text(headers: Sequence[str], rows: Rows) -> Table:
+def _text(headers: Sequence[str], rows: Rows) -> TextTable:
     """Make a table for a terminal, which drops long texts and JSON before other columns."""
     cells = [[on_one_line(_cell(value)) for value in row] for row in rows]
     numbers = (int, float, type(None))

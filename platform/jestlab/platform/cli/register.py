@@ -11,7 +11,7 @@ from jestlab.platform.cli.options import decide_option, examples, json_option, l
 from jestlab.platform.cli.output import show
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.whoami import person
 from jestlab.platform.words import counted
 
@@ -24,7 +24,7 @@ from jestlab.platform.words import counted
 )
 @json_option("Print the registration as JSON.")
 @lab_options
-def register_command(study: Study, author: str | None, *, as_json: bool, lab: Lab) -> None:
+def register_command(study: StudySpec, author: str | None, *, as_json: bool, lab: Lab) -> None:
     """Register SPEC before its first run: its claims, error rate, seeds, metrics, score, and runs.
 
     Tables and pages show the time of the registration, and mark later changes as exploratory. Launch the
@@ -34,7 +34,7 @@ def register_command(study: Study, author: str | None, *, as_json: bool, lab: La
     from jestlab.analysis.claims.registration import digest_of
     from jestlab.platform.launch.options import LaunchOptions
     from jestlab.platform.launch.session import plan_study
-    from jestlab.platform.planning import registering
+    from jestlab.platform.planning import deciding
     from jestlab.platform.store.code import Checkout
     from jestlab.platform.store.judgments import register
     from jestlab.platform.store.store import Store
@@ -45,7 +45,7 @@ def register_command(study: Study, author: str | None, *, as_json: bool, lab: La
     plan = plan_study(lab, study, LaunchOptions())
     checkout = Checkout.of(Path(__file__).parents[1])
     commit = None if checkout is None else checkout.commit
-    content = registering.content(plan)
+    content = deciding.registered_content(plan)
     with closing(Store.open(lab.store_url)) as store:
         author = author or person()
         new = register(store, study.name, content, plan.fingerprints, author=author, commit=commit)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from jestlab.platform.render import Block, styled
-from jestlab.platform.render import Table as Aligned
+from jestlab.platform.render import TextTable as Aligned
 from jestlab.platform.render import table as aligned
 
 if TYPE_CHECKING:

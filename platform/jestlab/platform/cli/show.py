@@ -10,12 +10,12 @@ import click
 
 from jestlab.analysis.claims.stopping import Until
 from jestlab.platform.cli.options import examples, json_option, spec_options
-from jestlab.platform.cli.output import print_json, print_or_write, say
+from jestlab.platform.cli.output import print_or_write, show
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.planning.show import absent_data
 from jestlab.platform.render import Block, styled, table
 from jestlab.platform.spec.resources import LOCAL_PARALLEL
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.spec.tree import flatten
 from jestlab.platform.words import counted
 
@@ -26,19 +26,17 @@ from jestlab.platform.words import counted
     "--yaml", "as_yaml", is_flag=True, help="Print the resolved spec, which launches the same runs."
 )
 @json_option("Print the resolved spec as JSON.")
-def show_command(study: Study, as_yaml: bool, as_json: bool) -> None:
+def show_command(study: StudySpec, as_yaml: bool, as_json: bool) -> None:
     """Show the question, runs, axes, and reports of SPEC: a registered name, or a .py or .yaml file."""
     if as_yaml and as_json:
         raise click.UsageError("--yaml and --json: expected only one of them")
     if as_yaml:
         print_or_write(None, study.to_yaml())
-    elif as_json:
-        print_json(study.to_dict())
     else:
-        say(_description(study))
+        show(as_json, study.to_dict(), _description(study))
 
 
-def _description(study: Study) -> Iterator[Block]:
+def _description(study: StudySpec) -> Iterator[Block]:
     yield styled(f"{study.name} ({study.scale})" if study.scale else study.name, "bold")
     if study.question:
         yield f"  {study.question}"
@@ -57,7 +55,7 @@ def _description(study: Study) -> Iterator[Block]:
     yield from absent_data(planned)
 
 
-def _union(study: Study) -> Iterator[Block]:
+def _union(study: StudySpec) -> Iterator[Block]:
     claims = sum(len(part.claims) for part in study.studies.values())
     counts = [counted(len(study.studies), "study"), *([counted(claims, "claim")] if claims else [])]
     yield f"\nunion of {', '.join(counts)}"
@@ -68,7 +66,7 @@ def _union(study: Study) -> Iterator[Block]:
     yield from ("", _reports(study))
 
 
-def _study(study: Study) -> Iterator[Block]:
+def _study(study: StudySpec) -> Iterator[Block]:
     """Describe an ordinary study."""
     if study.base:
         yield from ("", styled("base", "bold"))
@@ -95,7 +93,7 @@ def _study(study: Study) -> Iterator[Block]:
         yield f"    {claim}"
 
 
-def _seeds(study: Study) -> str:
+def _seeds(study: StudySpec) -> str:
     until = study.seeds
     if not isinstance(until, Until):
         return ", ".join(map(str, until))
@@ -103,7 +101,7 @@ def _seeds(study: Study) -> str:
     return f"until decided, at least {until.at_least}, at most {until.at_most}{budget}"
 
 
-def _reports(study: Study) -> Block:
+def _reports(study: StudySpec) -> Block:
     texts = []
     for report in study.reports:
         options = report.model_dump(exclude_defaults=True)

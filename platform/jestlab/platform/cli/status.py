@@ -25,10 +25,10 @@ from jestlab.platform.launch.status import RunStatus, read_status, wait_lines
 from jestlab.platform.launch.watch import Watch
 from jestlab.platform.logs import one_line
 from jestlab.platform.planning.changes import changes_of
-from jestlab.platform.render import ESSENTIAL, Block, Table, has_styles, in_state, render, table, width
+from jestlab.platform.render import ESSENTIAL, Block, TextTable, has_styles, in_state, render, table, width
 from jestlab.platform.store.annotations import tags_of_experiments, tags_of_runs
 from jestlab.platform.store.identity import lab_places
-from jestlab.platform.store.records import ExperimentRow, RunState, Spending
+from jestlab.platform.store.records import ExperimentSummary, RunState, Spending
 from jestlab.platform.store.spending import attempt_times, spending
 from jestlab.platform.store.store import Store
 from jestlab.platform.words import counted
@@ -83,7 +83,7 @@ _PROGRESS = (
 _REASON = RunColumn("reason", lambda row: one_line(row.run.reason or ""), 70)
 
 
-def runs_table(rows: Sequence[RunStatus], columns: Sequence[RunColumn]) -> Table:
+def runs_table(rows: Sequence[RunStatus], columns: Sequence[RunColumn]) -> TextTable:
     """Return a table of runs with some columns."""
     return table(
         [column.header for column in columns],
@@ -247,7 +247,7 @@ def _status_lines(rows: Sequence[RunStatus], tags: Mapping[str, Sequence[str]]) 
         yield f"{counted(len(completed), 'run')} completed, actual of planned cost: {', '.join(parts)}"
 
 
-def _experiments_table(experiments: Sequence[ExperimentRow], tags: Mapping[str, list[str]]) -> Block:
+def _experiments_table(experiments: Sequence[ExperimentSummary], tags: Mapping[str, list[str]]) -> Block:
     if not experiments:
         return "no experiments yet: jestlab launch quickstart"
     states = [state for state in RunState if any(state in row.counts for row in experiments)]
@@ -271,7 +271,7 @@ def _experiments_table(experiments: Sequence[ExperimentRow], tags: Mapping[str, 
     return table(headers, rows, range(2, 3 + len(states)), importance)
 
 
-def _experiment_data(row: ExperimentRow) -> dict[str, Any]:
+def _experiment_data(row: ExperimentSummary) -> dict[str, Any]:
     return {
         "experiment": row.name,
         "question": row.question,

@@ -15,19 +15,19 @@ from jestlab.platform.exchange.source_run import Score, SourceRun, State
 from jestlab.platform.planning.identity import folder_suffix
 from jestlab.platform.store.annotations import valid_tags
 from jestlab.platform.store.records import ADOPTED, RunState
-from jestlab.platform.store.rows import execute_many, insert, now, to_json, write_points
+from jestlab.platform.store.rows import execute_many, insert, now, to_json, upsert, write_points
 from jestlab.platform.store.spool import as_number
 from jestlab.platform.store.tables import (
-    Attempt,
-    Cost,
-    Evaluation,
-    Experiment,
-    Member,
-    Metric,
-    MetricName,
-    Note,
-    Run,
-    Tag,
+    AttemptRow,
+    CostRow,
+    EvaluationRow,
+    ExperimentRow,
+    MemberRow,
+    MetricNameRow,
+    MetricRow,
+    NoteRow,
+    RunRow,
+    TagRow,
     run_key,
 )
 from jestlab.platform.whoami import host_name, user_name
@@ -92,11 +92,13 @@ def score_names(store: Store, study: str) -> set[str]:
         UserError: The study is a union of other studies.
     """
     with store.reading() as connection:
-        spec = connection.scalar(select(Experiment.spec).where(Experiment.name == study))
+        spec = connection.scalar(select(ExperimentRow.spec).where(ExperimentRow.name == study))
         if spec is not None and json.loads(spec).get("studies"):
             raise UserError(f"{study} is a union: adopt into one of its studies")
-        query = select(Evaluation.dataset, Evaluation.metric).join(Member, Member.run_id == Evaluation.run_id)
-        rows = connection.execute(query.where(Member.experiment == study).distinct())
+        query = select(EvaluationRow.dataset, EvaluationRow.metric).join(
+            MemberRow, MemberRow.run_id == EvaluationRow.run_id
+        )
+        rows = connection.execute(query.where(MemberRow.experiment == study).distinct())
         return {f"{dataset}/{metric}" for dataset, metric in rows}
 
 
@@ -111,23 +113,23 @@ def seeds(
         UserError: A run that isn't adopted has the name or label.
     """
     key = run_key(fingerprint)
-    mine = select(Member.experiment, Member.name, Member.label).where(Member.run_id == key)
+    mine = select(MemberRow.experiment, MemberRow.name, MemberRow.label).where(MemberRow.run_id == key)
     places = {row.experiment: (row.name, row.label) for row in connection.execute(mine)} | {
         study: (name, label)
     }
     has_name = [
-        (Member.experiment == each) & (Member.name.in_(texts) | Member.label.in_(texts))
+        (MemberRow.experiment == each) & (MemberRow.name.in_(texts) | MemberRow.label.in_(texts))
         for each, texts in places.items()
     ]
     others = connection.execute(
-        select(Member.experiment, Member.label, Run.seed, Run.program)
-        .join(Run, Run.id == Member.run_id)
-        .where(Member.run_id != key, or_(*has_name))
+        select(MemberRow.experiment, MemberRow.label, RunRow.seed, RunRow.program)
+        .join(RunRow, RunRow.id == MemberRow.run_id)
+        .where(MemberRow.run_id != key, or_(*has_name))
     ).all()
     if any(row.program != ADOPTED for row in others):
         remedy = "choose another label, such as --label 'old {name}'"
         raise UserError(f"a study has a run {name!r} that isn't adopted: {remedy}")
-    own = connection.scalar(select(Run.seed).where(Run.id == key))
+    own = connection.scalar(select(RunRow.seed).where(RunRow.id == key))
     return own, {row.seed for row in others if row.label == places[row.experiment][1]}
 
 
@@ -148,9 +150,8 @@ def write(
     """
     run, key, digest = placed.run, run_key(placed.fingerprint), placed.digest()
     before = connection.execute(
-        select(Attempt.number, Attempt.versions, Attempt.handle).where(Attempt.run_id == key)
+        select(AttemptRow.number, AttemptRow.versions, AttemptRow.handle).where(AttemptRow.run_id == key)
     ).one_or_none()
-    is_new = connection.scalar(select(Run.id).where(Run.id == key)) is None
     is_same = before is not None and json.loads(before.versions or "{}").get(_DIGEST) == digest
     if before is not None and not is_same and not moved and before.handle not in (None, placed.path):
         # Runs of the other kinds have names that don't depend on the path.
@@ -159,7 +160,7 @@ def write(
         remedy += "add --moved if it is the same run, moved here"
         raise UserError(f"{run.origin} was adopted from {before.handle}, and differs there: {remedy}")
     if not is_same:
-        _write_run(connection, placed, is_new)
+        _write_run(connection, placed)
         _write_attempt(connection, placed, before.number + 1 if before is not None else 1, digest)
         _write_values(connection, placed)
         _annotate(connection, placed, author)
@@ -168,22 +169,23 @@ def write(
     return "changed" if entered == "same" and not is_same else entered
 
 
-def _write_run(connection: Connection, placed: Placed, is_new: bool) -> None:
+def _write_run(connection: Connection, placed: Placed) -> None:
+    """Insert or update a run, and delete what the store has of its earlier version."""
     key, step = run_key(placed.fingerprint), placed.run.last_step
+    for table in (MetricRow, EvaluationRow, CostRow, AttemptRow):
+        connection.execute(delete(table).where(table.run_id == key))
+    identity = {
+        "id": key,
+        "fingerprint": placed.fingerprint,
+        "directory": _folder(placed),
+        "created_at": now(),
+    }
     values = {
         "program": ADOPTED, "config": to_json(placed.run.config), "seed": placed.seed,
         "state": str(placed.state), "reason": _STATES[placed.run.state][1], "step": step,
         "total_steps": step or None, "updated_at": now(), "failures": 0,
     }  # fmt: skip
-    if is_new:
-        new = {
-            "id": key, "fingerprint": placed.fingerprint, "directory": _folder(placed), "created_at": now()
-        }  # fmt: skip
-        connection.execute(insert(connection, Run).values(**values, **new))
-    else:
-        for table in (Metric, Evaluation, Cost, Attempt):
-            connection.execute(delete(table).where(table.run_id == key))
-        connection.execute(update(Run).where(Run.id == key).values(**values))
+    upsert(connection, RunRow, [identity | values], ["id"], [*values])
 
 
 def _folder(placed: Placed) -> str:
@@ -203,17 +205,17 @@ def _write_attempt(connection: Connection, placed: Placed, number: int, digest: 
         "log": f"{_folder(placed)}/log.txt", "versions": to_json({_DIGEST: digest}), "first_step": 0,
         "chips": 0,
     }  # fmt: skip
-    connection.execute(insert(connection, Attempt).values(**values))
+    connection.execute(insert(connection, AttemptRow).values(**values))
     of_run = {"run_id": values["run_id"], "attempt": number}
     scores = [of_run | score._asdict() | {"value": as_number(score.value)} for score in placed.scores]
-    execute_many(connection, insert(connection, Evaluation), scores)
+    execute_many(connection, insert(connection, EvaluationRow), scores)
 
 
 def _write_values(connection: Connection, placed: Placed) -> None:
     key = run_key(placed.fingerprint)
     names = [{"name": name} for name in placed.run.metrics]
-    execute_many(connection, insert(connection, MetricName).on_conflict_do_nothing(), names)
-    ids = dict(connection.execute(select(MetricName.name, MetricName.id)).tuples().all())
+    execute_many(connection, insert(connection, MetricNameRow).on_conflict_do_nothing(), names)
+    ids = dict(connection.execute(select(MetricNameRow.name, MetricNameRow.id)).tuples().all())
     for name, (steps, values) in placed.run.metrics.items():
         for start in range(0, len(steps), _POINTS_AT_ONCE):
             part = slice(start, start + _POINTS_AT_ONCE)
@@ -223,7 +225,7 @@ def _write_values(connection: Connection, placed: Placed) -> None:
     if flops:  # other tools don't split FLOPs into parts: all count as the learner's
         parts = {"learner": max(flops)[1], "scoring": 0.0, "reference_scoring": 0.0}
         costs = [{"run_id": key, "component": name, "flops": value} for name, value in parts.items()]
-        execute_many(connection, insert(connection, Cost), costs)
+        execute_many(connection, insert(connection, CostRow), costs)
 
 
 def _annotate(connection: Connection, placed: Placed, author: str) -> None:
@@ -231,15 +233,15 @@ def _annotate(connection: Connection, placed: Placed, author: str) -> None:
     key = run_key(placed.fingerprint)
     about = {"run_id": key, "author": author, "created_at": now()}
     tags = [about | {"name": name} for name in dict.fromkeys(valid_tags(placed.run.tags))]
-    execute_many(connection, insert(connection, Tag).on_conflict_do_nothing(), tags)
-    same = select(Note.id).where(Note.run_id == key, Note.text == placed.run.notes)
+    execute_many(connection, insert(connection, TagRow).on_conflict_do_nothing(), tags)
+    same = select(NoteRow.id).where(NoteRow.run_id == key, NoteRow.text == placed.run.notes)
     if placed.run.notes and connection.execute(same).first() is None:
-        connection.execute(insert(connection, Note).values(**about, text=placed.run.notes))
+        connection.execute(insert(connection, NoteRow).values(**about, text=placed.run.notes))
 
 
 def _list_in_spec(connection: Connection, study: str, placed: Placed, goal: Goal | None) -> None:
     """List the run and its scores in the spec of a study that has only adopted runs; create the study."""
-    text = connection.scalar(select(Experiment.spec).where(Experiment.name == study))
+    text = connection.scalar(select(ExperimentRow.spec).where(ExperimentRow.name == study))
     before: dict[str, Any] = {"name": study} if text is None else json.loads(text)
     if before.get("runs"):
         return
@@ -257,24 +259,26 @@ def _list_in_spec(connection: Connection, study: str, placed: Placed, goal: Goal
             "name": study, "question": "", "spec": to_json(spec, sort_keys=False), "created_at": now(),
             "updated_at": now(), "owner": user_name(), "host": host_name(),
         }  # fmt: skip
-        connection.execute(insert(connection, Experiment).values(**values))
+        connection.execute(insert(connection, ExperimentRow).values(**values))
     elif spec != before:
-        listed = update(Experiment).where(Experiment.name == study)
+        listed = update(ExperimentRow).where(ExperimentRow.name == study)
         connection.execute(listed.values(spec=to_json(spec, sort_keys=False), updated_at=now()))
 
 
 def _enter(connection: Connection, study: str, placed: Placed) -> Change:
     """Make a run the last run of a study, or give it its new label."""
     key = run_key(placed.fingerprint)
-    own = (Member.experiment == study) & (Member.run_id == key)
-    held = connection.execute(select(Member.name, Member.label, Member.position).where(own)).one_or_none()
+    own = (MemberRow.experiment == study) & (MemberRow.run_id == key)
+    held = connection.execute(
+        select(MemberRow.name, MemberRow.label, MemberRow.position).where(own)
+    ).one_or_none()
     if held is not None and (held.name, held.label) == (placed.name, placed.label):
         return "same"
-    last = connection.scalar(select(func.max(Member.position)).where(Member.experiment == study))
-    connection.execute(delete(Member).where(own))
+    last = connection.scalar(select(func.max(MemberRow.position)).where(MemberRow.experiment == study))
+    connection.execute(delete(MemberRow).where(own))
     values = {
         "experiment": study, "run_id": key, "name": placed.name, "label": placed.label, "point": "{}",
         "needed": 0, "position": held.position if held is not None else (last or 0) + 1,
     }  # fmt: skip
-    connection.execute(insert(connection, Member).values(**values))
+    connection.execute(insert(connection, MemberRow).values(**values))
     return "new" if held is None else "changed"

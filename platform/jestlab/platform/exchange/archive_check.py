@@ -19,7 +19,7 @@ from sqlalchemy import BigInteger, DateTime, Double, Text
 from jestlab.platform.errors import UserError, kind_of
 from jestlab.platform.exchange.archive_write import LOCAL, STORE
 from jestlab.platform.logs import one_line
-from jestlab.platform.store.tables import MetricName, Run
+from jestlab.platform.store.tables import MetricNameRow, RunRow
 
 MOST_FILES = 500_000
 MOST_LEVELS = 64  # of folders, and of lists and mappings in JSON
@@ -114,7 +114,7 @@ def decode(table: Any, row: dict[str, Any]) -> dict[str, Any]:
 
 def columns_of(table: Any) -> list[Any]:
     """Return the columns to import; other keys than those of runs are new."""
-    local = (*LOCAL, *(("id",) if table is not Run and table is not MetricName else ()))
+    local = (*LOCAL, *(("id",) if table is not RunRow and table is not MetricNameRow else ()))
     return [column for column in table.__table__.columns if column.name not in local]
 
 

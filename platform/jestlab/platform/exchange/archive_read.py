@@ -39,30 +39,30 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.logs import one_line
 from jestlab.platform.planning.identity import folder_suffix, is_authentic
 from jestlab.platform.spec.runs import is_name
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.published import take_rows
 from jestlab.platform.store.records import LIVE, RunState
 from jestlab.platform.store.rows import chunks, execute_many, insert, now, write_points
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import (
-    Acceptance,
-    Artifact,
-    Attempt,
-    Budget,
-    Cost,
-    Evaluation,
-    Experiment,
-    Member,
-    Metric,
-    MetricName,
-    Need,
-    Note,
-    Published,
-    Registration,
-    Retraction,
-    Run,
-    Source,
-    Tag,
+    AcceptanceRow,
+    ArtifactRow,
+    AttemptRow,
+    BudgetRow,
+    CostRow,
+    EvaluationRow,
+    ExperimentRow,
+    MemberRow,
+    MetricNameRow,
+    MetricRow,
+    NeedRow,
+    NoteRow,
+    PublishedRow,
+    RegistrationRow,
+    RetractionRow,
+    RunRow,
+    SourceRow,
+    TagRow,
     run_key,
 )
 from jestlab.platform.store.trust import Origin, imported_from
@@ -75,7 +75,15 @@ _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 _FOLDER = re.compile(r"runs/(?!\.)[^/\\\0]+")
 _DAMAGE = (IntegrityError, DataError, sqlite3.Error, LookupError, TypeError, ValueError, OverflowError)
 
-_OF_ATTEMPTS: tuple[Any, ...] = (Attempt, Evaluation, Cost, Artifact, Budget, Acceptance, Retraction)
+_OF_ATTEMPTS: tuple[Any, ...] = (
+    AttemptRow,
+    EvaluationRow,
+    CostRow,
+    ArtifactRow,
+    BudgetRow,
+    AcceptanceRow,
+    RetractionRow,
+)
 """Tables that are replaced with a run; each comes after the tables that it refers to."""
 
 _ACTIVE = "was running when it was exported"
@@ -150,20 +158,22 @@ class _Import:
         self._take_runs()
         fresh = self._take_experiments()
         table: Any
-        for table in (Member, Registration):
+        for table in (MemberRow, RegistrationRow):
             self._insert(table, (row for row in self._rows(table) if row["experiment"] in fresh))
         for table in _OF_ATTEMPTS:
             self._insert(table, (row for key in self._written for row in self._rows(table, key)))
         self._insert_metrics()
-        for table in (Need, Source, Tag):
+        for table in (NeedRow, SourceRow, TagRow):
             self._insert(table, self._rows(table))
         known = set(
-            self.connection.execute(select(Note.experiment, Note.run_id, Note.text, Note.created_at)).tuples()
+            self.connection.execute(
+                select(NoteRow.experiment, NoteRow.run_id, NoteRow.text, NoteRow.created_at)
+            ).tuples()
         )
         keys = ("experiment", "run_id", "text", "created_at")
-        notes = (row for row in self._rows(Note) if tuple(row[key] for key in keys) not in known)
-        self._insert(Note, notes)
-        self._summary.published = take_rows(self.connection, [*self._rows(Published)])
+        notes = (row for row in self._rows(NoteRow) if tuple(row[key] for key in keys) not in known)
+        self._insert(NoteRow, notes)
+        self._summary.published = take_rows(self.connection, [*self._rows(PublishedRow)])
         self._move_files(fresh)
         return self._summary
 
@@ -196,7 +206,7 @@ class _Import:
             for column in ("run_id", "needs_id"):
                 if row.get(column) is not None and row[column] not in self._runs:
                     raise UserError(f"damaged: {table.__tablename__} refers to an unknown run")
-            if table is not Registration and row.get("experiment") not in (None, *self._names):
+            if table is not RegistrationRow and row.get("experiment") not in (None, *self._names):
                 raise UserError(f"damaged: {table.__tablename__} refers to an unknown experiment")
             yield row
 
@@ -208,7 +218,7 @@ class _Import:
 
     def _checked(self, table: Any, row: Row) -> Row:
         """Check the paths of a row; attempts that were active end, since their jobs aren't in this lab."""
-        path = row.get("log" if table is Attempt else "uri")
+        path = row.get("log" if table is AttemptRow else "uri")
         if path is not None:
             folder = path.rpartition("/")[0]
             end = folder_suffix(self._runs[row["run_id"]])
@@ -218,15 +228,15 @@ class _Import:
                 is_own or (_FOLDER.fullmatch(folder) and folder.endswith(end))
             ):
                 raise UserError(f"damaged: the path {one_line(path, 100)!r}")
-        if table is Attempt and row["state"] in LIVE:
+        if table is AttemptRow and row["state"] in LIVE:
             row |= {"state": RunState.PREEMPTED, "reason": _ACTIVE, "ended_at": row["heartbeat_at"]}
         return row
 
     def _insert_metrics(self) -> None:
-        theirs = {row["id"]: row["name"] for row in self._rows(MetricName)}
+        theirs = {row["id"]: row["name"] for row in self._rows(MetricNameRow)}
         names = [{"name": name} for name in theirs.values()]
-        execute_many(self.connection, insert(self.connection, MetricName).on_conflict_do_nothing(), names)
-        ours = dict(self.connection.execute(select(MetricName.name, MetricName.id)).tuples().all())
+        execute_many(self.connection, insert(self.connection, MetricNameRow).on_conflict_do_nothing(), names)
+        ours = dict(self.connection.execute(select(MetricNameRow.name, MetricNameRow.id)).tuples().all())
         query = "SELECT name_id, step, value FROM metric WHERE run_id = ? ORDER BY name_id, step"
         for key in self._written:
             rows = self.source.execute(query, [key])
@@ -246,7 +256,7 @@ class _Import:
         for key, role, fingerprint in self.source.execute(query):
             needs.setdefault(key, {})[role] = fingerprint
         begun = {key for (key,) in self.source.execute("SELECT DISTINCT run_id FROM attempt")}
-        for rows in chunks(self._rows(Run), _ROWS_AT_ONCE):
+        for rows in chunks(self._rows(RunRow), _ROWS_AT_ONCE):
             known, begun_here, replaceable = self._here([row["id"] for row in rows])
             for row in rows:
                 key = row["id"]
@@ -256,14 +266,14 @@ class _Import:
                     row |= {"state": RunState.PREEMPTED, "reason": _ACTIVE}
                 is_better = row["state"] == RunState.COMPLETED or (key in begun and key not in begun_here)
                 if key not in known:
-                    self.connection.execute(insert(self.connection, Run).values(**row))
+                    self.connection.execute(insert(self.connection, RunRow).values(**row))
                     self._summary.new += 1
                 elif key in replaceable and is_better:
-                    for table in (Metric, *_OF_ATTEMPTS[::-1]):
+                    for table in (MetricRow, *_OF_ATTEMPTS[::-1]):
                         self.connection.execute(delete(table).where(table.run_id == key))
                     # Program and config differ at most in paths, and those of this machine are valid here.
                     values = {name: row[name] for name in row if name not in ("id", "program", "config")}
-                    self.connection.execute(update(Run).where(Run.id == key).values(**values))
+                    self.connection.execute(update(RunRow).where(RunRow.id == key).values(**values))
                     self._summary.replaced += 1
                 else:
                     self._summary.kept += 1
@@ -272,20 +282,20 @@ class _Import:
 
     def _here(self, keys: list[int]) -> tuple[set[int], set[int], set[int]]:
         """Return which runs this store has, which have attempts here, and which may be replaced (locked)."""
-        active = select(Attempt.run_id).where(Attempt.state.in_(LIVE))
+        active = select(AttemptRow.run_id).where(AttemptRow.state.in_(LIVE))
         # key_share: workers may continue to write rows that refer to these runs.
         replaceable = set(
             self.connection.scalars(
-                select(Run.id)
-                .where(Run.id.in_(keys), Run.state != RunState.COMPLETED, Run.id.not_in(active))
-                .order_by(Run.id)
+                select(RunRow.id)
+                .where(RunRow.id.in_(keys), RunRow.state != RunState.COMPLETED, RunRow.id.not_in(active))
+                .order_by(RunRow.id)
                 .with_for_update(key_share=True)
             )
         )
         # Read again: a launcher may have claimed a run before it was locked.
-        replaceable -= set(self.connection.scalars(active.where(Attempt.run_id.in_(keys))))
-        known = set(self.connection.scalars(select(Run.id).where(Run.id.in_(keys))))
-        begun = set(self.connection.scalars(select(Attempt.run_id).where(Attempt.run_id.in_(keys))))
+        replaceable -= set(self.connection.scalars(active.where(AttemptRow.run_id.in_(keys))))
+        known = set(self.connection.scalars(select(RunRow.id).where(RunRow.id.in_(keys))))
+        begun = set(self.connection.scalars(select(AttemptRow.run_id).where(AttemptRow.run_id.in_(keys))))
         return known, begun, replaceable
 
     def _check_run(self, row: Row, needs: dict[str, str]) -> None:
@@ -303,10 +313,10 @@ class _Import:
 
     def _take_experiments(self) -> set[str]:
         """Insert or update experiments; return the names of those whose members have to be inserted."""
-        columns = (Experiment.name, Experiment.updated_at, Experiment.origin, Experiment.spec)
+        columns = (ExperimentRow.name, ExperimentRow.updated_at, ExperimentRow.origin, ExperimentRow.spec)
         known = {row.name: row for row in self.connection.execute(select(*columns))}
         fresh = set()
-        for row in self._rows(Experiment):
+        for row in self._rows(ExperimentRow):
             name = row["name"]
             _check_spec(name, row["spec"])
             self._names.add(name)
@@ -314,11 +324,11 @@ class _Import:
                 row[time] = min(row[time], now())
             row["origin"] = self.origin.to_json()
             if name not in known:
-                self.connection.execute(insert(self.connection, Experiment).values(**row))
+                self.connection.execute(insert(self.connection, ExperimentRow).values(**row))
                 fresh.add(name)
             elif self._is_preferred(row, known[name]):
-                self.connection.execute(update(Experiment).where(Experiment.name == name).values(**row))
-                for table in (Member, Registration):
+                self.connection.execute(update(ExperimentRow).where(ExperimentRow.name == name).values(**row))
+                for table in (MemberRow, RegistrationRow):
                     self.connection.execute(delete(table).where(table.experiment == name))
                 fresh.add(name)
         self._summary.experiments = sorted(fresh)
@@ -358,7 +368,7 @@ def _check_spec(name: str, text: str) -> None:
     if not is_name(name):
         raise UserError(f"damaged: invalid name of an experiment {one_line(name, 100)!r}")
     try:
-        study = Study.parse(json.loads(text))
+        study = StudySpec.parse(json.loads(text))
     except SpecError as error:
         raise UserError(f"damaged: the spec of {name}: {one_line(str(error), 200)}") from None
     if study.name != name:

@@ -28,31 +28,32 @@ from jestlab.platform.store.rerun import with_needs
 from jestlab.platform.store.rows import chunks
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import (
-    Acceptance,
-    Artifact,
-    Attempt,
-    Budget,
-    Cost,
-    Evaluation,
-    Experiment,
-    Member,
-    Metric,
-    MetricName,
-    Need,
-    Note,
-    Published,
-    Registration,
-    Retraction,
-    Run,
-    Source,
-    Tag,
+    AcceptanceRow,
+    ArtifactRow,
+    AttemptRow,
+    BudgetRow,
+    CostRow,
+    EvaluationRow,
+    ExperimentRow,
+    MemberRow,
+    MetricNameRow,
+    MetricRow,
+    NeedRow,
+    NoteRow,
+    PublishedRow,
+    RegistrationRow,
+    RetractionRow,
+    RunRow,
+    SourceRow,
+    TagRow,
 )
 
 STORE = "results.db"
 
 TABLES: tuple[Any, ...] = (
-    Experiment, Run, Member, Need, Attempt, Evaluation, MetricName, Metric, Cost, Artifact, Budget,
-    Acceptance, Retraction, Registration, Note, Tag, Source, Published,
+    ExperimentRow, RunRow, MemberRow, NeedRow, AttemptRow, EvaluationRow, MetricNameRow, MetricRow, CostRow,
+    ArtifactRow, BudgetRow, AcceptanceRow, RetractionRow, RegistrationRow, NoteRow, TagRow, SourceRow,
+    PublishedRow,
 )  # fmt: skip
 """Tables with results; each comes after the tables that it refers to."""
 
@@ -123,29 +124,29 @@ def _copy_store(store: Store, path: Path, experiments: Sequence[str]) -> tuple[l
     with closing_engine(writable(f"sqlite:///{path}")) as engine:
         schema.ensure(engine, create=True)
         with store.reading() as source, writing(engine) as copy:
-            names = list(source.scalars(select(Experiment.name).order_by(Experiment.created_at)))
+            names = list(source.scalars(select(ExperimentRow.name).order_by(ExperimentRow.created_at)))
             for name in experiments:
                 if name not in names:
                     raise UserError(f"no experiment {name!r} in the store: {nearest(name, names)}")
             chosen = [name for name in names if not experiments or name in experiments]
-            keys = set(source.scalars(select(Run.id)))
+            keys = set(source.scalars(select(RunRow.id)))
             if experiments:
-                members = source.scalars(select(Member.run_id).where(Member.experiment.in_(chosen)))
+                members = source.scalars(select(MemberRow.run_id).where(MemberRow.experiment.in_(chosen)))
                 keys = with_needs(source, members)
             for table in TABLES:
                 local = {column.name: None for column in table.__table__.columns if column.name in LOCAL}
                 for query in _queries(source, table, keys, chosen, is_whole=not experiments):
                     rows = source.execution_options(yield_per=_ROWS_AT_ONCE).execute(query)
                     for part in rows.partitions():
-                        if table is Metric:  # millions of rows: tuples are 5 times as fast
+                        if table is MetricRow:  # millions of rows: tuples are 5 times as fast
                             copy.exec_driver_sql(_INSERT_METRIC, [tuple(row) for row in part])
                         else:
                             values = [{**row._mapping, **local} for row in part]
                             copy.execute(table.__table__.insert(), values)
             logs: dict[int, list[str]] = {}
-            for key, log in copy.execute(select(Attempt.run_id, Attempt.log)):
+            for key, log in copy.execute(select(AttemptRow.run_id, AttemptRow.log)):
                 logs.setdefault(key, []).append(log)
-            places = copy.execute(select(Run.id, Run.directory, Run.state)).all()
+            places = copy.execute(select(RunRow.id, RunRow.directory, RunRow.state)).all()
             runs = [(row.directory, row.state, logs.get(row.id, [])) for row in places]
         with engine.connect() as connection:
             raw: Any = connection.connection.dbapi_connection
@@ -158,25 +159,25 @@ def _queries(
 ) -> Iterator[Any]:
     """Yield the queries for the rows of a table that belong to runs and experiments."""
     query, columns = select(table.__table__), table.__table__.columns
-    if is_whole or table is MetricName:
+    if is_whole or table is MetricNameRow:
         yield query
-    elif table is Source:
+    elif table is SourceRow:
         digests = set[str]()
         for part in chunks(runs, _RUNS_AT_ONCE):
-            for text in connection.scalars(select(Attempt.sources).where(Attempt.run_id.in_(part))):
+            for text in connection.scalars(select(AttemptRow.sources).where(AttemptRow.run_id.in_(part))):
                 digests.update(json.loads(text or "{}").values())
         for values in chunks(digests, _RUNS_AT_ONCE):
-            yield query.where(Source.sha256.in_(values))
-    elif table is Experiment:
-        yield query.where(Experiment.name.in_(experiments))
-    elif table is Registration:
-        yield query.where(Registration.experiment.in_(experiments))
-    elif table is not Published:  # published results belong to the lab
+            yield query.where(SourceRow.sha256.in_(values))
+    elif table is ExperimentRow:
+        yield query.where(ExperimentRow.name.in_(experiments))
+    elif table is RegistrationRow:
+        yield query.where(RegistrationRow.experiment.in_(experiments))
+    elif table is not PublishedRow:  # published results belong to the lab
         for part in chunks(runs, _RUNS_AT_ONCE):
-            of_runs = query.where((Run.id if table is Run else table.run_id).in_(part))
+            of_runs = query.where((RunRow.id if table is RunRow else table.run_id).in_(part))
             # A run can also be in experiments that aren't exported.
-            yield of_runs.where(Member.experiment.in_(experiments)) if table is Member else of_runs
-        if "experiment" in columns and table is not Member:
+            yield of_runs.where(MemberRow.experiment.in_(experiments)) if table is MemberRow else of_runs
+        if "experiment" in columns and table is not MemberRow:
             yield query.where(table.experiment.in_(experiments))
 
 

@@ -7,10 +7,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import chain, groupby
-from itertools import count as numbers
+from itertools import groupby
 from operator import attrgetter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,15 +19,15 @@ from jestlab.platform.exchange.source_run import Curve, Score, curve
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import (
-    Attempt,
-    Evaluation,
-    Experiment,
-    Member,
-    Metric,
-    MetricName,
-    Note,
-    Run,
-    Tag,
+    AttemptRow,
+    EvaluationRow,
+    ExperimentRow,
+    MemberRow,
+    MetricNameRow,
+    MetricRow,
+    NoteRow,
+    RunRow,
+    TagRow,
 )
 
 
@@ -125,14 +123,14 @@ def read(
 
 
 def _members(connection: Connection, experiments: Sequence[str]) -> Sequence[Any]:
-    known = list(connection.scalars(select(Experiment.name).order_by(Experiment.name)))
+    known = list(connection.scalars(select(ExperimentRow.name).order_by(ExperimentRow.name)))
     for name in experiments:
         if name not in known:
             raise UserError(f"no experiment {name!r} in the store: {nearest(name, known)}")
-    query = select(Member.experiment, Member.run_id, Member.label)
-    query = query.order_by(Member.experiment, Member.position, Member.label)
+    query = select(MemberRow.experiment, MemberRow.run_id, MemberRow.label)
+    query = query.order_by(MemberRow.experiment, MemberRow.position, MemberRow.label)
     if experiments:
-        query = query.where(Member.experiment.in_(experiments))
+        query = query.where(MemberRow.experiment.in_(experiments))
     if not (members := connection.execute(query).all()):
         raise UserError("there are no runs to export: launch a study first")
     return members
@@ -142,32 +140,34 @@ def _read_run(connection: Connection, member: Any) -> ExportedRun | None:
     key = member.run_id
     query = (
         select(
-            Member.experiment, Experiment.question, Member.name.label("run"), Member.label, Run.seed,
-            Run.fingerprint, Run.program, Run.state, Run.reason, Run.step, Run.config,
+            MemberRow.experiment, ExperimentRow.question, MemberRow.name.label("run"), MemberRow.label,
+            RunRow.seed, RunRow.fingerprint, RunRow.program, RunRow.state, RunRow.reason, RunRow.step,
+            RunRow.config,
         )
-        .join(Experiment, Experiment.name == Member.experiment)
-        .join(Run, Run.id == Member.run_id)
-        .where(Member.experiment == member.experiment, Member.run_id == key, Member.label == member.label)
+        .join(ExperimentRow, ExperimentRow.name == MemberRow.experiment)
+        .join(RunRow, RunRow.id == MemberRow.run_id)
+        .where(MemberRow.experiment == member.experiment, MemberRow.run_id == key)
+        .where(MemberRow.label == member.label)
     )  # fmt: skip
     row = connection.execute(query).one_or_none()
     if row is None:
         return None
-    columns = (Attempt.started_at, Attempt.ended_at, Attempt.code_commit, Attempt.git_commit)
+    columns = (AttemptRow.started_at, AttemptRow.ended_at, AttemptRow.code_commit, AttemptRow.git_commit)
     attempts = connection.execute(
-        select(*columns).where(Attempt.run_id == key).order_by(Attempt.number)
+        select(*columns).where(AttemptRow.run_id == key).order_by(AttemptRow.number)
     ).all()
-    notes = select(Note.text).where(Note.run_id == key).order_by(Note.created_at)
-    order = (Evaluation.dataset, Evaluation.metric, Evaluation.step)
-    costs = (Evaluation.examples_seen, Evaluation.flops_total, Evaluation.seconds)
+    notes = select(NoteRow.text).where(NoteRow.run_id == key).order_by(NoteRow.created_at)
+    order = (EvaluationRow.dataset, EvaluationRow.metric, EvaluationRow.step)
+    costs = (EvaluationRow.examples_seen, EvaluationRow.flops_total, EvaluationRow.seconds)
     scores = connection.execute(
-        select(*order, Evaluation.value, *costs).where(Evaluation.run_id == key).order_by(*order)
+        select(*order, EvaluationRow.value, *costs).where(EvaluationRow.run_id == key).order_by(*order)
     )
     return ExportedRun(
         **{**row._mapping, "state": RunState(row.state), "config": json.loads(row.config)},
         began=next((one.started_at for one in attempts if one.started_at is not None), None),
         ended=attempts[-1].ended_at if attempts else None,
         commit=attempts[-1].code_commit or attempts[-1].git_commit if attempts else None,
-        tags=sorted(connection.scalars(select(Tag.name).where(Tag.run_id == key))),
+        tags=sorted(connection.scalars(select(TagRow.name).where(TagRow.run_id == key))),
         notes=list(connection.scalars(notes)),
         metrics=dict(_curves(connection, key)),
         scores=[Score(*one[:3], _number(one.value), *one[4:]) for one in scores],
@@ -175,9 +175,9 @@ def _read_run(connection: Connection, member: Any) -> ExportedRun | None:
 
 
 def _curves(connection: Connection, key: int) -> Iterator[tuple[str, Curve]]:
-    names = dict(connection.execute(select(MetricName.id, MetricName.name)).tuples().all())
-    query = select(Metric.name_id, Metric.step, Metric.value).where(Metric.run_id == key)
-    rows = connection.execute(query.order_by(Metric.name_id, Metric.step))
+    names = dict(connection.execute(select(MetricNameRow.id, MetricNameRow.name)).tuples().all())
+    query = select(MetricRow.name_id, MetricRow.step, MetricRow.value).where(MetricRow.run_id == key)
+    rows = connection.execute(query.order_by(MetricRow.name_id, MetricRow.step))
     for name, points in groupby(rows, attrgetter("name_id")):
         _, steps, values = zip(*points, strict=True)
         yield names[name], curve(steps, [*map(_number, values)])
@@ -185,17 +185,3 @@ def _curves(connection: Connection, key: int) -> Iterator[tuple[str, Curve]]:
 
 def _number(value: float | None) -> float:
     return np.nan if value is None else value
-
-
-# ---- file names
-
-
-def shorten(text: str, most_bytes: int) -> str:
-    """Cut a text to a number of bytes in UTF-8."""
-    return text.encode()[:most_bytes].decode(errors="ignore")
-
-
-def free_name(folder: Path, name: str) -> str:
-    """Return a name that doesn't exist in a folder: the name, or with an underscore and a number."""
-    names = chain([name, f"{name}_"], (f"{name}_{number}" for number in numbers(2)))
-    return next(each for each in names if not (folder / each).exists())

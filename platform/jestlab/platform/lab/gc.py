@@ -37,7 +37,7 @@ from jestlab.platform.store.records import LIVE, RunState
 from jestlab.platform.store.rerun import with_needs
 from jestlab.platform.store.rows import chunks, now
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Attempt, Evaluation, Member, Metric, Run, Tag
+from jestlab.platform.store.tables import AttemptRow, EvaluationRow, MemberRow, MetricRow, RunRow, TagRow
 
 Datasets = Callable[[str, str], set[str] | None]
 """Program and config (JSON) of a run → names of the generated datasets that it reads; None if unknown."""
@@ -141,13 +141,21 @@ class _Runs:
     @classmethod
     def read(cls, connection: Connection, older_than: timedelta) -> _Runs:
         """Divide the runs into kept and unreferenced ones."""
-        columns = (Run.id, Run.fingerprint, Run.program, Run.config, Run.directory, Run.state, Run.updated_at)
+        columns = (
+            RunRow.id,
+            RunRow.fingerprint,
+            RunRow.program,
+            RunRow.config,
+            RunRow.directory,
+            RunRow.state,
+            RunRow.updated_at,
+        )
         rows = connection.execute(select(*columns)).all()
-        query = select(Attempt.run_id, Attempt.handle).where(Attempt.state.in_(LIVE))
+        query = select(AttemptRow.run_id, AttemptRow.handle).where(AttemptRow.state.in_(LIVE))
         attempts = connection.execute(query).all()
         referenced = {
-            *connection.scalars(select(Member.run_id)),
-            *connection.scalars(select(Tag.run_id).where(Tag.name == KEEP, Tag.run_id.is_not(None))),
+            *connection.scalars(select(MemberRow.run_id)),
+            *connection.scalars(select(TagRow.run_id).where(TagRow.name == KEEP, TagRow.run_id.is_not(None))),
             *(attempt.run_id for attempt in attempts),
         }
         limit = now() - older_than
@@ -170,7 +178,7 @@ class _Runs:
         """
         held: set[int] = set()
         for some in chunks(sorted(run.id for run in self.unreferenced)):
-            query = select(Run.id).where(Run.id.in_(some)).order_by(Run.id)
+            query = select(RunRow.id).where(RunRow.id.in_(some)).order_by(RunRow.id)
             held |= set(connection.scalars(query.with_for_update()))
         again = _Runs.read(connection, older_than)  # one of them may be referenced by now
         return replace(again, unreferenced=[run for run in again.unreferenced if run.id in held])
@@ -199,16 +207,16 @@ def _folder(lab: Lab, run: _Row) -> Path:
 def _delete_rows(connection: Connection, ids: list[int]) -> None:
     """Delete runs with all rows that refer to them."""
     for some in chunks(ids):
-        for table in (Metric, Evaluation, Attempt):  # the large ones first, by their index
+        for table in (MetricRow, EvaluationRow, AttemptRow):  # the large ones first, by their index
             connection.execute(delete(table).where(table.run_id.in_(some)))
-        connection.execute(delete(Run).where(Run.id.in_(some)))  # cascades to the others
+        connection.execute(delete(RunRow).where(RunRow.id.in_(some)))  # cascades to the others
 
 
 def _is_owned(store: Store, lab: Lab, path: Path) -> bool:
     """Whether a run has used a folder again since its previous run was deleted."""
     directory = path.relative_to(lab.root).as_posix()
     with store.reading() as connection:
-        return connection.scalar(select(Run.id).where(Run.directory == directory)) is not None
+        return connection.scalar(select(RunRow.id).where(RunRow.directory == directory)) is not None
 
 
 def _check_is_the_only_store(lab: Lab) -> None:
@@ -217,7 +225,7 @@ def _check_is_the_only_store(lab: Lab) -> None:
     if not own.exists() or (used is not None and used.exists() and used.samefile(own)):
         return
     with closing_engine(read_only(f"sqlite:///{own}")) as engine, reading(engine) as connection:
-        if schema.revision(connection) is None or connection.scalar(select(Run.id).limit(1)) is None:
+        if schema.revision(connection) is None or connection.scalar(select(RunRow.id).limit(1)) is None:
             return
     raise UserError(
         f"{own} has runs in this folder, too, and is not the store in use: give it as --store or move it away"

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 from jestlab.platform import logs, processes
@@ -29,7 +30,7 @@ from jestlab.platform.launch.options import ControllerOptions
 from jestlab.platform.launch.reconcile import SLOT, Signs, Target, is_plain_wait
 from jestlab.platform.launch.record import XManagerRecord
 from jestlab.platform.store import claims, leases
-from jestlab.platform.store.claims import Limits
+from jestlab.platform.store.claims import ClaimLimits
 from jestlab.platform.store.records import Lease, RunState, Standing
 from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
@@ -42,7 +43,7 @@ class Claimed(NamedTuple):
     """An attempt that is claimed and has to be launched."""
 
     target: Target
-    claim: claims.Claim
+    claim: claims.ClaimedAttempt
     log: str  # relative to the lab's root
 
 
@@ -110,7 +111,7 @@ class Claiming:
         if not ready:
             return ClaimedBatch()
         executor = self.executors(self.options.executor)
-        limits = Limits(
+        limits = ClaimLimits(
             slots=self.options.parallel or executor.parallel,
             machine=processes.machine() if executor.here else None,
             chip_hours=self.options.max_chip_hours,
@@ -130,7 +131,7 @@ class Claiming:
         chosen = [pair for pair in chosen if clear.get(pair[0].fingerprint, True)]
         result = claims.ClaimResult({}, [], {}, usage.taken, usage.by_others)
         if chosen:
-            terms = claims.Terms(
+            terms = claims.ClaimTerms(
                 self.presence.launcher(),
                 self.options.executor,
                 executor.chips,
@@ -155,7 +156,7 @@ class Claiming:
             over,
         )
 
-    def _usage(self, limits: Limits, plan: Collection[str], ours: Collection[Lease]) -> _Usage:
+    def _usage(self, limits: ClaimLimits, plan: Collection[str], ours: Collection[Lease]) -> _Usage:
         """Count the used slots of all launchers if slots are limited."""
         if limits.slots is None:
             return _Usage(0, 0, frozenset(), 0)
@@ -170,7 +171,7 @@ class Claiming:
         freed = sum(lease.id not in still and self._used_slot(lease, limits) for lease in ours)
         return _Usage(len(held) - len(dead) + freed, len(others) - len(dead), dead, freed)
 
-    def _used_slot(self, lease: Lease, limits: Limits) -> bool:
+    def _used_slot(self, lease: Lease, limits: ClaimLimits) -> bool:
         """Return whether an attempt of this launcher used a slot, by the rules of `claims.holding`."""
         handle = lease.handle if lease.executor == "local" else None
         is_here = limits.machine is None or handle is None or handle.startswith(f"{limits.machine}:")
@@ -180,7 +181,7 @@ class Claiming:
         self,
         ready: Sequence[tuple[Standing, Target]],
         result: claims.ClaimResult,
-        limits: Limits,
+        limits: ClaimLimits,
         over_budget: Mapping[str, str],
     ) -> Collection[str]:
         """Store why runs wait that can start but were not claimed; return the runs with a new reason."""
@@ -217,6 +218,8 @@ class Claiming:
         Returns:
             Whether an attempt has ended already because it was not launched.
         """
+        if not self.record.opened:
+            await self.presence.beating(self.record.open())
         executor = self.executors(self.options.executor)
         jobs = [self._job(one, executor.here) for one in claimed]
         results: Sequence[LaunchedJob | ExecutorError]
@@ -236,14 +239,23 @@ class Claiming:
             state = state if stopping() is None else RunState.CANCELLED
             endings.append(leases.Ending(one.target.fingerprint, one.claim.attempt_id, state, str(job)))
 
-        def stop_if_stopping() -> None:
-            if stopping() is not None:
-                each(lambda job: _stop(executor, job, now=self.termination.at_once), started)
+        def write() -> None:
+            if handles:
+                claims.store_handles(self.store, handles)
+            if endings:
+                leases.end_all(self.store, endings)
 
-        if handles:
-            await self._write(lambda: claims.store_handles(self.store, handles), stop_if_stopping)
-        if endings:
-            await self._write(lambda: leases.end_all(self.store, endings), lambda: None)
+        while True:
+            try:
+                await asyncio.to_thread(write)
+                break
+            except StoreError:  # write later; only the user ends the launch before that
+                if stopping() is not None:
+                    stop = partial(_stop, executor, at_once=self.termination.at_once)
+                    await asyncio.to_thread(each, stop, started)
+                if self.termination.at_once:
+                    break
+                await asyncio.sleep(self.poll_seconds)
         if reason is None:
             await self.presence.beating(self.record.add(executor, jobs, results))
         return bool(endings)
@@ -252,18 +264,6 @@ class Claiming:
         key = JobKey(self._store_id, one.target.fingerprint, one.claim.number, one.claim.token)
         record, codes = self.options.record, self.options.retry_exit_codes
         return job_of(self.lab, self.title, one.target, key, one.log, here, record, codes)
-
-    async def _write(self, write: Callable[[], object], meanwhile: Callable[[], None]) -> None:
-        """Write to the store; retry while it can't be reached, unless the user ends the launch at once."""
-        while True:
-            try:
-                await asyncio.to_thread(write)
-                return
-            except StoreError:
-                await asyncio.to_thread(meanwhile)
-                if self.termination.at_once:
-                    return
-                await asyncio.sleep(self.poll_seconds)
 
 
 def _is_dead(signs: Signs, lease: Lease) -> bool:
@@ -285,6 +285,6 @@ def _launch_all(executor: Executor, jobs: Sequence[Job]) -> Sequence[LaunchedJob
         return [error] * len(jobs)
 
 
-def _stop(executor: Executor, job: LaunchedJob, *, now: bool) -> None:
+def _stop(executor: Executor, job: LaunchedJob, *, at_once: bool) -> None:
     with suppress(ExecutorError):
-        executor.stop(job, now=now)
+        executor.stop(job, now=at_once)

@@ -137,7 +137,6 @@ class _Controller:
         self._final: dict[str, RunState] = {}
         self._settled: dict[str, Standing] = {}  # runs whose state can't change any more
         self._shown: dict[str, tuple[RunState, str | None]] = {}
-        self._needs_record = False
         self._store_lost = False
         self._disk_full = False
         self._stopping: str | None = None  # why no further run starts
@@ -205,9 +204,6 @@ class _Controller:
         if self._store_lost:
             self.listener.note("the store can be reached again")
             self._store_lost = False
-        if self._needs_record and not self._record.opened:
-            await self._record.open()
-            self.wakeup.set()
         if batch.claimed:
             ended = await self._claiming.launch(batch.claimed, lambda: self._stopping)
             if ended or batch.left:
@@ -227,9 +223,6 @@ class _Controller:
         running = [fingerprint for fingerprint, run in standings.items() if run.state == RunState.RUNNING]
         if running:
             self.listener.progress(self.store.progress(running, ("loss", EXAMPLES)))
-        if ready and self._stopping is None and not self._record.opened:
-            self._needs_record = True
-            return ClaimedBatch()
         batch = self._claiming.claim(ready if self._stopping is None else [], self._observer.ours, self._runs)
         self._observer.changed.update(batch.updated, (one.target.fingerprint for one in batch.claimed))
         if batch.freed:

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 from jestlab.platform.launch.reconcile import Target, title
 from jestlab.platform.logs import one_line
 from jestlab.platform.render import has_styles, in_state, render, styled
-from jestlab.platform.store.records import Progress, RunState
+from jestlab.platform.store.records import RunProgress, RunState
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -50,7 +50,7 @@ class Listener:
         """Handle a message about the launch as a whole."""
         self.notes.append(one_line(message, LONGEST))
 
-    def progress(self, found: Mapping[str, Progress]) -> None:
+    def progress(self, found: Mapping[str, RunProgress]) -> None:
         """Handle the progress of the running runs, by fingerprint; called about once a second."""
 
     def end(self) -> None:
@@ -160,7 +160,7 @@ class ProgressBars(Lines):
         super().state(run, state, reason)
         self._bars.update(self._all, completed=self._ended, done=self._count())
 
-    def progress(self, found: Mapping[str, Progress]) -> None:
+    def progress(self, found: Mapping[str, RunProgress]) -> None:
         """Update the bars of the running runs."""
         for fingerprint, progress in found.items():
             if self._bars is None or fingerprint not in self._tasks or not progress.total_steps:
@@ -200,15 +200,10 @@ class ProgressBars(Lines):
 
 
 class Speeds(NamedTuple):
-    """Speed of a run; None if unknown.
+    """Speed of a run; None if unknown."""
 
-    Attributes:
-        examples: Examples per second.
-        seconds_left: Seconds until the last step, as of the last report.
-    """
-
-    examples: float | None = None
-    seconds_left: float | None = None
+    examples: float | None = None  # examples per second
+    seconds_left: float | None = None  # seconds until the last step, as of the last report
 
 
 class Pace:
@@ -222,7 +217,7 @@ class Pace:
         self._attempt: datetime | None = None
         self._reports: deque[tuple[datetime, int]] = deque(maxlen=_REPORTS)
 
-    def add(self, progress: Progress) -> Speeds:
+    def add(self, progress: RunProgress) -> Speeds:
         """Add a report, which may be one that was added before, and return the speed."""
         if progress.started_at is None or progress.reported_at is None:
             return Speeds()

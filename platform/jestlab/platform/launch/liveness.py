@@ -40,15 +40,11 @@ Value = TypeVar("Value")
 
 @dataclass
 class Presence:
-    """Registers this launcher and its lab in the store at first use, and sends heartbeats.
-
-    Attributes:
-        name: Name of the launcher, by which others find it.
-    """
+    """Registers this launcher and its lab in the store at first use, and sends heartbeats."""
 
     _lab: Lab
     _store: Store
-    name: str
+    name: str  # by which others find the launcher
     _heartbeat_seconds: float
     _last_beat: float = 0.0
     _is_registered: bool = False
@@ -257,16 +253,12 @@ class Observer:
 
 @dataclass
 class Termination:
-    """Stops jobs: first with a request, after the executor's grace period by killing them.
-
-    Attributes:
-        at_once: Kill without time to save.
-    """
+    """Stops jobs: first with a request, after the executor's grace period by killing them."""
 
     _store: str  # its id
     _executors: Executors
     _note: Callable[[str], None]  # receives the reason, once, if a job can't be stopped
-    at_once: bool
+    at_once: bool  # kill without time to save
     _asked: dict[int, float] = field(default_factory=dict)  # attempt id → time of the request
     _noted: set[int] = field(default_factory=set)
 

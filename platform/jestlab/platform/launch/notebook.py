@@ -12,7 +12,7 @@ from typing import Any
 from jestlab.platform.launch.display import LONGEST, Listener, display
 from jestlab.platform.launch.reconcile import Target
 from jestlab.platform.logs import one_line
-from jestlab.platform.store.records import Progress, RunState
+from jestlab.platform.store.records import RunProgress, RunState
 
 _MAX_RUNS = 8
 _MAX_MESSAGES = 20
@@ -43,7 +43,7 @@ class Notebook(Listener):
         self._total = 0
         self._ended: dict[RunState, int] = {}
         self._running: dict[str, str] = {}
-        self._progress: Mapping[str, Progress] = {}
+        self._progress: Mapping[str, RunProgress] = {}
         self._messages: list[str] = []
 
     def begin(self, count: int) -> None:
@@ -73,7 +73,7 @@ class Notebook(Listener):
             self._messages.append(self.notes[-1])
             self._show(now=True)
 
-    def progress(self, found: Mapping[str, Progress]) -> None:
+    def progress(self, found: Mapping[str, RunProgress]) -> None:
         """Update the progress of active runs."""
         with self._lock:
             self._progress = found
@@ -119,7 +119,7 @@ class Notebook(Listener):
         return {"text/plain": "\n".join(lines), "text/html": bar + html}
 
 
-def _steps(progress: Progress | None) -> str:
+def _steps(progress: RunProgress | None) -> str:
     if progress is None or not progress.total_steps:
         return ""
     loss = f", loss {progress.latest['loss']:.4g}" if "loss" in progress.latest else ""

@@ -12,21 +12,13 @@ from jestlab.platform.store.records import RunState
 
 @dataclass(frozen=True)
 class LaunchOutcome:
-    """How a launch ended.
+    """How a launch ended."""
 
-    Attributes:
-        states: Fingerprint → state of each run of the plan.
-        reasons: Fingerprint → reason of each run that did not complete.
-        interrupted: Whether the user stopped it.
-        launched: Number of runs that were not completed before.
-        stopped: Why the launch stopped itself; None if it didn't.
-    """
-
-    states: Mapping[str, RunState]
-    reasons: Mapping[str, str]
-    interrupted: bool
-    launched: int
-    stopped: str | None = None
+    states: Mapping[str, RunState]  # fingerprint → state of each run of the plan
+    reasons: Mapping[str, str]  # fingerprint → reason of each run that did not complete
+    interrupted: bool  # whether the user stopped it
+    launched: int  # number of runs that were not completed before
+    stopped: str | None = None  # why the launch stopped itself; None if it didn't
 
     def then(self, later: LaunchOutcome) -> LaunchOutcome:
         """Return this outcome combined with that of a later round of the same launch."""
@@ -48,19 +40,12 @@ class LaunchOutcome:
 
 @dataclass(frozen=True)
 class LaunchResult:
-    """A launch that has ended.
+    """A launch that has ended."""
 
-    Attributes:
-        plan: All runs of the study.
-        runs: Runs that the launch had to complete.
-        outcome: How they ended.
-        made: Reports that are up to date.
-    """
-
-    plan: Plan
-    runs: Sequence[PlannedRun]
+    plan: Plan  # all runs of the study
+    runs: Sequence[PlannedRun]  # runs that the launch had to complete
     outcome: LaunchOutcome
-    made: reports.Made = field(default_factory=reports.Made)
+    made: reports.Made = field(default_factory=reports.Made)  # reports that are up to date
 
     @property
     def exit_code(self) -> int:

@@ -137,21 +137,13 @@ class StopJob:
 
 @dataclass(frozen=True)
 class EndAttempt:
-    """End a live attempt whose worker can no longer end it.
-
-    Attributes:
-        lease: The attempt.
-        state: New state of the attempt and the run.
-        reason: Reason of the state.
-        exit_code: Exit code of the process, if known.
-        kill: Whether parts of the job may still run and have to be killed first.
-    """
+    """End a live attempt whose worker can no longer end it."""
 
     lease: Lease
-    state: RunState
+    state: RunState  # new state of the attempt and the run
     reason: str
-    exit_code: int | None = None
-    kill: bool = False
+    exit_code: int | None = None  # exit code of the process, if known
+    kill: bool = False  # whether parts of the job may still run and have to be killed first
 
 
 Action = Wait | Done | SetState | StartAttempt | Adopt | StopJob | EndAttempt
@@ -159,19 +151,12 @@ Action = Wait | Done | SetState | StartAttempt | Adopt | StopJob | EndAttempt
 
 @dataclass(frozen=True)
 class Signs:
-    """Signs of life of a live attempt; the defaults are for a run without one.
+    """Signs of life of a live attempt; the defaults are for a run without one."""
 
-    Attributes:
-        job: Status of its job; None without a job.
-        ours: Whether this controller manages the attempt.
-        orphaned: Whether its launcher is lost, so that no controller manages it.
-        silent_seconds: Seconds since its last new sign of life, as seen by this controller.
-    """
-
-    job: JobStatus | None = None
-    ours: bool = False
-    orphaned: bool = False
-    silent_seconds: float = 0.0
+    job: JobStatus | None = None  # status of its job; None without a job
+    ours: bool = False  # whether this controller manages the attempt
+    orphaned: bool = False  # whether its launcher is lost, so that no controller manages it
+    silent_seconds: float = 0.0  # seconds since its last new sign of life, as seen by this controller
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,19 +17,12 @@ if TYPE_CHECKING:  # importing XManager takes a second
 
 @dataclass
 class XManagerRecord:
-    """An XManager experiment, created when the first run is about to start.
+    """An XManager experiment, created when the first run is about to start."""
 
-    Attributes:
-        folder: Folder of XManager's database.
-        title: Name of the study.
-        note: Receives the reason, once, if the record is missing or incomplete.
-        opened: Whether the experiment was requested.
-    """
-
-    folder: Path
-    title: str
-    note: Callable[[str], None]
-    opened: bool = False
+    folder: Path  # folder of XManager's database
+    title: str  # name of the study
+    note: Callable[[str], None]  # receives the reason, once, if the record is missing or incomplete
+    opened: bool = False  # whether the experiment was requested
     _experiment: XManagerExperiment | None = None
     _is_complete: bool = True
 

@@ -29,7 +29,7 @@ from jestlab.platform.launch.jobs import job_of
 from jestlab.platform.launch.options import ControllerOptions, LaunchOptions
 from jestlab.platform.launch.outcome import LaunchOutcome, LaunchResult
 from jestlab.platform.launch.reconcile import title
-from jestlab.platform.planning import deciding, registering
+from jestlab.platform.planning import deciding, recording
 from jestlab.platform.planning import plan as planning
 from jestlab.platform.planning.changes import ResultChanges, changes
 from jestlab.platform.planning.cost import budgeted, check_chip_hours
@@ -39,7 +39,7 @@ from jestlab.platform.planning.names import check as check_names
 from jestlab.platform.planning.plan import Plan, PlannedRun, waiting_lines
 from jestlab.platform.spec.load import load_stored
 from jestlab.platform.spec.resources import ExecutorName, runs_here
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.spec.yaml import dump
 from jestlab.platform.store import leases, provenance
 from jestlab.platform.store.address import parse_url, sqlite_file
@@ -60,7 +60,7 @@ _NO_STORE = _NO_TOKEN = "0" * 32
 _CODE = Path(__file__).parents[1]
 
 
-def launch(lab: Lab, study: Study, options: LaunchOptions, listener: Listener) -> LaunchResult:
+def launch(lab: Lab, study: StudySpec, options: LaunchOptions, listener: Listener) -> LaunchResult:
     """Launch a study and bring its reports up to date.
 
     Raises:
@@ -98,7 +98,7 @@ def retry(
     return _report(lab, result, listener) if again and options.reports else result
 
 
-def render(lab: Lab, study: Study, options: LaunchOptions, folder: Path) -> list[Path]:
+def render(lab: Lab, study: StudySpec, options: LaunchOptions, folder: Path) -> list[Path]:
     """Write the manifest of the first attempt at each run; nothing is launched.
 
     Raises:
@@ -131,7 +131,7 @@ def render(lab: Lab, study: Study, options: LaunchOptions, folder: Path) -> list
     return written
 
 
-def plan_study(lab: Lab, study: Study, options: LaunchOptions) -> Plan:
+def plan_study(lab: Lab, study: StudySpec, options: LaunchOptions) -> Plan:
     """Plan a study for the place where it will run; UserError if it is invalid."""
     is_here = runs_here(study.resources.executor(options.on, Settings.find().on))
     timings = Timings()
@@ -169,7 +169,7 @@ def _report(lab: Lab, result: LaunchResult, listener: Listener) -> LaunchResult:
 class _Session:
     """One launch of a study: one round, or, with `--decide`, rounds until its claims are decided."""
 
-    def __init__(self, lab: Lab, study: Study, options: LaunchOptions, listener: Listener) -> None:
+    def __init__(self, lab: Lab, study: StudySpec, options: LaunchOptions, listener: Listener) -> None:
         self._lab = lab
         self._study = study
         self._options = options
@@ -229,7 +229,7 @@ class _Session:
                 for each in (plan, *plan.parts)
             }
             launched = plan if before is None else without(plan, _stuck(plan, before))
-            store.record(launched)
+            recording.record(store, launched)
             if again:
                 count = len(start_over(store, again))
                 self._listener.note(f"{counted(count, 'run')} to run again: their results are replaced")
@@ -263,7 +263,7 @@ class _Session:
                     found = changes(store, plan.study, plan.runs)
                     again = _runs_again(options, plan, found)
                     notes += found.without(again).lines(plan.study.name)
-                    notes += registering.remarks(store, plan)
+                    notes += deciding.deviations(store, plan)
                     plan = plan.with_states(states | dict.fromkeys(again, RunState.PENDING))
             if not _is_complete(plan.runs):
                 place = executors.choose(options.on, plan.study.resources, Settings.find())
@@ -358,7 +358,7 @@ class _Place:
 
     @classmethod
     def choose(
-        cls, lab: Lab, study: Study, runs: Sequence[PlannedRun], options: LaunchOptions, since: datetime
+        cls, lab: Lab, study: StudySpec, runs: Sequence[PlannedRun], options: LaunchOptions, since: datetime
     ) -> _Place | None:
         """Create the executor for the runs of a study; None if all are completed.
 

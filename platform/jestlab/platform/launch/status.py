@@ -16,7 +16,7 @@ from jestlab.platform.launch.reconcile import SLOT, RetryRules, is_plain_wait
 from jestlab.platform.logs import one_line
 from jestlab.platform.programs import failures
 from jestlab.platform.store import leases
-from jestlab.platform.store.records import WAITING, Lease, RunRow, RunState, Spending, Standing
+from jestlab.platform.store.records import WAITING, Lease, RunState, RunSummary, Spending, Standing
 from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
 from jestlab.platform.words import counted, ordinal
@@ -35,44 +35,26 @@ _HIGHER_LIMIT = "a higher `jestlab launch --max-chip-hours`"
 
 
 class WaitStatus(NamedTuple):
-    """Why a run has not started.
+    """Why a run has not started."""
 
-    Attributes:
-        state: State to show: BLOCKED only while the run waits for a dependency.
-        reason: Why it is in this state; may be None.
-        place: Place in line and estimated start; empty if unknown.
-        unblock: What would let it start; empty if unknown.
-    """
-
-    state: RunState
-    reason: str | None
-    place: str = ""
-    unblock: str = ""
+    state: RunState  # state to show: BLOCKED only while the run waits for a dependency
+    reason: str | None  # why it is in this state; may be None
+    place: str = ""  # place in line and estimated start; empty if unknown
+    unblock: str = ""  # what would let it start; empty if unknown
 
 
 @dataclass(frozen=True)
 class RunStatus:
-    """One run of an experiment. The two last attributes don't count when rows are compared.
+    """One run of an experiment. The two last attributes don't count when rows are compared."""
 
-    Attributes:
-        run: The run with its current state and reason, such as doubts whether it still runs.
-        cost: Cost so far and planned cost.
-        loss: Newest training loss; None before the first.
-        rate: Examples per second; None if unknown.
-        eta_seconds: Seconds until its end at this speed; None if unknown.
-        repeats: Whether an earlier row shows the same run under another label.
-        wait: Why it has not started; None if it has.
-        lease: Last attempt; None before the first.
-    """
-
-    run: RunRow
-    cost: Spending = field(default_factory=Spending)
-    loss: float | None = None
-    rate: float | None = None
-    eta_seconds: float | None = None
-    repeats: bool = False
-    wait: WaitStatus | None = field(default=None, compare=False)
-    lease: Lease | None = field(default=None, compare=False)
+    run: RunSummary  # the run with its current state and reason, such as doubts whether it still runs
+    cost: Spending = field(default_factory=Spending)  # cost so far and planned cost
+    loss: float | None = None  # newest training loss; None before the first
+    rate: float | None = None  # examples per second; None if unknown
+    eta_seconds: float | None = None  # seconds until its end at this speed; None if unknown
+    repeats: bool = False  # whether an earlier row shows the same run under another label
+    wait: WaitStatus | None = field(default=None, compare=False)  # why it has not started; None if it has
+    lease: Lease | None = field(default=None, compare=False)  # last attempt; None before the first
 
     def as_data(self) -> dict[str, Any]:
         """Return the row as JSON data."""
@@ -106,7 +88,7 @@ def read_status(
     store: Store,
     experiment: str,
     costs: Mapping[str, Spending],
-    runs: Sequence[RunRow] | None = None,
+    runs: Sequence[RunSummary] | None = None,
     paces: dict[str, Pace] | None = None,
 ) -> list[RunStatus]:
     """Read the status of an experiment's runs.
@@ -255,7 +237,7 @@ def wait_lines(rows: Iterable[RunStatus]) -> Iterator[str]:
     The lines are the reason with the names of the runs, the place in line of the first one, and what would
     let them start. Runs that wait for a dependency are left out.
     """
-    groups: dict[tuple[str, str], list[tuple[RunRow, WaitStatus]]] = {}
+    groups: dict[tuple[str, str], list[tuple[RunSummary, WaitStatus]]] = {}
     for row in rows:
         if (wait := row.wait) is None or wait.state == RunState.BLOCKED:
             continue

@@ -32,13 +32,13 @@ from jestlab.platform.errors import SpecError
 from jestlab.platform.planning.plan import PlannedRun
 from jestlab.platform.programs.sources import interpreter_of, sources_of
 from jestlab.platform.spec.record import Record
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.judgments import acceptances, retracted
 from jestlab.platform.store.provenance import versions
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rows import chunks
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Attempt, Run
+from jestlab.platform.store.tables import AttemptRow, RunRow
 from jestlab.platform.store.view_queries import FIRST_STEP
 
 _MAX_BYTES = 1 << 30
@@ -133,7 +133,7 @@ class ResultChanges:
         return f"{subject} {singular if len(runs) == 1 else plural}"
 
 
-def changes(store: Store, study: Study, runs: Iterable[PlannedRun | StoredRun]) -> ResultChanges:
+def changes(store: Store, study: StudySpec, runs: Iterable[PlannedRun | StoredRun]) -> ResultChanges:
     """Compare the code and data of a study's completed runs, given all its runs, with each other and with the
     current files."""
     runs = list(runs)
@@ -208,7 +208,7 @@ def changes_of(store: Store, experiment: str) -> ResultChanges:
     """
     spec = store.spec(experiment)
     try:
-        study = Study.parse(spec)
+        study = StudySpec.parse(spec)
     except SpecError:
         return ResultChanges()
     return changes(store, study, _stored_runs(store, experiment))
@@ -220,7 +220,9 @@ def _stored_runs(store: Store, experiment: str) -> list[StoredRun]:
     configs = {}
     with store.reading() as connection:
         for chunk in chunks(rows):
-            query = select(Run.fingerprint, Run.program, Run.config).where(Run.fingerprint.in_(chunk))
+            query = select(RunRow.fingerprint, RunRow.program, RunRow.config).where(
+                RunRow.fingerprint.in_(chunk)
+            )
             for fingerprint, program, config in connection.execute(query).tuples():
                 configs[fingerprint] = (program, json.loads(config))
     return [
@@ -289,15 +291,15 @@ def _is_small(path: Path) -> bool:
 def attempts_of(store: Store, fingerprints: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
     """Return the recorded code and data of runs' attempts, by the fingerprint of the run."""
     attempts: dict[str, list[dict[str, Any]]] = {fingerprint: [] for fingerprint in fingerprints}
-    columns = [getattr(Attempt, name) for name in _ATTEMPT_COLUMNS]
+    columns = [getattr(AttemptRow, name) for name in _ATTEMPT_COLUMNS]
     columns.append(literal_column(FIRST_STEP).label("first_step"))
-    patch_size = func.length(Attempt.git_patch).label("changes")
+    patch_size = func.length(AttemptRow.git_patch).label("changes")
     with store.reading() as connection:
         for chunk in chunks(fingerprints):
             query = (
-                select(Run.fingerprint, *columns, patch_size)
-                .join(Run, Run.id == Attempt.run_id)
-                .where(Run.fingerprint.in_(chunk))
+                select(RunRow.fingerprint, *columns, patch_size)
+                .join(RunRow, RunRow.id == AttemptRow.run_id)
+                .where(RunRow.fingerprint.in_(chunk))
             )
             for row in connection.execute(query).mappings():
                 attempts[row["fingerprint"]].append(dict(row))

@@ -24,7 +24,7 @@ from jestlab.platform.spec.record import Record
 from jestlab.platform.spec.tree import flatten
 from jestlab.platform.store.code import script_texts, texts
 from jestlab.platform.store.judgments import retracted
-from jestlab.platform.store.tables import Attempt, Budget, Cost, Evaluation, Need, Run
+from jestlab.platform.store.tables import AttemptRow, BudgetRow, CostRow, EvaluationRow, NeedRow, RunRow
 
 if TYPE_CHECKING:
     from jestlab.platform.store.store import Store
@@ -129,27 +129,27 @@ def compare_with_now(store: Store, fingerprint: str) -> CodeComparison:
 
 def _read(connection: Connection, fingerprint: str) -> dict[str, Any]:
     """Read the compared values of one run, by name."""
-    run = connection.execute(select(Run.__table__).where(Run.fingerprint == fingerprint)).one_or_none()
+    run = connection.execute(select(RunRow.__table__).where(RunRow.fingerprint == fingerprint)).one_or_none()
     if run is None:
         raise UserError(f"no run {fingerprint[:8]} in the store")
-    needed = aliased(Run)
+    needed = aliased(RunRow)
     needs = connection.execute(
-        select(Need.role, needed.fingerprint)
-        .join(needed, needed.id == Need.needs_id)
-        .where(Need.run_id == run.id)
-        .order_by(Need.role)
+        select(NeedRow.role, needed.fingerprint)
+        .join(needed, needed.id == NeedRow.needs_id)
+        .where(NeedRow.run_id == run.id)
+        .order_by(NeedRow.role)
     )
     attempts = connection.execute(
-        select(Attempt.__table__).where(Attempt.run_id == run.id).order_by(Attempt.number)
+        select(AttemptRow.__table__).where(AttemptRow.run_id == run.id).order_by(AttemptRow.number)
     ).all()
-    last_step = select(func.max(Evaluation.step)).where(Evaluation.run_id == run.id).scalar_subquery()
+    last_step = select(func.max(EvaluationRow.step)).where(EvaluationRow.run_id == run.id).scalar_subquery()
     scores = connection.execute(
-        select(Evaluation.dataset, Evaluation.metric, Evaluation.value)
-        .where(Evaluation.run_id == run.id, Evaluation.step == last_step)
-        .order_by(Evaluation.dataset, Evaluation.metric)
+        select(EvaluationRow.dataset, EvaluationRow.metric, EvaluationRow.value)
+        .where(EvaluationRow.run_id == run.id, EvaluationRow.step == last_step)
+        .order_by(EvaluationRow.dataset, EvaluationRow.metric)
     )
-    planned = connection.execute(select(Cost.component, Cost.flops).where(Cost.run_id == run.id))
-    budget = connection.execute(select(Budget.__table__).where(Budget.run_id == run.id)).one_or_none()
+    planned = connection.execute(select(CostRow.component, CostRow.flops).where(CostRow.run_id == run.id))
+    budget = connection.execute(select(BudgetRow.__table__).where(BudgetRow.run_id == run.id)).one_or_none()
     last = attempts[-1] if attempts else None
     sources = json.loads(last.sources or "{}") if last else {}
     repository = {"commit": last.code_commit, "patch": _patch(last.code_patch)} if last else {}

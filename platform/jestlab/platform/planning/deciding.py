@@ -1,4 +1,4 @@
-"""Plan a study in rounds until its claims are decided.
+"""Plan a study in rounds until its claims are decided, and compare it with its registration.
 
 The store alone determines the next round (`jestlab.analysis.claims.rounds`). So a launch that was killed
 resumes in the same round, and two launches at once run the same rounds together.
@@ -9,21 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jestlab.analysis.claims.hours import Hours
+from jestlab.analysis.claims.registration import Registration, compare, content_of
 from jestlab.analysis.claims.rounds import Round, next_round
 from jestlab.analysis.claims.stopping import Until
 from jestlab.platform.planning.plan import Plan
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.words import counted
 
 if TYPE_CHECKING:
     from jestlab.analysis.claims.verdicts import Judged
     from jestlab.platform.store.store import Store
 
+_MOST_CHANGES = 3  # that are named
 
-def has_open_seeds(study: Study) -> bool:
+
+def has_open_seeds(study: StudySpec) -> bool:
     """Return whether the number of seeds of a study, or of a part of it, depends on its claims."""
     return any(isinstance(each.seeds, Until) for each in (study, *study.studies.values()))
 
@@ -139,5 +142,33 @@ def _restrict(plan: Plan, chosen: Collection[str], seeds: Callable[[str], int]) 
     )
 
 
-def _first_seeds(study: Study) -> int:
+def _first_seeds(study: StudySpec) -> int:
     return study.seeds.at_least if isinstance(study.seeds, Until) else len(study.seeds)
+
+
+# ---- registrations
+
+
+def registered_content(plan: Plan) -> dict[str, Any]:
+    """Return the content of a registration: claims, rules, and the first run of each label."""
+    name, is_union = plan.study.name, bool(plan.study.studies)
+    runs: dict[tuple[str, str], str] = {}
+    for run in plan.runs:  # seed by seed
+        for label in (run.label, *(alias.label for alias in run.aliases)):
+            study, _, short = label.partition("/")
+            runs.setdefault((study, short) if is_union else (name, label), run.fingerprint)
+    return content_of(name, plan.study.to_dict(), runs)
+
+
+def deviations(store: Store, plan: Plan) -> list[str]:
+    """Return how a launch would change a registered study; empty if nothing changes."""
+    with store.reading() as connection:
+        registered = Registration.load(connection, plan.study.name)
+    if registered is None:
+        return []
+    lines = list(compare(registered.content, registered_content(plan)).lines())
+    if not lines:
+        return []
+    more = f" and {len(lines) - _MOST_CHANGES} more" if len(lines) > _MOST_CHANGES else ""
+    changed = "; ".join(lines[:_MOST_CHANGES])
+    return [f"{plan.study.name} was {registered}; changed since, and exploratory: {changed}{more}"]

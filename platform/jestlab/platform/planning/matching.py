@@ -16,7 +16,7 @@ from jestlab.platform import programs
 from jestlab.platform.errors import UserError
 from jestlab.platform.programs import Config, Price, Program
 from jestlab.platform.spec.expand import SEED, expand
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.spec.tree import lookup, without
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Timings:
     launched: Mapping[str, Sequence[dict[str, Any]]] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, store: Store | None, study: Study) -> Timings:
+    def read(cls, store: Store | None, study: StudySpec) -> Timings:
         """Read the timings for a study; empty if there is no store, or no run matches seconds."""
         if store is None or not matches_seconds(study):
             return cls()
@@ -155,7 +155,7 @@ def examples_in_time(run: TimedRun, rival: TimedRun, timings: Timings) -> int | 
     return steps * run.price.step.batch_size
 
 
-def matches_seconds(study: Study) -> bool:
+def matches_seconds(study: StudySpec) -> bool:
     """Whether a run of a study, or of a part of a union, matches the seconds of another run."""
     runs = [run for part in (study, *study.studies.values()) for run in part.runs.values()]
     return any(run.match is not None and run.match.kind == "seconds" for run in runs)

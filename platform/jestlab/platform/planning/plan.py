@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from pydantic import BaseModel
 
-from jestlab.analysis.costs import EXECUTED, Cost
+from jestlab.analysis.costs import Cost
 from jestlab.platform import programs
 from jestlab.platform.errors import UserError, sentence
 from jestlab.platform.planning.identity import fingerprint, folder_suffix, identity_of
@@ -25,13 +25,10 @@ from jestlab.platform.planning.matching import (
 )
 from jestlab.platform.programs import Config, DataLookup, MemoryEstimate, Placement, Price, Program
 from jestlab.platform.spec.expand import expand, written_at
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.spec.variants import Replicate
-from jestlab.platform.store.records import Place, RunState
+from jestlab.platform.store.records import RunState
 from jestlab.platform.words import counted
-
-if TYPE_CHECKING:
-    from jestlab.platform.store.recording import RunToRecord, StudyToRecord
 
 Section = TypeVar("Section", bound=BaseModel)
 
@@ -45,6 +42,14 @@ class Action(StrEnum):
 
 
 _STARTED = frozenset({RunState.RUNNING, RunState.FAILED, RunState.CANCELLED, RunState.PREEMPTED})
+
+
+class RunPlace(NamedTuple):
+    """A name and label of a run in its study, with its values on the axes."""
+
+    name: str
+    label: str
+    point: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +106,7 @@ class PlannedRun:
     price: Price | None
     memory: MemoryEstimate | None = None
     state: RunState | None = None
-    aliases: tuple[Place, ...] = ()
+    aliases: tuple[RunPlace, ...] = ()
     budget: RunBudget | None = None
     match: str | None = None
 
@@ -109,23 +114,6 @@ class PlannedRun:
     def directory(self) -> str:
         """Its folder, relative to the lab's root."""
         return f"runs/{self.name.rpartition('/')[2]}{folder_suffix(self.fingerprint)}"
-
-    def to_record(self) -> RunToRecord:
-        """Return the run as the store records it."""
-        from jestlab.platform.store.recording import RunToRecord  # imports SQLAlchemy
-
-        components = () if self.price is None else EXECUTED
-        return RunToRecord(
-            fingerprint=self.fingerprint,
-            seed=self.seed,
-            directory=self.directory,
-            program=self.program,
-            config=self.config,
-            needs=self.needs,
-            places=[Place(self.name, self.label, self.point), *self.aliases],
-            flops={name: getattr(self.price.cost, name) for name in components if self.price is not None},
-            budget=None if self.budget is None else asdict(self.budget),
-        )
 
     @property
     def action(self) -> Action:
@@ -171,7 +159,7 @@ class Plan:
             started them already.
     """
 
-    study: Study
+    study: StudySpec
     runs: tuple[PlannedRun, ...]
     needed: frozenset[str] = frozenset()
     absent: Mapping[Path, str] = field(default_factory=dict)
@@ -190,22 +178,6 @@ class Plan:
         """Fingerprints of the runs of the study and of each of its parts, by name, the study first."""
         return {each.study.name: each.fingerprints for each in (self, *self.parts)}
 
-    def to_record(self) -> StudyToRecord:
-        """Return the study and its runs as the store records them."""
-        from jestlab.platform.store.recording import StudyToRecord
-
-        return StudyToRecord(
-            name=self.study.name,
-            question=self.study.question,
-            paper=self.study.paper,
-            scale=self.study.scale,
-            spec=self.study.to_dict(),
-            runs=[run.to_record() for run in self.runs],
-            needed=self.needed,
-            later=self.later,
-            parts=[part.to_record() for part in self.parts],
-        )
-
     def with_states(self, states: Mapping[str, RunState]) -> Plan:
         """Add the states of runs in a store, by fingerprint."""
         runs = tuple(replace(run, state=states.get(run.fingerprint)) for run in self.runs)
@@ -213,7 +185,7 @@ class Plan:
 
 
 def plan(
-    study: Study,
+    study: StudySpec,
     *,
     note_absent: bool = False,
     placement: Placement = "local",
@@ -358,10 +330,10 @@ def _with_value(section: Section, path: Sequence[str], value: int) -> Section:
     return section.model_copy(update={head: changed})
 
 
-def _merged(study: Study, resolved: Sequence[_Resolved | WaitingMember]) -> Plan:
+def _merged(study: StudySpec, resolved: Sequence[_Resolved | WaitingMember]) -> Plan:
     """Make the plan of a study. Members with equal fingerprints are one run, under its first name."""
     runs: dict[str, PlannedRun] = {}
-    places: dict[str, dict[str, Place]] = {}
+    places: dict[str, dict[str, RunPlace]] = {}
     for member, entry in zip(expand(study), resolved, strict=True):
         if isinstance(entry, WaitingMember):
             continue
@@ -380,7 +352,7 @@ def _merged(study: Study, resolved: Sequence[_Resolved | WaitingMember]) -> Plan
                 memory=entry.memory,
                 match=None if variant.match is None else str(variant.match),
             )
-        place = Place(variant.name, variant.label, variant.point)
+        place = RunPlace(variant.name, variant.label, variant.point)
         places.setdefault(entry.fingerprint, {})[variant.label] = place
     return Plan(
         study,

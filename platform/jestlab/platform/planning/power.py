@@ -11,7 +11,7 @@ from jestlab.analysis.claims.power import power
 from jestlab.analysis.claims.rounds import ahead
 from jestlab.analysis.claims.stopping import Until
 from jestlab.platform.planning.survey import Survey
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.words import counted
 
 _EFFECTS = (1, 2, 3)  # standard deviations between the sides of a claim
@@ -36,7 +36,7 @@ def lines(found: Survey) -> Iterator[str]:
         yield from _until_decided(found, rules, claims, error)
 
 
-def _with_fixed_seeds(parts: list[Study], claims: int, error: float) -> Iterator[str]:
+def _with_fixed_seeds(parts: list[StudySpec], claims: int, error: float) -> Iterator[str]:
     """Yield the power of a fixed number of seeds; one seed has none."""
     parts = [part for part in parts if part.runs]  # imported runs have the seeds that they have
     single = sum(len(part.claims) for part in parts if len(part.replicates) < 2)

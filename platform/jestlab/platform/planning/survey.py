@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
-from jestlab.platform.planning import deciding, registering
+from jestlab.platform.planning import deciding
 from jestlab.platform.planning.cost import NO_CHIP, budgeted, to_do, total, wall_hours
 from jestlab.platform.planning.explain import RunReason, explain
 from jestlab.platform.planning.matching import Timings
@@ -20,7 +20,7 @@ from jestlab.platform.planning.names import check as check_names
 from jestlab.platform.planning.plan import Plan, totals
 from jestlab.platform.planning.plan import plan as make_plan
 from jestlab.platform.spec.resources import LOCAL_PARALLEL, ExecutorName, Resources, runs_here
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.schema import StudySpec
 
 if TYPE_CHECKING:
     from jestlab.platform.store.store import Store
@@ -95,7 +95,7 @@ class Survey:
             yield f"{runs[fingerprint].label}/{runs[fingerprint].seed}", reason
 
 
-def survey(lab: Lab, study: Study, *, why: bool = False) -> Survey:
+def survey(lab: Lab, study: StudySpec, *, why: bool = False) -> Survey:
     """Preview a launch.
 
     Args:
@@ -148,7 +148,7 @@ def _remarks(store: Store, plan: Plan) -> list[str]:
     from jestlab.platform.store.trust import check_names_available
 
     remarks = changes(store, plan.study, plan.runs).lines(plan.study.name)
-    remarks += registering.remarks(store, plan)
+    remarks += deciding.deviations(store, plan)
     try:
         check_names_available(store, plan.by_study)
     except UserError as error:

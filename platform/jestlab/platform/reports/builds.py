@@ -17,21 +17,21 @@ from sqlalchemy import func, select
 from jestlab.analysis.files import write_whole
 from jestlab.platform import plugins
 from jestlab.platform.spec.options import custom_code
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import (
-    Acceptance,
-    Attempt,
-    Budget,
-    Cost,
-    Experiment,
-    Member,
-    Need,
-    Note,
-    Published,
-    Retraction,
-    Run,
-    Tag,
+    AcceptanceRow,
+    AttemptRow,
+    BudgetRow,
+    CostRow,
+    ExperimentRow,
+    MemberRow,
+    NeedRow,
+    NoteRow,
+    PublishedRow,
+    RetractionRow,
+    RunRow,
+    TagRow,
 )
 from jestlab.platform.store.trust import is_trusted
 
@@ -44,17 +44,11 @@ PAGE_BUILD_FILE = ".page-made-from.json"
 
 @dataclass(frozen=True)
 class Build:
-    """The origin of a study's reports.
+    """The origin of a study's reports."""
 
-    Attributes:
-        made_from: Build key.
-        files: Paths of the files, relative to the study's folder.
-        notes: One line for each report that could not be made.
-    """
-
-    made_from: str
-    files: tuple[str, ...]
-    notes: tuple[str, ...] = ()
+    made_from: str  # build key
+    files: tuple[str, ...]  # paths of the files, relative to the study's folder
+    notes: tuple[str, ...] = ()  # one line for each report that could not be made
 
     def write(self, folder: Path, name: str = BUILD_FILE) -> None:
         """Write it to the folder of the reports."""
@@ -99,7 +93,7 @@ def remove_stale(folder: Path, kept: Collection[str]) -> None:
             parent.rmdir()
 
 
-def build_key(store: Store, study: Study) -> str:
+def build_key(store: Store, study: StudySpec) -> str:
     """Compute the build key of a study's reports: a digest of everything that they show.
 
     It covers the code that makes them (jestlab's and custom code), the study, its runs, their results and
@@ -126,27 +120,40 @@ def _code_state() -> list[Any]:
     return [(path.name, stat.st_size, stat.st_mtime_ns) for path, stat in stats]
 
 
-def _store_state(store: Store, study: Study) -> Iterator[Sequence[Any]]:
+def _store_state(store: Store, study: StudySpec) -> Iterator[Sequence[Any]]:
     """Yield the rows of the store that a study's reports depend on."""
-    runs = select(Member.run_id).where(Member.experiment == study.name)
+    runs = select(MemberRow.run_id).where(MemberRow.experiment == study.name)
     queries = [
-        select(Member.label, Member.position, Member.needed, Run.fingerprint, Run.state, Run.reason)
-        .add_columns(Run.step, Run.total_steps)
-        .join(Run, Run.id == Member.run_id)
-        .where(Member.experiment == study.name)
-        .order_by(Member.position, Member.label),
-        select(Attempt.run_id, Attempt.number, Attempt.state, Attempt.heartbeat_at, Attempt.ended_at)
-        .where(Attempt.run_id.in_(runs))
-        .order_by(Attempt.run_id, Attempt.number),
-        select(Cost.__table__).where(Cost.run_id.in_(runs)).order_by(Cost.run_id, Cost.component),
-        select(Budget.__table__).where(Budget.run_id.in_(runs)).order_by(Budget.run_id),
+        select(
+            MemberRow.label,
+            MemberRow.position,
+            MemberRow.needed,
+            RunRow.fingerprint,
+            RunRow.state,
+            RunRow.reason,
+        )
+        .add_columns(RunRow.step, RunRow.total_steps)
+        .join(RunRow, RunRow.id == MemberRow.run_id)
+        .where(MemberRow.experiment == study.name)
+        .order_by(MemberRow.position, MemberRow.label),
+        select(
+            AttemptRow.run_id,
+            AttemptRow.number,
+            AttemptRow.state,
+            AttemptRow.heartbeat_at,
+            AttemptRow.ended_at,
+        )
+        .where(AttemptRow.run_id.in_(runs))
+        .order_by(AttemptRow.run_id, AttemptRow.number),
+        select(CostRow.__table__).where(CostRow.run_id.in_(runs)).order_by(CostRow.run_id, CostRow.component),
+        select(BudgetRow.__table__).where(BudgetRow.run_id.in_(runs)).order_by(BudgetRow.run_id),
         # A part of a union may have been launched again by itself.
-        select(Experiment.name, Experiment.spec)
-        .where(Experiment.name.in_(study.studies))
-        .order_by(Experiment.name),
+        select(ExperimentRow.name, ExperimentRow.spec)
+        .where(ExperimentRow.name.in_(study.studies))
+        .order_by(ExperimentRow.name),
     ]
-    latest: tuple[Any, ...] = (Published.updated_at, Note.id, Tag.id, Run.id, Need.run_id)
-    latest += (Acceptance.created_at, Retraction.created_at)
+    latest: tuple[Any, ...] = (PublishedRow.updated_at, NoteRow.id, TagRow.id, RunRow.id, NeedRow.run_id)
+    latest += (AcceptanceRow.created_at, RetractionRow.created_at)
     with store.reading() as connection:
         for query in (*queries, *(select(func.count(), func.max(column)) for column in latest)):
             yield [tuple(row) for row in connection.execute(query)]

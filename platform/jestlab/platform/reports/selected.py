@@ -17,7 +17,7 @@ from jestlab.models.data.shards import ShardSource
 from jestlab.models.training import batches
 from jestlab.platform.errors import UserError, one_line_errors, sentence
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.store.records import RunRow
+from jestlab.platform.store.records import RunSummary
 from jestlab.platform.store.store import Store
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _SIDE = 48  # pixels
 class RecordedRun:
     """A training run with the super-batches that it recorded, and its data."""
 
-    def __init__(self, lab: Lab, store: Store, row: RunRow) -> None:
+    def __init__(self, lab: Lab, store: Store, row: RunSummary) -> None:
         """Find the super-batches of a run.
 
         Raises:
@@ -131,7 +131,7 @@ def selected_images(lab: Lab, experiment: str, labels: tuple[str, ...], size: in
     reason = f"no run of {experiment!r} has recorded a super-batch"
     opened = Store.open_readonly(lab.store_url) or Store.open(lab.store_url, create=False)
     with one_line_errors(), closing(opened) as store:
-        first: dict[str, RunRow] = {}
+        first: dict[str, RunSummary] = {}
         for row in store.runs(experiment):
             first.setdefault(row.label, row)
         for label in labels:
@@ -162,7 +162,7 @@ def _thumbnail(image: bytes) -> bytes:
     return content.getvalue()
 
 
-def default_path(lab: Lab, experiment: str, row: RunRow, step: int) -> Path:
+def default_path(lab: Lab, experiment: str, row: RunSummary, step: int) -> Path:
     """Return where the image of a step is written by default."""
     name = f"{row.label}-{row.seed}-step-{step}.png".replace("/", "_").replace(" ", "_")
     return lab.reports / experiment / "batches" / name

@@ -30,7 +30,7 @@ from jestlab.platform.reports.builds import (
 )
 from jestlab.platform.spec.load import load_stored
 from jestlab.platform.spec.options import Report, TableOptions, custom_code
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.published import import_paper_tables
 from jestlab.platform.store.store import Store
 
@@ -57,7 +57,7 @@ class Written:
     failed: bool = False  # whether custom code failed
 
 
-def bring_up_to_date(lab: Lab, store: Store, study: Study, note: Callable[[str], None]) -> Made:
+def bring_up_to_date(lab: Lab, store: Store, study: StudySpec, note: Callable[[str], None]) -> Made:
     """Write the reports of a study, and of the parts of a union, whose inputs have changed.
 
     `note` receives one line for each report that could not be made.
@@ -71,7 +71,7 @@ def bring_up_to_date(lab: Lab, store: Store, study: Study, note: Callable[[str],
     keys = {each.name: build_key(store, each) for each in studies}
     made, stale = Made({each.name: [] for each in studies}), []
 
-    def note_all(each: Study, notes: Sequence[str]) -> None:
+    def note_all(each: StudySpec, notes: Sequence[str]) -> None:
         for text in notes:
             note(f"{each.name}: {text}" if study.studies else text)
 
@@ -103,8 +103,8 @@ def bring_up_to_date(lab: Lab, store: Store, study: Study, note: Callable[[str],
 
 
 def _write_in_processes(
-    lab: Lab, studies: Sequence[Study], note: Callable[[str], None]
-) -> Iterator[tuple[Study, Written | Exception]]:
+    lab: Lab, studies: Sequence[StudySpec], note: Callable[[str], None]
+) -> Iterator[tuple[StudySpec, Written | Exception]]:
     """Write the reports of several studies in parallel; yield the outcomes in order, unions last.
 
     The page of a union includes the figures of its parts.
@@ -155,14 +155,14 @@ def _exit_when_terminated() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))  # an exception: partial files are removed
 
 
-def _try_to_write(lab: Lab, study: Study) -> Written | Exception:
+def _try_to_write(lab: Lab, study: StudySpec) -> Written | Exception:
     try:
         return write_reports(lab, study)
     except (UserError, OSError) as error:
         return error
 
 
-def write_reports(lab: Lab, study: Study) -> Written:
+def write_reports(lab: Lab, study: StudySpec) -> Written:
     """Write a study's reports to `reports/<name>/`, each file atomically.
 
     Tables are written as Markdown, LaTeX, CSV, HTML, and JSON; figures as PNG, SVG, and PDF. The second
@@ -213,7 +213,7 @@ def write_reports(lab: Lab, study: Study) -> Written:
     return written
 
 
-def tables_of(lab: Lab, study: Study) -> Iterator[Table]:
+def tables_of(lab: Lab, study: StudySpec) -> Iterator[Table]:
     """Make the tables among a study's reports, except for claims and those that lack results."""
     from jestlab.analysis import frames
     from jestlab.platform.reports.make import TrustedLoader, table_of
@@ -233,7 +233,7 @@ def _shows_published(report: Report) -> bool:
     return report.kind == "published"
 
 
-def _reports(study: Study) -> tuple[Report, ...]:
+def _reports(study: StudySpec) -> tuple[Report, ...]:
     """Return the study's reports, with the table of claims first if the study has claims."""
     has_table = any(isinstance(report, TableOptions) and report.name == "claims" for report in study.reports)
     has_claims = any(each.claims for each in (study, *study.studies.values()))

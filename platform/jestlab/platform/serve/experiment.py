@@ -16,7 +16,7 @@ from jestlab.platform.serve.curves import curves_of, finite
 from jestlab.platform.serve.labs import Labs, Missing, Served
 from jestlab.platform.serve.rendering import address, duration, number, rendered, when, whole
 from jestlab.platform.store.annotations import Subject, notes, tags, tags_of_experiments, tags_of_runs
-from jestlab.platform.store.records import ExperimentRow, RunState
+from jestlab.platform.store.records import ExperimentSummary, RunState
 
 PER_PAGE = 200
 """Rows per page of the table of runs."""
@@ -63,7 +63,7 @@ def _front_rows(labs: Labs) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: row["launched"], reverse=True)
 
 
-def _front_row(labs: Labs, served: Served, row: ExperimentRow, marked: list[str]) -> dict[str, Any]:
+def _front_row(labs: Labs, served: Served, row: ExperimentSummary, marked: list[str]) -> dict[str, Any]:
     return {
         "key": f"{served.name}/{row.name}",
         "lab": served.name,

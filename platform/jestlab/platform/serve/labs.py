@@ -12,9 +12,9 @@ from jestlab.analysis.query import distinct
 from jestlab.platform.errors import StoreMissing, UserError, nearest
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.serve.live import Live
-from jestlab.platform.serve.results import Results
+from jestlab.platform.serve.results import ServedResults
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Experiment, Run
+from jestlab.platform.store.tables import ExperimentRow, RunRow
 
 SHORTEST = 6
 """Minimum number of characters of a fingerprint in an address."""
@@ -22,19 +22,12 @@ SHORTEST = 6
 
 @dataclass
 class Served:
-    """One lab.
+    """One lab."""
 
-    Attributes:
-        name: Name in addresses.
-        lab: The lab.
-        store: The lab's store, read-only.
-        results: Results of its experiments.
-    """
-
-    name: str
+    name: str  # name in addresses
     lab: Lab
-    store: Store
-    results: Results
+    store: Store  # read-only
+    results: ServedResults
     _live: dict[str, Live] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -70,7 +63,7 @@ class Labs:
             store = Store.open_readonly(lab.store_url)
             if store is None:
                 raise StoreMissing(f"no store in {lab.address}: launch a study first, or name another lab")
-            self._served[name] = Served(name, lab, store, Results(lab, store, name))
+            self._served[name] = Served(name, lab, store, ServedResults(lab, store, name))
 
     def __iter__(self) -> Iterator[Served]:
         return iter(self._served.values())
@@ -91,7 +84,7 @@ class Labs:
         known: list[str] = []
         for served in self.among(lab):
             with served.store.reading() as connection:
-                known += (names := [*connection.scalars(select(Experiment.name))])
+                known += (names := [*connection.scalars(select(ExperimentRow.name))])
             if experiment in names:
                 return served
         raise Missing(f"no experiment {experiment!r}: {nearest(experiment, known)}")
@@ -102,7 +95,9 @@ class Labs:
         if len(beginning) >= SHORTEST and set(beginning) <= set("0123456789abcdef"):
             for served in self.among(lab):
                 with served.store.reading() as connection:
-                    query = select(Run.fingerprint).where(Run.fingerprint.startswith(beginning)).limit(2)
+                    query = (
+                        select(RunRow.fingerprint).where(RunRow.fingerprint.startswith(beginning)).limit(2)
+                    )
                     found = list(connection.scalars(query))
                 if len(found) == 1:
                     return served, found[0]

@@ -90,19 +90,12 @@ class Point(NamedTuple):
 
 
 class LiveChanges(NamedTuple):
-    """The changes since a cursor.
+    """The changes since a cursor."""
 
-    Attributes:
-        snapshot: The current status.
-        rows: Index and content of each changed row; all rows at first.
-        points: New points of losses, in order.
-        is_reset: Whether the cursor was unknown or too old, so that the viewer has to start again.
-    """
-
-    snapshot: Snapshot
-    rows: Sequence[tuple[int, RunStatus]]
-    points: Sequence[Point]
-    is_reset: bool
+    snapshot: Snapshot  # the current status
+    rows: Sequence[tuple[int, RunStatus]]  # index and content of each changed row; all rows at first
+    points: Sequence[Point]  # new points of losses, in order
+    is_reset: bool  # whether the cursor was unknown or too old, so that the viewer has to start again
 
 
 class Live:

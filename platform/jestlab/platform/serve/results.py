@@ -41,7 +41,7 @@ class MadeResults:
     valid_until: float  # earliest time of the next update, by `time.monotonic`
 
 
-class Results:
+class ServedResults:
     """Results of the experiments of one lab. Methods are thread-safe."""
 
     def __init__(self, lab: Lab, store: Store, name: str) -> None:

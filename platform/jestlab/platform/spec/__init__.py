@@ -14,11 +14,11 @@ from ml_collections import ConfigDict
 
 from jestlab.platform.errors import SpecError, UserError, choices
 from jestlab.platform.spec.load import load
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.schema import StudySpec
 
 __all__ = [
     "SpecError",
-    "Study",
+    "StudySpec",
     "at_scale",
     "cases",
     "claim",

@@ -10,17 +10,17 @@ from collections.abc import Collection
 from typing import Any
 
 from jestlab.platform import plugins
-from jestlab.platform.errors import Mistakes, SpecError, shown, within
+from jestlab.platform.errors import Mistakes, Path, SpecError, shown, within
 from jestlab.platform.spec.expand import expand
 from jestlab.platform.spec.options import REPORTS, TABLES, custom_code
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.spec.tree import STUDIES, flatten
 from jestlab.platform.spec.variants import Variant
 
 _OF_COMMANDS = ("command", "cwd")
 
 
-def check_names(study: Study, registered: Collection[str]) -> None:
+def check_names(study: StudySpec, registered: Collection[str]) -> None:
     """Check that a study and its parts don't have the name of a table or a kind of report.
 
     Args:
@@ -30,13 +30,12 @@ def check_names(study: Study, registered: Collection[str]) -> None:
     Raises:
         SpecError: A name is reserved.
     """
-    if what := _reserved(study.name):
-        problem = f"{study.name!r} is the name of {what}: choose another one, such as my_{study.name}"
-        raise SpecError(("name",), problem)
-    for name in study.studies:
-        if name not in registered and (what := _reserved(name)):
-            problem = f"is the name of {what}: choose another one, such as my_{name}"
-            raise SpecError((STUDIES, name), problem)
+    places: dict[Path, str] = {("name",): study.name}
+    places |= {(STUDIES, name): name for name in study.studies if name not in registered}
+    for path, name in places.items():
+        if what := _reserved(name):
+            problem = f"{name!r} is the name of {what}: choose another one, such as my_{name}"
+            raise SpecError(path, problem)
 
 
 def _reserved(name: str) -> str | None:
@@ -45,7 +44,7 @@ def _reserved(name: str) -> str | None:
     return "a kind of report" if name in REPORTS else None
 
 
-def check_texts(study: Study) -> None:
+def check_texts(study: StudySpec) -> None:
     """Check that no text in a free-form config is the name of a run, which may be an intended dependency.
 
     `init: pretrain` reaches the program as a text, and the run doesn't wait for `pretrain`. The text is
@@ -81,7 +80,7 @@ def check_texts(study: Study) -> None:
     mistakes.check()
 
 
-def check_custom_code(study: Study) -> None:
+def check_custom_code(study: StudySpec) -> None:
     """Check that the custom figures and tables of a study exist and accept their options. Executes nothing.
 
     Raises:

@@ -15,7 +15,7 @@ from jestlab.platform.spec.axes import AxisStep, Point, count, place_on, span
 from jestlab.platform.spec.fields import NAMES_A_RUN, fields_of, marked, merge, unknown_keys, validated
 from jestlab.platform.spec.order import order
 from jestlab.platform.spec.program import Config
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.spec.tree import MATCH, STUDIES, depth_of, has, lookup, nested
 from jestlab.platform.spec.variants import (
     Replicate,
@@ -35,7 +35,7 @@ MAX_RUNS, MOST_RUNS = "JESTLAB_MAX_RUNS", 100_000
 _MATCH_ROLE = " match"  # never the role of a dependency, because of the space
 
 
-def expand(study: Study) -> tuple[Replicate, ...]:
+def expand(study: StudySpec) -> tuple[Replicate, ...]:
     """List every run of a study at every point and seed, with a validated config.
 
     Dependencies come first; otherwise the order is that of the spec. All runs with one seed come before those
@@ -51,7 +51,7 @@ def expand(study: Study) -> tuple[Replicate, ...]:
     return members
 
 
-def _of_study(study: Study) -> tuple[Replicate, ...]:
+def _of_study(study: StudySpec) -> tuple[Replicate, ...]:
     """List the members of an ordinary study."""
     variants = _checked(study)
     ordered = order([(v.name, v.label, v.point, (*v.references, *_matched(v))) for v in variants])
@@ -71,7 +71,7 @@ def _of_study(study: Study) -> tuple[Replicate, ...]:
     )
 
 
-def _of_union(study: Study) -> tuple[Replicate, ...]:
+def _of_union(study: StudySpec) -> tuple[Replicate, ...]:
     """List the members of a union's parts in order, with the part's name before theirs: "part/run"."""
     together: list[Replicate] = []
     mistakes = Mistakes()
@@ -135,7 +135,7 @@ def _replicate(variant: Variant, seed: int, needs: Mapping[str, int], match: int
 # ---- variants
 
 
-def _checked(study: Study) -> list[Variant]:
+def _checked(study: StudySpec) -> list[Variant]:
     """List the variants of all runs.
 
     Raises:
@@ -170,7 +170,7 @@ def _checked(study: Study) -> list[Variant]:
 class _Run:
     """A run of a study, which expands into its variants."""
 
-    def __init__(self, study: Study, name: str) -> None:
+    def __init__(self, study: StudySpec, name: str) -> None:
         self.axes = study.axes
         self.name = name
         self.spec = study.runs[name]
@@ -183,7 +183,7 @@ class _Run:
         mistakes, found = Mistakes(), []
         beneath = merge(self.base, self.spec.overrides, self.fields, ("runs", self.name))
         points = span(self.axes, self.name)
-        short = short_names({key: None for spanned in points for key in spanned.point})
+        short = short_names({key: None for point, _ in points for key in point})
         labels = set()
         for point, steps in points:
             label = compose(self.name, point, short)
@@ -239,7 +239,7 @@ class _Run:
 # ---- checks
 
 
-def _check_size(study: Study) -> None:
+def _check_size(study: StudySpec) -> None:
     """Check the number of runs before listing them, which could take hours and all memory."""
     runs = len(study.replicates) * sum(count(study.axes, name) for name in study.runs)
     given = os.environ.get(MAX_RUNS, str(MOST_RUNS))
@@ -252,7 +252,7 @@ def _check_size(study: Study) -> None:
         )
 
 
-def _check_shared(study: Study, mistakes: Mistakes) -> None:
+def _check_shared(study: StudySpec, mistakes: Mistakes) -> None:
     """Check the base if each run has another program, and the names and keys of axes."""
     with mistakes:
         schema = study.program_of().schema
@@ -272,7 +272,7 @@ def _check_shared(study: Study, mistakes: Mistakes) -> None:
             mistakes.add([SpecError(place, "replicates are set by `seeds`")])
 
 
-def _check_run(study: Study, name: str, mistakes: Mistakes) -> None:
+def _check_run(study: StudySpec, name: str, mistakes: Mistakes) -> None:
     """Check the seed of a free-form config, and the runs that `needs` and `match` refer to."""
     run = study.runs[name]
     seed = run.overrides.get(SEED, 0)
@@ -285,7 +285,7 @@ def _check_run(study: Study, name: str, mistakes: Mistakes) -> None:
         _check_match(study, name)
 
 
-def _check_match(study: Study, name: str) -> None:
+def _check_match(study: StudySpec, name: str) -> None:
     """Check the part of a run's match that doesn't depend on its points."""
     run = study.runs[name]
     if run.match is None:
@@ -306,7 +306,7 @@ def _check_match(study: Study, name: str) -> None:
 
 
 def _check_seeds(
-    study: Study, variants: Sequence[Variant], ordered: Sequence[tuple[int, Mapping[str, int]]]
+    study: StudySpec, variants: Sequence[Variant], ordered: Sequence[tuple[int, Mapping[str, int]]]
 ) -> None:
     """Check that a run with a fixed seed, which is a single run, depends only on single runs."""
     for index, needs in ordered:

@@ -10,7 +10,7 @@ from jestlab.platform.spec.fields import fields_of
 from jestlab.platform.spec.keys import find
 from jestlab.platform.spec.options import REPORTS
 from jestlab.platform.spec.program import builtin_programs
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.schema import StudySpec
 
 _DOTTED_KEYS: dict[str, Any] = {r"\.": {}}  # `model.vision.width`: valid, but a schema can't describe them
 
@@ -28,12 +28,12 @@ def spec_schema(program: str) -> dict[str, Any]:
     if program not in programs:
         raise UserError(f"no program {program!r}: {nearest(program, programs)}")
     model = programs[program].schema
-    study: dict[str, Any] = _relaxed(fields_of(Study).schema)
+    study: dict[str, Any] = _relaxed(fields_of(StudySpec).schema)
     config: dict[str, Any] = {"properties": _texts(programs[program].free_keys)}
     if model is not None:
         config = _relaxed(fields_of(model).schema)
     definitions = study["$defs"] | config.pop("$defs", {}) | {"Config": config}
-    study = definitions.pop("Study")
+    study = definitions.pop("StudySpec")
     for kind, options in REPORTS.items():
         report = _relaxed(fields_of(options).schema)
         definitions |= report.pop("$defs", {}) | {f"{kind}_report": report}

@@ -28,7 +28,7 @@ from jestlab.platform.spec import overrides as overriding
 from jestlab.platform.spec.checks import check_custom_code, check_names, check_texts
 from jestlab.platform.spec.expand import expand
 from jestlab.platform.spec.paths import anchored
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.spec.tree import STUDIES, is_mapping
 from jestlab.platform.spec.yaml import Document
 
@@ -42,7 +42,7 @@ Written = Mapping[str, Any]
 
 def load(
     spec: str | Written, scale: str | None = None, overrides: Sequence[str] | Mapping[str, Any] = ()
-) -> Study:
+) -> StudySpec:
     """Load, override, and validate a study.
 
     Relative paths start at the folder of the spec's file, in YAML, in Python, and in overrides: paths of
@@ -87,14 +87,14 @@ def load(
     return study
 
 
-def load_stored(experiment: str, written: Any) -> Study:
+def load_stored(experiment: str, written: Any) -> StudySpec:
     """Parse the spec of an experiment as the store has it.
 
     Raises:
         UserError: This version of jestlab or of its programs can't read it.
     """
     try:
-        return Study.parse(written)
+        return StudySpec.parse(written)
     except SpecError as error:
         raise UserError(f"the stored spec of {experiment}: {error}; launch its spec again") from None
 
@@ -118,7 +118,7 @@ class _Source:
     folder: Path | None = None
     scale: str | None = None
 
-    def parse(self) -> Study:
+    def parse(self) -> StudySpec:
         """Parse the study. If there are mistakes, its configs are validated as well, to report all together.
 
         Raises:
@@ -134,8 +134,8 @@ class _Source:
         except SpecError as error:
             raise self._with_configs(error, written) from None
 
-    def _parsed(self, written: Any) -> Study:
-        study = Study.parse(written)
+    def _parsed(self, written: Any) -> StudySpec:
+        study = StudySpec.parse(written)
         return anchored(study, self.folder, self.folder) if self.folder is not None else study
 
     def _with_configs(self, error: SpecError, written: Any) -> SpecError:
@@ -276,7 +276,7 @@ def _returned(module: ModuleType, name: str, scale: str | None) -> Any:
     if scale not in scales:
         raise SpecError((), f"{name} has no scale {scale!r}: {choices(scale, scales)}")
     config = module.get_config(scale)
-    if isinstance(config, Study):
+    if isinstance(config, StudySpec):
         return config.to_dict()
     return {**dict(config.items()), "scale": scale} if is_mapping(config) else config
 

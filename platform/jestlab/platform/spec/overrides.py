@@ -9,7 +9,7 @@ from jestlab.platform.errors import Mistakes, Path, SpecError, dotted, nearest, 
 from jestlab.platform.spec.axes import KINDS, LABELS, columns_of, current_labels
 from jestlab.platform.spec.fields import Field, fields_of, merge, unknown_keys
 from jestlab.platform.spec.runs import LABEL
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.spec.tree import (
     KIND,
     MATCH,
@@ -49,7 +49,7 @@ def parse(text: str) -> tuple[Path, Any]:
         ) from None
 
 
-def apply(study: Study, overrides: Sequence[tuple[Path, Any]]) -> Study:
+def apply(study: StudySpec, overrides: Sequence[tuple[Path, Any]]) -> StudySpec:
     """Apply overrides to a study.
 
     Args:
@@ -69,15 +69,15 @@ def apply(study: Study, overrides: Sequence[tuple[Path, Any]]) -> Study:
     for path, value in sorted(overrides, key=lambda override: override[0][-1] != KIND):
         written = study.to_dict()
         (_set_in_union if study.studies else _set)(study, written, path, value)
-        study = Study.parse(written)
+        study = StudySpec.parse(written)
     return study
 
 
-def _set(study: Study, written: Tree, path: Path, value: Any) -> None:
+def _set(study: StudySpec, written: Tree, path: Path, value: Any) -> None:
     """Set one value in the written form of a study."""
     head, *keys = path
-    if head not in Study.model_fields:
-        raise SpecError(path, f"unknown key {head!r}: {nearest(head, Study.model_fields)}")
+    if head not in StudySpec.model_fields:
+        raise SpecError(path, f"unknown key {head!r}: {nearest(head, StudySpec.model_fields)}")
     if head == "scale":
         raise SpecError(path, "cannot be set: use --scale")
     if head == "base":
@@ -93,7 +93,7 @@ def _set(study: Study, written: Tree, path: Path, value: Any) -> None:
             _drop_labels(written["axes"][int(path[1])])
 
 
-def _set_in_union(study: Study, written: Tree, path: Path, value: Any) -> None:
+def _set_in_union(study: StudySpec, written: Tree, path: Path, value: Any) -> None:
     """Set one value in the written form of a union, or of its parts."""
     head, *keys = path
     if head == STUDIES:
@@ -115,7 +115,7 @@ def _set_in_union(study: Study, written: Tree, path: Path, value: Any) -> None:
                 _set(study.studies[name], written[STUDIES][name], path, value)
 
 
-def _accepting(study: Study, keys: Sequence[str], value: Any) -> list[str]:
+def _accepting(study: StudySpec, keys: Sequence[str], value: Any) -> list[str]:
     """List the parts whose base may have a key; of free-form configs, those that have it.
 
     Raises:
@@ -137,7 +137,7 @@ def _accepting(study: Study, keys: Sequence[str], value: Any) -> list[str]:
     return accepting
 
 
-def _set_run(study: Study, written: Tree, path: Path, value: Any) -> None:
+def _set_run(study: StudySpec, written: Tree, path: Path, value: Any) -> None:
     name, keys = _named(path, study.runs, "run")
     run = written["runs"][name]
     if keys and keys[0] in _OF_RUNS:
@@ -203,7 +203,7 @@ def _replaced(tree: Any, path: Path, value: Any, depth: int = 1) -> Any:
     return [*changed.values()] if isinstance(tree, list) else changed
 
 
-def _check_on_axis(study: Study, path: Path) -> None:
+def _check_on_axis(study: StudySpec, path: Path) -> None:
     """Check that an axis has a key, which might otherwise be a typing error."""
     number, kind, key = path[1], path[2], dotted(path[3:])
     axis = parts_of(study.axes).get(number)
@@ -221,6 +221,6 @@ def _drop_labels(axis: Any) -> None:
         axis[LABELS] = current_labels(axis[LABELS], columns_of(axis[kind]))
 
 
-def _fields(study: Study, run: str | None) -> Field | None:
+def _fields(study: StudySpec, run: str | None) -> Field | None:
     schema = study.program_of(run).schema
     return fields_of(schema) if schema is not None else None

@@ -25,7 +25,7 @@ from jestlab.analysis.metrics import Metric
 from jestlab.analysis.written import WrittenError
 from jestlab.models.extensions import references
 from jestlab.platform.errors import Mistakes, SpecError, UserError, nearest, shown
-from jestlab.platform.spec.axes import Axis, listed_axes
+from jestlab.platform.spec.axes import AxisSpec, listed_axes
 from jestlab.platform.spec.fields import validated
 from jestlab.platform.spec.options import REPORTS, FigureOptions, Report, parse_options
 from jestlab.platform.spec.program import ProgramConfig, program_config
@@ -33,7 +33,7 @@ from jestlab.platform.spec.record import Record
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.spec.runs import LABEL, Name, RunSpec
 from jestlab.platform.spec.tree import STUDIES, Tree, is_mapping, listed, plain, put
-from jestlab.platform.spec.yaml import dump, dump_inline
+from jestlab.platform.spec.yaml import dump
 
 _OF_PARTS = ("program", "runs", "base", "axes", "seeds")  # what only the studies of a union have
 _MOST_SEEDS = 100_000  # more is probably a typing error
@@ -139,7 +139,7 @@ _Family = Annotated[
 ]
 
 
-class Study(BaseModel):
+class StudySpec(BaseModel):
     """A spec: the question, the runs, the axes, the reports; or a union of several such studies.
 
     Attributes:
@@ -181,7 +181,7 @@ class Study(BaseModel):
     program: str = "train"
     base: Annotated[Tree, BeforeValidator(_config)] = {}
     runs: dict[Name, RunSpec] = {}
-    axes: Annotated[tuple[Axis, ...], BeforeValidator(listed_axes)] = ()
+    axes: Annotated[tuple[AxisSpec, ...], BeforeValidator(listed_axes)] = ()
     seeds: _Seeds = (0,)
     resources: Resources = Resources()
     record: Record = Record()
@@ -192,10 +192,10 @@ class Study(BaseModel):
     metrics: Annotated[dict[str, _Metric], BeforeValidator(_metrics)] = {}
     score: Annotated[tuple[Annotated[str, AfterValidator(_evaluation)], ...], BeforeValidator(listed)] = ()
     adopted: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(listed)] = ()
-    studies: dict[Name, Study] = {}
+    studies: dict[Name, StudySpec] = {}
 
     @classmethod
-    def parse(cls, written: Any) -> Study:
+    def parse(cls, written: Any) -> StudySpec:
         """Parse the mapping that a spec is written as. Configs of runs are validated by `expand`.
 
         Raises:
@@ -208,7 +208,7 @@ class Study(BaseModel):
         """The seeds that its runs may have."""
         return tuple(range(self.seeds.at_most)) if isinstance(self.seeds, Until) else self.seeds
 
-    def decided(self) -> Study:
+    def decided(self) -> StudySpec:
         """Return the study with seeds until its claims are decided, starting with its current number.
 
         Raises:
@@ -225,7 +225,7 @@ class Study(BaseModel):
         own = min(len(self.seeds), default.at_most)
         return self.replaced(seeds=Until(own if own > 1 else default.at_least))
 
-    def replaced(self, **values: Any) -> Study:
+    def replaced(self, **values: Any) -> StudySpec:
         """Return a copy with other values, which aren't validated."""
         changed = self.model_copy(update=values)
         changed.__dict__.pop("derived", None)
@@ -277,7 +277,7 @@ class Study(BaseModel):
         return given
 
     @model_validator(mode="after")
-    def _check(self) -> Study:
+    def _check(self) -> StudySpec:
         mistakes = Mistakes()
         if self.studies:
             mistakes.add(
@@ -313,10 +313,10 @@ def _unwrapped(value: Any) -> Any:
         return {key: _unwrapped(below) for key, below in value.items()}
     if isinstance(value, list | tuple):
         return [_unwrapped(item) for item in value]
-    return value.to_dict() if isinstance(value, Study) else value
+    return value.to_dict() if isinstance(value, StudySpec) else value
 
 
-def _part_errors(union: Study) -> list[SpecError]:
+def _part_errors(union: StudySpec) -> list[SpecError]:
     errors = []
     for name, part in union.studies.items():
         if name == union.name:
@@ -330,18 +330,10 @@ def _part_errors(union: Study) -> list[SpecError]:
     return errors
 
 
-def _common_resources(parts: Mapping[str, Study]) -> Resources:
+def _common_resources(parts: Mapping[str, StudySpec]) -> Resources:
     """Return the resources of the parts that have some, if these parts agree."""
     given = [(name, part.resources) for name, part in parts.items() if part.resources != Resources()]
     for name, resources in given[1:]:
-        first, common = given[0]
-        if resources != common:
-            one, other = (
-                dump_inline(each.model_dump(mode="json", exclude_defaults=True))
-                for each in (common, resources)
-            )
-            problem = (
-                f"is missing: {first} has {one} and {name} has {other}: choose one, as in resources: {one}"
-            )
-            raise SpecError(("resources",), problem)
+        if resources != given[0][1]:
+            raise SpecError(("resources",), f"is missing: those of {given[0][0]} and {name} differ")
     return given[0][1] if given else Resources()

@@ -12,7 +12,7 @@ from jestlab.platform.spec.axes import LABELS, Point
 from jestlab.platform.spec.options import LearnabilityOptions, TableOptions
 from jestlab.platform.spec.program import Config, ProgramConfig
 from jestlab.platform.spec.runs import LABEL, Match
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.schema import StudySpec
 
 
 class RunReference(NamedTuple):
@@ -72,13 +72,10 @@ def check_run_name(name: str, known: Collection[str], path: Path) -> None:
         raise SpecError(path, f"no run {name!r}: {nearest(name, known)}")
 
 
-def check_references(study: Study, variants: Sequence[Variant], wrong: Collection[str] = ()) -> None:
+def check_references(study: StudySpec, variants: Sequence[Variant], wrong: Collection[str] = ()) -> None:
     """Check that reports and claims refer to names of runs or labels of points.
 
-    Args:
-        study: The study.
-        variants: The variants of its runs.
-        wrong: Runs with unknown points, because they have mistakes.
+    The points of runs that are `wrong`, because they have mistakes, are unknown.
     """
     known = {*names_of(study, variants).known, *study.runs, *study.adopted}
     unknown_points = tuple(f"{name} " for name in (*wrong, *study.adopted))
@@ -90,7 +87,7 @@ def check_references(study: Study, variants: Sequence[Variant], wrong: Collectio
     mistakes.check()
 
 
-def _shown_runs(study: Study) -> Iterator[tuple[Path, str]]:
+def _shown_runs(study: StudySpec) -> Iterator[tuple[Path, str]]:
     """Yield the names and labels of runs in reports and claims, each with its place."""
     for index, report in enumerate(study.reports):
         option = "run" if isinstance(report, LearnabilityOptions) else "baseline"
@@ -106,12 +103,12 @@ def _shown_runs(study: Study) -> Iterator[tuple[Path, str]]:
             yield from ((("claims", str(index), key, *below), name) for below, name in side.named())
 
 
-def names_of(study: Study, variants: Sequence[Variant]) -> Names:
+def names_of(study: StudySpec, variants: Sequence[Variant]) -> Names:
     """Return the display names of a study's runs at their points."""
     return Names(study.to_dict(), [(each.name, each.label, each.point) for each in variants])
 
 
-def check_display_names(study: Study, variants: Sequence[Variant]) -> None:
+def check_display_names(study: StudySpec, variants: Sequence[Variant]) -> None:
     """Check that each display name identifies a run."""
     if all(run.label is None for run in study.runs.values()) and not any(axis.labels for axis in study.axes):
         return
@@ -129,7 +126,7 @@ def check_display_names(study: Study, variants: Sequence[Variant]) -> None:
             raise SpecError(_label_place(study, each), problem)
 
 
-def _label_place(study: Study, variant: Variant) -> Path:
+def _label_place(study: StudySpec, variant: Variant) -> Path:
     """Return the place of a display name: the run's own label, else the labels of an axis."""
     run = study.runs[variant.name]
     for index, axis in enumerate(study.axes):

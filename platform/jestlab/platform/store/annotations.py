@@ -13,7 +13,7 @@ from sqlalchemy import Connection, delete, select
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.store.rows import execute_many, insert, now
 from jestlab.platform.store.store import Store, of_experiment
-from jestlab.platform.store.tables import Experiment, Note, Run, SavedQuery, Tag, run_key
+from jestlab.platform.store.tables import ExperimentRow, NoteRow, RunRow, SavedQueryRow, TagRow, run_key
 
 KEEP = "keep"
 """The tag that protects an experiment or a run from `jestlab gc`."""
@@ -35,7 +35,7 @@ class Subject:
 # ---- notes
 
 
-class NoteRow(NamedTuple):
+class NoteEntry(NamedTuple):
     """A note; its time is UTC."""
 
     text: str
@@ -53,18 +53,18 @@ def add_note(store: Store, subject: Subject, text: str, author: str) -> None:
         raise UserError("the note is empty: give its text")
     with store.writing() as connection:
         values = _columns(connection, subject) | {"text": text, "author": author, "created_at": now()}
-        connection.execute(insert(connection, Note).values(**values))
+        connection.execute(insert(connection, NoteRow).values(**values))
 
 
-def notes(store: Store, subject: Subject) -> list[NoteRow]:
+def notes(store: Store, subject: Subject) -> list[NoteEntry]:
     """Return the notes about a subject, the oldest first."""
     with store.reading() as connection:
         rows = connection.execute(
-            select(Note.text, Note.author, Note.created_at)
-            .where(*_is(Note, _columns(connection, subject)))
-            .order_by(Note.created_at, Note.id)
+            select(NoteRow.text, NoteRow.author, NoteRow.created_at)
+            .where(*_is(NoteRow, _columns(connection, subject)))
+            .order_by(NoteRow.created_at, NoteRow.id)
         ).all()
-    return [NoteRow(*row) for row in rows]
+    return [NoteEntry(*row) for row in rows]
 
 
 # ---- tags
@@ -91,7 +91,7 @@ def add_tags(store: Store, subject: Subject, names: Sequence[str], author: str |
     with store.writing() as connection:
         about = _columns(connection, subject) | {"author": author, "created_at": now()}
         rows = [about | {"name": name} for name in dict.fromkeys(names)]
-        execute_many(connection, insert(connection, Tag).on_conflict_do_nothing(), rows)
+        execute_many(connection, insert(connection, TagRow).on_conflict_do_nothing(), rows)
 
 
 def remove_tags(store: Store, subject: Subject, names: Collection[str]) -> None:
@@ -101,31 +101,31 @@ def remove_tags(store: Store, subject: Subject, names: Collection[str]) -> None:
         UserError: The subject lacks one of the tags.
     """
     with store.writing() as connection:
-        own = _is(Tag, _columns(connection, subject))
-        known = set(connection.scalars(select(Tag.name).where(*own)))
+        own = _is(TagRow, _columns(connection, subject))
+        known = set(connection.scalars(select(TagRow.name).where(*own)))
         if missing := sorted(set(names) - known):
             existing = f"its tags are {', '.join(sorted(known))}" if known else "it is untagged"
             raise UserError(f"no tag {missing[0]!r} to remove: {existing}")
-        connection.execute(delete(Tag).where(*own, Tag.name.in_(names)))
+        connection.execute(delete(TagRow).where(*own, TagRow.name.in_(names)))
 
 
 def tags(store: Store, subject: Subject) -> list[str]:
     """Return the tags of a subject, in alphabetical order."""
     with store.reading() as connection:
-        own = _is(Tag, _columns(connection, subject))
-        return sorted(connection.scalars(select(Tag.name).where(*own)))
+        own = _is(TagRow, _columns(connection, subject))
+        return sorted(connection.scalars(select(TagRow.name).where(*own)))
 
 
 def tags_of_experiments(store: Store) -> dict[str, list[str]]:
     """Return the tags of all tagged experiments, in alphabetical order."""
-    query = select(Tag.experiment, Tag.name).where(Tag.experiment.is_not(None))
-    return _grouped(store, query.order_by(Tag.name))
+    query = select(TagRow.experiment, TagRow.name).where(TagRow.experiment.is_not(None))
+    return _grouped(store, query.order_by(TagRow.name))
 
 
 def tags_of_runs(store: Store, fingerprints: Collection[str]) -> dict[str, list[str]]:
     """Return the tags of those of these runs that are tagged, by fingerprint, in alphabetical order."""
-    query = select(Run.fingerprint, Tag.name).join(Tag, Tag.run_id == Run.id)
-    found = _grouped(store, query.order_by(Tag.name))
+    query = select(RunRow.fingerprint, TagRow.name).join(TagRow, TagRow.run_id == RunRow.id)
+    found = _grouped(store, query.order_by(TagRow.name))
     return {run: names for run, names in found.items() if run in fingerprints}
 
 
@@ -140,8 +140,8 @@ def _grouped(store: Store, query: Any) -> dict[str, list[str]]:
 def _columns(connection: Connection, subject: Subject) -> dict[str, Any]:
     """Return the column that identifies the subject, with its value."""
     if subject.fingerprint is None:
-        return {"experiment": of_experiment(connection, subject.experiment or "", Experiment.name)}
-    if connection.scalar(select(Run.id).where(Run.fingerprint == subject.fingerprint)) is None:
+        return {"experiment": of_experiment(connection, subject.experiment or "", ExperimentRow.name)}
+    if connection.scalar(select(RunRow.id).where(RunRow.fingerprint == subject.fingerprint)) is None:
         raise UserError(f"no run {subject.fingerprint[:8]} in the store")
     return {"run_id": run_key(subject.fingerprint)}
 
@@ -173,20 +173,20 @@ def save_query(store: Store, name: str, sql: str, author: str) -> None:
         raise UserError(f"expected a name of at most {_LONGEST_NAME} characters and an SQL query")
     values = {"sql": sql.strip(), "author": author, "updated_at": now()}
     with store.writing() as connection:
-        statement = insert(connection, SavedQuery).values(name=name, **values)
+        statement = insert(connection, SavedQueryRow).values(name=name, **values)
         connection.execute(statement.on_conflict_do_update(index_elements=["name"], set_=values))
 
 
 def delete_query(store: Store, name: str) -> None:
     """Delete a saved query; UserError if the name is unknown."""
     with store.writing() as connection:
-        if not connection.execute(delete(SavedQuery).where(SavedQuery.name == name)).rowcount:
-            known = list(connection.scalars(select(SavedQuery.name)))
+        if not connection.execute(delete(SavedQueryRow).where(SavedQueryRow.name == name)).rowcount:
+            known = list(connection.scalars(select(SavedQueryRow.name)))
             raise UserError(f"no saved query {name!r}: {nearest(name, known)}")
 
 
 def saved_queries(store: Store) -> list[Saved]:
     """Return all saved queries, in alphabetical order."""
-    columns = (SavedQuery.name, SavedQuery.sql, SavedQuery.author, SavedQuery.updated_at)
+    columns = (SavedQueryRow.name, SavedQueryRow.sql, SavedQueryRow.author, SavedQueryRow.updated_at)
     with store.reading() as connection:
-        return [Saved(*row) for row in connection.execute(select(*columns).order_by(SavedQuery.name))]
+        return [Saved(*row) for row in connection.execute(select(*columns).order_by(SavedQueryRow.name))]

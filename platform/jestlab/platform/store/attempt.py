@@ -24,7 +24,7 @@ from jestlab.platform.store.records import AttemptLost, RunState
 from jestlab.platform.store.rows import now
 from jestlab.platform.store.spool import LAST_STEP, Batch, Points, Spool, as_number
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Attempt as AttemptRow
+from jestlab.platform.store.tables import AttemptRow
 
 FLUSH_POINTS = 1_000  # buffered points that are written without waiting for the next tick
 TICK_SECONDS = 1.0  # between writes of the buffer
@@ -37,7 +37,7 @@ class ValueRefused(ValueError):
     """The database rejected a recorded value. Everything else was written."""
 
 
-class Attempt:
+class WorkerAttempt:
     """One worker's attempt at a run. Points are written in bulk; the last write of a step counts.
 
     An attempt replaces the records of earlier attempts after the step from which it continues. If it starts
@@ -100,7 +100,7 @@ class Attempt:
         disk_lasts: bool = True,
         spent: Callable[[], Spent] | None = None,
         resumed: ResumePoint | None = None,
-    ) -> Attempt:
+    ) -> WorkerAttempt:
         """Start an attempt that a launcher has claimed; call `catch_up` next.
 
         Args:

@@ -29,7 +29,7 @@ from jestlab.platform.store.engine import (
     writing,
 )
 from jestlab.platform.store.identity import disown
-from jestlab.platform.store.tables import Attempt, Base, Experiment, Identity, Run
+from jestlab.platform.store.tables import AttemptRow, Base, ExperimentRow, IdentityRow, RunRow
 
 _RESTORED = "restored from a backup"
 _ROWS = 10_000  # in memory at a time
@@ -80,7 +80,9 @@ def restore(path: Path, url: str) -> None:
         with closing_engine(writable(url)) as engine:
             with reading(engine) as connection:
                 made = schema.revision(connection) is not None
-                if made and any(connection.scalar(select(exists(table))) for table in (Experiment, Run)):
+                if made and any(
+                    connection.scalar(select(exists(table))) for table in (ExperimentRow, RunRow)
+                ):
                     place = shown_url(engine.url)
                     raise UserError(f"the store {place} is not empty: restore a backup into a new database")
             schema.ensure(engine, create=True)
@@ -152,12 +154,12 @@ def _copy_server(url: str, target: Path) -> None:
 def _copy_rows(source: Connection, target: Connection) -> None:
     """Copy every table, in the order of references."""
     for table in Base.metadata.sorted_tables:
-        if table.name == Identity.__tablename__:
+        if table.name == IdentityRow.__tablename__:
             continue  # the target has another ID
         result = source.execution_options(yield_per=_ROWS).execute(table.select())
         for rows in result.mappings().partitions():
             target.execute(table.insert(), [dict(row) for row in rows])
-        if table.name == Attempt.__tablename__:
+        if table.name == AttemptRow.__tablename__:
             target.execute(table.update().values(handle=None, token=None))
         if target.dialect.name == "postgresql" and table.autoincrement_column is not None:
             # Continue the sequence of IDs after the copied ones.

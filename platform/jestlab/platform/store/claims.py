@@ -19,7 +19,7 @@ from jestlab.platform.store.engine import CLAIMING, one_at_a_time
 from jestlab.platform.store.records import LIVE, Lease, RunState, check_move
 from jestlab.platform.store.rows import chunks, now
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Attempt, Budget, Run, run_key
+from jestlab.platform.store.tables import AttemptRow, BudgetRow, RunRow, run_key
 
 LIMIT = "the limit"
 """First words of the reason of a run that would exceed a limit."""
@@ -27,7 +27,7 @@ LIMIT = "the limit"
 _ROUNDING = 1e-9  # relative
 
 
-class Claim(NamedTuple):
+class ClaimedAttempt(NamedTuple):
     """An attempt that a launcher may start.
 
     Attributes:
@@ -42,7 +42,7 @@ class Claim(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Terms:
+class ClaimTerms:
     """Properties of the attempts to claim.
 
     Attributes:
@@ -61,7 +61,7 @@ class Terms:
 
 
 @dataclass(frozen=True)
-class Limits:
+class ClaimLimits:
     """Limits that apply to all launchers of a store together.
 
     Attributes:
@@ -92,28 +92,23 @@ class ClaimResult(NamedTuple):
         by_others: How many of them other launchers occupy.
     """
 
-    claims: dict[str, Claim]
+    claims: dict[str, ClaimedAttempt]
     no_slot: list[str]
     over_budget: dict[str, str]
     taken: int = 0
     by_others: int = 0
 
 
-_NO_LIMITS = Limits()
+_NO_LIMITS = ClaimLimits()
 
 
 def claim_all(
-    store: Store, logs: Mapping[str, str], terms: Terms, limits: Limits = _NO_LIMITS
+    store: Store, logs: Mapping[str, str], terms: ClaimTerms, limits: ClaimLimits = _NO_LIMITS
 ) -> ClaimResult:
     """Claim runs for new attempts, all in one transaction, as far as the limits allow.
 
-    Runs that an attempt holds, that are COMPLETED, or that their user wants to stop are left out.
-
-    Args:
-        store: The store.
-        logs: Fingerprint of each run → its log, relative to the lab's root.
-        terms: Properties of the attempts.
-        limits: Limits for all launchers.
+    Runs that an attempt holds, that are COMPLETED, or that their user wants to stop are left out. `logs`
+    maps the fingerprint of each run to its log, relative to the lab's root.
     """
     with store.writing() as connection:
         one_at_a_time(connection, CLAIMING)
@@ -137,7 +132,7 @@ def claim_all(
         )
 
 
-def over_budget(store: Store, fingerprints: Sequence[str], limits: Limits) -> dict[str, str]:
+def over_budget(store: Store, fingerprints: Sequence[str], limits: ClaimLimits) -> dict[str, str]:
     """Return the runs that would exceed the limit of chip-hours now, and why; earlier runs have priority."""
     with store.reading() as connection:
         return _over_budget(connection, fingerprints, limits, len(fingerprints))
@@ -151,9 +146,9 @@ def claim(
     chips: int,
     log: str,
     lease_seconds: float = 90.0,
-) -> Claim | None:
+) -> ClaimedAttempt | None:
     """Claim one run, as `claim_all` does; None if it can't be claimed."""
-    terms = Terms(launcher, executor, chips, lease_seconds)
+    terms = ClaimTerms(launcher, executor, chips, lease_seconds)
     return claim_all(store, {fingerprint: log}, terms).claims.get(fingerprint)
 
 
@@ -161,7 +156,7 @@ def store_handles(store: Store, handles: Mapping[int, str]) -> None:
     """Store the handles of the jobs of attempts, by attempt ID, in one transaction."""
     with store.writing() as connection:
         for attempt, handle in sorted(handles.items()):
-            connection.execute(update(Attempt).where(Attempt.id == attempt).values(handle=handle))
+            connection.execute(update(AttemptRow).where(AttemptRow.id == attempt).values(handle=handle))
 
 
 class _Free(NamedTuple):
@@ -177,16 +172,16 @@ class _Free(NamedTuple):
 def _free(connection: Connection, fingerprints: Iterable[str]) -> Iterator[_Free]:
     """Lock runs, and find those that can be claimed."""
     can_run = (
-        select(Run.id, Run.fingerprint, Run.state, Run.step)
-        .where(Run.state != RunState.COMPLETED, Run.stop_reason.is_(None))
-        .order_by(Run.id)
+        select(RunRow.id, RunRow.fingerprint, RunRow.state, RunRow.step)
+        .where(RunRow.state != RunState.COMPLETED, RunRow.stop_reason.is_(None))
+        .order_by(RunRow.id)
         .with_for_update(key_share=True)
     )
-    live = func.count().filter(Attempt.state.in_(LIVE))
-    attempts = select(Attempt.run_id, live, func.max(Attempt.number)).group_by(Attempt.run_id)
+    live = func.count().filter(AttemptRow.state.in_(LIVE))
+    attempts = select(AttemptRow.run_id, live, func.max(AttemptRow.number)).group_by(AttemptRow.run_id)
     for chunk in chunks(map(run_key, fingerprints)):
-        runs = connection.execute(can_run.where(Run.id.in_(chunk))).all()
-        rows = connection.execute(attempts.where(Attempt.run_id.in_([run.id for run in runs])))
+        runs = connection.execute(can_run.where(RunRow.id.in_(chunk))).all()
+        rows = connection.execute(attempts.where(AttemptRow.run_id.in_([run.id for run in runs])))
         known = {run_id: (count, number) for run_id, count, number in rows}
         for run in runs:
             count, number = known.get(run.id, (0, 0))
@@ -201,24 +196,24 @@ def holding(store: Store, executor: str, machine: str | None) -> list[Lease]:
 
 
 def _holding(connection: Connection, executor: str, machine: str | None) -> list[Lease]:
-    of_attempt = (getattr(Attempt, name) for name in Lease.__dataclass_fields__ if name != "fingerprint")
+    of_attempt = (getattr(AttemptRow, name) for name in Lease.__dataclass_fields__ if name != "fingerprint")
     query = (
-        select(*of_attempt, Run.fingerprint)
-        .join(Run, Run.id == Attempt.run_id)
-        .where(Attempt.state.in_(LIVE), Attempt.executor == executor)
+        select(*of_attempt, RunRow.fingerprint)
+        .join(RunRow, RunRow.id == AttemptRow.run_id)
+        .where(AttemptRow.state.in_(LIVE), AttemptRow.executor == executor)
     )
     if machine is not None:
-        here = Attempt.launcher.startswith(f"{machine}:", autoescape=True)
+        here = AttemptRow.launcher.startswith(f"{machine}:", autoescape=True)
         if executor == "local":  # a launcher of another machine may have adopted an attempt
-            by_handle = Attempt.handle.startswith(f"{machine}:", autoescape=True)
-            here = or_(by_handle, and_(Attempt.handle.is_(None), here))
+            by_handle = AttemptRow.handle.startswith(f"{machine}:", autoescape=True)
+            here = or_(by_handle, and_(AttemptRow.handle.is_(None), here))
         query = query.where(here)
     rows = connection.execute(query).mappings()
     return [Lease(**dict(row) | {"state": RunState(row["state"])}) for row in rows]
 
 
 def _over_budget(
-    connection: Connection, fingerprints: Sequence[str], limits: Limits, slots: int
+    connection: Connection, fingerprints: Sequence[str], limits: ClaimLimits, slots: int
 ) -> dict[str, str]:
     """Return the runs that would exceed the limit, together with earlier runs that start now, and why."""
     most = limits.chip_hours
@@ -226,8 +221,10 @@ def _over_budget(
         return {}
     planned: dict[str, float] = {}
     for chunk in chunks(map(run_key, fingerprints)):
-        budgets = select(Run.fingerprint, Budget.chip_hours).join(Budget, Budget.run_id == Run.id)
-        planned |= dict(connection.execute(budgets.where(Run.id.in_(chunk))).tuples().all())
+        budgets = select(RunRow.fingerprint, BudgetRow.chip_hours).join(
+            BudgetRow, BudgetRow.run_id == RunRow.id
+        )
+        planned |= dict(connection.execute(budgets.where(RunRow.id.in_(chunk))).tuples().all())
     held = _held_hours(connection, limits.since)
     reasons: dict[str, str] = {}
     for fingerprint in fingerprints:
@@ -245,9 +242,15 @@ def _over_budget(
 def _held_hours(connection: Connection, since: datetime) -> float:
     """Return the chip-hours of attempts since a time; live attempts count at least as planned."""
     query = (
-        select(Attempt.state, Attempt.chips, Attempt.started_at, Attempt.ended_at, Budget.chip_hours)
-        .outerjoin(Budget, Budget.run_id == Attempt.run_id)
-        .where(or_(Attempt.state.in_(LIVE), Attempt.ended_at > since))
+        select(
+            AttemptRow.state,
+            AttemptRow.chips,
+            AttemptRow.started_at,
+            AttemptRow.ended_at,
+            BudgetRow.chip_hours,
+        )
+        .outerjoin(BudgetRow, BudgetRow.run_id == AttemptRow.run_id)
+        .where(or_(AttemptRow.state.in_(LIVE), AttemptRow.ended_at > since))
     )
     held = 0.0
     for state, chips, started_at, ended_at, planned in connection.execute(query):
@@ -264,13 +267,13 @@ def _make_pending(connection: Connection, runs: Sequence[_Free]) -> None:
     for run in waiting:
         check_move(run.fingerprint, run.state, RunState.PENDING)
     for chunk in chunks(run.id for run in waiting):
-        pending = update(Run).where(Run.id.in_(chunk))
+        pending = update(RunRow).where(RunRow.id.in_(chunk))
         connection.execute(pending.values(state=RunState.PENDING, reason=None))
 
 
 def _insert(
-    connection: Connection, runs: Sequence[_Free], logs: Mapping[str, str], terms: Terms
-) -> dict[str, Claim]:
+    connection: Connection, runs: Sequence[_Free], logs: Mapping[str, str], terms: ClaimTerms
+) -> dict[str, ClaimedAttempt]:
     """Insert an attempt at each run; return the claims by fingerprint."""
     rows: list[dict[str, Any]] = [
         {
@@ -288,9 +291,9 @@ def _insert(
     ]
     if not rows:
         return {}
-    inserted = insert(Attempt).returning(Attempt.run_id, Attempt.id)
+    inserted = insert(AttemptRow).returning(AttemptRow.run_id, AttemptRow.id)
     ids = dict(connection.execute(inserted, rows).tuples().all())
     return {
-        run.fingerprint: Claim(ids[run.id], row["number"], row["token"])
+        run.fingerprint: ClaimedAttempt(ids[run.id], row["number"], row["token"])
         for run, row in zip(runs, rows, strict=True)
     }

@@ -18,7 +18,7 @@ from sqlalchemy import select
 from jestlab.platform.digests import digest_of
 from jestlab.platform.store.rows import chunks, execute_many, insert
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Source
+from jestlab.platform.store.tables import SourceRow
 
 PATCH_BYTES = 200_000
 """Longer patches are cut off."""
@@ -82,10 +82,9 @@ class Checkout:
         return (git(self.place, *_DIFF, "--name-only", "--", f":/{self.folder}") or "").splitlines()
 
     def patch(self, clean: Callable[[str], str]) -> str | None:
-        """Return the uncommitted changes without secrets, at most about `PATCH_BYTES`; None without changes.
+        """Return the uncommitted changes, at most about `PATCH_BYTES`; `clean` replaces known secrets.
 
-        Args:
-            clean: Replaces known secrets.
+        None without changes.
         """
         patch = git(self.place, *_DIFF, "--", f":/{self.folder}")
         if not patch:
@@ -138,7 +137,7 @@ def without_secret_lines(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Sources:
+class SourceFiles:
     """Files of the user's code.
 
     Attributes:
@@ -158,12 +157,8 @@ class Sources:
 def store_texts(store: Store, files: Iterable[Path], clean: Callable[[str], str]) -> None:
     """Store the text of scripts that the store does not have yet.
 
-    Other files that a command names may be data or credentials: only their digests are recorded.
-
-    Args:
-        store: The store.
-        files: The files.
-        clean: Replaces known secrets.
+    Other files that a command names may be data or credentials: only their digests are recorded. `clean`
+    replaces known secrets.
     """
     found = dict(script_texts(files))
     missing = found.keys() - texts(store, found).keys()
@@ -172,7 +167,7 @@ def store_texts(store: Store, files: Iterable[Path], clean: Callable[[str], str]
     ]
     if rows:
         with store.writing() as connection:
-            execute_many(connection, insert(connection, Source).on_conflict_do_nothing(), rows)
+            execute_many(connection, insert(connection, SourceRow).on_conflict_do_nothing(), rows)
 
 
 def texts(store: Store, digests: Iterable[str]) -> dict[str, str]:
@@ -182,7 +177,7 @@ def texts(store: Store, digests: Iterable[str]) -> dict[str, str]:
             digest: text
             for chunk in chunks(digests)
             for digest, text in connection.execute(
-                select(Source.sha256, Source.text).where(Source.sha256.in_(chunk))
+                select(SourceRow.sha256, SourceRow.text).where(SourceRow.sha256.in_(chunk))
             ).tuples()
         }
 

@@ -17,7 +17,7 @@ from jestlab.platform.store.address import sqlite_file
 from jestlab.platform.store.engine import reading, writing
 from jestlab.platform.store.records import LIVE, RunState
 from jestlab.platform.store.rows import chunks, insert, now
-from jestlab.platform.store.tables import Attempt, Identity, KnownLab, Launcher, Run, run_key
+from jestlab.platform.store.tables import AttemptRow, IdentityRow, KnownLabRow, LauncherRow, RunRow, run_key
 
 COPIED = "was running when its store was copied"
 
@@ -25,15 +25,15 @@ COPIED = "was running when its store was copied"
 def settle(engine: Engine) -> None:
     """Record the place of a new store, and give a copy another identity."""
     with reading(engine) as connection:
-        known = connection.scalar(select(Identity.place))
+        known = connection.scalar(select(IdentityRow.place))
         place = _place(connection)
     if known == place:
         return
     with writing(engine) as connection:
-        known = connection.scalar(select(Identity.place).with_for_update())
+        known = connection.scalar(select(IdentityRow.place).with_for_update())
         if known is not None and known != place:
             disown(connection, COPIED)
-        connection.execute(update(Identity).values(place=place))
+        connection.execute(update(IdentityRow).values(place=place))
 
 
 def disown(connection: Connection, reason: str) -> None:
@@ -42,13 +42,13 @@ def disown(connection: Connection, reason: str) -> None:
     Live attempts end for this reason: their workers write to the original. The copy can no longer find,
     watch, or stop any job.
     """
-    connection.execute(update(Identity).values(id=uuid.uuid4().hex, place=None))
+    connection.execute(update(IdentityRow).values(id=uuid.uuid4().hex, place=None))
     ended = {"state": RunState.PREEMPTED, "reason": reason}
-    live = update(Attempt).where(Attempt.state.in_(LIVE))
-    connection.execute(live.values(**ended, ended_at=Attempt.heartbeat_at))
-    connection.execute(update(Run).where(Run.state == RunState.RUNNING).values(**ended))
-    connection.execute(update(Attempt).values(handle=None, token=None, launcher=None))
-    connection.execute(delete(Launcher))
+    live = update(AttemptRow).where(AttemptRow.state.in_(LIVE))
+    connection.execute(live.values(**ended, ended_at=AttemptRow.heartbeat_at))
+    connection.execute(update(RunRow).where(RunRow.state == RunState.RUNNING).values(**ended))
+    connection.execute(update(AttemptRow).values(handle=None, token=None, launcher=None))
+    connection.execute(delete(LauncherRow))
 
 
 def _place(connection: Connection) -> str:
@@ -70,51 +70,39 @@ def _place(connection: Connection) -> str:
 
 
 def enter_lab(engine: Engine, uid: str, address: str, host: str | None) -> None:
-    """Enter a lab with its present place.
-
-    Args:
-        engine: The store's.
-        uid: The lab's ID.
-        address: Its folder, or the URL of its bucket.
-        host: The machine of a folder; None for a bucket.
-    """
+    """Enter a lab by its ID, with its present place: a folder and its machine, or the URL of its bucket."""
     place = {"address": address, "host": host, "seen_at": now()}
     with writing(engine) as connection:
-        statement = insert(connection, KnownLab).values(uid=uid, **place)
+        statement = insert(connection, KnownLabRow).values(uid=uid, **place)
         connection.execute(statement.on_conflict_do_update(index_elements=["uid"], set_=place))
 
 
 def lab_places(engine: Engine) -> dict[str, str]:
     """Return the last known place of each lab of the store, such as `atlas:/data/lab`, by the lab's ID."""
     with reading(engine) as connection:
-        labs = connection.execute(select(KnownLab.uid, KnownLab.address, KnownLab.host))
+        labs = connection.execute(select(KnownLabRow.uid, KnownLabRow.address, KnownLabRow.host))
         return {uid: address if host is None else f"{host}:{address}" for uid, address, host in labs}
 
 
 def completed_elsewhere(engine: Engine, fingerprints: Iterable[str], uid: str | None) -> dict[str, str]:
-    """Return the runs that another lab completed, with its last known place.
+    """Return the runs that another lab than this one, `uid`, completed, with its last known place.
 
     Runs are left out if the lab that completed them is unknown.
-
-    Args:
-        engine: The store's.
-        fingerprints: The runs.
-        uid: ID of this lab; None if it has none yet.
     """
-    later = aliased(Attempt)
-    completed = (later.run_id == Run.id, later.state == RunState.COMPLETED)
-    newest = select(func.max(later.number)).where(*completed).correlate(Run).scalar_subquery()
+    later = aliased(AttemptRow)
+    completed = (later.run_id == RunRow.id, later.state == RunState.COMPLETED)
+    newest = select(func.max(later.number)).where(*completed).correlate(RunRow).scalar_subquery()
     query = (
-        select(Run.fingerprint, Attempt.lab)
-        .join(Attempt, (Attempt.run_id == Run.id) & (Attempt.number == newest))
-        .where(Run.state == RunState.COMPLETED, Attempt.lab.is_not(None))
+        select(RunRow.fingerprint, AttemptRow.lab)
+        .join(AttemptRow, (AttemptRow.run_id == RunRow.id) & (AttemptRow.number == newest))
+        .where(RunRow.state == RunState.COMPLETED, AttemptRow.lab.is_not(None))
     )
     if uid is not None:
-        query = query.where(Attempt.lab != uid)
+        query = query.where(AttemptRow.lab != uid)
     places = lab_places(engine)
     with reading(engine) as connection:
         return {
             row.fingerprint: places[row.lab]
             for chunk in chunks(map(run_key, fingerprints))
-            for row in connection.execute(query.where(Run.id.in_(chunk)))
+            for row in connection.execute(query.where(RunRow.id.in_(chunk)))
         }

@@ -18,13 +18,13 @@ from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rows import chunks, execute_many, insert, now, to_json
 from jestlab.platform.store.store import Store, of_experiment
 from jestlab.platform.store.tables import (
-    Acceptance,
-    Attempt,
-    Experiment,
-    Member,
-    Registration,
-    Retraction,
-    Run,
+    AcceptanceRow,
+    AttemptRow,
+    ExperimentRow,
+    MemberRow,
+    RegistrationRow,
+    RetractionRow,
+    RunRow,
     run_key,
 )
 
@@ -45,13 +45,10 @@ def register(
     Args:
         store: The store.
         experiment: Name of the study.
-        content: Returned by `registration.content_of`.
+        content: Returned by `registration.content_of`; False is returned if it is registered already.
         runs: Fingerprints of its runs, with all seeds that it may have.
         author: Who registers it.
         commit: Of jestlab's checkout; None if it is installed otherwise.
-
-    Returns:
-        True if the registration is new; False if the same one exists.
 
     Raises:
         UserError: One of its runs has started.
@@ -60,12 +57,12 @@ def register(
 
     digest = digest_of(content)
     with store.writing() as connection:
-        of_study = select(Registration.digest).where(Registration.experiment == experiment)
-        if connection.scalar(of_study.order_by(Registration.created_at.desc()).limit(1)) == digest:
+        of_study = select(RegistrationRow.digest).where(RegistrationRow.experiment == experiment)
+        if connection.scalar(of_study.order_by(RegistrationRow.created_at.desc()).limit(1)) == digest:
             return False
-        count = select(func.count(Attempt.run_id.distinct()))
+        count = select(func.count(AttemptRow.run_id.distinct()))
         started = sum(
-            connection.scalar(count.where(Attempt.run_id.in_(some))) or 0
+            connection.scalar(count.where(AttemptRow.run_id.in_(some))) or 0
             for some in chunks(map(run_key, runs))
         )
         if started:
@@ -77,7 +74,7 @@ def register(
             "experiment": experiment, "created_at": now(), "content": to_json(content), "digest": digest,
             "git_commit": commit, "author": author,
         }  # fmt: skip
-        connection.execute(insert(connection, Registration).values(**row))
+        connection.execute(insert(connection, RegistrationRow).values(**row))
         return True
 
 
@@ -85,15 +82,8 @@ def register(
 
 
 @dataclass(frozen=True)
-class AcceptanceRow:
-    """An acceptance.
-
-    Attributes:
-        accepted: Item that differs → values that count as equal.
-        reason: Why the difference does not matter.
-        author: Who accepted it.
-        created_at: When, UTC.
-    """
+class AcceptanceEntry:
+    """An acceptance: item that differs → values that count as equal, and why. Its time is UTC."""
 
     accepted: Mapping[str, Sequence[str]]
     reason: str
@@ -106,12 +96,7 @@ def accept(
 ) -> None:
     """Accept differences between the completed runs of an experiment, in every study that has these runs.
 
-    Args:
-        store: The store.
-        experiment: Name of the experiment.
-        values: Item that differs → values that count as equal from now on.
-        reason: Why the difference does not matter.
-        author: Who accepts it.
+    `values` maps each item that differs to the values that count as equal from now on.
 
     Raises:
         UserError: No such experiment, or no reason.
@@ -119,31 +104,31 @@ def accept(
     if not reason.strip():
         raise UserError('give a reason why the difference does not matter: --reason "…"')
     with store.writing() as connection:
-        of_experiment(connection, experiment, Experiment.name)
+        of_experiment(connection, experiment, ExperimentRow.name)
         completed = (
-            select(Run.id)
-            .join(Member, Member.run_id == Run.id)
-            .where(Member.experiment == experiment, Run.state == RunState.COMPLETED)
+            select(RunRow.id)
+            .join(MemberRow, MemberRow.run_id == RunRow.id)
+            .where(MemberRow.experiment == experiment, RunRow.state == RunState.COMPLETED)
             .distinct()
         )
         row = {"created_at": now(), "accepted": to_json(values), "reason": reason, "author": author}
         rows = [row | {"run_id": key} for key in connection.scalars(completed)]
-        execute_many(connection, insert(connection, Acceptance), rows)
+        execute_many(connection, insert(connection, AcceptanceRow), rows)
 
 
-def acceptances(store: Store, experiment: str) -> list[AcceptanceRow]:
+def acceptances(store: Store, experiment: str) -> list[AcceptanceEntry]:
     """Return the differences that were accepted for runs of an experiment, the oldest first."""
-    columns = (Acceptance.accepted, Acceptance.reason, Acceptance.author, Acceptance.created_at)
+    columns = (AcceptanceRow.accepted, AcceptanceRow.reason, AcceptanceRow.author, AcceptanceRow.created_at)
     query = (
         select(*columns)
-        .join(Member, Member.run_id == Acceptance.run_id)
-        .where(Member.experiment == experiment)
+        .join(MemberRow, MemberRow.run_id == AcceptanceRow.run_id)
+        .where(MemberRow.experiment == experiment)
         .distinct()
-        .order_by(Acceptance.created_at)
+        .order_by(AcceptanceRow.created_at)
     )
     with store.reading() as connection:
         rows = connection.execute(query).all()
-    return [AcceptanceRow(json.loads(row.accepted), row.reason, row.author, row.created_at) for row in rows]
+    return [AcceptanceEntry(json.loads(row.accepted), row.reason, row.author, row.created_at) for row in rows]
 
 
 # ---- retractions
@@ -180,11 +165,11 @@ def retract(store: Store, fingerprint: str, reason: str, author: str) -> None:
         raise UserError('give a reason why the results are wrong: jestlab retract RUN "wrong shards"')
     key = run_key(fingerprint)
     with store.writing() as connection:
-        number = connection.scalar(select(func.max(Attempt.number)).where(Attempt.run_id == key))
+        number = connection.scalar(select(func.max(AttemptRow.number)).where(AttemptRow.run_id == key))
         if number is None:
             raise UserError(f"run {fingerprint[:8]} was never attempted: it has no results")
         row = {"run_id": key, "created_at": now(), "number": number, "reason": reason, "author": author}
-        connection.execute(insert(connection, Retraction).values(**row))
+        connection.execute(insert(connection, RetractionRow).values(**row))
 
 
 def undo_retraction(store: Store, fingerprint: str) -> None:
@@ -202,7 +187,7 @@ def undo_retraction(store: Store, fingerprint: str) -> None:
     if not rows:
         raise UserError(f"run {fingerprint[:8]} is not retracted")
     with store.writing() as connection:
-        connection.execute(delete(Retraction).where(Retraction.run_id == run_key(fingerprint)))
+        connection.execute(delete(RetractionRow).where(RetractionRow.run_id == run_key(fingerprint)))
 
 
 def retracted(store: Store) -> list[Retracted]:

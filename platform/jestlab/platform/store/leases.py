@@ -29,7 +29,7 @@ from jestlab.platform.store.records import (
 )
 from jestlab.platform.store.rows import chunks, insert, now
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Attempt, Launcher, Run, run_key
+from jestlab.platform.store.tables import AttemptRow, LauncherRow, RunRow, run_key
 
 Key = TypeVar("Key", int, str)
 
@@ -44,11 +44,11 @@ _OF_STANDING = (*_OF_RUN, "fruitless")
 def enter_launcher(store: Store, name: str, lab: str | None = None) -> str:
     """Enter a launcher of a lab unless it exists, delete old ones, and return its name."""
     with store.writing() as connection:
-        used = select(Attempt.launcher).where(Attempt.launcher.is_not(None), Attempt.state.in_(LIVE))
-        long_gone = Launcher.heartbeat_at < now() - _LONG_GONE
-        connection.execute(delete(Launcher).where(long_gone, Launcher.name.not_in(used)))
+        used = select(AttemptRow.launcher).where(AttemptRow.launcher.is_not(None), AttemptRow.state.in_(LIVE))
+        long_gone = LauncherRow.heartbeat_at < now() - _LONG_GONE
+        connection.execute(delete(LauncherRow).where(long_gone, LauncherRow.name.not_in(used)))
         values = {"heartbeat_at": now(), "lab": lab}
-        statement = insert(connection, Launcher).values(name=name, **values)
+        statement = insert(connection, LauncherRow).values(name=name, **values)
         connection.execute(statement.on_conflict_do_update(index_elements=["name"], set_=values))
     return name
 
@@ -56,33 +56,31 @@ def enter_launcher(store: Store, name: str, lab: str | None = None) -> str:
 def beat_launcher(store: Store, launcher: str) -> None:
     """Record a launcher's heartbeat."""
     with store.writing() as connection:
-        connection.execute(update(Launcher).where(Launcher.name == launcher).values(heartbeat_at=now()))
+        connection.execute(update(LauncherRow).where(LauncherRow.name == launcher).values(heartbeat_at=now()))
 
 
 def heartbeats(store: Store) -> dict[str, datetime]:
     """Return every launcher's last heartbeat by name; its clock may differ from this machine's."""
     with store.reading() as connection:
-        return dict(connection.execute(select(Launcher.name, Launcher.heartbeat_at)).tuples().all())
+        return dict(connection.execute(select(LauncherRow.name, LauncherRow.heartbeat_at)).tuples().all())
 
 
 def remove_launcher(store: Store, launcher: str) -> None:
     """Delete a launcher; others can adopt its attempts."""
     with store.writing() as connection:
-        connection.execute(update(Attempt).where(Attempt.launcher == launcher).values(launcher=None))
-        connection.execute(delete(Launcher).where(Launcher.name == launcher))
+        connection.execute(update(AttemptRow).where(AttemptRow.launcher == launcher).values(launcher=None))
+        connection.execute(delete(LauncherRow).where(LauncherRow.name == launcher))
 
 
 def adopt(store: Store, leases: Sequence[Lease], launcher: str) -> list[Lease]:
-    """Adopt attempts whose launchers have gone.
-
-    Returns:
-        The adopted attempts; another launcher may have adopted the others.
-    """
+    """Adopt attempts whose launchers have gone; return those that no other launcher has adopted."""
     adopted = []
     with store.writing() as connection:
         for lease in leases:
-            unchanged = Attempt.launcher.is_not_distinct_from(lease.launcher)
-            attempt = update(Attempt).where(Attempt.id == lease.id, Attempt.state.in_(LIVE), unchanged)
+            unchanged = AttemptRow.launcher.is_not_distinct_from(lease.launcher)
+            attempt = update(AttemptRow).where(
+                AttemptRow.id == lease.id, AttemptRow.state.in_(LIVE), unchanged
+            )
             if connection.execute(attempt.values(launcher=launcher)).rowcount:
                 adopted.append(lease)
     return adopted
@@ -103,23 +101,23 @@ def standings(store: Store, fingerprints: Iterable[str]) -> dict[str, Standing]:
 
 @functools.cache  # building a statement takes several times as long as executing it
 def _standings() -> Select[Any]:
-    last = aliased(Attempt)
+    last = aliased(AttemptRow)
     fruitless = (
         select(func.count())
-        .where(last.run_id == Run.id, last.state == RunState.PREEMPTED, last.first_step == Run.step)
-        .correlate(Run)
+        .where(last.run_id == RunRow.id, last.state == RunState.PREEMPTED, last.first_step == RunRow.step)
+        .correlate(RunRow)
         .scalar_subquery()
     )
-    newest = select(func.max(last.number)).where(last.run_id == Run.id).correlate(Run).scalar_subquery()
+    newest = select(func.max(last.number)).where(last.run_id == RunRow.id).correlate(RunRow).scalar_subquery()
     return (
         select(
-            *(getattr(Run, name) for name in _OF_RUN),
+            *(getattr(RunRow, name) for name in _OF_RUN),
             fruitless,
-            *(getattr(Attempt, name) for name in _OF_LEASE),
+            *(getattr(AttemptRow, name) for name in _OF_LEASE),
         )
-        .select_from(Run)
-        .outerjoin(Attempt, (Attempt.run_id == Run.id) & (Attempt.number == newest))
-        .where(Run.fingerprint.in_(bindparam("runs", expanding=True)))
+        .select_from(RunRow)
+        .outerjoin(AttemptRow, (AttemptRow.run_id == RunRow.id) & (AttemptRow.number == newest))
+        .where(RunRow.fingerprint.in_(bindparam("runs", expanding=True)))
     )
 
 
@@ -137,20 +135,22 @@ def set_pending_reasons(store: Store, reasons: Mapping[int, str]) -> None:
     """Store why the jobs of attempts have not started yet, by attempt ID, unless they have."""
     with store.writing() as connection:
         for reason, attempts in _grouped(reasons).items():
-            pending = select(Attempt.run_id).where(
-                Attempt.id.in_(attempts), Attempt.state == RunState.PENDING
+            pending = select(AttemptRow.run_id).where(
+                AttemptRow.id.in_(attempts), AttemptRow.state == RunState.PENDING
             )
-            waiting = update(Run).where(Run.id.in_(pending), Run.state == RunState.PENDING)
+            waiting = update(RunRow).where(RunRow.id.in_(pending), RunRow.state == RunState.PENDING)
             connection.execute(waiting.values(reason=reason))
 
 
 def set_waiting_reasons(store: Store, reasons: Mapping[str, str]) -> None:
     """Store why runs that no attempt holds have not been launched, by fingerprint."""
-    live = select(Attempt.id).where(Attempt.run_id == Run.id, Attempt.state.in_(LIVE))
+    live = select(AttemptRow.id).where(AttemptRow.run_id == RunRow.id, AttemptRow.state.in_(LIVE))
     with store.writing() as connection:
         for reason, runs in _grouped(reasons).items():
             for chunk in chunks(map(run_key, runs)):
-                waiting = update(Run).where(Run.id.in_(chunk), Run.state.in_(WAITING), ~live.exists())
+                waiting = update(RunRow).where(
+                    RunRow.id.in_(chunk), RunRow.state.in_(WAITING), ~live.exists()
+                )
                 connection.execute(waiting.values(reason=reason))
 
 
@@ -171,9 +171,9 @@ def request_stop(store: Store, fingerprints: Sequence[str], reason: str) -> None
     with store.writing() as connection:
         for chunk in chunks(map(run_key, fingerprints)):
             free = _free(connection, chunk)
-            unfinished = update(Run).where(Run.id.in_(chunk), Run.state != RunState.COMPLETED)
+            unfinished = update(RunRow).where(RunRow.id.in_(chunk), RunRow.state != RunState.COMPLETED)
             connection.execute(unfinished.values(stop_reason=reason))
-            idle = update(Run).where(Run.id.in_(free), Run.state.not_in(ended))
+            idle = update(RunRow).where(RunRow.id.in_(free), RunRow.state.not_in(ended))
             connection.execute(idle.values(state=RunState.CANCELLED, reason=reason))
 
 
@@ -183,30 +183,25 @@ def reopen(store: Store, fingerprints: Sequence[str]) -> None:
     with store.writing() as connection:
         for chunk in chunks(map(run_key, fingerprints)):
             free = _free(connection, chunk)
-            connection.execute(update(Run).where(Run.id.in_(free)).values(**values))
+            connection.execute(update(RunRow).where(RunRow.id.in_(free)).values(**values))
 
 
 def change_states(store: Store, entries: Sequence[tuple[Standing, RunState, str | None]]) -> int:
     """Change the state of runs that no attempt holds, unless they have changed since they were read.
 
-    Args:
-        store: The store.
-        entries: Each run as it was read, its new state, and the reason.
-
-    Returns:
-        The number of changed runs.
+    `entries` are runs as they were read, with the new state and its reason. Returns how many were changed.
     """
     with store.writing() as connection:
         free: set[int] = set()
         present: dict[int, tuple[str, int | None]] = {}
         query = (
-            select(Run.id, Run.state, func.max(Attempt.number))
-            .outerjoin(Attempt, Attempt.run_id == Run.id)
-            .group_by(Run.id, Run.state)
+            select(RunRow.id, RunRow.state, func.max(AttemptRow.number))
+            .outerjoin(AttemptRow, AttemptRow.run_id == RunRow.id)
+            .group_by(RunRow.id, RunRow.state)
         )
         for chunk in chunks(run_key(run.fingerprint) for run, _, _ in entries):
             free |= set(_free(connection, chunk))
-            for key, current, number in connection.execute(query.where(Run.id.in_(chunk))):
+            for key, current, number in connection.execute(query.where(RunRow.id.in_(chunk))):
                 present[key] = (current, number)
         wanted: dict[tuple[RunState, str | None], list[int]] = defaultdict(list)
         for run, state, reason in entries:
@@ -217,29 +212,31 @@ def change_states(store: Store, entries: Sequence[tuple[Standing, RunState, str 
                 wanted[state, reason].append(key)
         for (state, reason), keys in wanted.items():
             for some in chunks(keys):
-                connection.execute(update(Run).where(Run.id.in_(some)).values(state=state, reason=reason))
+                connection.execute(
+                    update(RunRow).where(RunRow.id.in_(some)).values(state=state, reason=reason)
+                )
         return sum(map(len, wanted.values()))
 
 
 def _free(connection: Connection, keys: Sequence[int]) -> list[int]:
     """Lock runs; return the keys of those that are neither COMPLETED nor held by an attempt."""
     runs = connection.scalars(
-        select(Run.id)
-        .where(Run.id.in_(keys), Run.state != RunState.COMPLETED)
-        .order_by(Run.id)
+        select(RunRow.id)
+        .where(RunRow.id.in_(keys), RunRow.state != RunState.COMPLETED)
+        .order_by(RunRow.id)
         .with_for_update(key_share=True)
     ).all()
-    live = select(Attempt.run_id).where(Attempt.run_id.in_(runs), Attempt.state.in_(LIVE))
+    live = select(AttemptRow.run_id).where(AttemptRow.run_id.in_(runs), AttemptRow.state.in_(LIVE))
     held = set(connection.scalars(live))
     return [key for key in runs if key not in held]
 
 
 def move(connection: Connection, fingerprint: str, state: RunState, reason: str | None = None) -> None:
     """Change a run's state, within a write transaction; IllegalMove if it can't follow the present one."""
-    its = Run.id == run_key(fingerprint)
-    current = connection.execute(select(Run.state).where(its).with_for_update()).scalar_one()
+    its = RunRow.id == run_key(fingerprint)
+    current = connection.execute(select(RunRow.state).where(its).with_for_update()).scalar_one()
     check_move(fingerprint, RunState(current), state)
-    connection.execute(update(Run).where(its).values(state=state, reason=reason))
+    connection.execute(update(RunRow).where(its).values(state=state, reason=reason))
 
 
 # ---- attempts: start, heartbeat, end
@@ -253,16 +250,13 @@ def start(
     Args:
         connection: In a write transaction.
         fingerprint: The run.
-        number: Number of the attempt.
+        number: Number of the attempt, whose row is returned.
         again: Whether the same process may have started it already.
         handle: Handle of a local job.
         values: Columns of the attempt.
-
-    Returns:
-        The attempt's row.
     """
-    this = (Attempt.run_id == run_key(fingerprint), Attempt.number == number)
-    row = connection.execute(select(Attempt.__table__).where(*this).with_for_update()).one_or_none()
+    this = (AttemptRow.run_id == run_key(fingerprint), AttemptRow.number == number)
+    row = connection.execute(select(AttemptRow.__table__).where(*this).with_for_update()).one_or_none()
     own = again and row is not None and (row.host, row.pid) == (values["host"], values["pid"])
     if row is None or not (row.state == RunState.PENDING or (own and row.state == RunState.RUNNING)):
         state = "unknown" if row is None else row.state
@@ -270,23 +264,22 @@ def start(
     move(connection, fingerprint, RunState.RUNNING, None)
     handle_now = row.handle or (handle if row.executor == "local" else None)
     started = {"state": RunState.RUNNING, "handle": handle_now, "heartbeat_at": now()}
-    connection.execute(update(Attempt).where(*this).values(**started, **values))
+    connection.execute(update(AttemptRow).where(*this).values(**started, **values))
     return row
 
 
 def heartbeat(connection: Connection, attempt_id: int, spent: Mapping[str, Any] | None) -> bool:
     """Record the heartbeat of a worker, within a write transaction, and how its time was spent.
 
-    Returns:
-        Whether the attempt is RUNNING; otherwise its worker must not write.
+    Returns whether the attempt is RUNNING; otherwise its worker must not write.
     """
-    running = update(Attempt).where(Attempt.id == attempt_id, Attempt.state == RunState.RUNNING)
+    running = update(AttemptRow).where(AttemptRow.id == attempt_id, AttemptRow.state == RunState.RUNNING)
     return bool(connection.execute(running.values(heartbeat_at=now(), **(spent or {}))).rowcount)
 
 
 def stop_reason(connection: Connection, run_id: int) -> str | None:
     """Return the user's reason to stop a run; None if it may continue."""
-    reason: str | None = connection.scalar(select(Run.stop_reason).where(Run.id == run_id))
+    reason: str | None = connection.scalar(select(RunRow.stop_reason).where(RunRow.id == run_id))
     return reason
 
 
@@ -313,8 +306,7 @@ class Ending(NamedTuple):
 def end_all(store: Store, endings: Iterable[Ending]) -> list[Ending]:
     """End attempts, all in one transaction: later writes of their workers are refused.
 
-    Returns:
-        The attempts that were ended; without those that had ended already, or had a new heartbeat.
+    Returns those that were ended, without those that had ended already or had a new heartbeat.
     """
     with store.writing() as connection:
         in_order = sorted(endings, key=lambda ending: ending.attempt_id)
@@ -323,7 +315,7 @@ def end_all(store: Store, endings: Iterable[Ending]) -> list[Ending]:
 
 def _end(connection: Connection, ending: Ending) -> bool:
     if ending.heartbeat_at is not None:
-        last = select(Attempt.heartbeat_at).where(Attempt.id == ending.attempt_id)
+        last = select(AttemptRow.heartbeat_at).where(AttemptRow.id == ending.attempt_id)
         if connection.scalar(last.with_for_update()) != ending.heartbeat_at:
             return False
     return finish(connection, *ending[:5])
@@ -343,12 +335,12 @@ def finish(
     `values` are further columns of the attempt. Returns False if the attempt had ended already.
     """
     ended = {"state": state, "reason": reason}
-    live = update(Attempt).where(Attempt.id == attempt_id, Attempt.state.in_(LIVE))
+    live = update(AttemptRow).where(AttemptRow.id == attempt_id, AttemptRow.state.in_(LIVE))
     columns = {**ended, "exit_code": exit_code, "ended_at": now(), **values}
     if not connection.execute(live.values(**columns)).rowcount:
         return False
     # The attempt that holds the run decides its state, even if others have changed the state meanwhile.
-    run = update(Run).where(Run.id == run_key(fingerprint), Run.state != RunState.COMPLETED)
-    failures = Run.failures + int(state == RunState.FAILED)
+    run = update(RunRow).where(RunRow.id == run_key(fingerprint), RunRow.state != RunState.COMPLETED)
+    failures = RunRow.failures + int(state == RunState.FAILED)
     connection.execute(run.values(**ended, failures=failures))
     return True

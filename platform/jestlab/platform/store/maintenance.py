@@ -26,7 +26,7 @@ from jestlab.platform.store.engine import (
 )
 from jestlab.platform.store.records import ADOPTED, LIVE, RunState
 from jestlab.platform.store.rows import now
-from jestlab.platform.store.tables import Attempt, Base, Run
+from jestlab.platform.store.tables import AttemptRow, Base, RunRow
 
 SILENT = timedelta(minutes=5)
 """A running attempt whose last heartbeat is older counts as lost."""
@@ -35,7 +35,7 @@ _MOST = 5  # findings of one kind that are listed
 
 
 @dataclass(frozen=True)
-class Finding:
+class StoreProblem:
     """A problem of a store.
 
     Attributes:
@@ -49,7 +49,7 @@ class Finding:
     remedy: str
 
 
-def check(url: str, root: Path) -> list[Finding]:
+def check(url: str, root: Path) -> list[StoreProblem]:
     """Check a store without changing it; if `root` doesn't exist, the folders of runs are not checked.
 
     Raises:
@@ -65,7 +65,7 @@ def check(url: str, root: Path) -> list[Finding]:
             raise
         except UserError as error:
             what, _, remedy = str(error).rpartition(": ")
-            return [Finding("schema", what, remedy)]
+            return [StoreProblem("schema", what, remedy)]
         with reading(engine) as connection:
             found = _changed_tables(connection)
             try:
@@ -93,7 +93,7 @@ def upgrade(url: str) -> list[str]:
     return changed
 
 
-def _damage(engine: Engine) -> list[Finding]:
+def _damage(engine: Engine) -> list[StoreProblem]:
     """Return SQLite's findings about its file; a PostgreSQL server checks its files itself."""
     if engine.dialect.name != "sqlite":
         return []
@@ -105,10 +105,10 @@ def _damage(engine: Engine) -> list[Finding]:
             raise
         lines = [damage]
     remedy = "restore a backup into a new file: jestlab db restore"
-    return [Finding("file", f"the file is damaged: {line}", remedy) for line in lines if line != "ok"]
+    return [StoreProblem("file", f"the file is damaged: {line}", remedy) for line in lines if line != "ok"]
 
 
-def _changed_tables(connection: Connection) -> list[Finding]:
+def _changed_tables(connection: Connection) -> list[StoreProblem]:
     """Find tables, columns, and constraints that were changed by hand."""
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
@@ -122,11 +122,11 @@ def _changed_tables(connection: Connection) -> list[Finding]:
             getattr(part, "name", part) for part in item if part is not None and not isinstance(part, dict)
         ]
         what = f"the tables differ from schema {SCHEMA}: {' '.join(map(str, parts))}"
-        findings.append(Finding("schema", what, "restore a backup, or undo the change"))
+        findings.append(StoreProblem("schema", what, "restore a backup, or undo the change"))
     return findings
 
 
-def _orphans(connection: Connection) -> Iterator[Finding]:
+def _orphans(connection: Connection) -> Iterator[StoreProblem]:
     """Find rows that refer to missing rows."""
     for table in Base.metadata.sorted_tables:
         for constraint in table.foreign_key_constraints:
@@ -138,48 +138,50 @@ def _orphans(connection: Connection) -> Iterator[Finding]:
                 what = (
                     f"{count} rows of {table.name} refer to missing rows of {constraint.referred_table.name}"
                 )
-                yield Finding("references", what, f"restore a backup, or delete these rows of {table.name}")
+                yield StoreProblem(
+                    "references", what, f"restore a backup, or delete these rows of {table.name}"
+                )
 
 
-def _changed_views(engine: Engine) -> list[Finding]:
+def _changed_views(engine: Engine) -> list[StoreProblem]:
     with engine.connect() as connection, connection.begin() as transaction:
         changed = schema.changed_views(connection)
         transaction.rollback()
     what = "the view {} differs from this version's"
-    return [Finding("views", what.format(name), "run jestlab db upgrade") for name in changed]
+    return [StoreProblem("views", what.format(name), "run jestlab db upgrade") for name in changed]
 
 
-def _lost_runs(connection: Connection) -> list[Finding]:
+def _lost_runs(connection: Connection) -> list[StoreProblem]:
     """Find runs that are RUNNING in the store without a recent heartbeat."""
     recent = exists().where(
-        Attempt.run_id == Run.id, Attempt.state.in_(LIVE), Attempt.heartbeat_at > now() - SILENT
+        AttemptRow.run_id == RunRow.id, AttemptRow.state.in_(LIVE), AttemptRow.heartbeat_at > now() - SILENT
     )
-    last = select(func.max(Attempt.heartbeat_at)).where(Attempt.run_id == Run.id).scalar_subquery()
-    running = select(Run.directory, last).where(Run.state == RunState.RUNNING, ~recent)
+    last = select(func.max(AttemptRow.heartbeat_at)).where(AttemptRow.run_id == RunRow.id).scalar_subquery()
+    running = select(RunRow.directory, last).where(RunRow.state == RunState.RUNNING, ~recent)
     findings = []
-    for directory, beat in connection.execute(running.order_by(Run.directory)):
+    for directory, beat in connection.execute(running.order_by(RunRow.directory)):
         since = f"since {beat:%Y-%m-%d %H:%M} UTC" if beat else "at all"
         what = f"{directory} is RUNNING, but its worker sent no heartbeat {since}"
-        findings.append(Finding("runs", what, "launch its study again"))
+        findings.append(StoreProblem("runs", what, "launch its study again"))
     return _shortened(findings)
 
 
-def _missing_folders(connection: Connection, root: Path) -> list[Finding]:
+def _missing_folders(connection: Connection, root: Path) -> list[StoreProblem]:
     """Find completed runs without their folders."""
     if not root.is_dir():
         return []
-    completed = (Run.state == RunState.COMPLETED) & (Run.program != ADOPTED)  # those have no folders
-    directories = connection.scalars(select(Run.directory).where(completed).order_by(Run.directory))
+    completed = (RunRow.state == RunState.COMPLETED) & (RunRow.program != ADOPTED)  # those have no folders
+    directories = connection.scalars(select(RunRow.directory).where(completed).order_by(RunRow.directory))
     missing = [directory for directory in directories if not (root / directory).is_dir()]
     what = f"{{}} is COMPLETED, but this folder is missing in {root}"
     remedy = "restore the folder, or use the --root that has it"
-    return _shortened([Finding("folders", what.format(directory), remedy) for directory in missing])
+    return _shortened([StoreProblem("folders", what.format(directory), remedy) for directory in missing])
 
 
-def _shortened(findings: list[Finding]) -> list[Finding]:
+def _shortened(findings: list[StoreProblem]) -> list[StoreProblem]:
     """Return the first findings of one kind, and the number of the others."""
     if len(findings) <= _MOST:
         return findings
     first = findings[0]
-    more = Finding(first.check, f"and {len(findings) - _MOST + 1} more", first.remedy)
+    more = StoreProblem(first.check, f"and {len(findings) - _MOST + 1} more", first.remedy)
     return [*findings[: _MOST - 1], more]

@@ -24,7 +24,7 @@ from jestlab.models.processes import launched_with_others
 from jestlab.platform.digests import digest_of
 from jestlab.platform.redaction import PARTS, SECRET_NAME, without_secrets, without_values
 from jestlab.platform.store.address import STORE
-from jestlab.platform.store.code import Checkout, Sources
+from jestlab.platform.store.code import Checkout, SourceFiles
 from jestlab.platform.store.rows import to_json
 from jestlab.platform.whoami import host_name
 
@@ -82,7 +82,7 @@ class RunDetails:
         files: Files and folders that it reads, by name.
     """
 
-    sources: Sources | None = None
+    sources: SourceFiles | None = None
     packages: Collection[str] = ()
     interpreter: str | None = None
     files: Mapping[str, Path] = field(default_factory=dict)

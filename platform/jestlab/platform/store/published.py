@@ -12,7 +12,7 @@ from jestlab.analysis.published import COLUMNS, PAPER, CellKey, PublishedCell, p
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.store.rows import now, upsert
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Published
+from jestlab.platform.store.tables import PublishedRow
 
 _KEY = ("source", "table_name", "position", "quantity")
 _RENAMED = {"table": "table_name", "group": "group_name"}  # SQL reserves these words
@@ -68,14 +68,14 @@ def import_cells(store: Store, cells: Sequence[PublishedCell]) -> Imported:
             written.append(row | {"updated_at": now()})
         imported.left = sorted(kept)
         _check([*map(_cell, kept.values()), *cells])
-        upsert(connection, Published, written, _KEY, (*_VALUES, "updated_at"))
+        upsert(connection, PublishedRow, written, _KEY, (*_VALUES, "updated_at"))
     return imported
 
 
 def import_paper_tables(store: Store) -> None:
     """Import the tables of the JEST paper, unless the store has cells of them."""
     with store.reading() as connection:
-        found = connection.scalar(select(Published.source).where(Published.source == PAPER).limit(1))
+        found = connection.scalar(select(PublishedRow.source).where(PublishedRow.source == PAPER).limit(1))
     if found is None:
         import_cells(store, paper())
 
@@ -91,32 +91,32 @@ def take_rows(connection: Connection, rows: Sequence[dict[str, Any]]) -> int:
         ValueError: A row isn't valid, or contradicts others.
     """
     _check(map(_cell, rows))
-    key = [getattr(Published, name) for name in _KEY]
-    known = {tuple(row[:-1]): row[-1] for row in connection.execute(select(*key, Published.updated_at))}
+    key = [getattr(PublishedRow, name) for name in _KEY]
+    known = {tuple(row[:-1]): row[-1] for row in connection.execute(select(*key, PublishedRow.updated_at))}
     times = [known.get(tuple(row[name] for name in _KEY)) for row in rows]
     newer = [row for row, time in zip(rows, times, strict=True) if time is None or time < row["updated_at"]]
     cells = {cell.key: cell for cell in map(_cell, newer)}
     stored = {stored_key: _cell(row) for stored_key, row in _stored(connection, cells.values()).items()}
     _check((stored | cells).values())
-    upsert(connection, Published, newer, _KEY, (*_VALUES, "updated_at"))
+    upsert(connection, PublishedRow, newer, _KEY, (*_VALUES, "updated_at"))
     return len(newer)
 
 
 def remove_source(store: Store, source: str) -> int:
     """Delete all cells of a source and return their number; UserError if the source is unknown."""
     with store.writing() as connection:
-        deleted = connection.execute(delete(Published).where(Published.source == source)).rowcount
+        deleted = connection.execute(delete(PublishedRow).where(PublishedRow.source == source)).rowcount
         if not deleted:
-            known = connection.scalars(select(Published.source).distinct()).all()
+            known = connection.scalars(select(PublishedRow.source).distinct()).all()
             raise UserError(f"no published results of {source!r} in the store: {nearest(source, known)}")
     return deleted
 
 
 def _stored(connection: Connection, cells: Iterable[PublishedCell]) -> dict[CellKey, dict[str, Any]]:
     """Read all rows of the tables of cells."""
-    columns = [getattr(Published, name) for name in (*_KEY, *_VALUES)]
+    columns = [getattr(PublishedRow, name) for name in (*_KEY, *_VALUES)]
     tables = {(cell.source, cell.table) for cell in cells}
-    query = select(*columns).where(tuple_(Published.source, Published.table_name).in_(tables))
+    query = select(*columns).where(tuple_(PublishedRow.source, PublishedRow.table_name).in_(tables))
     rows = map(dict, connection.execute(query).mappings())
     return {CellKey(*(row[name] for name in _KEY)): row for row in rows}
 

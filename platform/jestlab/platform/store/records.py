@@ -78,14 +78,6 @@ def check_move(fingerprint: str, current: RunState, wanted: RunState) -> None:
 # ---- records
 
 
-class Place(NamedTuple):
-    """A name and label of a run in its study, with its values on the axes."""
-
-    name: str
-    label: str
-    point: Mapping[str, Any]
-
-
 @dataclass(frozen=True)
 class RunRecord:
     """A run with everything that its worker reads.
@@ -118,7 +110,7 @@ class FinishedRun:
 
 
 @dataclass(frozen=True)
-class RunRow:
+class RunSummary:
     """A run of an experiment in a list."""
 
     fingerprint: str
@@ -148,7 +140,7 @@ class RunSnapshot(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ExperimentRow:
+class ExperimentSummary:
     """An experiment with the number of its runs by state, and the archive that it was imported from."""
 
     name: str
@@ -230,7 +222,7 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Progress:
+class RunProgress:
     """The progress of a run.
 
     Attributes:

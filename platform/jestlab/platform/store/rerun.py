@@ -14,34 +14,37 @@ from sqlalchemy import Connection, delete, func, select, update
 from jestlab.platform.store.records import LIVE, RunState
 from jestlab.platform.store.rows import chunks
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Artifact, Attempt, Evaluation, Metric, Need, Run, run_key
+from jestlab.platform.store.tables import (
+    ArtifactRow,
+    AttemptRow,
+    EvaluationRow,
+    MetricRow,
+    NeedRow,
+    RunRow,
+    run_key,
+)
 
 _FOLDER = re.compile(r"(?P<name>.+?)(\.again\d+)?-(?P<end>[0-9a-f]{16})")
 
 
 def start_over(store: Store, fingerprints: Collection[str]) -> list[str]:
-    """Start runs over, all in one transaction.
+    """Start runs over, all in one transaction, with those of their dependencies that are named, too.
 
-    Args:
-        store: The store.
-        fingerprints: The runs, including those of their dependencies that start over, too.
-
-    Returns:
-        The runs that start over; a run that an attempt holds is left out.
+    Returns the runs that start over; a run that an attempt holds is left out.
     """
-    latest = select(Attempt.run_id, func.max(Attempt.number)).group_by(Attempt.run_id)
+    latest = select(AttemptRow.run_id, func.max(AttemptRow.number)).group_by(AttemptRow.run_id)
     started: dict[int, str] = {}
     with store.writing() as connection:
         for chunk in chunks(map(run_key, fingerprints)):
-            runs = select(Run.id, Run.fingerprint, Run.directory).where(Run.id.in_(chunk))
-            rows = connection.execute(runs.order_by(Run.id).with_for_update(key_share=True)).all()
-            of_chunk = Attempt.run_id.in_(chunk)
-            live = select(Attempt.run_id).where(of_chunk, Attempt.state.in_(LIVE))
+            runs = select(RunRow.id, RunRow.fingerprint, RunRow.directory).where(RunRow.id.in_(chunk))
+            rows = connection.execute(runs.order_by(RunRow.id).with_for_update(key_share=True)).all()
+            of_chunk = AttemptRow.run_id.in_(chunk)
+            live = select(AttemptRow.run_id).where(of_chunk, AttemptRow.state.in_(LIVE))
             held = set(connection.scalars(live))  # after locking the runs
             numbers = dict(connection.execute(latest.where(of_chunk)).tuples().all())
             again = [row for row in rows if row.id not in held]
             started |= {row.id: row.fingerprint for row in again}
-            for table in (Metric, Evaluation, Artifact):
+            for table in (MetricRow, EvaluationRow, ArtifactRow):
                 connection.execute(delete(table).where(table.run_id.in_([row.id for row in again])))
             for row in again:
                 values = {
@@ -49,11 +52,11 @@ def start_over(store: Store, fingerprints: Collection[str]) -> list[str]:
                     "total_steps": None, "failures": 0,
                     "directory": next_folder(row.directory, numbers.get(row.id, 0) + 1),
                 }  # fmt: skip
-                connection.execute(update(Run).where(Run.id == row.id).values(**values))
-        unfinished = select(Run.id).where(Run.state != RunState.COMPLETED)
-        waiting = select(Need.run_id).where(Need.needs_id.in_(unfinished))
+                connection.execute(update(RunRow).where(RunRow.id == row.id).values(**values))
+        unfinished = select(RunRow.id).where(RunRow.state != RunState.COMPLETED)
+        waiting = select(NeedRow.run_id).where(NeedRow.needs_id.in_(unfinished))
         for some in chunks(started):
-            blocked = update(Run).where(Run.id.in_(some), Run.id.in_(waiting))
+            blocked = update(RunRow).where(RunRow.id.in_(some), RunRow.id.in_(waiting))
             connection.execute(blocked.values(state=RunState.BLOCKED))
     return list(started.values())
 
@@ -67,7 +70,7 @@ def next_folder(directory: str, number: int) -> str:
 def with_needs(connection: Connection, runs: Iterable[int]) -> set[int]:
     """Return the keys of runs and of all their direct and indirect dependencies."""
     needs: dict[int, list[int]] = {}
-    for run_id, needed in connection.execute(select(Need.run_id, Need.needs_id)):
+    for run_id, needed in connection.execute(select(NeedRow.run_id, NeedRow.needs_id)):
         needs.setdefault(run_id, []).append(needed)
     found: set[int] = set()
     waiting = list(runs)
@@ -82,9 +85,7 @@ def with_needs(connection: Connection, runs: Iterable[int]) -> set[int]:
 def with_dependents(chosen: Collection[str], runs: Sequence[tuple[str, Collection[str]]]) -> list[str]:
     """Return runs and all runs that depend on them, directly or indirectly.
 
-    Args:
-        chosen: Fingerprints.
-        runs: Fingerprint and dependencies of every run, dependencies first.
+    `runs` are the fingerprint and the dependencies of every run, dependencies first.
     """
     found = set(chosen)
     for fingerprint, needs in runs:

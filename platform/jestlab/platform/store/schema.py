@@ -15,7 +15,7 @@ from jestlab.analysis.connection import SCHEMA, other_version
 from jestlab.platform.errors import StoreMissing, UserError
 from jestlab.platform.store.address import shown_url
 from jestlab.platform.store.engine import DEFINING, one_at_a_time, reading, writing
-from jestlab.platform.store.tables import Base, Identity
+from jestlab.platform.store.tables import Base, IdentityRow
 from jestlab.platform.store.views import VIEWS
 
 
@@ -53,7 +53,7 @@ def _create(engine: Engine) -> None:
         if revision(connection) is not None:
             return
         Base.metadata.create_all(connection, checkfirst=False)
-        connection.execute(insert(Identity).values(id=uuid.uuid4().hex))
+        connection.execute(insert(IdentityRow).values(id=uuid.uuid4().hex))
         # As Alembic creates it.
         table = "version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)"
         connection.execute(text(f"CREATE TABLE IF NOT EXISTS alembic_version ({table})"))

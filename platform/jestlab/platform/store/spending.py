@@ -13,7 +13,7 @@ from sqlalchemy import func, select, text, true
 from jestlab.analysis.costs.goodput import QUERY, AttemptTime
 from jestlab.platform.store.provenance import device
 from jestlab.platform.store.records import RunState, Speed, Spending
-from jestlab.platform.store.tables import Attempt, Cost, Run
+from jestlab.platform.store.tables import AttemptRow, CostRow, RunRow
 
 if TYPE_CHECKING:
     from jestlab.platform.spec.resources import ExecutorName
@@ -47,13 +47,7 @@ def speeds(
 
     Only runs count that their first attempt completed, so that their time is the time of their planned FLOPs.
     On this machine, runs on any machine with the same device count. On other executors, runs with the same
-    device as the last one count.
-
-    Args:
-        store: The store.
-        programs: The programs.
-        place: Name of the executor.
-        chips: Number of chips of each run; None for any number.
+    device as the last one count. `place` is the executor, `chips` the number of chips of each run, if any.
     """
     measured = {program: _taken(store, program, place, chips) for program in sorted(set(programs))}
     return {program: _speed(runs) for program, runs in measured.items() if runs}
@@ -81,25 +75,25 @@ def _speed(runs: Sequence[tuple[float, float]]) -> Speed:
 
 def _taken(store: Store, program: str, place: ExecutorName, chips: int | None) -> list[tuple[float, float]]:
     """Return FLOPs and seconds of a program's last runs on the kind of device of the next one."""
-    first = [Attempt.executor == place, Attempt.number == 1, Attempt.state == RunState.COMPLETED]
+    first = [AttemptRow.executor == place, AttemptRow.number == 1, AttemptRow.state == RunState.COMPLETED]
     if chips is not None:
-        first.append(Attempt.chips == chips)
+        first.append(AttemptRow.chips == chips)
     newest_first = (
-        select(Run.id, Attempt.device, Attempt.started_at, Attempt.ended_at)
-        .join(Attempt, Attempt.run_id == Run.id)
-        .where(Run.program == program, Run.state == RunState.COMPLETED, *first)
-        .order_by(Attempt.ended_at.desc())
+        select(RunRow.id, AttemptRow.device, AttemptRow.started_at, AttemptRow.ended_at)
+        .join(AttemptRow, AttemptRow.run_id == RunRow.id)
+        .where(RunRow.program == program, RunRow.state == RunState.COMPLETED, *first)
+        .order_by(AttemptRow.ended_at.desc())
     )
-    here = Attempt.host == socket.gethostname() if place == "local" else true()
+    here = AttemptRow.host == socket.gethostname() if place == "local" else true()
     with store.reading() as connection:
         # Only a program that has loaded JAX knows the accelerator of its machine, so the last one counts.
         last = connection.execute(newest_first.where(here).limit(1)).first()
         if last is None and place != "local":
             return []
         kind = last.device if last is not None else device()
-        runs = connection.execute(newest_first.where(Attempt.device == kind).limit(_RECENT)).all()
-        total = select(Cost.run_id, func.sum(Cost.flops)).group_by(Cost.run_id)
-        of_these = total.where(Cost.run_id.in_([run.id for run in runs]))
+        runs = connection.execute(newest_first.where(AttemptRow.device == kind).limit(_RECENT)).all()
+        total = select(CostRow.run_id, func.sum(CostRow.flops)).group_by(CostRow.run_id)
+        of_these = total.where(CostRow.run_id.in_([run.id for run in runs]))
         flops = dict(connection.execute(of_these).tuples().all())
     seconds = {run.id: (run.ended_at - run.started_at).total_seconds() for run in runs}
     return [(flops[run], time) for run, time in seconds.items() if time > 0 and flops.get(run)]

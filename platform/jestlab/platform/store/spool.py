@@ -19,7 +19,7 @@ from sqlalchemy import Connection, delete, select, update
 from jestlab.platform.client import as_count, as_name
 from jestlab.platform.digests import size_and_digest
 from jestlab.platform.store.rows import insert, upsert, write_points
-from jestlab.platform.store.tables import Artifact, Evaluation, Metric, MetricName, Run
+from jestlab.platform.store.tables import ArtifactRow, EvaluationRow, MetricNameRow, MetricRow, RunRow
 
 PREFIX = "spool-"
 """Prefix of the names of spool files."""
@@ -246,23 +246,23 @@ class Points:
         owner = {"run_id": self._run_id, "attempt": attempt}
         removed = 0
         for first, last in batch.replaced:
-            for table in (Metric, Evaluation):
+            for table in (MetricRow, EvaluationRow):
                 rows = delete(table).where(table.run_id == self._run_id, table.step.between(first, last))
                 removed += connection.execute(rows).rowcount
             if first == 0 and not late:
-                connection.execute(delete(Artifact).where(Artifact.run_id == self._run_id))
+                connection.execute(delete(ArtifactRow).where(ArtifactRow.run_id == self._run_id))
         if batch.points:
             names = self._ids(connection, {name for _, name, _ in batch.points})
             points = [(names[name], step, value) for step, name, value in batch.points]
             write_points(connection, self._run_id, points, keep=late)
         scores = [owner | score for score in batch.scores]
         changed = ("value", "examples_seen", "flops_total", "seconds", "attempt")
-        upsert(connection, Evaluation, scores, _OF_SCORE, changed, newest="attempt")
+        upsert(connection, EvaluationRow, scores, _OF_SCORE, changed, newest="attempt")
         artifacts = [{"run_id": self._run_id} | artifact for artifact in batch.artifacts]
-        upsert(connection, Artifact, artifacts, ("run_id", "name"), ("uri", "size", "sha256"))
+        upsert(connection, ArtifactRow, artifacts, ("run_id", "name"), ("uri", "size", "sha256"))
         if batch.progress:
             step, total_steps = batch.progress
-            reported = update(Run).where(Run.id == self._run_id)
+            reported = update(RunRow).where(RunRow.id == self._run_id)
             connection.execute(reported.values(step=step, total_steps=total_steps))
         return removed
 
@@ -273,7 +273,7 @@ class Points:
         self._names |= found  # without those inserted below: this transaction may still fail
         if missing := new - found.keys():
             connection.execute(
-                insert(connection, MetricName).on_conflict_do_nothing(),
+                insert(connection, MetricNameRow).on_conflict_do_nothing(),
                 [{"name": name} for name in sorted(missing)],
             )
             found |= _found(connection, missing)
@@ -281,5 +281,7 @@ class Points:
 
 
 def _found(connection: Connection, names: set[str]) -> dict[str, int]:
-    rows = connection.execute(select(MetricName.name, MetricName.id).where(MetricName.name.in_(names)))
+    rows = connection.execute(
+        select(MetricNameRow.name, MetricNameRow.id).where(MetricNameRow.name.in_(names))
+    )
     return dict(rows.tuples().all())

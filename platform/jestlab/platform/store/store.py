@@ -9,47 +9,38 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 from sqlalchemy import Connection, DateTime, Engine, Select, bindparam, exists, func, select, text
 from sqlalchemy.orm import aliased
 
 from jestlab.platform.errors import UserError, nearest
-from jestlab.platform.store import identity, recording, schema
+from jestlab.platform.store import identity, schema
 from jestlab.platform.store.address import existing_file, parse_url, refuse_remnants, shown_url, sqlite_file
 from jestlab.platform.store.engine import checkpoint, create_file, read_only, reading, writable, writing
-from jestlab.platform.store.recording import StudyToRecord
 from jestlab.platform.store.records import (
     ADOPTED,
-    ExperimentRow,
+    ExperimentSummary,
     FinishedRun,
-    Progress,
+    RunProgress,
     RunRecord,
-    RunRow,
     RunSnapshot,
     RunState,
+    RunSummary,
 )
 from jestlab.platform.store.rows import chunks
 from jestlab.platform.store.tables import (
-    Attempt,
-    Evaluation,
-    Experiment,
-    Identity,
-    Member,
-    Metric,
-    MetricName,
-    Need,
-    Run,
+    AttemptRow,
+    EvaluationRow,
+    ExperimentRow,
+    IdentityRow,
+    MemberRow,
+    MetricNameRow,
+    MetricRow,
+    NeedRow,
+    RunRow,
     run_key,
 )
-
-
-class Recordable(Protocol):
-    """A plan that can be recorded."""
-
-    def to_record(self) -> StudyToRecord:
-        """Return its rows."""
-        ...
 
 
 class Store:
@@ -128,7 +119,7 @@ class Store:
         It distinguishes the jobs of two labs that share a cluster or a project.
         """
         with self.reading() as connection:
-            found: str | None = connection.scalar(select(Identity.id))
+            found: str | None = connection.scalar(select(IdentityRow.id))
         if found is None:
             raise UserError(f"the store {shown_url(self.engine.url)} has no ID: restore a backup")
         return found
@@ -136,21 +127,7 @@ class Store:
     def has_attempts(self) -> bool:
         """Whether any run was ever attempted."""
         with self.reading() as connection:
-            return bool(connection.scalar(select(exists().where(Attempt.id.is_not(None)))))
-
-    # ---- plans
-
-    def record(self, plan: Recordable) -> None:
-        """Record a plan, all or nothing: experiment, runs, dependencies, members, planned costs and budgets.
-
-        Each part of a union is also recorded as an experiment. A completed run is not changed. A run that
-        ended early may run again: it becomes PENDING, or BLOCKED while a dependency has not completed. A run
-        that a worker holds, or held, stays RUNNING. Runs that are left to later rounds remain members.
-        """
-        with self.writing() as connection:
-            recording.record(connection, plan.to_record())
-
-    # ---- runs
+            return bool(connection.scalar(select(exists().where(AttemptRow.id.is_not(None)))))
 
     def _rows(self, query: Any, fingerprints: Iterable[str]) -> list[Any]:
         """Return the rows of a query of runs, for some of the runs."""
@@ -158,48 +135,50 @@ class Store:
             return [
                 row
                 for chunk in chunks(map(run_key, fingerprints))
-                for row in connection.execute(query.where(Run.id.in_(chunk)))
+                for row in connection.execute(query.where(RunRow.id.in_(chunk)))
             ]
 
     def states(self, fingerprints: Iterable[str]) -> dict[str, RunState]:
         """Return the states of those of these runs that exist."""
-        rows = self._rows(select(Run.fingerprint, Run.state), fingerprints)
+        rows = self._rows(select(RunRow.fingerprint, RunRow.state), fingerprints)
         return {row.fingerprint: RunState(row.state) for row in rows}
 
     def reasons(self, fingerprints: Iterable[str]) -> dict[str, str]:
         """Return the reasons for the states of runs that have one."""
-        rows = self._rows(select(Run.fingerprint, Run.reason).where(Run.reason.is_not(None)), fingerprints)
+        rows = self._rows(
+            select(RunRow.fingerprint, RunRow.reason).where(RunRow.reason.is_not(None)), fingerprints
+        )
         return {row.fingerprint: row.reason for row in rows}
 
     def run(self, fingerprint: str) -> RunRecord:
         """Return a run with its dependencies; UserError if it doesn't exist."""
         with self.reading() as connection:
-            this = select(Run.__table__).where(Run.fingerprint == fingerprint)
+            this = select(RunRow.__table__).where(RunRow.fingerprint == fingerprint)
             row = connection.execute(this).one_or_none()
             if row is None:
                 raise UserError(f"no run {fingerprint} in {shown_url(self.engine.url)}: launch its study")
             needs = connection.execute(
-                select(Need.role, Run.__table__)
-                .join(Run, Run.id == Need.needs_id)
-                .where(Need.run_id == row.id)
+                select(NeedRow.role, RunRow.__table__)
+                .join(RunRow, RunRow.id == NeedRow.needs_id)
+                .where(NeedRow.run_id == row.id)
             ).all()
         return _run_record(row, {need.role: _run_record(need, {}) for need in needs})
 
-    def experiments(self) -> list[ExperimentRow]:
+    def experiments(self) -> list[ExperimentSummary]:
         """Return all experiments; the most recently launched comes first."""
         with self.reading() as connection:
             counts: dict[str, dict[RunState, int]] = defaultdict(dict)
             for experiment, state, count in connection.execute(
-                select(Member.experiment, Run.state, func.count(Run.id.distinct()))
-                .join(Run, Run.id == Member.run_id)
-                .group_by(Member.experiment, Run.state)
+                select(MemberRow.experiment, RunRow.state, func.count(RunRow.id.distinct()))
+                .join(RunRow, RunRow.id == MemberRow.run_id)
+                .group_by(MemberRow.experiment, RunRow.state)
             ):
                 counts[experiment][RunState(state)] = count
             rows = connection.execute(
-                select(Experiment.__table__).order_by(Experiment.updated_at.desc())
+                select(ExperimentRow.__table__).order_by(ExperimentRow.updated_at.desc())
             ).all()
         return [
-            ExperimentRow(r.name, r.question, r.scale, r.updated_at, counts[r.name], _archive(r.origin))
+            ExperimentSummary(r.name, r.question, r.scale, r.updated_at, counts[r.name], _archive(r.origin))
             for r in rows
         ]
 
@@ -210,14 +189,14 @@ class Store:
             UserError: No such experiment; the message suggests a name.
         """
         with self.reading() as connection:
-            study: dict[str, Any] = json.loads(of_experiment(connection, experiment, Experiment.spec))
+            study: dict[str, Any] = json.loads(of_experiment(connection, experiment, ExperimentRow.spec))
         return study
 
     def measured(self) -> set[str]:
         """Return the names of all recorded metrics and evaluations (dataset/metric)."""
         with self.reading() as connection:
-            names = set(connection.scalars(select(MetricName.name)))
-            pairs = connection.execute(select(Evaluation.dataset, Evaluation.metric).distinct())
+            names = set(connection.scalars(select(MetricNameRow.name)))
+            pairs = connection.execute(select(EvaluationRow.dataset, EvaluationRow.metric).distinct())
             return names | {f"{dataset}/{metric}" for dataset, metric in pairs}
 
     def studies(self, fingerprint: str) -> list[tuple[str, dict[str, Any]]]:
@@ -226,11 +205,11 @@ class Store:
         Unions are left out, because their studies are experiments, too.
         """
         query = (
-            select(Experiment.name, Experiment.spec, Experiment.updated_at)
-            .join(Member, Member.experiment == Experiment.name)
-            .where(Member.run_id == run_key(fingerprint))
+            select(ExperimentRow.name, ExperimentRow.spec, ExperimentRow.updated_at)
+            .join(MemberRow, MemberRow.experiment == ExperimentRow.name)
+            .where(MemberRow.run_id == run_key(fingerprint))
             .distinct()  # a study can list a run under several labels
-            .order_by(Experiment.updated_at.desc())
+            .order_by(ExperimentRow.updated_at.desc())
         )
         with self.reading() as connection:
             rows = connection.execute(query).all()
@@ -240,9 +219,9 @@ class Store:
     def seconds_by_step(self, fingerprint: str) -> dict[int, float]:
         """Return the seconds of training until each evaluation of a run, by step; NaN if unknown."""
         query = (
-            select(Evaluation.step, func.max(Evaluation.seconds))
-            .where(Evaluation.run_id == run_key(fingerprint))
-            .group_by(Evaluation.step)
+            select(EvaluationRow.step, func.max(EvaluationRow.seconds))
+            .where(EvaluationRow.run_id == run_key(fingerprint))
+            .group_by(EvaluationRow.step)
         )
         with self.reading() as connection:
             rows = connection.execute(query).tuples().all()
@@ -254,26 +233,26 @@ class Store:
         Only runs count whose seconds until the last evaluation are known.
         """
         last = (
-            select(Evaluation.run_id, func.max(Evaluation.step).label("step"))
-            .group_by(Evaluation.run_id)
+            select(EvaluationRow.run_id, func.max(EvaluationRow.step).label("step"))
+            .group_by(EvaluationRow.run_id)
             .subquery()
         )
         query = (
             select(
-                Run.id,
-                Run.created_at,
-                Run.program,
-                Run.config,
-                Attempt.device,
-                Evaluation.seconds,
-                Evaluation.examples_seen,
+                RunRow.id,
+                RunRow.created_at,
+                RunRow.program,
+                RunRow.config,
+                AttemptRow.device,
+                EvaluationRow.seconds,
+                EvaluationRow.examples_seen,
             )
-            .join(last, last.c.run_id == Run.id)
-            .join(Evaluation, (Evaluation.run_id == Run.id) & (Evaluation.step == last.c.step))
-            .join(Attempt, (Attempt.run_id == Run.id) & (Attempt.number == Evaluation.attempt))
-            .where(Run.program.in_(list(programs)), Run.state == RunState.COMPLETED)
-            .where(Evaluation.seconds > 0, Evaluation.examples_seen > 0)
-            .order_by(Run.created_at, Run.id)
+            .join(last, last.c.run_id == RunRow.id)
+            .join(EvaluationRow, (EvaluationRow.run_id == RunRow.id) & (EvaluationRow.step == last.c.step))
+            .join(AttemptRow, (AttemptRow.run_id == RunRow.id) & (AttemptRow.number == EvaluationRow.attempt))
+            .where(RunRow.program.in_(list(programs)), RunRow.state == RunState.COMPLETED)
+            .where(EvaluationRow.seconds > 0, EvaluationRow.examples_seen > 0)
+            .order_by(RunRow.created_at, RunRow.id)
             .distinct()
         )
         with self.reading() as connection:
@@ -286,10 +265,10 @@ class Store:
     def launched(self, experiment: str) -> dict[str, list[dict[str, Any]]]:
         """Return the configs of an experiment's runs by label; empty if it doesn't exist."""
         query = (
-            select(Member.label, Run.config)
-            .join(Run, Run.id == Member.run_id)
-            .where(Member.experiment == experiment)
-            .order_by(Member.position)
+            select(MemberRow.label, RunRow.config)
+            .join(RunRow, RunRow.id == MemberRow.run_id)
+            .where(MemberRow.experiment == experiment)
+            .order_by(MemberRow.position)
         )
         found: dict[str, list[dict[str, Any]]] = {}
         with self.reading() as connection:
@@ -297,13 +276,15 @@ class Store:
                 found.setdefault(label, []).append(json.loads(config))
         return found
 
-    def runs(self, experiment: str, fingerprints: Collection[str] | None = None) -> list[RunRow]:
+    def runs(self, experiment: str, fingerprints: Collection[str] | None = None) -> list[RunSummary]:
         """Return the runs of an experiment in the study's order, or only those with these fingerprints.
 
         Raises:
             UserError: No such experiment; the message suggests a name.
         """
-        columns = ", ".join("run AS name" if name == "name" else name for name in RunRow.__dataclass_fields__)
+        columns = ", ".join(
+            "run AS name" if name == "name" else name for name in RunSummary.__dataclass_fields__
+        )
         sql = f"SELECT {columns} FROM v_runs WHERE experiment = :experiment"
         parts: list[dict[str, Any]] = [{}]
         if fingerprints is not None:
@@ -314,10 +295,10 @@ class Store:
             query = query.bindparams(bindparam("fingerprints", expanding=True))
         rows: list[Any] = []
         with self.reading() as connection:
-            of_experiment(connection, experiment, Experiment.name)
+            of_experiment(connection, experiment, ExperimentRow.name)
             for part in parts:
                 rows += connection.execute(query, {"experiment": experiment, **part})
-        return [RunRow(**{**row._mapping, "state": RunState(row.state)}) for row in rows]
+        return [RunSummary(**{**row._mapping, "state": RunState(row.state)}) for row in rows]
 
     def snapshot(self, experiment: str) -> tuple[datetime, dict[str, RunSnapshot]]:
         """Return when an experiment was last launched, and its runs' present states by fingerprint.
@@ -325,17 +306,17 @@ class Store:
         Raises:
             UserError: No such experiment.
         """
-        columns = [getattr(Run, name) for name in RunSnapshot._fields]
-        of_members = select(Member.run_id).where(Member.experiment == experiment)
+        columns = [getattr(RunRow, name) for name in RunSnapshot._fields]
+        of_members = select(MemberRow.run_id).where(MemberRow.experiment == experiment)
         with self.reading() as connection:
-            launched_at = of_experiment(connection, experiment, Experiment.updated_at)
-            rows = connection.execute(select(*columns).where(Run.id.in_(of_members))).all()
+            launched_at = of_experiment(connection, experiment, ExperimentRow.updated_at)
+            rows = connection.execute(select(*columns).where(RunRow.id.in_(of_members))).all()
         return launched_at, {row[0]: RunSnapshot(row[0], RunState(row[1]), *row[2:]) for row in rows}
 
-    def progress(self, fingerprints: Iterable[str], metrics: Sequence[str]) -> dict[str, Progress]:
+    def progress(self, fingerprints: Iterable[str], metrics: Sequence[str]) -> dict[str, RunProgress]:
         """Return the progress of runs, with the newest values of these metrics."""
         with self.reading() as connection:
-            known = select(MetricName.id, MetricName.name).where(MetricName.name.in_(metrics))
+            known = select(MetricNameRow.id, MetricNameRow.name).where(MetricNameRow.name.in_(metrics))
             names = dict(connection.execute(known).tuples().all())
             found = {}
             for chunk in chunks(map(run_key, fingerprints)):
@@ -344,16 +325,16 @@ class Store:
                     pairs = zip(names.values(), values, strict=True)
                     latest = {name: value for name, value in pairs if value is not None}
                     progress = (step, total_steps, latest, first_step or 0, started_at, reported_at)
-                    found[run] = Progress(*progress)
+                    found[run] = RunProgress(*progress)
         return found
 
     def needs(self, fingerprints: Iterable[str]) -> dict[str, dict[str, RunState]]:
         """Return the dependencies of runs, with their states, by fingerprint."""
-        needed = aliased(Run)
+        needed = aliased(RunRow)
         query = (
-            select(Run.fingerprint, needed.fingerprint, needed.state)
-            .join(Need, Need.run_id == Run.id)
-            .join(needed, needed.id == Need.needs_id)
+            select(RunRow.fingerprint, needed.fingerprint, needed.state)
+            .join(NeedRow, NeedRow.run_id == RunRow.id)
+            .join(needed, needed.id == NeedRow.needs_id)
         )
         found: dict[str, dict[str, RunState]] = defaultdict(dict)
         for run, need, state in self._rows(query, fingerprints):
@@ -363,35 +344,37 @@ class Store:
     def members(self, experiment: str) -> list[str]:
         """Return the fingerprints of an experiment's runs without adopted ones; empty if it doesn't exist."""
         query = (
-            select(Run.fingerprint)
+            select(RunRow.fingerprint)
             .distinct()
-            .join(Member, Member.run_id == Run.id)
-            .where(Member.experiment == experiment, Run.program != ADOPTED)
+            .join(MemberRow, MemberRow.run_id == RunRow.id)
+            .where(MemberRow.experiment == experiment, RunRow.program != ADOPTED)
         )
         with self.reading() as connection:
             return list(connection.scalars(query))
 
     def shared(self, experiment: str, fingerprints: Iterable[str]) -> dict[str, int]:
         """Return the number of these runs in each other experiment."""
-        query = select(Member.experiment, Run.id).join(Run, Run.id == Member.run_id).distinct()
-        rows = self._rows(query.where(Member.experiment != experiment), fingerprints)
+        query = select(MemberRow.experiment, RunRow.id).join(RunRow, RunRow.id == MemberRow.run_id).distinct()
+        rows = self._rows(query.where(MemberRow.experiment != experiment), fingerprints)
         return dict(Counter(row.experiment for row in rows))
 
     def finished(self) -> list[FinishedRun]:
         """Return every completed run, the oldest first."""
-        needed = aliased(Run)
-        completed = Run.state == RunState.COMPLETED
-        columns = (Run.fingerprint, Run.program, Run.config, Run.directory)
+        needed = aliased(RunRow)
+        completed = RunRow.state == RunState.COMPLETED
+        columns = (RunRow.fingerprint, RunRow.program, RunRow.config, RunRow.directory)
         roles = (
-            select(Run.fingerprint, Need.role, needed.fingerprint)
-            .join(Need, Need.run_id == Run.id)
-            .join(needed, needed.id == Need.needs_id)
+            select(RunRow.fingerprint, NeedRow.role, needed.fingerprint)
+            .join(NeedRow, NeedRow.run_id == RunRow.id)
+            .join(needed, needed.id == NeedRow.needs_id)
         )
         needs: dict[str, dict[str, str]] = defaultdict(dict)
         with self.reading() as connection:
             for run, role, need in connection.execute(roles.where(completed)):
                 needs[run][role] = need
-            rows = connection.execute(select(*columns).where(completed).order_by(Run.created_at, Run.id))
+            rows = connection.execute(
+                select(*columns).where(completed).order_by(RunRow.created_at, RunRow.id)
+            )
             return [
                 FinishedRun(run, program, json.loads(config), directory, needs[run])
                 for run, program, config, directory in rows
@@ -402,18 +385,18 @@ class Store:
 def _progress(names: tuple[int, ...]) -> Select[Any]:
     """Return one query for the progress of all runs, with one index lookup at the end of each curve."""
     newest = [
-        select(Metric.value)
-        .where(Metric.run_id == Run.id, Metric.name_id == name)
-        .order_by(Metric.step.desc())
+        select(MetricRow.value)
+        .where(MetricRow.run_id == RunRow.id, MetricRow.name_id == name)
+        .order_by(MetricRow.step.desc())
         .limit(1)
         .scalar_subquery()
         for name in names
     ]
-    attempt = (Attempt.first_step, Attempt.started_at)
+    attempt = (AttemptRow.first_step, AttemptRow.started_at)
     return (
-        select(Run.fingerprint, Run.step, Run.total_steps, Run.updated_at, *attempt, *newest)
-        .outerjoin(Attempt, (Attempt.run_id == Run.id) & (Attempt.state == RunState.RUNNING))
-        .where(Run.id.in_(bindparam("runs", expanding=True)))
+        select(RunRow.fingerprint, RunRow.step, RunRow.total_steps, RunRow.updated_at, *attempt, *newest)
+        .outerjoin(AttemptRow, (AttemptRow.run_id == RunRow.id) & (AttemptRow.state == RunState.RUNNING))
+        .where(RunRow.id.in_(bindparam("runs", expanding=True)))
     )
 
 
@@ -424,9 +407,9 @@ def _archive(origin: str | None) -> str | None:
 
 def of_experiment(connection: Connection, experiment: str, column: Any) -> Any:
     """Return a column of an experiment; UserError with a suggestion if it doesn't exist."""
-    row = connection.execute(select(column).where(Experiment.name == experiment)).one_or_none()
+    row = connection.execute(select(column).where(ExperimentRow.name == experiment)).one_or_none()
     if row is None:
-        names = connection.scalars(select(Experiment.name))
+        names = connection.scalars(select(ExperimentRow.name))
         raise UserError(f"no experiment {experiment!r} in the store: {nearest(experiment, list(names))}")
     return row[0]
 

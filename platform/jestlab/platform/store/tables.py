@@ -67,7 +67,7 @@ class Base(DeclarativeBase):
     type_annotation_map = {str: Text(), float: Double(), int: Integer()}  # noqa: RUF012
 
 
-class Identity(Base):
+class IdentityRow(Base):
     """The identity of this store: one row with a random ID. See `identity.py`."""
 
     __tablename__ = "identity"
@@ -76,7 +76,7 @@ class Identity(Base):
     place: Mapped[str | None]  # identifies the file or database; differs in a copy
 
 
-class Experiment(Base):
+class ExperimentRow(Base):
     """A study as of its last launch."""
 
     __tablename__ = "experiment"
@@ -93,7 +93,7 @@ class Experiment(Base):
     host: Mapped[str | None]  # machine that it was launched from; None if unknown
 
 
-class KnownLab(Base):
+class KnownLabRow(Base):
     """A lab whose launchers use this store."""
 
     __tablename__ = "lab"
@@ -104,7 +104,7 @@ class KnownLab(Base):
     seen_at: Mapped[datetime]  # when a launcher of it was last entered
 
 
-class Launcher(Base):
+class LauncherRow(Base):
     """A controller that launches runs. It is alive as long as its heartbeat changes."""
 
     __tablename__ = "launcher"
@@ -114,7 +114,7 @@ class Launcher(Base):
     lab: Mapped[str | None] = mapped_column(ForeignKey("lab.uid", ondelete="SET NULL"))  # None: unknown
 
 
-class Run(Base):
+class RunRow(Base):
     """One scientific config, which any number of studies can share."""
 
     __tablename__ = "run"
@@ -136,7 +136,7 @@ class Run(Base):
     updated_at: Mapped[datetime] = mapped_column(onupdate=now)
 
 
-class Member(Base):
+class MemberRow(Base):
     """A run's place in an experiment."""
 
     __tablename__ = "member"
@@ -151,7 +151,7 @@ class Member(Base):
     position: Mapped[int]
 
 
-class Need(Base):
+class NeedRow(Base):
     """`run_id` depends on the result of `needs_id`, to which its config refers at the path `role`."""
 
     __tablename__ = "need"
@@ -162,7 +162,7 @@ class Need(Base):
     needs_id: Mapped[int] = _of_run()
 
 
-class Attempt(Base):
+class AttemptRow(Base):
     """One attempt at a run: claimed by a launcher, started by a worker, with the provenance of its code.
 
     Its state is PENDING from the claim until its worker starts, then RUNNING, then a final one. While it is
@@ -184,9 +184,7 @@ class Attempt(Base):
     token: Mapped[str | None]  # a secret of the job, which no copy of the store has
     first_step: Mapped[int] = mapped_column(BigInteger, default=0)  # the run's step at the time of the claim
     chips: Mapped[int] = mapped_column(default=0)  # number of accelerator chips that it occupies
-    lease_seconds: Mapped[float] = mapped_column(
-        default=90.0
-    )  # silence after which its worker counts as lost
+    lease_seconds: Mapped[float] = mapped_column(default=90.0)  # silence after which its worker is lost
     claimed_at: Mapped[datetime]
     started_at: Mapped[datetime | None]  # when its worker started
     heartbeat_at: Mapped[datetime]
@@ -219,7 +217,7 @@ class Attempt(Base):
     lab: Mapped[str | None] = mapped_column(ForeignKey("lab.uid", ondelete="SET NULL"))
 
 
-class MetricName(Base):
+class MetricNameRow(Base):
     """Names of metrics, each stored once."""
 
     __tablename__ = "metric_name"
@@ -228,7 +226,7 @@ class MetricName(Base):
     name: Mapped[str] = mapped_column(unique=True)
 
 
-class Metric(Base):
+class MetricRow(Base):
     """A value at a step; the last write counts."""
 
     __tablename__ = "metric"
@@ -241,7 +239,7 @@ class Metric(Base):
     value: Mapped[float | None]
 
 
-class Evaluation(Base):
+class EvaluationRow(Base):
     """A score on a dataset at a step; the last write counts."""
 
     __tablename__ = "evaluation"
@@ -261,7 +259,7 @@ class Evaluation(Base):
     attempt: Mapped[int]  # number of the attempt that recorded it
 
 
-class Source(Base):
+class SourceRow(Base):
     """The text of a file of the user's code, without secrets, stored once."""
 
     __tablename__ = "source"
@@ -270,7 +268,7 @@ class Source(Base):
     text: Mapped[str]
 
 
-class Acceptance(Base):
+class AcceptanceRow(Base):
     """A statement that some differences between a run and others do not matter, in any study."""
 
     __tablename__ = "acceptance"
@@ -282,7 +280,7 @@ class Acceptance(Base):
     author: Mapped[str]
 
 
-class Registration(Base):
+class RegistrationRow(Base):
     """The claims of a study and how they will be judged, registered before its first run."""
 
     __tablename__ = "registration"
@@ -295,7 +293,7 @@ class Registration(Base):
     author: Mapped[str]
 
 
-class Retraction(Base):
+class RetractionRow(Base):
     """A statement that a run's results are wrong, until an attempt after `number` completes it again."""
 
     __tablename__ = "retraction"
@@ -307,7 +305,7 @@ class Retraction(Base):
     author: Mapped[str]
 
 
-class Cost(Base):
+class CostRow(Base):
     """Planned FLOPs of a whole run by component: see `jestlab.analysis.costs.EXECUTED`.
 
     Adopted runs have one component "learner" instead of both towers and the loss.
@@ -320,7 +318,7 @@ class Cost(Base):
     flops: Mapped[float]
 
 
-class Artifact(Base):
+class ArtifactRow(Base):
     """A file or folder that a run recorded."""
 
     __tablename__ = "artifact"
@@ -332,7 +330,7 @@ class Artifact(Base):
     sha256: Mapped[str]
 
 
-class Budget(Base):
+class BudgetRow(Base):
     """The accelerator time that a run was planned to occupy; unknown without a row."""
 
     __tablename__ = "budget"
@@ -344,7 +342,7 @@ class Budget(Base):
     dollars: Mapped[float | None]
 
 
-class Note(Base):
+class NoteRow(Base):
     """A note about an experiment or a run."""
 
     __tablename__ = "note"
@@ -358,7 +356,7 @@ class Note(Base):
     created_at: Mapped[datetime]
 
 
-class Tag(Base):
+class TagRow(Base):
     """A tag of an experiment or a run. The tag `keep` protects it from `jestlab gc`."""
 
     __tablename__ = "tag"
@@ -376,7 +374,7 @@ class Tag(Base):
     author: Mapped[str | None]  # None: unknown
 
 
-class SavedQuery(Base):
+class SavedQueryRow(Base):
     """An SQL query that was saved under a name."""
 
     __tablename__ = "saved_query"
@@ -387,7 +385,7 @@ class SavedQuery(Base):
     updated_at: Mapped[datetime]
 
 
-class Published(Base):
+class PublishedRow(Base):
     """A cell of a published table. Its columns are explained in the view `v_published`."""
 
     __tablename__ = "published"

@@ -19,7 +19,7 @@ from jestlab.platform.errors import UserError
 from jestlab.platform.store.records import ADOPTED, RunState
 from jestlab.platform.store.rows import chunks, now
 from jestlab.platform.store.store import Store, of_experiment
-from jestlab.platform.store.tables import Experiment, Member, Run
+from jestlab.platform.store.tables import ExperimentRow, MemberRow, RunRow
 from jestlab.platform.whoami import user_name
 
 
@@ -67,14 +67,14 @@ def imported_from(path: Path) -> Origin:
 def origin_of(store: Store, experiment: str) -> Origin | None:
     """Return the origin of an experiment; None if it was launched here; UserError if it doesn't exist."""
     with store.reading() as connection:
-        text = of_experiment(connection, experiment, Experiment.origin)
+        text = of_experiment(connection, experiment, ExperimentRow.origin)
     return None if text is None else Origin.parse(text)
 
 
 def is_trusted(store: Store, experiment: str) -> bool:
     """Return whether the code that an experiment names may be executed; True if it doesn't exist."""
     with store.reading() as connection:
-        text = connection.scalar(select(Experiment.origin).where(Experiment.name == experiment))
+        text = connection.scalar(select(ExperimentRow.origin).where(ExperimentRow.name == experiment))
     return text is None or Origin.parse(text).trusted_at is not None
 
 
@@ -91,10 +91,10 @@ def refuse_untrusted(store: Store, experiment: str) -> None:
 def executed(store: Store, experiment: str) -> Sequence[Executed]:
     """Return the code that the runs of an experiment would execute, in the study's order."""
     query = (
-        select(Member.label, Run.program, Run.config)
-        .join(Run, Run.id == Member.run_id)
-        .where(Member.experiment == experiment)
-        .order_by(Member.position, Member.label)
+        select(MemberRow.label, RunRow.program, RunRow.config)
+        .join(RunRow, RunRow.id == MemberRow.run_id)
+        .where(MemberRow.experiment == experiment)
+        .order_by(MemberRow.position, MemberRow.label)
     )
     with store.reading() as connection:
         rows = connection.execute(query).all()
@@ -128,9 +128,9 @@ def trust(store: Store, experiment: str) -> None:
     if origin is None or origin.trusted_at is not None:
         return
     trusted = replace(origin, trusted_at=now().isoformat(timespec="seconds"))
-    unchanged = (Experiment.name == experiment, Experiment.origin == origin.to_json())
+    unchanged = (ExperimentRow.name == experiment, ExperimentRow.origin == origin.to_json())
     with store.writing() as connection:
-        connection.execute(update(Experiment).where(*unchanged).values(origin=trusted.to_json()))
+        connection.execute(update(ExperimentRow).where(*unchanged).values(origin=trusted.to_json()))
 
 
 def check_names_available(store: Store, studies: Mapping[str, Collection[str]]) -> None:
@@ -139,10 +139,6 @@ def check_names_available(store: Store, studies: Mapping[str, Collection[str]]) 
     A study can change: more seeds, another axis, other runs. But a study that shares no run with the
     experiment of its name is another study, if any run of the experiment has completed. An experiment of
     another user is protected, unless it was imported.
-
-    Args:
-        store: The store.
-        studies: Name of each study → fingerprints of its runs.
 
     Raises:
         UserError: A name is not available; the message names the options.
@@ -154,16 +150,18 @@ def check_names_available(store: Store, studies: Mapping[str, Collection[str]]) 
 def _check_name(store: Store, name: str, fingerprints: Collection[str]) -> None:
     with store.reading() as connection:
         row = connection.execute(
-            select(Experiment.owner, Experiment.host, Experiment.origin).where(Experiment.name == name)
+            select(ExperimentRow.owner, ExperimentRow.host, ExperimentRow.origin).where(
+                ExperimentRow.name == name
+            )
         ).one_or_none()
         if row is None:
             return
-        mine = select(Member.run_id).where(Member.experiment == name)
-        own = select(func.count()).select_from(Run).where(Run.id.in_(mine), Run.program != ADOPTED)
+        mine = select(MemberRow.run_id).where(MemberRow.experiment == name)
+        own = select(func.count()).select_from(RunRow).where(RunRow.id.in_(mine), RunRow.program != ADOPTED)
         total = connection.scalar(own) or 0
-        done = connection.scalar(own.where(Run.state == RunState.COMPLETED)) or 0
+        done = connection.scalar(own.where(RunRow.state == RunState.COMPLETED)) or 0
         shared = sum(
-            connection.scalar(own.where(Run.fingerprint.in_(chunk))) or 0 for chunk in chunks(fingerprints)
+            connection.scalar(own.where(RunRow.fingerprint.in_(chunk))) or 0 for chunk in chunks(fingerprints)
         )
     if row.owner is not None and row.owner != user_name() and row.origin is None:
         raise UserError(

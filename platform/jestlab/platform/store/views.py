@@ -28,7 +28,7 @@ from jestlab.platform.store.view_queries import (
 
 
 @dataclass(frozen=True)
-class View:
+class ViewDefinition:
     """A view.
 
     Attributes:
@@ -68,9 +68,9 @@ _OF_RUN = {
     "run.fingerprint": "identity of the run",
 }
 
-VIEWS: dict[str, View] = {
+VIEWS: dict[str, ViewDefinition] = {
     # One row for each study, as of its last launch.
-    "v_experiments": View(
+    "v_experiments": ViewDefinition(
         {
             "experiment.name AS experiment": "name of the study",
             "experiment.question": "question of the study",
@@ -86,7 +86,7 @@ VIEWS: dict[str, View] = {
         "SELECT {columns} FROM experiment",
     ),
     # One row for each run of each study.
-    "v_runs": View(
+    "v_runs": ViewDefinition(
         {
             "member.experiment": "name of the study",
             "experiment.question": "question of the study",
@@ -116,7 +116,7 @@ VIEWS: dict[str, View] = {
         AND latest.number = (SELECT MAX(number) FROM attempt WHERE attempt.run_id = run.id)""",
     ),
     # Every metric of every run at every step.
-    "v_metrics": View(
+    "v_metrics": ViewDefinition(
         {
             **_OF_RUN,
             "metric_name.name": "metric",
@@ -128,7 +128,7 @@ VIEWS: dict[str, View] = {
     JOIN metric_name ON metric_name.id = metric.name_id""",
     ),
     # The last value of every metric of every run.
-    "v_latest": View(
+    "v_latest": ViewDefinition(
         {
             **_OF_RUN,
             "metric_name.name": "metric",
@@ -139,7 +139,7 @@ VIEWS: dict[str, View] = {
         LATEST_POSTGRESQL,
     ),
     # Every score of every run, during and after training.
-    "v_evaluations": View(
+    "v_evaluations": ViewDefinition(
         {
             **_OF_RUN,
             "run.id AS run_id": "number of the run, the same in every store",
@@ -157,7 +157,7 @@ VIEWS: dict[str, View] = {
         f"{FROM_RUN} JOIN evaluation ON evaluation.run_id = run.id",
     ),
     # Planned and actual cost of every run; NULL if unknown.
-    "v_costs": View(
+    "v_costs": ViewDefinition(
         {
             **_OF_RUN,
             "planned.image_tower AS image_tower_flops": "planned: training the image tower; NULL if adopted",
@@ -186,7 +186,7 @@ VIEWS: dict[str, View] = {
         costs(MICROSECONDS_POSTGRESQL),
     ),
     # How the time of every attempt was spent, as measured by its worker; NULL if unknown.
-    "v_goodput": View(
+    "v_goodput": ViewDefinition(
         {
             **_OF_RUN,
             "attempt.number": "1, 2, … within the run",
@@ -210,7 +210,7 @@ VIEWS: dict[str, View] = {
         goodput(MICROSECONDS_POSTGRESQL),
     ),
     # Every attempt at every run.
-    "v_attempts": View(
+    "v_attempts": ViewDefinition(
         {
             **_OF_RUN,
             "attempt.number": "1, 2, … within the run",
@@ -244,7 +244,7 @@ VIEWS: dict[str, View] = {
         f"{FROM_RUN} JOIN attempt ON attempt.run_id = run.id",
     ),
     # Files and folders that runs recorded.
-    "v_artifacts": View(
+    "v_artifacts": ViewDefinition(
         {
             **_OF_RUN,
             "artifact.name": "name of the artifact",
@@ -255,12 +255,12 @@ VIEWS: dict[str, View] = {
         f"{FROM_RUN} JOIN artifact ON artifact.run_id = run.id",
     ),
     # Text of files of the user's code, without secrets.
-    "v_sources": View(
+    "v_sources": ViewDefinition(
         {"sha256": "SHA-256 of the file", "text": "its text; lines with secrets are left out"},
         "SELECT {columns} FROM source",
     ),
     # Accepted differences between the runs of studies.
-    "v_acceptances": View(
+    "v_acceptances": ViewDefinition(
         {
             "member.experiment": "name of the study",
             "acceptance.accepted": "item that differs → values that count as equal, JSON",
@@ -271,7 +271,7 @@ VIEWS: dict[str, View] = {
         "SELECT DISTINCT {columns} FROM acceptance JOIN member ON member.run_id = acceptance.run_id",
     ),
     # Claims that were registered before the first run of a study.
-    "v_registrations": View(
+    "v_registrations": ViewDefinition(
         {
             "registration.experiment": "name of the study",
             "registration.content": "claims, family, seeds, metrics, score and runs, JSON",
@@ -283,7 +283,7 @@ VIEWS: dict[str, View] = {
         "SELECT {columns} FROM registration",
     ),
     # Runs with retracted results, and runs that depend on them.
-    "v_retractions": View(
+    "v_retractions": ViewDefinition(
         {
             **_OF_RUN,
             "retraction.reason": "why the results are wrong",
@@ -295,7 +295,7 @@ VIEWS: dict[str, View] = {
         RETRACTIONS,
     ),
     # Notes and tags.
-    "v_notes": View(
+    "v_notes": ViewDefinition(
         {
             "'note' AS kind": "note or tag",
             "COALESCE(note.experiment, member.experiment) AS experiment": "name of the study; NULL if no "
@@ -317,7 +317,7 @@ VIEWS: dict[str, View] = {
     FROM tag{SUBJECT.format(table="tag")}""",
     ),
     # Every cell of every published table that was imported.
-    "v_published": View(
+    "v_published": ViewDefinition(
         {
             "source": "publication",
             "table_name": "table in the publication",

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from jestlab.platform.errors import UserError
 from jestlab.platform.registry import study_names
 from jestlab.platform.spec.checks import check_names
-from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.spec.yaml import Document
 
 Start = Literal["train", "command"]
@@ -34,7 +34,7 @@ def files(study: Path, program: Start) -> dict[Path, str]:
     script = study.with_name(f"train_{study.stem}.py")
     text = (_HERE / f"{program}.yaml").read_text(encoding="utf-8")
     text = text.replace("STUDY.yaml", str(study)).replace("STUDY", study.stem).replace("SCRIPT", script.name)
-    check_names(Study.parse({"name": study.stem, **Document(text).value}), study_names())
+    check_names(StudySpec.parse({"name": study.stem, **Document(text).value}), study_names())
     if program == "train":
         return {study: text}
     code = (_HERE / "command.py").read_text(encoding="utf-8")

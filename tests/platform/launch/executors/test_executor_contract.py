@@ -148,6 +148,9 @@ def test_a_refusal_is_final_only_if_it_would_come_again(remote, status):
     """Either way it is one line without secrets, and nothing was launched."""
     executor, started = launched(remote)
     refused = ""
+    if status in (401, 403, 500):
+        remote.spoil(*[status] * 5)
+        assert state(executor, started) == JobState.UNKNOWN
     for call in (
         lambda: executor.launch(remote.job(f"{NAME}0")),
         *([lambda: b"".join(executor.logs(started))] if remote.logs_are_asked_for else []),
@@ -198,13 +201,6 @@ def test_a_job_with_another_key_is_neither_watched_nor_stopped_nor_read(remote, 
     remote.finish_stop()
     assert state(executor, theirs) == JobState.RUNNING
     assert b"".join(executor.logs(theirs)) == b"a secret\n"
-
-
-@pytest.mark.parametrize("status", [401, 403, 500])
-def test_one_who_may_not_ask_does_not_know(remote, status):
-    executor, started = launched(remote)
-    remote.spoil(*[status] * 5)
-    assert state(executor, started) == JobState.UNKNOWN
 
 
 def test_a_slow_answer_is_not_waited_for_for_ever(remote):

@@ -6,14 +6,15 @@ from pathlib import Path
 
 import labs_support as labs
 import pytest
-from executor_harnesses import obedient
+from executor_harnesses import job
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.gpus import LocalGpus
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch.executors.base import ExecutorUnavailable, JobState, LaunchedJob
+from jestlab.platform.launch.executors.base import ExecutorUnavailable, Job, JobState, LaunchedJob
 from jestlab.platform.launch.executors.local import LocalExecutor
 from jestlab.platform.spec.resources import Resources
+from jestlab.testing.executors import key_of
 
 
 @pytest.fixture
@@ -32,8 +33,15 @@ def local(folder: Path, gpus: int = 1) -> LocalExecutor:
     return LocalExecutor(Lab.find(folder / "lab"), Resources(gpus=gpus))
 
 
+def holding(folder: Path, name: str) -> Job:
+    """A job that writes which GPUs it sees, and ends when the file `NAME.end` exists."""
+    variables = {"NAME": name, "HARNESS": str(folder)}
+    log, key = folder / "lab" / f"{name}.txt", key_of(f"{folder}/{name}")
+    return job(name, environment=variables, log=log, key=key, module="holding_worker")
+
+
 def launched(executor: LocalExecutor, folder: Path, *names: str) -> list[LaunchedJob]:
-    found = executor.launch_all([obedient(folder, name, module="holding_worker") for name in names])
+    found = executor.launch_all([holding(folder, name) for name in names])
     jobs = [job for job in found if isinstance(job, LaunchedJob)]
     assert len(jobs) == len(names), found
     return jobs
@@ -57,7 +65,7 @@ def test_four_jobs_have_a_gpu_each_and_a_fifth_waits_for_one(folder):
     assert sorted(seen(folder, "a", "b", "c", "d")) == ["0", "1", "2", "3"]
     assert executor.room() == 0
     with pytest.raises(ExecutorUnavailable, match="all GPUs of this machine are taken"):
-        executor.launch(obedient(folder, "e", module="holding_worker"))
+        executor.launch(holding(folder, "e"))
     [freed] = seen(folder, "b")
     end(executor, folder, "b", jobs[1])
     assert executor.room() == 1

@@ -49,13 +49,6 @@ def test_reports_why_a_cluster_refuses_pods(cluster):
     assert re.match("FailedCreate: Error creating: .*exceeded quota: few", status.reason)
 
 
-def test_a_namespace_that_is_not_there_is_named(cluster):
-    cluster.as_admin()
-    with pytest.raises(ExecutorError, match=r'namespaces "nowhere" not found: is JobSet installed') as raised:
-        cluster.executor(settings=cluster.settings(namespace="nowhere")).launch(cluster.job(NAME))
-    assert not isinstance(raised.value, ExecutorUnavailable)
-
-
 @pytest.mark.parametrize("resource", ["jobsets", "pods", "pods/log"])
 def test_a_missing_right_is_an_error_that_names_the_rights(cluster, resource):
     executor = cluster.executor()

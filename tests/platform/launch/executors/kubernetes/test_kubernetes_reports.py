@@ -5,7 +5,7 @@ import re
 import pytest
 from tests.waiting import wait_until
 
-from jestlab.platform.launch.executors.base import ExecutorError, ExecutorUnavailable, JobState
+from jestlab.platform.launch.executors.base import ExecutorUnavailable, JobState
 
 NAME = "jestlab-0a1b2c3d-1"
 FOUR_HOSTS = "v5e-4x4"
@@ -73,14 +73,6 @@ def test_reports_that_an_image_cannot_be_pulled(cluster):
     assert status().reason.startswith("ImagePullBackOff: Back-off pulling image")
 
 
-def test_reports_that_a_secret_is_missing(cluster):
-    _, _, status = launched(cluster, settings=cluster.settings(store_secret="another/url"))
-    cluster.push_image()
-    wait_until(lambda: status().reason)
-    assert 'secret "another" not found' in status().reason
-    assert status().state == JobState.QUEUED
-
-
 def test_many_jobs_take_a_few_requests(cluster, monkeypatch):
     monkeypatch.setattr("jestlab.platform.launch.executors.kubernetes._PAGE", 3)
     executor = cluster.executor()
@@ -91,18 +83,6 @@ def test_many_jobs_take_a_few_requests(cluster, monkeypatch):
     states = {status.state for status in executor.statuses(all_started).values()}
     assert states <= {JobState.RUNNING, JobState.QUEUED}
     assert len(cluster.api.requests) == 6  # three pages of JobSets, three of pods
-
-
-def test_a_jobset_of_somebody_else_is_left_alone(cluster):
-    theirs = cluster.executor().render(cluster.job(NAME))
-    assert theirs is not None
-    theirs["metadata"]["labels"] = {}
-    uid = cluster.namespace.create_jobset(theirs)["metadata"]["uid"]
-    with pytest.raises(ExecutorError, match="isn't jestlab's"):
-        cluster.executor().launch(cluster.job(NAME))
-    found = cluster.namespace.jobset(NAME)
-    assert found is not None
-    assert found["metadata"]["uid"] == uid
 
 
 def test_a_name_that_is_still_being_deleted_is_waited_for(cluster):
@@ -121,15 +101,6 @@ def test_jobs_that_stop_now_leave_no_pods(cluster):
     executor.stop(started, now=True)
     wait_until(lambda: not cluster.namespace.pods())  # sooner than the 120 s that pods may take to save
     assert status().state == JobState.GONE
-
-
-def test_a_pod_that_is_evicted_is_preempted(cluster):
-    _, _, status = running(cluster, tpu=FOUR_HOSTS)
-    cluster.namespace.evict(cluster.namespace.pods(NAME)[2]["metadata"]["name"])
-    assert status().state == JobState.RUNNING  # it may still save
-    cluster.let_end(lambda: status().state.is_over)
-    assert status().state == JobState.PREEMPTED
-    assert "taken away" in status().reason
 
 
 def test_a_node_that_dies_takes_its_job_along_once_it_is_given_up(cluster, restored):

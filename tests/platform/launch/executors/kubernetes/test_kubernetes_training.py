@@ -52,7 +52,7 @@ def kubeconfig(namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyP
 def planned(root: Path, run: PlannedRun) -> tuple[Lab, Store]:
     lab = Lab.find(root)
     store = Store.open(lab.store_url)
-    store.record(plans.plan(run))
+    plans.record(store, plans.plan(run))
     return lab, store
 
 

@@ -98,16 +98,3 @@ def test_no_answer_breaks_the_parsers(text):
     tools.accounted(text)
     tools.status(text, text)
     assert tools.exit_code(text) is None or ":" in text
-
-
-@given(
-    st.lists(
-        st.text(st.characters(exclude_characters="|\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")),
-        min_size=6,
-        max_size=6,
-    )
-)
-def test_fields_are_read_back(fields):
-    [row] = tools.rows("|".join([*fields, "jestlab abc"]))
-    assert (row.id, row.state, row.reason) == (fields[0].strip(), fields[1].strip(), fields[5].strip())
-    assert row.comment == "jestlab abc"

@@ -11,6 +11,7 @@ from tests.docs_support import SHRUNK
 from tests.waiting import wait_until
 
 from jestlab.platform.lab.lab import Lab
+from jestlab.platform.planning import recording
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec.load import load
 from jestlab.platform.store.store import Store
@@ -32,7 +33,7 @@ def test_the_quickstart_trains_in_slurm(lab):
 def test_a_rendered_script_can_be_submitted_by_hand(lab, tmp_path):
     study, url = lab.study({"one": {"steps": 5}}), Lab.find(lab.root).store_url
     with closing(Store.open(url)) as store:
-        store.record(plan(load(str(study))))
+        recording.record(store, plan(load(str(study))))
     rendered = labs.here("launch", study, "--render", tmp_path / "jobs", root=lab.root)
     assert rendered.returncode == 0, rendered.stderr
     [script] = (tmp_path / "jobs").glob("*.sbatch")

@@ -1,0 +1,330 @@
+"""Write runs in formats of other tools: MLflow file stores, TensorBoard event files, and Parquet tables."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing
+from datetime import UTC, datetime
+from itertools import chain, count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from jestlab.analysis.configs import flat
+from jestlab.platform.errors import UserError
+from jestlab.platform.exchange.export_read import ExportedRun
+from jestlab.platform.store.records import RunState
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def write(kind: str, runs: Iterable[ExportedRun], folder: Path) -> None:
+    """Write runs as "mlflow", "parquet", or "tensorboard" to a new folder, which appears when it is complete.
+
+    Raises:
+        UserError: The folder isn't empty, or can't be written.
+    """
+    others = {"mlflow": _write_mlflow, "tensorboard": _write_tensorboard}
+    target = folder.resolve()
+    if target.exists() and not target.is_dir():
+        raise UserError(f"{folder} is a file: give the name of a new folder")
+    if target.is_dir() and any(target.iterdir()):
+        raise UserError(f"{folder} is not empty: give the name of a new folder")
+    partial = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
+    try:
+        partial.mkdir(parents=True)
+        others.get(kind, _write_parquet)(runs, partial)
+        if target.exists():
+            target.rmdir()
+        partial.rename(target)
+    except OSError as error:
+        raise UserError(f"cannot write {folder}: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _write_parquet(runs: Iterable[ExportedRun], folder: Path) -> None:
+    """Write the tables runs, metrics, and evaluations, joined by experiment, label, seed, and fingerprint.
+
+    Configs are JSON, tags and notes are lists, and times are UTC. Unknown values are null; NaN is NaN.
+    """
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetWriter
+
+    with ExitStack() as stack:
+        files = [
+            (
+                schema,
+                stack.enter_context(ParquetWriter(folder / f"{name}.parquet", schema, compression="zstd")),
+            )
+            for name, schema in _schemas().items()
+        ]
+        for run in runs:
+            key = (run.experiment, run.label, run.seed, run.fingerprint)
+            about = (run.run, run.program, str(run.state), run.reason, run.step, json.dumps(run.config))
+            points = [
+                (*key, name, step, value)
+                for name, (steps, values) in run.metrics.items()
+                for step, value in zip(steps.tolist(), values.tolist(), strict=True)
+            ]
+            rows = [(*key, *about, run.began, run.ended, run.commit, run.tags, run.notes)]
+            scores = [(*key, *score) for score in run.scores]
+            parts: tuple[list[tuple[Any, ...]], ...] = (rows, points, scores)
+            for (schema, file), part in zip(files, parts, strict=True):
+                if part:
+                    columns = [list(column) for column in zip(*part, strict=True)]
+                    file.write_table(pa.table(columns, schema))
+
+
+def _schemas() -> dict[str, pa.Schema]:
+    import pyarrow as pa
+
+    text, whole, number, time = pa.string(), pa.int64(), pa.float64(), pa.timestamp("us")
+    key = [("experiment", text), ("label", text), ("seed", whole), ("fingerprint", text)]
+    own = {
+        "runs": [
+            ("run", text), ("program", text), ("state", text), ("reason", text), ("step", whole),
+            ("config", text), ("began", time), ("ended", time), ("commit", text),
+            ("tags", pa.list_(text)), ("notes", pa.list_(text)),
+        ],
+        "metrics": [("name", text), ("step", whole), ("value", number)],
+        "evaluations": [
+            ("dataset", text), ("metric", text), ("step", whole), ("value", number),
+            ("examples_seen", whole), ("flops_total", number), ("seconds", number),
+        ],
+    }  # fmt: skip
+    return {name: pa.schema([*key, *columns]) for name, columns in own.items()}
+
+
+# ---- MLflow
+
+
+_MLFLOW_STATUS = {
+    RunState.COMPLETED: 3,
+    RunState.FAILED: 4,
+    RunState.RUNNING: 1,
+    RunState.PENDING: 2,
+    RunState.BLOCKED: 2,
+}
+"""MLflow's status numbers; all other states are 5, killed."""
+
+_UNSAFE_IN_KEYS = re.compile(r"[^\w./ :-]+")
+_MOST_PARAMETER_LETTERS = 6_000
+_MOST_KEY_BYTES = 240  # MLflow allows 250, and a suffix may be added
+
+
+def _write_mlflow(runs: Iterable[ExportedRun], folder: Path) -> None:
+    """Write runs to an existing folder, which becomes the file store. Artifacts aren't written.
+
+    Parameters are the config, with dots in their keys; lists are JSON, and text is cut to MLflow's limit.
+    Scores are metrics named DATASET/METRIC, and their costs are the metrics examples_seen, flops_total, and
+    seconds. Tags of the run have the value true. Tags named jestlab.… are label, seed, state, reason,
+    fingerprint, and program.
+
+    Keys are file names: unsafe characters become underscores, and long keys are cut. A key whose file exists
+    gets an underscore and a number ("loss" next to "loss/train" becomes "loss_"). The tag jestlab.keys lists
+    the changed keys as JSON: new key → key.
+    """
+    (folder / ".trash").mkdir()
+    for run in runs:
+        # 18 digits, like MLflow's; the same in every export.
+        experiment = str(10**17 + int(hashlib.sha256(run.experiment.encode()).hexdigest(), 16) % (9 * 10**17))
+        if not (folder / experiment).exists():
+            _write_mlflow_experiment(folder / experiment, run)
+        _write_mlflow_run(folder / experiment, run)
+
+
+def _write_mlflow_experiment(folder: Path, run: ExportedRun) -> None:
+    now = int(datetime.now(UTC).timestamp() * 1000)
+    _write_meta(
+        folder,
+        {
+            "artifact_location": f"mlflow-artifacts:/{folder.name}", "creation_time": now,
+            "last_update_time": now, "experiment_id": folder.name, "lifecycle_stage": "active",
+            "name": run.experiment,
+        },
+    )  # fmt: skip
+    if run.question:
+        _write_values(folder / "tags", {"mlflow.note.content": run.question})
+
+
+def _write_mlflow_run(experiment: Path, run: ExportedRun) -> None:
+    place = f"{run.experiment}\0{run.label}\0{run.fingerprint}"
+    folder = experiment / hashlib.sha256(place.encode()).hexdigest()[:32]
+    began, ended = (
+        None if time is None else int(time.replace(tzinfo=UTC).timestamp() * 1000)
+        for time in (run.began, run.ended)
+    )
+    _write_meta(
+        folder,
+        {
+            "artifact_uri": f"mlflow-artifacts:/{experiment.name}/{folder.name}/artifacts", "end_time": ended,
+            "entry_point_name": "", "experiment_id": experiment.name, "lifecycle_stage": "active",
+            "run_id": folder.name, "run_name": run.title, "source_name": "", "source_type": 4,
+            "source_version": "", "start_time": began or 0, "status": _MLFLOW_STATUS.get(run.state, 5),
+            "tags": [], "user_id": "jestlab",
+        },
+    )  # fmt: skip
+    metrics = {}
+    for name, (steps, values) in run.curves().items():
+        points = zip(steps.tolist(), values.tolist(), strict=True)
+        metrics[name] = "".join(f"{began or 0} {value!r} {step}\n" for step, value in points)
+    params = {key: _parameter(value) for key, value in flat(dict(run.config)).items()}
+    changed = {
+        kind: _write_values(folder / kind, values)
+        for kind, values in {"params": params, "metrics": metrics, "tags": _tags(run)}.items()
+    }
+    (folder / "artifacts").mkdir()
+    if any(changed.values()):
+        _write_values(folder / "tags", {"jestlab.keys": json.dumps(changed)})
+
+
+def _parameter(value: Any) -> str:
+    """Write a value like MLflow: 0.1, True, None; lists are JSON."""
+    text = str(value) if isinstance(value, bool | int | float | str | None) else json.dumps(value)
+    return text[:_MOST_PARAMETER_LETTERS]
+
+
+def _tags(run: ExportedRun) -> dict[str, str]:
+    about = {
+        "mlflow.runName": run.title, "mlflow.user": "jestlab", "jestlab.label": run.label,
+        "jestlab.seed": str(run.seed), "jestlab.fingerprint": run.fingerprint,
+        "jestlab.program": run.program, "jestlab.state": str(run.state), "jestlab.reason": run.reason,
+        "mlflow.note.content": "\n\n".join(run.notes), "mlflow.source.git.commit": run.commit,
+    }  # fmt: skip
+    return dict.fromkeys(run.tags, "true") | {key: text for key, text in about.items() if text}
+
+
+def _write_meta(folder: Path, meta: dict[str, Any]) -> None:
+    folder.mkdir(parents=True)
+    (folder / "meta.yaml").write_text(yaml.safe_dump(meta), encoding="utf-8")
+
+
+def _write_values(folder: Path, values: Mapping[str, str]) -> dict[str, str]:
+    """Write each value to the file of its key, and return the changed keys: new key → key."""
+    folder.mkdir(exist_ok=True)
+    changed = {}
+    safe = {key: _safe(key) for key in values}
+    # The deepest first, so that folders exist before files with the same name.
+    for key in sorted(values, key=lambda key: (-safe[key].count("/"), safe[key] != key, key)):
+        path = _free_name(folder, safe[key])
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(values[key], encoding="utf-8")
+        if path != key:
+            changed[path] = key
+    return changed
+
+
+def _safe(key: str) -> str:
+    """Return a key that MLflow accepts, and that doesn't lead out of the folder."""
+    parts = _shorten(_UNSAFE_IN_KEYS.sub("_", key), _MOST_KEY_BYTES).split("/")
+    path = "/".join(part for part in parts if part not in ("", ".", ".."))
+    return f"_{path}" if path.startswith("..") else path or "_"
+
+
+# ---- TensorBoard
+
+
+_UNSAFE_IN_FOLDERS = re.compile(r"[^\w.=,+ ()-]+")
+_MOST_NAME_BYTES = 200
+
+_TENSORBOARD_STATUS = {
+    RunState.COMPLETED: "STATUS_SUCCESS",
+    RunState.RUNNING: "STATUS_RUNNING",
+    RunState.PENDING: "STATUS_RUNNING",
+    RunState.BLOCKED: "STATUS_RUNNING",
+}
+"""Status in the HParams plugin; all other states are STATUS_FAILURE."""
+
+
+def _write_tensorboard(runs: Iterable[ExportedRun], folder: Path) -> None:
+    """Write runs to an existing folder.
+
+    Curves are scalars in float32, and configs are hyperparameters with dots in their keys. State, reason,
+    label, fingerprint, tags, and notes are texts named jestlab/…. Unsafe characters in folder names are
+    replaced, and long names are cut; folders with the same name get an underscore and a number. All events
+    have the start time of the run, except the last, which has the end time and the state.
+    """
+    # NOTE: this imports tensorboardX without PyTorch, so it must come before other imports of tensorboardX.
+    import jestlab.models.training.events  # noqa: F401
+
+    folders: dict[tuple[str, ...], Path] = {(): folder}
+    for run in runs:
+        names = (run.experiment, run.label)
+        for place in (names[:1], names):
+            if place not in folders:
+                folders[place] = _new_folder(folders[place[:-1]], place[-1])
+        _write_tensorboard_run(_new_folder(folders[names], str(run.seed)), run)
+
+
+def _write_tensorboard_run(folder: Path, run: ExportedRun) -> None:
+    # NOTE: `SummaryWriter` has a thread that ends without an error when the disk is full.
+    from tensorboardX.record_writer import RecordWriter
+
+    with closing(RecordWriter(str(folder / f"events.out.tfevents.{_seconds(run.began):.0f}"))) as file:
+        for event in _events(run):
+            file.write(event.SerializeToString())
+
+
+def _events(run: ExportedRun) -> Iterator[Any]:
+    from tensorboardX.proto.event_pb2 import Event
+    from tensorboardX.proto.plugin_hparams_pb2 import HParamsPluginData, SessionEndInfo
+    from tensorboardX.proto.summary_pb2 import Summary
+    from tensorboardX.summary import hparams, text
+
+    began = _seconds(run.began)
+    config = {
+        key: value if isinstance(value, bool | int | float | str) else str(value)
+        for key, value in flat(dict(run.config)).items()
+    }
+    experiment, start, end = hparams(config, dict.fromkeys(score.name for score in run.scores))
+    status = SessionEndInfo(status=_TENSORBOARD_STATUS.get(run.state, "STATUS_FAILURE"))
+    content = HParamsPluginData(session_end_info=status).SerializeToString()
+    end.value[0].metadata.plugin_data.content = content
+    yield Event(wall_time=began, file_version="brain.Event:2")
+    yield Event(wall_time=began, summary=experiment)
+    yield Event(wall_time=began, summary=start)
+    about = {
+        "state": str(run.state), "reason": run.reason, "label": run.label, "fingerprint": run.fingerprint,
+        "tags": ", ".join(run.tags), "notes": "\n\n".join(run.notes),
+    }  # fmt: skip
+    for name, value in about.items():
+        if value:
+            yield Event(wall_time=began, summary=text(f"jestlab/{name}", value))
+    for name, (steps, values) in run.curves().items():
+        for step, number in zip(steps.tolist(), values.tolist(), strict=True):
+            point = Summary.Value(tag=name, simple_value=number)
+            yield Event(wall_time=began, step=step, summary=Summary(value=[point]))
+    yield Event(wall_time=_seconds(run.ended) or began, summary=end)
+
+
+def _seconds(time: datetime | None) -> float:
+    return 0.0 if time is None else time.replace(tzinfo=UTC).timestamp()
+
+
+def _new_folder(above: Path, name: str) -> Path:
+    part = _shorten(_UNSAFE_IN_FOLDERS.sub("-", name).strip(". "), _MOST_NAME_BYTES) or "-"
+    folder = above / _free_name(above, part)
+    folder.mkdir()
+    return folder
+
+
+# ---- file names
+
+
+def _shorten(text: str, most_bytes: int) -> str:
+    """Cut a text to a number of bytes in UTF-8."""
+    return text.encode()[:most_bytes].decode(errors="ignore")
+
+
+def _free_name(folder: Path, name: str) -> str:
+    """Return a name that doesn't exist in a folder: the name, or with an underscore and a number."""
+    names = chain([name, f"{name}_"], (f"{name}_{number}" for number in count(2)))
+    return next(each for each in names if not (folder / each).exists())
