@@ -20,7 +20,7 @@ import plans_support as plans  # noqa: E402
 import stores_support as stores  # noqa: E402
 from bucket_support import BucketServer  # noqa: E402
 from executor_harnesses import ready  # noqa: E402
-from in_process import AtOnce  # noqa: E402
+from in_process import Machine  # noqa: E402
 from kubernetes_harness import KubernetesHarness  # noqa: E402
 from lasting_support import end_after, lasting  # noqa: E402
 from postgres_support import PostgresServer  # noqa: E402
@@ -184,7 +184,7 @@ def mlflow_database(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def in_process(forking: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Launches compute their runs in this process."""
-    replace_local_executor(monkeypatch, AtOnce)
+    """Launches compute their runs in threads of this process."""
+    replace_local_executor(monkeypatch, Machine().executor)
     # It would wait for the children of this process, which aren't adopted orphans.
     monkeypatch.setattr(command_run, "reap_orphans", lambda but: None)
