@@ -19,33 +19,33 @@ def google(monkeypatch):
     monkeypatch.setattr(secret, "_BACKOFF_SECONDS", 0.0)
     server = FakeGoogle()
     server.secrets[REFERENCE] = URL + "\n"
+    monkeypatch.setattr(secret, "ENDPOINT", server.url)
     yield server
     server.stop()
 
 
 def test_only_valid_references_are_requested_and_a_url_takes_precedence(google):
     environment = {"JESTLAB_STORE": "sqlite:///x.db", "JESTLAB_STORE_SECRET": REFERENCE}
-    assert store_url_of(environment, google.url) == "sqlite:///x.db"
-    assert store_url_of({}, google.url) is None
+    assert store_url_of(environment) == "sqlite:///x.db"
+    assert store_url_of({}) is None
     for reference in ("jestlab-store", REFERENCE + "/../../x", "projects/a/secrets/b/versions/1?x=1"):
         with pytest.raises(UserError, match="expected projects/PROJECT"):
-            fetch_secret(reference, google.url)
+            fetch_secret(reference)
     assert google.requests == []
 
 
 def test_a_lab_resolves_its_reference(google, monkeypatch, tmp_path):
     monkeypatch.delenv("JESTLAB_STORE", raising=False)
     monkeypatch.setenv("JESTLAB_STORE_SECRET", REFERENCE)
-    monkeypatch.setattr(secret, "ENDPOINT", google.url)
     assert Lab.find(tmp_path).store_url == URL
 
 
 def test_failed_requests_are_repeated_and_their_errors_have_one_line(google):
     google.faults = [429, 503]
-    assert fetch_secret(REFERENCE, google.url) == URL + "\n"
+    assert fetch_secret(REFERENCE) == URL + "\n"
     google.faults = [503] * 8
     with pytest.raises(StoreUnreachable, match="Secret Manager answers 503"):
-        fetch_secret(REFERENCE, google.url)
+        fetch_secret(REFERENCE)
     for fault, message in (
         (403, "give the service account the role"),
         (404, "no such version"),
@@ -53,15 +53,15 @@ def test_failed_requests_are_repeated_and_their_errors_have_one_line(google):
     ):
         google.faults = [fault] * 8
         with pytest.raises(UserError, match=message) as raised:
-            fetch_secret(REFERENCE, google.url)
+            fetch_secret(REFERENCE)
         assert "\n" not in str(raised.value)
     google.stop()
     with pytest.raises(StoreUnreachable, match="Secret Manager: ConnectionError"):
-        fetch_secret(REFERENCE, google.url)
+        fetch_secret(REFERENCE)
 
 
 def test_errors_do_not_show_the_answer(google, monkeypatch):
     monkeypatch.setattr(google, "answer", lambda *_: {"payload": {"data": "Y29ycmVjdC1ob3JzZQ==%%%"}})
     with pytest.raises(UserError, match="contains no text") as raised:
-        fetch_secret(REFERENCE, google.url)
+        fetch_secret(REFERENCE)
     assert "Y29" not in str(raised.value)

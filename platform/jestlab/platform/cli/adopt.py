@@ -15,7 +15,7 @@ import click
 from jestlab.platform.cli.completion import EXPERIMENT
 from jestlab.platform.cli.naming import pasted
 from jestlab.platform.cli.options import examples, json_option, lab_options, same_lab_options
-from jestlab.platform.cli.output import print_json, say
+from jestlab.platform.cli.output import say, show
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.render import Block, table
@@ -173,10 +173,8 @@ def adopt_command(
     failed = [on_one_line(str(error)) for error in errors]
     for line in _without_repetitions(failed, is_one_file=path.is_file()):
         say(f"jestlab: {line}", err=True)
-    if as_json:
-        print_json({"study": study, "dry_run": dry_run, "runs": adopted, "failed": failed})
-    else:
-        say(_report(adopted, study, dry_run, only))
+    data = {"study": study, "dry_run": dry_run, "runs": adopted, "failed": failed}
+    show(as_json, data, _report(adopted, study, dry_run, only))
     if failed:
         raise SystemExit(1)
 

@@ -11,7 +11,7 @@ import click
 from jestlab.platform.cli.completion import EXPERIMENT
 from jestlab.platform.cli.naming import existing_store
 from jestlab.platform.cli.options import FILE, examples, json_option, lab_options
-from jestlab.platform.cli.output import counting, print_json, say, show
+from jestlab.platform.cli.output import counting, show
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.store import Store
@@ -114,16 +114,12 @@ def import_command(archive: Path, replace: bool, as_json: bool, lab: Lab) -> Non
     if not archive.is_file():
         raise UserError(f"no archive {archive}")
     summary = read_archive(lab, Store.open(lab.store_url), archive, replace)
-    if as_json:
-        print_json(asdict(summary))
-        return
     published = f"; {counted(summary.published, 'published cell')}" if summary.published else ""
-    say(
+    lines = [
         f"runs: {summary.new} new, {summary.replaced} replaced, {summary.kept} unchanged; "
         f"experiments: {', '.join(summary.experiments) or 'unchanged'}{published}"
-    )
+    ]
+    command = f"jestlab import {shlex.quote(str(archive))} --replace"
     for name in summary.kept_experiments:
-        say(
-            f"{name} was launched here and is kept: import into another lab (--root), "
-            f"or jestlab import {shlex.quote(str(archive))} --replace"
-        )
+        lines.append(f"{name} was launched here and is kept: import into another lab (--root), or {command}")
+    show(as_json, asdict(summary), lines)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import asdict
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,9 @@ import click
 from rich.filesize import decimal
 
 from jestlab.platform.cli.options import json_option, lab_options
-from jestlab.platform.cli.output import print_json, say
+from jestlab.platform.cli.output import show
 from jestlab.platform.errors import UserError
-from jestlab.platform.render import table
+from jestlab.platform.render import Block, table
 
 if TYPE_CHECKING:
     from jestlab.platform.lab.lab import Lab
@@ -56,23 +57,12 @@ def gc_command(delete: bool, older_than: timedelta, as_json: bool, lab: Lab) -> 
     store = existing_store(lab, writes=delete)
     search = gc.collect if delete else gc.find
     found = search(lab, store, older_than, generated_datasets)
-    if as_json:
-        garbage = [
-            {"kind": item.kind, "path": item.path.relative_to(lab.root).as_posix(), "size": item.size,
-             "reason": item.reason, "fingerprint": item.fingerprint}
-            for item in found
-        ]  # fmt: skip
-        print_json({"deleted": delete, "garbage": garbage})
-    elif not found:
-        say("nothing to delete")
-    else:
-        rows = [
-            (item.kind, item.path.relative_to(lab.root).as_posix(), decimal(item.size), item.reason)
-            for item in found
-        ]
-        total = decimal(sum(item.size for item in found))
-        end = "deleted" if delete else "in total; to delete: jestlab gc --delete"
-        say([table(["what", "where", "size", "why"], rows, right=(2,)), f"{total} {end}"])
+    garbage = [asdict(item) | {"path": item.path.relative_to(lab.root).as_posix()} for item in found]
+    rows = [(each["kind"], each["path"], decimal(each["size"]), each["reason"]) for each in garbage]
+    total = decimal(sum(item.size for item in found))
+    end = "deleted" if delete else "in total; to delete: jestlab gc --delete"
+    listed: list[Block] = [table(["what", "where", "size", "why"], rows, right=(2,)), f"{total} {end}"]
+    show(as_json, {"deleted": delete, "garbage": garbage}, listed if found else "nothing to delete")
 
 
 def generated_datasets(program: str, config: str) -> set[str] | None:

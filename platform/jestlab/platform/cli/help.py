@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,20 +11,11 @@ from click.shell_completion import CompletionItem
 
 
 class Verbs(click.Group):
-    """A verb with subcommands, whose help shows the complete first sentence of each."""
+    """A verb with subcommands."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """List the subcommands in the order of their definition."""
         return [*self.commands]
-
-    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the table of subcommands."""
-        rows = []
-        for name, command in self.commands.items():
-            text = " ".join((command.help or "").split())
-            rows.append((name, re.split(r"(?<=\.) ", text)[0]))
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
 
 
 class LazyVerbs(click.Group):

@@ -40,11 +40,11 @@ def say(blocks: Block | Iterable[Block] = "", *, err: bool = False, fit: bool = 
     click.echo(render(blocks, limit, has_styles(stream), wide), err=err, color=True)
 
 
-def print_json(data: Any, indent: int | None = None) -> None:
+def print_json(data: Any) -> None:
     """Print data as JSON, with control characters escaped."""
     from jestlab.platform.render import escape_controls
 
-    click.echo(escape_controls(json.dumps(data, indent=indent, ensure_ascii=False)))
+    click.echo(escape_controls(json.dumps(data, ensure_ascii=False)))
 
 
 def show(as_json: bool, data: Any, text: Block | Iterable[Block]) -> None:

@@ -26,7 +26,7 @@ from jestlab.platform.cli.options import (
 from jestlab.platform.cli.output import print_json, print_or_write, say, show, writing
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.render import USUAL, TextTable, styled, table
+from jestlab.platform.render import USUAL, Block, TextTable, styled, table
 from jestlab.platform.store.published import import_cells, remove_source
 from jestlab.platform.store.store import Store
 from jestlab.platform.words import counted
@@ -107,16 +107,11 @@ def import_(files: tuple[Path, ...], *, as_json: bool, lab: Lab) -> None:
 def list_(name: str | None, source: str | None, *, as_json: bool, lab: Lab) -> None:
     """Print the published tables in the store."""
     cells = _stored(lab, name, source)
-    if as_json:
-        print_json([dataclasses.asdict(cell) for cell in cells])
-    elif not cells:
-        say("no published results yet: jestlab published import")
-    tables = itertools.groupby(cells, key=lambda cell: (cell.source, cell.table))
-    for number, ((of, name), own) in enumerate(tables if not as_json else ()):
-        if number:
-            say()
-        say(styled(name, "bold") + f" ({of})")
-        say(_matrix(list(own)))
+    blocks: list[Block] = []
+    for (of, name), own in itertools.groupby(cells, key=lambda cell: (cell.source, cell.table)):
+        blocks += ["", styled(name, "bold") + f" ({of})", _matrix(list(own))]
+    text = blocks[1:] or "no published results yet: jestlab published import"
+    show(as_json, [dataclasses.asdict(cell) for cell in cells], text)
 
 
 @published_command.command(

@@ -35,16 +35,9 @@ _EPILOG = f"""{naming.HELP}
 @click.argument("name", type=RUN, metavar="RUN")
 @click.argument("file", type=FILE, metavar="[FILE.parquet]", required=False)
 @click.option("--target", type=RUN, metavar="RUN", help="Run that embedded a target set, for normsim.")
-@click.option("--batch-size", type=click.IntRange(min=2), help="Batch size of negcliploss  [default: 32768]")
-@click.option("--repeats", type=click.IntRange(min=1), help="Random batches per example  [default: 10]")
-@click.option(
-    "--clusters", type=click.IntRange(min=1), help="For semdedup  [default: root of the number of examples]"
-)
 @json_option()
 @lab_options
-def score_command(
-    name: str, file: Path | None, target: str | None, as_json: bool, lab: Lab, **settings: int | None
-) -> None:
+def score_command(name: str, file: Path | None, target: str | None, as_json: bool, lab: Lab) -> None:
     """Score each example of the data that a RUN of `embed` embedded, and show the distribution of scores.
 
     \b
@@ -54,12 +47,12 @@ def score_command(
     normsim      with --target: similarity of an image to those of a target set
 
     FILE.parquet gets a row for each example, with its tar and key. In a study, runs of `program: score`
-    compute the same columns, and runs with `data.scores` filter by them. For such a RUN, its columns are
-    shown.
+    compute the same columns, also with other settings, and runs with `data.scores` filter by them. For such
+    a RUN, its columns are shown.
     """
     with closing(naming.existing_store(lab)) as store:
         run = naming.run(store, name).row
-        columns, embedded = _columns(lab, store, run, target, settings)
+        columns, embedded = _columns(lab, store, run, target)
         if file is not None:
             _write(file, columns, lab, embedded)
     first = next(iter(columns.values()))
@@ -87,9 +80,7 @@ def score_command(
     show(as_json, data, text)
 
 
-def _columns(
-    lab: Lab, store: Store, run: Any, target: str | None, settings: dict[str, int | None]
-) -> tuple[dict[str, Column], EmbedConfig]:
+def _columns(lab: Lab, store: Store, run: Any, target: str | None) -> tuple[dict[str, Column], EmbedConfig]:
     """Return the columns of a run of `score`, or compute those of a run of `embed`; and the latter's
     config."""
     record = store.run(run.fingerprint)
@@ -102,10 +93,7 @@ def _columns(
         raise UserError(f"{run.label} is a run of {record.program}: name a run of embed or score")
     from jestlab.models.scoring.score import score  # imports JAX
 
-    given = {key: value for key, value in settings.items() if value is not None}
-    clusters = given.pop("clusters", None)
-    tree: dict[str, Any] = {"embeddings": run.label, "negcliploss": given}
-    tree["semdedup"] = {} if clusters is None else {"clusters": clusters}
+    tree: dict[str, Any] = {"embeddings": run.label, "negcliploss": {}, "semdedup": {}}
     folder = None
     if target is not None:
         target_run = naming.run(store, target).row

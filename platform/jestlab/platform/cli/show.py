@@ -10,7 +10,7 @@ import click
 
 from jestlab.analysis.claims.stopping import Until
 from jestlab.platform.cli.options import examples, json_option, spec_options
-from jestlab.platform.cli.output import print_json, print_or_write, say
+from jestlab.platform.cli.output import print_or_write, show
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.planning.show import absent_data
 from jestlab.platform.render import Block, styled, table
@@ -32,10 +32,8 @@ def show_command(study: StudySpec, as_yaml: bool, as_json: bool) -> None:
         raise click.UsageError("--yaml and --json: expected only one of them")
     if as_yaml:
         print_or_write(None, study.to_yaml())
-    elif as_json:
-        print_json(study.to_dict())
     else:
-        say(_description(study))
+        show(as_json, study.to_dict(), _description(study))
 
 
 def _description(study: StudySpec) -> Iterator[Block]:

@@ -14,7 +14,7 @@ from jestlab.analysis.files import write_whole
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.completion import RUN
 from jestlab.platform.cli.options import examples, json_option, lab_options
-from jestlab.platform.cli.output import print_json, say, writing
+from jestlab.platform.cli.output import show, writing
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.logs import one_line
 from jestlab.platform.render import Block, table
@@ -69,14 +69,10 @@ def show_batch_command(
     caption = "Evenly spaced examples, each with its caption and score."
     with writing(path):
         write_whole(path, super_batch(path.stem, shown, heading, caption).png())
-    if as_json:
-        rows = [
-            {"selected": each.selected, "score": _mean([each.score]), "caption": each.caption}
-            for each in shown
-        ]
-        print_json(summary | {"examples": rows}, indent=2)
-    else:
-        say(_blocks(heading, summary, shown))
+    rows = [
+        {"selected": each.selected, "score": _mean([each.score]), "caption": each.caption} for each in shown
+    ]
+    show(as_json, summary | {"examples": rows}, _blocks(heading, summary, shown))
 
 
 def _blocks(heading: str, summary: dict[str, Any], shown: Sequence[ShownExample]) -> Iterator[Block]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import click
 
 from jestlab.analysis import units
 from jestlab.analysis.costs import CONVENTIONS, EXECUTED, Scope
+from jestlab.analysis.costs.goodput import CAUSES, USEFUL, Cause, Goodput, by_run, percent, summary, total
 from jestlab.platform.cli.options import (
     FOLDER,
     baseline_option,
@@ -31,6 +32,7 @@ from jestlab.platform.registry import scales_of, study_module, study_names
 from jestlab.platform.render import Block, table
 from jestlab.platform.spec.load import load
 from jestlab.platform.spec.schema import StudySpec
+from jestlab.platform.store.records import RunSummary
 from jestlab.platform.words import counted
 
 _PARTS = ("IMAGE", "TEXT", "LOSS", "SCORING", "SELECTION", "REF. SCORING")
@@ -138,23 +140,6 @@ def costs_command(
     show(as_json, _as_data(study, found) | {"plots": paths}, text)
 
 
-def _show_goodput(experiment: str, lab: Lab, as_json: bool) -> None:
-    """Print where the time of the runs of an experiment went."""
-    from jestlab.analysis.costs.goodput import by_run
-    from jestlab.platform.cli import goodput, naming
-    from jestlab.platform.store.spending import attempt_times
-
-    store = naming.existing_store(lab)
-    runs = naming.several(store, experiment).runs
-    attempts = attempt_times(store, experiment)
-    goodputs = by_run(attempts)
-    if any(found.attempts for found in goodputs.values()):
-        text = goodput.lines(runs, goodputs)
-    else:
-        text = iter([f"no run of {experiment} has begun yet"])
-    show(as_json, goodput.as_data(experiment, runs, attempts), text)
-
-
 def _draw(study: StudySpec, found: CostBreakdown, folder: Path) -> list[str]:
     """Draw what a step of each method costs, by each convention; return the paths."""
     from jestlab.analysis.figures import method_costs  # here, because it imports NumPy
@@ -254,4 +239,70 @@ def _as_data(study: StudySpec, found: CostBreakdown) -> dict[str, Any]:
             for entry in found.entries
         ],
         "left_out": list(found.left_out),
+    }
+
+
+# ---- costs --goodput
+
+_HOUR = 3.6e9  # microseconds
+_GOODPUT_BY_IMPORTANCE = (
+    "WIND-DOWN", "ATTEMPTS", "EVALUATION", "TRAINING", "QUEUE", "CHECKPOINTS", "CANCELLED WORK",
+    "FAILED WORK", "PREEMPTED WORK", "COMPILATION", "START-UP", "HELD",
+)  # fmt: skip
+"""Columns that a narrow terminal leaves out, the least important one first."""
+
+
+def _show_goodput(experiment: str, lab: Lab, as_json: bool) -> None:
+    """Print where the time of the runs of an experiment went."""
+    from jestlab.platform.cli import naming
+    from jestlab.platform.store.spending import attempt_times
+
+    store = naming.existing_store(lab)
+    runs = naming.several(store, experiment).runs
+    goodputs = by_run(attempt_times(store, experiment))
+    has_begun = any(found.attempts for found in goodputs.values())
+    text = _goodput_blocks(runs, goodputs) if has_begun else [f"no run of {experiment} has begun yet"]
+    show(as_json, _goodput_data(experiment, runs, goodputs), text)
+
+
+def _goodput_blocks(runs: Sequence[RunSummary], goodputs: Mapping[str, Goodput]) -> Iterator[Block]:
+    """Yield the table of the time of each run and of all runs, and an explanation of its columns."""
+    whole = total(goodputs.values())
+    causes: list[Cause] = [cause for cause in CAUSES if whole.share(cause) >= 0.0005]
+    headers = ["RUN", "SEED", "HELD", "GOODPUT", *(CAUSES[cause].upper() for cause in causes)]
+    headers += ["ATTEMPTS", "QUEUE"]
+    rows = [
+        [run.label, str(run.seed), *_goodput_cells(goodputs[run.fingerprint], causes)]
+        for run in runs
+        if run.fingerprint in goodputs and goodputs[run.fingerprint].attempts
+    ]
+    rows.append(["all", "", *_goodput_cells(whole, causes)])
+    importance = {name: rank for rank, name in enumerate(_GOODPUT_BY_IMPORTANCE)}
+    yield table(headers, rows, range(1, len(headers)), importance)
+    yield ""
+    yield summary(whole)
+    yield "HELD: chip-time, or wall time on machines without chips. Shares are of HELD, which excludes QUEUE."
+
+
+def _goodput_cells(found: Goodput, causes: Sequence[Cause]) -> list[str]:
+    known = found.ratio is not None
+    shares = [percent(found.share(cause)) if known and found.parts[cause] else "–" for cause in causes]
+    goodput = "unknown" if found.ratio is None else percent(found.ratio)
+    queue = units.duration(found.waited / _HOUR) if found.waited >= 500_000 else "–"
+    return [units.duration(found.held / _HOUR), goodput, *shares, str(found.attempts), queue]
+
+
+def _goodput_data(
+    experiment: str, runs: Sequence[RunSummary], goodputs: Mapping[str, Goodput]
+) -> dict[str, Any]:
+    """Return the time of each run and of all runs as JSON data."""
+    return {
+        "experiment": experiment,
+        "useful": list(USEFUL),
+        "all": total(goodputs.values()).as_data(),
+        "runs": [
+            {"label": run.label, "seed": run.seed, "fingerprint": run.fingerprint}
+            | goodputs.get(run.fingerprint, Goodput()).as_data()
+            for run in runs
+        ],
     }

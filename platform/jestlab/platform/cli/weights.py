@@ -17,7 +17,7 @@ from jestlab.platform.cli import naming
 from jestlab.platform.cli.completion import SOURCE
 from jestlab.platform.cli.help import Verbs
 from jestlab.platform.cli.options import FILE, json_option, lab_options
-from jestlab.platform.cli.output import print_json, say
+from jestlab.platform.cli.output import print_json, say, show
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.sync import fetched
@@ -69,10 +69,7 @@ def weights_command() -> None:
 def inspect(source: str, as_json: bool, lab: Lab) -> None:
     """Show the format, towers, parameters, and content hash of SOURCE."""
     about = _about(_find(source, lab))
-    if as_json:
-        print_json(about, indent=2)
-    else:
-        say(_lines(about))
+    show(as_json, about, _lines(about))
 
 
 @weights_command.command("import", epilog=_EPILOG)

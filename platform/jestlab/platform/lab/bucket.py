@@ -9,8 +9,6 @@ from typing import Any
 from jestlab.platform.errors import BucketUnreachable, UserError
 from jestlab.platform.logs import one_line
 
-_PACKAGES = {"gs": "jestlab[gcs]", "gcs": "jestlab[gcs]", "s3": "s3fs"}
-
 
 class Bucket:
     """Objects below a URL, each complete or missing. Methods are thread-safe."""
@@ -24,15 +22,11 @@ class Bucket:
         import fsspec
 
         self.url = url
-        protocol = url.partition("://")[0]
         try:
             # Listings must include what other machines have written since.
             fs, self._path = fsspec.core.url_to_fs(url, use_listings_cache=False)
-        except ImportError:
-            package = _PACKAGES.get(protocol, f"fsspec[{protocol}]")
-            raise UserError(f"{url}: reading it needs a package: pip install '{package}'") from None
-        except ValueError as error:
-            raise UserError(f"{url}: {error}: expected gs://BUCKET/FOLDER") from None
+        except (ImportError, ValueError) as error:  # such as "Please install gcsfs to access Google Storage"
+            raise UserError(f"{url}: {one_line(str(error))}") from None
         self._fs: Any = fs
 
     def names(self, folder: str) -> list[str]:

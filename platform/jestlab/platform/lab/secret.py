@@ -31,20 +31,15 @@ _REASONS = {
 }
 
 
-def store_url_of(environment: Mapping[str, str] = os.environ, endpoint: str | None = None) -> str | None:
-    """Return the store's URL from JESTLAB_STORE or from the secret that JESTLAB_STORE_SECRET names.
-
-    Args:
-        environment: The environment variables.
-        endpoint: URL of Secret Manager; None for Google's.
-    """
+def store_url_of(environment: Mapping[str, str] = os.environ) -> str | None:
+    """Return the store's URL from JESTLAB_STORE or from the secret that JESTLAB_STORE_SECRET names."""
     if url := environment.get(STORE):
         return url
     reference = environment.get(STORE_SECRET)
-    return fetch_secret(reference, endpoint).strip() if reference else None
+    return fetch_secret(reference).strip() if reference else None
 
 
-def fetch_secret(reference: str, endpoint: str | None = None) -> str:
+def fetch_secret(reference: str) -> str:
     """Return the value of a version of a secret, `projects/…/secrets/…/versions/…`.
 
     Raises:
@@ -73,7 +68,7 @@ def fetch_secret(reference: str, endpoint: str | None = None) -> str:
         with AuthorizedSession(credentials) as session:
             for scheme in ("https://", "http://"):
                 session.mount(scheme, HTTPAdapter(max_retries=retry))
-            url = f"{endpoint or ENDPOINT}/v1/{reference}:access"
+            url = f"{ENDPOINT}/v1/{reference}:access"
             answer = session.get(url, timeout=_TIMEOUT_SECONDS)
     except GoogleAuthError as error:
         text = " ".join(str(error).split())[:200]

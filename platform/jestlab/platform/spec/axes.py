@@ -203,25 +203,15 @@ def _labels(given: Any, columns: Mapping[str, Iterable[Any]]) -> AxisLabels:
             raise SpecError(here, f"the axis has no key {str(key)!r}: {nearest(str(key), columns)}")
         if not is_mapping(texts):
             raise SpecError(here, f"must be a mapping of `{NAME}` and texts by value, not {shown(texts)}")
-        known = {value_text(value): value for value in columns[key]}
+        known = {NAME, *map(value_text, columns[key])}
         parsed[key] = {}
         for value, text in texts.items():
-            place = (*here, value_text(value))
-            name = NAME if value == NAME else _value_on_axis(value, known)
-            if name is None:
-                hint = nearest(value_text(value), known)
-                raise SpecError(place, f"the axis has no value {shown(value)} of {key}: {hint}")
-            parsed[key][name] = display_name(text, place)
+            name = value_text(value)
+            if name not in known:
+                problem = f"the axis has no value {shown(value)} of {key}: {nearest(name, known)}"
+                raise SpecError((*here, name), problem)
+            parsed[key][name] = display_name(text, (*here, name))
     return parsed
-
-
-def _value_on_axis(value: Any, known: Mapping[str, Any]) -> str | None:
-    """Return the text of an axis's value that equals a given one (0.50 is 0.5), or None."""
-    text = value_text(value)
-    if text in known or isinstance(value, bool):
-        return text if text in known else None
-    equal = (text for text, each in known.items() if not isinstance(each, bool | str) and each == value)
-    return next(equal, None)
 
 
 def current_labels(labels: AxisLabels, columns: Mapping[str, Iterable[Any]]) -> AxisLabels:
@@ -244,22 +234,16 @@ class AxisStep(NamedTuple):
     number: int  # of the point on that axis
 
 
-class Spanned(NamedTuple):
-    """A point of a run and the parts that its axes contribute."""
-
-    point: Point
-    steps: tuple[AxisStep, ...]
-
-
 def count(axes: Sequence[AxisSpec], run: str) -> int:
     """Return the number of points of a run, without listing them."""
     return math.prod(axis.count for axis in axes if run in axis.runs)
 
 
-def span(axes: Sequence[AxisSpec], run: str) -> list[Spanned]:
-    """List the points of a run: every combination of its axes' points, the last axis varying fastest.
+def span(axes: Sequence[AxisSpec], run: str) -> list[tuple[Point, tuple[AxisStep, ...]]]:
+    """List the points of a run, each with its parts.
 
-    Without axes that is a single empty point.
+    They are every combination of the points of its axes, the last axis varying fastest; without axes, a
+    single empty point.
 
     Raises:
         SpecError: Two axes set the same key, or a key and one below it.
@@ -274,7 +258,7 @@ def span(axes: Sequence[AxisSpec], run: str) -> list[Spanned]:
         owners |= dict.fromkeys(axes[index].keys, index)
     columns = [[(AxisStep(index, n), point) for n, point in enumerate(axes[index].points())] for index in own]
     return [
-        Spanned(
+        (
             {key: value for _, point in parts for key, value in point.items()},
             tuple(step for step, _ in parts),
         )

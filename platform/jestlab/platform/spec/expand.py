@@ -183,7 +183,7 @@ class _Run:
         mistakes, found = Mistakes(), []
         beneath = merge(self.base, self.spec.overrides, self.fields, ("runs", self.name))
         points = span(self.axes, self.name)
-        short = short_names({key: None for spanned in points for key in spanned.point})
+        short = short_names({key: None for point, _ in points for key in point})
         labels = set()
         for point, steps in points:
             label = compose(self.name, point, short)

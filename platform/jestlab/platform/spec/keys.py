@@ -79,20 +79,6 @@ _WRITTEN_AS = {
 }
 """Key → type and default, where the form in a spec differs from the validated one."""
 
-_VALUES = {
-    "data.filter": "similarity > 0.3 and aesthetic > 5",
-    "data.recaption": "similarity < 0.2",
-    "data.repeat": "size",
-    "data.train.function": "readers.py:pairs",
-    "evaluation.extra": "{colors: probes.py:colors}",
-    "evaluation.extra.<name>.function": "probes.py:colors",
-    "soft_cap.of": "negcliploss",
-    "command": "[python, train.py, --lr, '{learning_rate}']",
-    "cwd": "../code",
-    "model": "{variant: B/16}",
-}
-"""Key of configs → an example of its value, where the type doesn't suggest a good one."""
-
 _EXAMPLES = {
     "base": "base: {schedule.examples_seen: 19200, optimizer.learning_rate: 1e-3}",
     "runs": "runs: {uniform: {}, joint: {selection: {rule: joint, reference: reference}}}",
@@ -201,8 +187,7 @@ def _program_keys(program: ProgramConfig) -> Iterator[SpecKey]:
     if program.schema is not None:
         yield from _config_keys(fields_of(program.schema))
     for name, key in program.free_keys.items():
-        example = f"base: {{{name}: {_VALUES[name]}}}"
-        yield SpecKey(name, *key, (), name not in map(".".join, program.local_paths), example=example)
+        yield SpecKey(name, *key, (), name not in map(".".join, program.local_paths))
 
 
 def _config_keys(section: Field, path: tuple[str, ...] = (), kind: str = "") -> Iterator[SpecKey]:
@@ -225,18 +210,20 @@ def _config_keys(section: Field, path: tuple[str, ...] = (), kind: str = "") -> 
 
 
 def _config_key(path: str, field: Field, kind: str) -> SpecKey:
-    key = SpecKey(
+    choices, default = _choices(field), _default(field)
+    value = next((choice for choice in choices if choice != default), default)
+    is_example = value not in ("null", REQUIRED, "{}")
+    return SpecKey(
         path,
         _type(field),
-        _default(field),
+        default,
         field.description,
         where=(),
         identity=not path.startswith("runtime.") and (path, kind) not in _WITHOUT_EFFECT,
-        choices=_choices(field),
+        choices=choices,
         kind=kind,
+        example=f"base: {{{path}: {value}}}" if is_example else "",
     )
-    is_filled_in = path.endswith("digest") or path == "code"
-    return key if is_filled_in else replace(key, example=f"base: {{{path}: {_example(key)}}}")
 
 
 def _kind_key(path: str, field: Field) -> SpecKey:
@@ -252,21 +239,6 @@ def _kind_key(path: str, field: Field) -> SpecKey:
         choices=kinds,
         example=f"base: {{{path}: {kinds[0]}}}",
     )
-
-
-def _example(key: SpecKey) -> str:
-    """Return an example of a value, different from the default if one is known."""
-    if key.path in _VALUES:
-        return _VALUES[key.path]
-    if others := [choice for choice in key.choices if choice != key.default]:
-        return others[0]
-    if key.default == "false":
-        return "true"
-    if key.default not in ("null", REQUIRED, "{}"):
-        return key.default
-    by_type = {"name of a run": "reference", "path": "data/shards", "mapping": "{strength: 2}"}
-    found = (value for beginning, value in by_type.items() if key.type.startswith(beginning))
-    return next(found, "mine.py:function" if "function" in key.type else "128")
 
 
 def group(key: SpecKey) -> str:

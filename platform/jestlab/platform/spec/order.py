@@ -5,7 +5,8 @@ from __future__ import annotations
 import heapq
 import json
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 
 from jestlab.platform.errors import SpecError, nearest
 from jestlab.platform.spec.axes import Point
@@ -30,23 +31,19 @@ def order(nodes: Sequence[Node]) -> list[tuple[int, dict[str, int]]]:
     needs = [
         {one.role: resolver.resolve(point, one) for one in references} for *_, point, references in nodes
     ]
-    waiting = [len(set(needed.values())) for needed in needs]
-    dependants: dict[int, list[int]] = defaultdict(list)
-    for index, needed in enumerate(needs):
-        for other in set(needed.values()):
-            dependants[other].append(index)
-    ready = [index for index, count in enumerate(waiting) if count == 0]
-    heapq.heapify(ready)
+    sorter = TopologicalSorter({index: needed.values() for index, needed in enumerate(needs)})
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        raise _cycle_error(nodes, needs, error.args[1][:0:-1]) from None
+    ready: list[int] = []
     ordered = []
-    while ready:
+    while sorter.is_active():
+        for index in sorter.get_ready():
+            heapq.heappush(ready, index)
         index = heapq.heappop(ready)
+        sorter.done(index)
         ordered.append((index, needs[index]))
-        for dependant in dependants[index]:
-            waiting[dependant] -= 1
-            if waiting[dependant] == 0:
-                heapq.heappush(ready, dependant)
-    if len(ordered) < len(nodes):
-        _raise_cycle(nodes, needs, {index for index, count in enumerate(waiting) if count})
     return ordered
 
 
@@ -100,18 +97,14 @@ def _values(point: Point, keys: frozenset[str]) -> str:
     return json.dumps([point[key] for key in sorted(keys)], sort_keys=True)
 
 
-def _raise_cycle(nodes: Sequence[Node], needs: Sequence[Mapping[str, int]], blocked: Collection[int]) -> None:
-    """Raise an error with a cycle among runs that block each other."""
-    index = min(blocked)
-    path: dict[int, None] = {}  # in order
-    while index not in path:
-        path[index] = None
-        index = next(other for other in needs[index].values() if other in blocked)
-    cycle = list(path)[list(path).index(index) :]
+def _cycle_error(
+    nodes: Sequence[Node], needs: Sequence[Mapping[str, int]], cycle: Sequence[int]
+) -> SpecError:
+    """Describe a cycle, in which each run needs the next one, from its first run in the spec."""
     first = cycle.index(min(cycle))
-    cycle = [*cycle[first:], *cycle[:first]]
-    by_label = len({nodes[i][0] for i in cycle}) < len(cycle)
-    names = [nodes[i][1] if by_label else nodes[i][0] for i in [*cycle, cycle[0]]]
-    role = next(role for role, other in needs[cycle[0]].items() if other == cycle[1 % len(cycle)])
+    cycle = [*cycle[first:], *cycle[: first + 1]]
+    by_label = len({nodes[i][0] for i in cycle}) < len(cycle) - 1
+    names = [nodes[i][1] if by_label else nodes[i][0] for i in cycle]
+    role = next(role for role, other in needs[cycle[0]].items() if other == cycle[1])
     reference = next(r for r in nodes[cycle[0]][3] if r.role == role)
-    raise SpecError(reference.path, f"dependencies form a cycle: {' → '.join(names)}")
+    return SpecError(reference.path, f"dependencies form a cycle: {' → '.join(names)}")

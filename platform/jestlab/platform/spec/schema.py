@@ -33,7 +33,7 @@ from jestlab.platform.spec.record import Record
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.spec.runs import LABEL, Name, RunSpec
 from jestlab.platform.spec.tree import STUDIES, Tree, is_mapping, listed, plain, put
-from jestlab.platform.spec.yaml import dump, dump_inline
+from jestlab.platform.spec.yaml import dump
 
 _OF_PARTS = ("program", "runs", "base", "axes", "seeds")  # what only the studies of a union have
 _MOST_SEEDS = 100_000  # more is probably a typing error
@@ -334,14 +334,6 @@ def _common_resources(parts: Mapping[str, StudySpec]) -> Resources:
     """Return the resources of the parts that have some, if these parts agree."""
     given = [(name, part.resources) for name, part in parts.items() if part.resources != Resources()]
     for name, resources in given[1:]:
-        first, common = given[0]
-        if resources != common:
-            one, other = (
-                dump_inline(each.model_dump(mode="json", exclude_defaults=True))
-                for each in (common, resources)
-            )
-            problem = (
-                f"is missing: {first} has {one} and {name} has {other}: choose one, as in resources: {one}"
-            )
-            raise SpecError(("resources",), problem)
+        if resources != given[0][1]:
+            raise SpecError(("resources",), f"is missing: those of {given[0][0]} and {name} differ")
     return given[0][1] if given else Resources()
