@@ -29,10 +29,7 @@ def is_here() -> bool:
 def examine(lab: Lab, options: SlurmOptions, run: Callable[..., str] | None = None) -> Iterator[Found]:
     """Check a site: commands, controller, partitions, the account, accounting, and the lab's folder.
 
-    Args:
-        lab: The lab, which nodes must see.
-        options: The user's settings.
-        run: Runs a command of Slurm and raises UserError; None for the real one.
+    `run` runs a command of Slurm and raises UserError; None for the real one.
     """
     if missing := [name for name in _COMMANDS if shutil.which(name) is None]:
         yield False, f"{', '.join(missing)} not found", "launch on a machine of the cluster that has them"

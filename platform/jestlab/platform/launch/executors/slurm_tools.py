@@ -209,13 +209,9 @@ def is_over(state: str) -> bool:
 
 
 def status(state: str, reason: str = "", code: int | None = None, place: str = "") -> JobStatus:
-    """Return the status of a job.
+    """Return the status of a job by its state from squeue or sacct, such as `CANCELLED by 1000` or `FAILED+`.
 
-    Args:
-        state: State from squeue or sacct, such as `CANCELLED by 1000` or `FAILED+`.
-        reason: Slurm's reason.
-        code: Exit code of the job's script, if known.
-        place: Position in the queue.
+    `code` is the exit code of the job's script, if known.
     """
     base = _base(state)
     if base in WAITING:
@@ -247,9 +243,7 @@ def ended(code: int | None, reason: str = "") -> JobStatus:
 def queue_position(row: QueueRow, pending: Iterable[tuple[int, str]]) -> str:
     """Return a job's position in its partition's queue and its estimated start.
 
-    Args:
-        row: QueueRow of the job.
-        pending: Priority and id of each pending job of the partition.
+    `pending` has the priority and the id of each pending job of the partition.
     """
     ids = [id_ for _, id_ in sorted(pending, key=lambda job: -job[0])]
     parts = []
