@@ -29,6 +29,7 @@ from tests.cluster.kubernetes.shared import Namespace, SharedCluster  # noqa: E4
 from workers_support import ForkingLocal, replace_local_executor  # noqa: E402
 
 from jestlab.platform.programs import command_run  # noqa: E402
+from jestlab.platform.store.store import Store  # noqa: E402
 
 
 @pytest.fixture
@@ -116,6 +117,13 @@ def store_url(request: pytest.FixtureRequest) -> str:
     """URL of an empty store on each kind of database, for tests whose subject is SQL."""
     url: str = request.getfixturevalue(f"{request.param}_url")
     return url
+
+
+@pytest.fixture
+def store(store_url: str) -> Iterator[Store]:
+    """An empty store on each kind of database."""
+    with closing(Store.open(store_url)) as store:
+        yield store
 
 
 @pytest.fixture
