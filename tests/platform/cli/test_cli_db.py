@@ -267,5 +267,5 @@ def test_restores_into_another_database_without_active_runs(lab_without_store, t
     with pytest.raises(UserError, match=r"not empty|already exists"):
         db(lab, "restore", file)
     (tmp_path / "notes.txt").write_text("no database")
-    with pytest.raises(UserError, match="not a database|already exists"):
+    with pytest.raises(UserError, match=r"not a database|already exists"):
         db(lab, "restore", tmp_path / "notes.txt")
