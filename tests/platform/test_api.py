@@ -239,6 +239,7 @@ def test_processes_that_write_reports_do_not_execute_the_script(monkeypatch, tmp
 
 
 def test_a_table_is_that_of_the_verb(finished):
+    assert len(finished.results().table(rows="uniform, joint", columns=["score"]).frame) == 2
     table = finished.results().table("summary", baseline="uniform")
     printed = labs.here("table", "toy", "--baseline", "uniform", root=finished.lab._lab.root).stdout
     assert str(table) == repr(table) == printed
@@ -246,19 +247,6 @@ def test_a_table_is_that_of_the_verb(finished):
     assert r"\begin{tabular}" in table.latex()
     assert "joint" in set(table.frame["row"])
     assert list(finished.results().claims().frame["statement"]) == ["Joint is better"]
-
-
-def test_options_of_a_table(finished, tmp_path):
-    table = finished.results().table(
-        rows="uniform, joint", columns=["score"], digits=2, caption="Scores.", label="tab:mine", notes=False
-    )
-    assert [line.split("|")[1].strip() for line in str(table).splitlines()[2:4]] == ["uniform", "joint"]
-    assert table.caption == "Scores." and r"\label{tab:mine}" in table.latex()
-    with pytest.raises(api.Error, match="scoer"):
-        finished.results().table(columns="scoer")
-    mine = tmp_path / "mine.py"
-    mine.write_text("def scores(results, top=3):\n    return results.frames.scores[['label']].head(top)\n")
-    assert len(finished.results().table(f"{mine}:scores", options={"top": 2}).frame) == 2
 
 
 def test_a_figure_can_be_restyled(finished):
@@ -269,10 +257,6 @@ def test_a_figure_can_be_restyled(finished):
     assert size["width"] == round(96 * figure.get_size_inches()[0])
     untouched, _ = finished.results().figure("curves", baseline="uniform")._repr_png_()
     assert untouched != png
-    options = {"metric": "loss", "over": "steps", "title": "", "caption": "", "smooth": 3, "font_size": 7}
-    figure = finished.results().figure("curves", width="3.25in", **options)
-    assert figure.get_size_inches()[0] == pytest.approx(3.25)
-    assert [text.get_text() for text in figure.texts if text.get_text()] == []
 
 
 def test_a_frame_of_rows(finished):

@@ -12,7 +12,6 @@ import os
 import re
 import subprocess
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 
 from jestlab.models.data.files import own_temporary_folder
@@ -26,7 +25,6 @@ FOLDER = "JESTLAB_DEVICES"
 """Environment variable with the folder of the locks; by default it is among temporary files."""
 
 _ANSWER_SECONDS = 20.0
-_DRIVER = Path("/proc/driver/nvidia/gpus")
 
 
 class LocalGpus:
@@ -34,10 +32,6 @@ class LocalGpus:
 
     def __init__(self, resources: Resources, environment: Mapping[str, str] = os.environ) -> None:
         """Find the GPUs for jobs that need `resources.gpus` (at least 1) each, without locking any.
-
-        Args:
-            resources: Resources of a run.
-            environment: Environment, which may contain `CUDA_VISIBLE_DEVICES`.
 
         Raises:
             UserError: There are too few GPUs, or another user may control the folder of the locks.
@@ -121,16 +115,13 @@ def _names(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _uuids() -> dict[str, str]:
-    """Return each GPU's UUID by its index, from the driver's tool or the driver's files."""
+    """Return each GPU's UUID by its index, from the driver's tool; empty without it."""
     command = ["nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader"]
-    with suppress(OSError, subprocess.SubprocessError):
+    try:
         answer = subprocess.check_output(
             command, stderr=subprocess.DEVNULL, text=True, timeout=_ANSWER_SECONDS
         )
-        pairs = [line.split(",", 1) for line in answer.splitlines() if "," in line]
-        return {index.strip(): uuid.strip() for index, uuid in pairs}
-    uuids: list[str] = []
-    for file in sorted(_DRIVER.glob("*/information")):
-        with suppress(OSError):
-            uuids += re.findall(r"^GPU UUID:\s*(\S+)", file.read_text(), flags=re.MULTILINE)
-    return {str(index): uuid for index, uuid in enumerate(uuids)}
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    pairs = [line.split(",", 1) for line in answer.splitlines() if "," in line]
+    return {index.strip(): uuid.strip() for index, uuid in pairs}

@@ -101,19 +101,13 @@ class Process:
 
     def is_hidden(self) -> bool:
         """Whether a process with this id exists, but this machine hides other users' processes."""
-        import psutil
-
-        try:
-            psutil.Process(self.pid).status()
-        except psutil.AccessDenied:
-            return True
-        except psutil.NoSuchProcess:
+        if start_of(self.pid) is None:
             try:
                 os.kill(self.pid, 0)
             except PermissionError:
                 return True
             except ProcessLookupError:
-                return False
+                pass
         return False
 
     def session(self) -> set[int]:

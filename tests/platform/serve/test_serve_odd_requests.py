@@ -37,6 +37,7 @@ KEYS = (
     "columns", "order", "q", "tok",
 )
 # fmt: on
+PARTS = {"name": "toy", "study": "toy", "figure": "summary.png", "file": "summary.csv", "step": "1"}
 ACTIONS = ("note", "tag", "untag", "accept", "save", "forget", "\0", "shred")
 FIELDS = ("by", "text", "names", "reason", "name", "q", "lab")
 
@@ -77,23 +78,15 @@ def is_clear(answer: Answer) -> bool:
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     template=st.sampled_from([*PAGES, "/static/{name}", "/{name}"]),
-    parts=st.lists(st.sampled_from(ODD) | st.text(max_size=20), min_size=5, max_size=5),
-    is_right=st.lists(st.booleans(), min_size=5, max_size=5),
+    parts=st.lists(st.sampled_from(ODD) | st.text(max_size=20), min_size=6, max_size=6),
+    is_right=st.lists(st.booleans(), min_size=6, max_size=6),
     query=st.lists(st.tuples(st.sampled_from(KEYS), st.sampled_from(ODD)), max_size=3),
 )
 def test_no_address_is_an_error_of_the_server(asks, run, template, parts, is_right, query):
-    right = {
-        "name": "toy",
-        "fingerprint": run,
-        "study": "toy",
-        "figure": "summary.png",
-        "file": "summary.csv",
-    }
-    odd = dict(zip((*right, "step"), zip(parts, is_right, strict=True), strict=False))
-    values = {name: right.get(name, "1") if use else part for name, (part, use) in odd.items()}
-    path = template.format_map(
-        {name: quote(value, safe="") for name, value in values.items()} | {"step": "1"}
-    )
+    right = PARTS | {"fingerprint": run}
+    odd = dict(zip(right, zip(parts, is_right, strict=True), strict=True))
+    values = {name: right[name] if use else part for name, (part, use) in odd.items()}
+    path = template.format_map({name: quote(value, safe="") for name, value in values.items()})
     answer = asks("GET", f"{path}?{urlencode(query)}" if query else path)
     assert is_clear(answer), (answer.status, answer.body[:500])
 
@@ -127,9 +120,8 @@ def test_no_header_is_an_error_of_the_server(asks, host, origin):
     for method, path in (("GET", "/nowhere"), ("GET", f"/?token={TOKEN}"), ("GET", "/experiment/toi")):
         assert is_clear(asks(method, path, host=host, origin=origin))
     assert is_clear(asks("POST", "/experiment/toy/note", b"text=x", host=host, origin=origin))
-    assert is_clear(
-        asks("POST", "/experiment/toy/note", b"text=x", origin=origin, cookie="jestlab-token=\xe9")
-    )
+    cookie = "jestlab-token=\xe9"
+    assert is_clear(asks("POST", "/experiment/toy/note", b"text=x", origin=origin, cookie=cookie))
 
 
 @pytest.mark.parametrize("kind", ["folder", "pipe", "nothing", "loop", "no permission"])
@@ -180,15 +172,7 @@ def test_a_store_that_was_moved_away_is_reported_by_every_page(lab, asks, run):
     path = Path(lab.store_url.removeprefix("sqlite:///"))
     shutil.move(path, path.with_name("away.db"))
     for template in PAGES:
-        parts = {
-            "name": "toy",
-            "fingerprint": run,
-            "study": "toy",
-            "figure": "a.png",
-            "file": "b",
-            "step": "1",
-        }
-        address = template.format_map(parts)
+        address = template.format_map(PARTS | {"fingerprint": run})
         for query in ("", "?q=SELECT+1&where=seed+%3D+0"):
             answer = asks("GET", address + query)
             assert answer.status in (200, 400, 503), (address, answer.body)

@@ -33,7 +33,7 @@ def test_registered_studies_may_have_reserved_names_also_as_parts(tmp_path):
     assert "comparison" in load("paper").studies
     union = load(written(tmp_path, name="mine", studies=["comparison"]))
     assert "comparison" in union.studies
-    with pytest.raises(UserError, match=r"studies\.summary: is the name of a table"):
+    with pytest.raises(UserError, match=r"studies\.summary: 'summary' is the name of a table"):
         load(written(tmp_path, name="mine", studies={"summary": RUNS}))
     with pytest.raises(UserError, match="'pareto' is the name of a kind"):
         load("quickstart", None, ["name=pareto"])

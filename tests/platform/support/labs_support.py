@@ -27,7 +27,7 @@ from jestlab.platform.launch import executors
 from jestlab.platform.launch.concurrency import Wakeup
 from jestlab.platform.launch.controller import launch
 from jestlab.platform.launch.display import Listener
-from jestlab.platform.launch.executors.local import LocalExecutor
+from jestlab.platform.launch.executors.base import Executor
 from jestlab.platform.launch.options import ControllerOptions
 from jestlab.platform.launch.outcome import LaunchOutcome
 from jestlab.platform.planning import recording
@@ -76,21 +76,21 @@ def launch_here(
     root: Path,
     planned: Plan,
     *,
-    executor: type[LocalExecutor] | None = None,
+    make: Callable[..., Executor] | None = None,
     listener: Listener | None = None,
     **options: Any,
 ) -> LaunchOutcome:
-    """Record a plan and launch it in this process, by an executor or the one that `jestlab` finds."""
+    """Record a plan and launch it in this process, by a new executor or the one that `jestlab` finds."""
     lab, wakeup, resources = Lab.find(root), Wakeup(), planned.study.resources
-    if executor is None:
-        local = executors.get("local", resources, Settings(), lab, wakeup.set)
+    if make is None:
+        executor = executors.get("local", resources, Settings(), lab, wakeup.set)
     else:
-        local = executor(lab, resources, wakeup.set)
-    how = ControllerOptions(retries=resources.retries, lease_seconds=resources.lease_seconds, **options)
-    given: dict[str, Any] = {"options": how, "listener": listener, "wakeup": wakeup}
+        executor = make(lab, resources, wakeup.set)
+    how = {"retries": resources.retries, "lease_seconds": resources.lease_seconds, **options}
+    given: dict[str, Any] = {"options": ControllerOptions(**how), "listener": listener, "wakeup": wakeup}
     with closing(Store.open(lab.store_url)) as store:
         recording.record(store, planned)
-        return launch(lab, store, planned.study.name, planned.runs, lambda _: local, **given)
+        return launch(lab, store, planned.study.name, planned.runs, lambda _: executor, **given)
 
 
 @contextmanager

@@ -106,17 +106,14 @@ def lines(runs: Sequence[PlannedRun], memory: AvailableMemory) -> Iterator[str]:
 
 
 def _remedy(estimate: MemoryEstimate, required: float, memory: AvailableMemory) -> str:
-    """Return the changes that make a run fit."""
-    if memory.per_run is not None and estimate.process > memory.limit:
+    """Return the changes that can make a run fit."""
+    if memory.per_run is not None and required <= memory.bytes:
         return f"raise that above {_gigabytes(required)}"
-    raised = "raise that, " if memory.per_run is not None and required <= memory.bytes else ""
-    if fitting := [
-        change for change, reduced in estimate.reduced if memory.required(reduced) <= memory.limit
-    ]:
-        return raised + ", ".join([*fitting[:-1], f"or {fitting[-1]}" if fitting[1:] else fitting[0]])
-    if not estimate.state:
-        return f"{raised}use a machine with more memory"
-    return f"{raised}choose a smaller model" + (": every chip holds all parameters" if memory.on_chip else "")
+    if not estimate.batches:
+        return "use a machine with more memory"
+    if estimate.state > memory.limit:
+        return "choose a smaller model" + (": every chip holds all parameters" if memory.on_chip else "")
+    return "lower the batch size; a run of train may also fit with runtime.microbatches or runtime.remat: all"
 
 
 def _gigabytes(amount: float) -> str:

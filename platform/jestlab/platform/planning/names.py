@@ -3,7 +3,7 @@ mentions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any
@@ -14,15 +14,16 @@ from jestlab.analysis.configs import BATCH_SIZE, flat, lookup
 from jestlab.analysis.metrics import Goal, Metric, Metrics
 from jestlab.analysis.units import near, some
 from jestlab.platform import programs
-from jestlab.platform.errors import Path, SpecError, UserError, nearest, within
+from jestlab.platform.errors import Path, SpecError, UserError, dotted, nearest, within
 from jestlab.platform.planning.plan import Plan, PlannedRun
-from jestlab.platform.spec import mentions
 from jestlab.platform.spec.tree import STUDIES
 
 _SCORE_REPORTS = ("curves", "pareto", "speedup", "against", "step_costs")
 """Reports that show only the score."""
 
 _COLUMNS = "runtime.diagnostics.columns"
+_LOSS = "loss"  # the metric in which spikes are counted
+_COMPOSITION = "composition"  # the report whose `x` is a metadata column instead of a config key
 
 
 def check(plan: Plan, recorded: Callable[[], Collection[str]] = tuple) -> None:
@@ -49,20 +50,43 @@ def check(plan: Plan, recorded: Callable[[], Collection[str]] = tuple) -> None:
 def _check_study(plan: Plan, recorded: Callable[[], Collection[str]]) -> None:
     spec = plan.study.to_dict()
     names = _Names(plan.runs, Metrics.of_spec(spec, (run.program for run in plan.runs)), recorded)
-    for mention in mentions.metrics(spec):
-        names.check(mention)
+    for path, metric in _metrics(spec):
+        names.check(path, metric)
     names.check_scores(spec)
     configs = [run.config for run in plan.runs]
-    for mention in mentions.keys(spec):
-        if mention.name != BATCH_SIZE and all(lookup(config, mention.name) is None for config in configs):
-            known = dict.fromkeys(key for config in configs for key in flat(config))
-            hint = nearest(mention.name, known)
-            raise SpecError(mention.path, f"no run has {mention.name!r} in its config: {hint}")
+    for path, key in _keys(spec):
+        if key != BATCH_SIZE and all(lookup(config, key) is None for config in configs):
+            known = dict.fromkeys(each for config in configs for each in flat(config))
+            raise SpecError(path, f"no run has {key!r} in its config: {nearest(key, known)}")
     columns = {column for config in configs for column in lookup(config, _COLUMNS) or ()}
-    for mention in mentions.columns(spec):
-        if mention.name not in columns:
-            message = f"no run counts selected examples by {mention.name!r}: add that column to {_COLUMNS}"
-            raise SpecError(mention.path, message)
+    for i, report in enumerate(spec.get("reports") or ()):
+        column = report.get("x") if report["kind"] == _COMPOSITION else None
+        if column is not None and column not in columns:
+            message = f"no run counts selected examples by {column!r}: add that column to {_COLUMNS}"
+            raise SpecError(("reports", str(i), "x"), message)
+
+
+def _metrics(spec: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
+    """Yield the metrics that a study's score, claims, and reports use, each with its place."""
+    yield from ((("score", str(i)), name) for i, name in enumerate(spec.get("score") or ()))
+    for i, claim in enumerate(parse_claims(list(spec.get("claims") or ()))):
+        for measure in dict.fromkeys(claim.measures):
+            if not is_score(measure):
+                yield ("claims", str(i), "measure"), _LOSS if measure == SPIKES else measure
+    for i, report in enumerate(spec.get("reports") or ()):
+        default = (_LOSS,) if report["kind"] == "optimizer_spikes" else ()
+        for option, names in (("score", report.get("score")), ("metric", report.get("metric") or default)):
+            yield from ((("reports", str(i), option, str(j)), name) for j, name in enumerate(names or ()))
+
+
+def _keys(spec: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
+    """Yield the config keys by which a study's reports compare runs, each with its place."""
+    for i, report in enumerate(spec.get("reports") or ()):
+        place = ("reports", str(i))
+        for option in ("x", "split"):
+            if report.get(option) is not None and report["kind"] != _COMPOSITION:
+                yield (*place, option), report[option]
+        yield from (((*place, "by", str(j)), key) for j, key in enumerate(report.get("by") or ()))
 
 
 class _Names:
@@ -78,9 +102,8 @@ class _Names:
             program = programs.get(run.program)
             self._patterns |= dict.fromkeys(program.records(program.read(run.config)))
 
-    def check(self, mention: mentions.Mention) -> None:
+    def check(self, path: Path, name: str) -> None:
         """Check that a metric is declared or recorded."""
-        name = mention.name
         if any(name == pattern or fnmatchcase(name, pattern) for pattern in self._patterns):
             return
         if name in (recorded := self._recorded()):
@@ -88,7 +111,7 @@ class _Names:
         known = [pattern for pattern in self._patterns if "*" not in pattern]
         hint = near(name, [*known, *recorded])
         declare = f"declare the metric, metrics: {{{name}: {{goal: max}}}} or {{goal: min}}"
-        raise SpecError(mention.path, f"{name!r} is neither declared nor recorded: {hint or declare}")
+        raise SpecError(path, f"{name!r} is neither declared nor recorded: {hint or declare}")
 
     def check_scores(self, spec: Mapping[str, Any]) -> None:
         """Check that the score is well defined wherever it is shown or compared."""
@@ -144,16 +167,14 @@ def check_first(experiment: str, spec: Mapping[str, Any], program: str, scores: 
         UserError: A required name is missing, and another name isn't declared.
     """
     declared = Metrics.of_spec(spec, [program])
-    missing = [
-        mention for mention in mentions.metrics(spec) if mention.is_evaluation and mention.name not in scores
-    ]
+    missing = [(path, name) for path, name in _metrics(spec) if "/" in name and name not in scores]
     unknown = [name for name in scores if declared.find(name) is None]
     if not missing or not unknown:
         return
-    name, place = missing[0].name, ".".join(missing[0].path)
+    path, name = missing[0]
     hint = near(name, scores)
     raise UserError(
         f"the first evaluation reports {some(unknown)}, which {experiment} doesn't declare, but not {name}, "
-        f"which its {place} requires{f' ({hint})' if hint else ''}: fix the name in the spec or the program; "
-        f"if the run reports {name} later, declare {unknown[0]} under `metrics` as well"
+        f"which its {dotted(path)} requires{f' ({hint})' if hint else ''}: fix the name in the spec or the "
+        f"program; if the run reports {name} later, declare {unknown[0]} under `metrics` as well"
     )

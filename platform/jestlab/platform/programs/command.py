@@ -166,12 +166,9 @@ def identity(config: Mapping[str, Any]) -> dict[str, Any]:
 # ---- scripts
 
 
-_WRAPPERS = frozenset({"env", "nice", "nohup", "time"})
-_INTERPRETERS = re.compile(r"(python|pypy)[\d.]*|(ba|da|k|z|fi)?sh|perl|ruby|node|julia|Rscript|lua")
 _SUFFIXES = frozenset({".py", ".sh", ".bash", ".pl", ".rb", ".js", ".jl", ".R", ".lua"})
-_ASSIGNMENT = re.compile(r"\w+=.*", re.DOTALL)
-_OPTIONS_WITH_VALUE = frozenset({"-W", "-X", "-o", "-O"})
-_CODE_OPTIONS = frozenset("cmeEp")  # they take code or a module instead of a script: python -c, perl -e
+_FLAGS = frozenset({"-u", "-B", "-I", "-O", "-s"})  # of Python, without a value
+_CODE_OPTION = re.compile(r"-|-\w*[cmeEp]\w*")  # python -c, -m, perl -e: the next word isn't a script
 
 
 def complete(config: dict[str, Any], data: DataLookup) -> dict[str, Any]:
@@ -186,44 +183,16 @@ def complete(config: dict[str, Any], data: DataLookup) -> dict[str, Any]:
 def scripts_of(words: Sequence[str]) -> Iterator[str]:
     """Yield the words of a command that are certainly files that it executes.
 
-    These are: the first word, if it is a path; the first argument of an interpreter that isn't an option; and
-    of other commands (`torchrun --nproc-per-node 2 train.py`) the first word with the suffix of a script that
-    doesn't follow an option. Later words are arguments of the script.
+    These are the first word, if it is a path, and the first word with the suffix of a script. The latter may
+    be the value of an option before it, or an argument of code or of a module; then it doesn't count.
     """
-    words = _without_wrappers(words)
-    if not words:
-        return
-    if os.sep in words[0]:
+    if words and os.sep in words[0]:
         yield words[0]
-    if _INTERPRETERS.fullmatch(Path(words[0]).name):
-        yield from _interpreted(words[1:])
-    elif Path(words[0]).suffix not in _SUFFIXES:
-        pairs = itertools.pairwise(words)
-        scripts = (word for before, word in pairs if Path(word).suffix in _SUFFIXES and before[:1] != "-")
-        yield from itertools.islice(scripts, 1)
-
-
-def _without_wrappers(words: Sequence[str]) -> list[str]:
-    """Remove wrappers and their options, such as `env A=1`."""
-    rest = list(words)
-    while rest and Path(rest[0]).name in _WRAPPERS:
-        rest.pop(0)
-        while rest and (rest[0].startswith("-") or _ASSIGNMENT.fullmatch(rest[0])):
-            rest.pop(0)
-    return rest
-
-
-def _interpreted(arguments: Sequence[str]) -> Iterator[str]:
-    """Yield the script in an interpreter's arguments, if any."""
-    rest = iter(arguments)
-    for argument in rest:
-        if not argument.startswith("-"):
-            yield argument
+    for before, word in itertools.pairwise(words):
+        if Path(before).suffix in _SUFFIXES or _CODE_OPTION.fullmatch(word):
             return
-        if argument == "-" or (not argument.startswith("--") and _CODE_OPTIONS & set(argument)):
-            return
-        if argument in _OPTIONS_WITH_VALUE:
-            next(rest, None)
+        if Path(word).suffix in _SUFFIXES and (before[:1] != "-" or before in _FLAGS):
+            yield word
 
 
 def check_scripts(words: Sequence[str], folder: Path) -> None:

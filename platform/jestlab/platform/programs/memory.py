@@ -176,28 +176,6 @@ def of_training(config: TrainConfig, needs: Mapping[str, Config], chips: int = 0
     """
     if (count := parameters(config.model)) is None:
         return None
-    devices = chips or 1
-    size = "batch_size" if config.schedule.super_batch_size is None else "super_batch_size"
-    one_row = _changed(config, "schedule", batch_size=devices, super_batch_size=None)
-    microbatches = max(1, config.batch_size // devices)
-    split = _changed(config, "runtime", microbatches=microbatches, reuse_scoring=False)
-    unset = "unset runtime.reuse_scoring and " if config.reuses_scoring else ""
-    changes = [
-        (f"{unset}set a higher runtime.microbatches", split),
-        ("set runtime.remat: all", _changed(config, "runtime", remat="all")),
-        (f"lower schedule.{size}", one_row),
-        *([("take more chips", one_row)] if chips else []),
-    ]
-    reduced = tuple((change, _training(changed, needs, chips, count)) for change, changed in changes)
-    return replace(_training(config, needs, chips, count), reduced=reduced)
-
-
-def _changed(config: TrainConfig, section: str, **settings: object) -> TrainConfig:
-    return config.model_copy(update={section: getattr(config, section).model_copy(update=settings)})
-
-
-def _training(config: TrainConfig, needs: Mapping[str, Config], chips: int, count: int) -> MemoryEstimate:
-    """Estimate the memory of a training run, given the number of parameters."""
     model = _Model(config.model, chips)
     devices, compiler = chips or 1, model.compiler
     b, super_batch = config.batch_size / devices, config.super_batch_size / devices
@@ -241,18 +219,13 @@ def of_embedding(config: EmbedConfig, needs: Mapping[str, Config], chips: int = 
     towers = towers_of(needs, EMBED_REFERENCE)
     if towers is None or (count := parameters(towers)) is None:
         return None
-    model = _Model(towers, chips)
-
-    def with_rows(rows: float) -> MemoryEstimate:
-        return _estimate(
-            state=count * _FLOAT,
-            work=model.forward(rows),
-            batches=2 * rows * model.example_bytes,
-            host=(_PREFETCHED + 1) * rows * model.example_bytes + _decoded(config, model.pixels),
-        )
-
-    reduced = (("lower runtime.batch_size", with_rows(1)),)
-    return replace(with_rows(config.runtime.batch_size / (chips or 1)), reduced=reduced)
+    model, rows = _Model(towers, chips), config.runtime.batch_size / (chips or 1)
+    return _estimate(
+        state=count * _FLOAT,
+        work=model.forward(rows),
+        batches=2 * rows * model.example_bytes,
+        host=(_PREFETCHED + 1) * rows * model.example_bytes + _decoded(config, model.pixels),
+    )
 
 
 def of_scoring(config: ScoreConfig, needs: Mapping[str, Config], chips: int = 0) -> MemoryEstimate | None:

@@ -69,14 +69,12 @@ class MemoryEstimate:
         work: Per device: activations and gradients of one step.
         batches: Per device: examples.
         process: On the host, in addition: Python, JAX, compiled functions, and prefetched examples.
-        reduced: Settings that reduce memory, such as "lower schedule.batch_size", each with its estimate.
     """
 
     state: float
     work: float
     batches: float
     process: float
-    reduced: tuple[tuple[str, MemoryEstimate], ...] = ()
 
     @property
     def device(self) -> float:

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from typing import Any
 
 from jestlab.platform import plugins
-from jestlab.platform.errors import Mistakes, SpecError, shown, within
+from jestlab.platform.errors import Mistakes, Path, SpecError, shown, within
 from jestlab.platform.spec.expand import expand
 from jestlab.platform.spec.options import REPORTS, TABLES, custom_code
 from jestlab.platform.spec.schema import StudySpec
@@ -30,13 +30,12 @@ def check_names(study: StudySpec, registered: Collection[str]) -> None:
     Raises:
         SpecError: A name is reserved.
     """
-    if what := _reserved(study.name):
-        problem = f"{study.name!r} is the name of {what}: choose another one, such as my_{study.name}"
-        raise SpecError(("name",), problem)
-    for name in study.studies:
-        if name not in registered and (what := _reserved(name)):
-            problem = f"is the name of {what}: choose another one, such as my_{name}"
-            raise SpecError((STUDIES, name), problem)
+    places: dict[Path, str] = {("name",): study.name}
+    places |= {(STUDIES, name): name for name in study.studies if name not in registered}
+    for path, name in places.items():
+        if what := _reserved(name):
+            problem = f"{name!r} is the name of {what}: choose another one, such as my_{name}"
+            raise SpecError(path, problem)
 
 
 def _reserved(name: str) -> str | None:

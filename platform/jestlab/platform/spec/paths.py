@@ -102,20 +102,16 @@ def _anchored_axis(axis: AxisSpec, program: ProgramConfig, folder: Path) -> Axis
     if not axis.keys & by_key.keys():
         return axis
 
-    def column(key: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(by_key[key](value) if key in by_key else value for value in values)
+    def moved(key: str, value: Any) -> Any:
+        return by_key[key](value) if key in by_key else value
 
-    def point(values: Mapping[str, Any]) -> dict[str, Any]:
-        return {key: column(key, (value,))[0] for key, value in values.items()}
-
-    given = getattr(axis, axis.kind)
+    given, labels = getattr(axis, axis.kind), {}
     if isinstance(given, Mapping):
-        moved: Any = {key: column(key, values) for key, values in given.items()}
+        points: Any = {key: tuple(moved(key, value) for value in values) for key, values in given.items()}
     else:
-        moved = tuple(point(case) for case in given)
-    before, after = columns_of(given), columns_of(moved)
-    labels = {}
+        points = tuple({key: moved(key, value) for key, value in case.items()} for case in given)
+    columns = columns_of(given)
     for key, texts in axis.labels.items():
-        renamed = dict(zip(map(value_text, before[key]), map(value_text, after[key]), strict=True))
+        renamed = {value_text(value): value_text(moved(key, value)) for value in columns[key]}
         labels[key] = {renamed.get(value, value): text for value, text in texts.items()}
-    return axis.model_copy(update={axis.kind: moved, "labels": labels})
+    return axis.model_copy(update={axis.kind: points, "labels": labels})

@@ -10,9 +10,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
 
 _WORD = re.compile(r"[^\s'\"`$\\;]+")
 _SET_BY_JESTLAB = (
-    *("--job-name", "--comment", "--output", "--error", "--array", "--requeue", "--signal", "--wrap"),
-    "--chdir",
-)
+    "--job-name", "--comment", "--output", "--error", "--array", "--requeue", "--signal", "--wrap", "--chdir",
+)  # fmt: skip
 
 
 def _word(text: str) -> str:

@@ -75,10 +75,7 @@ def check_run_name(name: str, known: Collection[str], path: Path) -> None:
 def check_references(study: StudySpec, variants: Sequence[Variant], wrong: Collection[str] = ()) -> None:
     """Check that reports and claims refer to names of runs or labels of points.
 
-    Args:
-        study: The study.
-        variants: The variants of its runs.
-        wrong: Runs with unknown points, because they have mistakes.
+    The points of runs that are `wrong`, because they have mistakes, are unknown.
     """
     known = {*names_of(study, variants).known, *study.runs, *study.adopted}
     unknown_points = tuple(f"{name} " for name in (*wrong, *study.adopted))

@@ -173,13 +173,7 @@ def _below(node: yaml.Node) -> Iterator[tuple[list[str], yaml.Node, yaml.Node]]:
 
 
 def _check(node: yaml.Node, sizes: dict[int, int], above: set[int]) -> int:
-    """Check a node and its children, and return the number of values in it.
-
-    Args:
-        node: The node.
-        sizes: Results by the identity of nodes; an alias is the same node again.
-        above: Nodes that contain this one.
-    """
+    """Check a node within other ones, and return the number of its values; `sizes` has earlier results."""
     if id(node) in above:
         raise SpecError((), f"line {node.start_mark.line + 1}: contains itself through an alias")
     if id(node) not in sizes:

@@ -60,11 +60,6 @@ def test_bad_executors_fail_the_contract_test(executor, message, monkeypatch):
         testing.check_executor(executor)
 
 
-def test_wrong_options():
-    with pytest.raises(TypeError, match="unexpected keyword argument 'comand'"):
-        testing.check_executor(own.Wrapped, comand="x")
-
-
 # ---- by name
 
 
