@@ -245,19 +245,13 @@ class SlurmExecutor(Executor):
             except ExecutorError as error:
                 statuses[job] = JobStatus(JobState.UNKNOWN, str(error))
         try:
-            statuses |= self._statuses(handles) if handles else {}
+            queue = self._queue() if handles else {}
+            for job, handle in handles.items():
+                row = self._row(queue, handle.task)
+                known = self._forgotten(handle) if row is None else self._of_row(handle, row)
+                statuses[job] = self._elsewhere(handle) or known
         except ExecutorError as error:
             statuses |= dict.fromkeys(handles, JobStatus(JobState.UNKNOWN, str(error)))
-        return statuses
-
-    def _statuses(self, handles: Mapping[LaunchedJob, _Handle]) -> dict[LaunchedJob, JobStatus]:
-        statuses: dict[LaunchedJob, JobStatus] = {}
-        queue = self._queue()
-        for job, handle in handles.items():
-            row = self._row(queue, handle.task)
-            if (status := self._elsewhere(handle)) is None:
-                status = self._forgotten(handle) if row is None else self._of_row(handle, row)
-            statuses[job] = status
         return statuses
 
     def _not_ours(self, handle: _Handle, job: LaunchedJob) -> JobStatus | None:
