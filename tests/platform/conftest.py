@@ -20,7 +20,7 @@ import plans_support as plans  # noqa: E402
 import stores_support as stores  # noqa: E402
 from bucket_support import BucketServer  # noqa: E402
 from executor_harnesses import ready  # noqa: E402
-from in_process import AtOnce  # noqa: E402
+from in_process import Machine  # noqa: E402
 from kubernetes_harness import KubernetesHarness  # noqa: E402
 from lasting_support import end_after, lasting  # noqa: E402
 from postgres_support import PostgresServer  # noqa: E402
@@ -29,6 +29,7 @@ from tests.cluster.kubernetes.shared import Namespace, SharedCluster  # noqa: E4
 from workers_support import ForkingLocal, replace_local_executor  # noqa: E402
 
 from jestlab.platform.programs import command_run  # noqa: E402
+from jestlab.platform.store.store import Store  # noqa: E402
 
 
 @pytest.fixture
@@ -119,6 +120,13 @@ def store_url(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
+def store(store_url: str) -> Iterator[Store]:
+    """An empty store on each kind of database."""
+    with closing(Store.open(store_url)) as store:
+        yield store
+
+
+@pytest.fixture
 def sqlite_url(tmp_path: Path) -> str:
     """URL of an empty SQLite store, for tests whose subject is Python."""
     return stores.empty_store(tmp_path / "results.db")
@@ -176,7 +184,7 @@ def mlflow_database(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def in_process(forking: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Launches compute their runs in this process."""
-    replace_local_executor(monkeypatch, AtOnce)
+    """Launches compute their runs in threads of this process."""
+    replace_local_executor(monkeypatch, Machine().executor)
     # It would wait for the children of this process, which aren't adopted orphans.
     monkeypatch.setattr(command_run, "reap_orphans", lambda but: None)

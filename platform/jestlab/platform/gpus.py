@@ -33,10 +33,6 @@ class LocalGpus:
     def __init__(self, resources: Resources, environment: Mapping[str, str] = os.environ) -> None:
         """Find the GPUs for jobs that need `resources.gpus` (at least 1) each, without locking any.
 
-        Args:
-            resources: Resources of a run.
-            environment: Environment, which may contain `CUDA_VISIBLE_DEVICES`.
-
         Raises:
             UserError: There are too few GPUs, or another user may control the folder of the locks.
         """

@@ -15,13 +15,6 @@ from jestlab.platform.store.store import Store
 
 
 @pytest.fixture
-def store(store_url: str) -> Iterator[Store]:
-    """An empty store."""
-    with closing(Store.open(store_url)) as store:
-        yield store
-
-
-@pytest.fixture
 def recorded_store(store: Store) -> Store:
     """A store with the recorded studies, on each kind of database."""
     recorded.record(store)

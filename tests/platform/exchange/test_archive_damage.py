@@ -107,14 +107,8 @@ RUN, OTHER = f"WHERE fingerprint = '{REFERENCE.fingerprint}'", f"WHERE fingerpri
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        (
-            sql("UPDATE alembic_version SET version_num = '0000'"),
-            "older than .*: import it with",
-        ),
-        (
-            sql("UPDATE alembic_version SET version_num = '9999'"),
-            "newer than .*: upgrade jestlab",
-        ),
+        (sql("UPDATE alembic_version SET version_num = '0000'"), "older than .*: import it with"),
+        (sql("UPDATE alembic_version SET version_num = '9999'"), "newer than .*: upgrade jestlab"),
         (sql("DROP TABLE tag"), "no table tag"),
         (sql("ALTER TABLE tag RENAME COLUMN name TO other"), "damaged"),
         (sql(f"UPDATE run SET directory = '../../evil' {RUN}"), "folder"),

@@ -86,15 +86,10 @@ def test_only_the_history_that_survived_is_kept(attempts, every):
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        (50, 50),
-        (50.0, 50),
-        ("50", 50),
-        (" 060", 60),
-        ("50.0", 50),
-        (2**53 + 1, 2**53 + 1),
+        (50, 50), (50.0, 50), ("50", 50), (" 060", 60), ("50.0", 50), (2**53 + 1, 2**53 + 1),
         (str(2**62 + 1), 2**62 + 1),
     ],
-)
+)  # fmt: skip
 def test_whole_numbers(value, expected):
     assert whole_number(value) == expected
 

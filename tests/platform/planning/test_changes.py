@@ -1,11 +1,9 @@
 """What runs were made by, against each other and against what is there now, on each database."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 import stores_support as stores
 from sqlalchemy import select, update
 
@@ -19,13 +17,6 @@ from jestlab.platform.store.judgments import accept, acceptances, retract, retra
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import AttemptRow, EvaluationRow
-
-
-@pytest.fixture
-def store(store_url: str) -> Iterator[Store]:
-    store = Store.open(store_url)
-    yield store
-    store.close()
 
 
 def study(folder: Path, name: str = "ridge", **parts: Any) -> dict[str, Any]:

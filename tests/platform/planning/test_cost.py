@@ -87,11 +87,9 @@ def limited() -> Plan:
     return plans.plan(*runs)
 
 
-def test_a_plan_above_the_limit_is_refused_with_the_largest_runs():
+def test_a_plan_above_the_limit_is_refused():
     cost.check_chip_hours(limited(), 40, "local")
-    with pytest.raises(
-        UserError, match=r"4 runs .* 40\.0 .*max-chip-hours 39\.9 \(largest: a seed 1 16\.0, "
-    ):
+    with pytest.raises(UserError, match=r"4 runs .* 40\.0 .*max-chip-hours 39\.9"):
         cost.check_chip_hours(limited(), 39.9, "local")
 
 

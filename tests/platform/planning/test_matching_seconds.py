@@ -40,12 +40,6 @@ RUNS = {
 LENGTH = 64_000
 
 
-@pytest.fixture
-def store(store_url):
-    with closing(Store.open(store_url)) as opened:
-        yield opened
-
-
 def study(runs=RUNS, seeds=2, length=LENGTH, **written):
     base = {"schedule": {"batch_size": 64, "examples_seen": length}}
     return StudySpec.parse({"name": "s", "base": base, "runs": runs, "seeds": seeds, **written})

@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from jestlab.analysis import published, query
-from jestlab.platform.errors import UserError
 from jestlab.platform.store import backup
-from jestlab.platform.store.published import import_cells, remove_source
+from jestlab.platform.store.published import import_cells
 from jestlab.platform.store.store import Store
 
 PAPER = published.paper()
@@ -29,21 +28,6 @@ def test_importing_twice_changes_nothing(store, store_url):
     assert query.frame(store_url, view="published").equals(before)  # including the time of the import
 
 
-def test_updates_and_reports_changed_cells(store, store_url):
-    import_cells(store, PAPER)
-    cell = next(c for c in PAPER if c.key[1:] == ("comparison", 13, "mean_delta"))
-    corrected = [replace(c, printed="+0.9", value=0.009, bold=False) if c == cell else c for c in PAPER]
-    done = import_cells(store, corrected)
-    assert (done.new, done.unchanged) == (0, 232)
-    (change,) = done.changed
-    assert change.key == cell.key
-    assert (change.before, change.after) == (
-        {"printed": "+1.8", "value": 0.018, "bold": 1},
-        {"printed": "+0.9", "value": 0.009, "bold": 0},
-    )
-    assert in_order(published.stored(store_url)) == in_order(corrected)
-
-
 def test_an_import_neither_removes_nor_contradicts_cells(store, store_url):
     import_cells(store, PAPER)
     laion = [cell for cell in PAPER if cell.table == "laion"]
@@ -58,16 +42,6 @@ def test_an_import_neither_removes_nor_contradicts_cells(store, store_url):
     with pytest.raises(ValueError, match="row 1 of laion has 'Other' here and 'LAION-440M'"):
         import_cells(store, [other])
     assert in_order(published.stored(store_url)) == in_order(PAPER)
-
-
-def test_sources_are_independent(store, store_url):
-    import_cells(store, PAPER)
-    mine = [replace(cell, source="Doe") for cell in PAPER if cell.table == "laion"]
-    assert import_cells(store, mine).new == 18
-    with pytest.raises(UserError, match="no published results of 'Dow' in the store: did you mean 'Doe'"):
-        remove_source(store, "Dow")
-    assert remove_source(store, published.PAPER) == 233
-    assert in_order(published.stored(store_url)) == in_order(mine)
 
 
 @pytest.mark.both_databases

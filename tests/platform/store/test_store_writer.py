@@ -16,6 +16,7 @@ import numpy as np
 import plans_support as plans
 import pytest
 from sqlalchemy import Connection, text
+from stores_support import rows
 from tests.waiting import wait_until
 
 from jestlab.platform.errors import StoreUnreachable
@@ -47,11 +48,6 @@ def begun(store: Store | Unreliable, folder: Path, lease_seconds: float = 90.0) 
 @pytest.fixture
 def attempt(store: Store, tmp_path: Path) -> WorkerAttempt:
     return begun(store, tmp_path)
-
-
-def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:
-    with store.reading() as connection:
-        return [tuple(row) for row in connection.exec_driver_sql(sql)]
 
 
 def points(store: Store) -> list[tuple[Any, ...]]:

@@ -1,4 +1,4 @@
-"""Executors without processes: jobs run at once, or as threads of the test, or only have a state."""
+"""Executors without processes: jobs are threads of the test, or only have a state."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ from jestlab.platform.launch.outcome import LaunchOutcome
 from jestlab.platform.planning.plan import Plan
 from jestlab.platform.programs import failures
 from jestlab.platform.programs.context import Interrupted, RunContext
-from jestlab.platform.spec.resources import Resources
 from jestlab.platform.store import provenance
 from jestlab.platform.store.attempt import WorkerAttempt
 from jestlab.platform.store.code import store_texts
@@ -101,58 +100,6 @@ class Scripted(Executor):
 
     def halt(self) -> None:
         self.halted = True
-
-
-class AtOnce(Executor):
-    """Computes each attempt, from its start to its end, in the call that launches it."""
-
-    name = "local"
-    here = True
-    parallel = 2
-
-    def __init__(
-        self, lab: Lab, resources: Resources | None = None, on_exit: Callable[[], None] = lambda: None
-    ) -> None:
-        self._lab = lab
-        self._on_exit = on_exit
-        self._codes: dict[LaunchedJob, int] = {}
-        self._store: Store | None = None  # one for all attempts: each compiles its SQL again
-
-    def launch(self, job: Job) -> LaunchedJob:
-        job.log.parent.mkdir(parents=True, exist_ok=True)
-        handle = f"{processes.identity()}:{job.log.relative_to(self._lab.root)}"
-        launched = LaunchedJob(handle, job.key)
-        self._store = self._store or Store.open(self._lab.store_url, create=False)
-        self._codes[launched] = self._attempt(self._store, job, handle)
-        self._on_exit()
-        return launched
-
-    def close(self) -> None:
-        if self._store is not None:
-            self._store.close()
-
-    def statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
-        gone = JobStatus(JobState.GONE)
-        return {job: _status(self._codes[job]) if job in self._codes else gone for job in jobs}
-
-    def stop(self, job: LaunchedJob, *, now: bool) -> None:
-        """Do nothing: its jobs have ended."""
-
-    def logs(self, job: LaunchedJob) -> Iterator[bytes]:
-        yield self._lab.inside(job.handle.split(":", 3)[3]).read_bytes()
-
-    def _attempt(self, store: Store, job: Job, handle: str) -> int:
-        run = store.run(job.key.fingerprint)
-        recorded, wanted = plans.HERE, provenance.RunDetails()
-        if run.program == "command":  # the sources of toy programs are the whole repository
-            wanted = replace(worker._wanted(store, run), interpreter=None)
-            recorded = provenance.collect(Path(__file__).parent, [], wanted)
-        attempt = _begin(self._lab, store, run, job.key.attempt, handle, recorded)
-        if wanted.sources is not None:
-            store_texts(store, wanted.sources.files.values(), provenance.cleaner())
-        with job.log.open("a") as log:
-            log.write(f"--- attempt {attempt.number}\n")
-        return _compute(self._lab, run, attempt, job.log, worker.Stop())
 
 
 class Machine:
@@ -336,14 +283,21 @@ def _begin(
     run: RunRecord,
     number: int,
     handle: str,
-    recorded: provenance.Provenance = plans.HERE,
 ) -> WorkerAttempt:
     """Begin an attempt, as a worker does."""
+    recorded, wanted = plans.HERE, provenance.RunDetails()
+    if run.program == "command":  # the sources of toy programs are the whole repository
+        wanted = replace(worker._wanted(store, run), interpreter=None)
+        recorded = provenance.collect(Path(__file__).parent, [], wanted)
     folder = lab.make_folder(run.directory)
     attempt = WorkerAttempt.begin(
         store, run.fingerprint, number, directory=folder, provenance=recorded, handle=handle
     )
     attempt.catch_up()
+    if wanted.sources is not None:
+        store_texts(store, wanted.sources.files.values(), provenance.cleaner())
+    with (folder / logs.NAME).open("a") as log:
+        log.write(f"--- attempt {number}\n")
     return attempt
 
 
@@ -353,7 +307,7 @@ def _compute(
     attempt: WorkerAttempt,
     log: Path,
     stop: worker.Stop,
-    look: Callable[[int], object] = lambda step: None,
+    look: Callable[[int], object],
 ) -> int:
     """Run a program, store how it ended, and return the exit code, as a worker does.
 

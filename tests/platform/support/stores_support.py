@@ -47,6 +47,11 @@ def run_id(store: Store, run: PlannedRun) -> int:
     return tables.run_key(run.fingerprint)
 
 
+def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:
+    with store.reading() as connection:
+        return [tuple(row) for row in connection.exec_driver_sql(sql)]
+
+
 def attempt(
     store: Store,
     run: PlannedRun,

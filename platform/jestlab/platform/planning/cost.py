@@ -172,29 +172,22 @@ def check_chip_hours(plan: Plan, limit: float, place: ExecutorName, launched: st
         raise UserError(f"--max-chip-hours can't be checked: {reason}; {launched} was launched")
     amount = total(runs).chip_hours
     if amount > limit:
-        by_size = sorted(
-            ((run.budget.chip_hours, _title(run)) for run in runs if run.budget), key=lambda entry: -entry[0]
-        )
-        largest = ", ".join(f"{title} {units.hours(hours)}" for hours, title in by_size[:3])
         raise UserError(
             f"the {counted(len(runs), 'run')} to do would take {units.hours(amount)} chip-hours, more than "
-            f"--max-chip-hours {limit:g} (largest: {largest}); {launched} was launched"
+            f"--max-chip-hours {limit:g}: jestlab plan lists them; {launched} was launched"
         )
 
 
 def _why_unknown(run: PlannedRun, place: ExecutorName) -> str:
+    title = f"{run.label} seed {run.seed}"
     if run.price is None:
-        return f"the cost of {_title(run)} is unknown, because its program {run.program} has no price"
+        return f"the cost of {title} is unknown, because its program {run.program} has no price"
     where = "on this machine" if place == "local" else f"on {place}"
     where += " with as many chips" if place in CLUSTERS else ""
     return (
-        f"how long {_title(run)} takes is unknown, because no run of {run.program} has completed {where}, "
+        f"how long {title} takes is unknown, because no run of {run.program} has completed {where}, "
         "and the study has no TPU slice: launch one of its runs first, without --max-chip-hours"
     )
-
-
-def _title(run: PlannedRun) -> str:
-    return f"{run.label} seed {run.seed}"
 
 
 # ---- FLOPs by component

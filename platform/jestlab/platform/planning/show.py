@@ -194,9 +194,6 @@ def _by_earlier_runs(survey: Survey) -> Iterator[str]:
 
 def _unknown_hours(plan: Plan, place: ExecutorName) -> Iterator[str]:
     """Yield why the hours on a cluster without TPUs are unknown."""
-    if place == "vertex":
-        yield "HOURS are unknown: vertex requires a TPU slice: --set resources.tpu=v5e-2x4, or another one"
-        return
     programs = dict.fromkeys(run.program for run in to_do(plan) if run.price is not None)
     if programs:
         machines = plan.study.resources.machines

@@ -5,9 +5,8 @@ Cancel and retry run `jestlab cancel` and `jestlab retry` in processes that outl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
-from functools import partial
 
 from starlette.responses import RedirectResponse, Response
 
@@ -57,11 +56,23 @@ def act(labs: Labs, kind: str, name: str, action: str, form: Form) -> Response:
         subject = Subject(fingerprint=name)
     else:
         served, subject = labs.with_experiment(name, lab), Subject(experiment=name)
-    perform = _ACTIONS.get(action)
-    if perform is None or (action == "accept" and kind == "run"):
-        raise UserError(f"no action {action!r} for {'an' if kind[0] == 'e' else 'a'} {kind}")
+    author = _author(form)
     with closing(Store.open(served.lab.store_url, create=False)) as store:
-        perform(served.lab, store, subject, _author(form), form)
+        match action:
+            case "note":
+                add_note(store, subject, form.get("text", ""), author)
+            case "tag":
+                add_tags(store, subject, _names(form), author)
+            case "untag":
+                remove_tags(store, subject, _names(form))
+            case "accept" if subject.experiment is not None:
+                _accept(store, subject.experiment, form.get("reason", ""), author)
+            case "cancel" | "retry":
+                _run_verb(action, served.lab, name)
+                past = {"cancel": "cancelled", "retry": "retried"}[action]
+                add_note(store, subject, f"{past} in `jestlab serve`", author)
+            case _:
+                raise UserError(f"no action {action!r} for {'an' if kind[0] == 'e' else 'a'} {kind}")
     return RedirectResponse(address(kind, name, lab=lab), 303)
 
 
@@ -81,45 +92,21 @@ def _author(form: Form) -> str:
     return " ".join(form.get("by", "").split())[:LONGEST_NAME] or person()
 
 
-def _note(lab: Lab, store: Store, subject: Subject, author: str, form: Form) -> None:
-    add_note(store, subject, form.get("text", ""), author)
+def _names(form: Form) -> list[str]:
+    return form.get("names", "").replace(",", " ").split()
 
 
-def _tag(lab: Lab, store: Store, subject: Subject, author: str, form: Form) -> None:
-    add_tags(store, subject, form.get("names", "").replace(",", " ").split(), author)
-
-
-def _untag(lab: Lab, store: Store, subject: Subject, author: str, form: Form) -> None:
-    remove_tags(store, subject, form.get("names", "").replace(",", " ").split())
-
-
-def _accept(lab: Lab, store: Store, subject: Subject, author: str, form: Form) -> None:
-    assert subject.experiment is not None  # checked by `act`
-    values = changes_of(store, subject.experiment).values
+def _accept(store: Store, experiment: str, reason: str, author: str) -> None:
+    values = changes_of(store, experiment).values
     if not values:
         raise UserError("nothing to accept: no known difference of code, data, or versions")
-    accept(store, subject.experiment, values, form.get("reason", ""), author)
+    accept(store, experiment, values, reason, author)
 
 
-def _run_verb(
-    verb: str, past: str, lab: Lab, store: Store, subject: Subject, author: str, form: Form
-) -> None:
-    """Start a command that outlives the server, and note who started it."""
-    name = subject.experiment or subject.fingerprint
-    assert name is not None  # a subject has one of both
+def _run_verb(verb: str, lab: Lab, name: str) -> None:
+    """Start a command that outlives the server."""
     started = detached.start(lab, f"{verb} {name}", [verb, name, "--root", lab.address])
     if started.code:
         lines = started.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         last = lines[-1] if lines else f"jestlab {verb} ended with exit code {started.code}"
         raise UserError(last.removeprefix("jestlab: "))
-    add_note(store, subject, f"{past} in `jestlab serve`", author)
-
-
-_ACTIONS: dict[str, Callable[[Lab, Store, Subject, str, Form], None]] = {
-    "note": _note,
-    "tag": _tag,
-    "untag": _untag,
-    "accept": _accept,
-    "cancel": partial(_run_verb, "cancel", "cancelled"),
-    "retry": partial(_run_verb, "retry", "retried"),
-}

@@ -20,12 +20,7 @@ _PASSED_PREFIXES = (
 
 
 def threads_environment(threads: int, xla_flags: str = "") -> dict[str, str]:
-    """Return the variables of a worker on CPUs with this number of threads, which determines rounding.
-
-    Args:
-        threads: Number of threads.
-        xla_flags: Further flags of XLA.
-    """
+    """Return the variables of a worker on CPUs with this number of threads, which determines rounding."""
     if threads == 1:
         xla_flags += " --xla_cpu_multi_thread_eigen=false"
     # NPROC: size of XLA's thread pools.

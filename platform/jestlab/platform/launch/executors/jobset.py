@@ -223,12 +223,7 @@ def _label(text: str) -> str:
 
 
 def status(jobset: Object, pods: Sequence[Object]) -> JobStatus:
-    """Return the status of a JobSet's job.
-
-    Args:
-        jobset: The JobSet.
-        pods: Pods of the JobSet. The first is enough, unless the JobSet has failed.
-    """
+    """Return the status of a JobSet's job. Of its pods, the first is enough, unless the JobSet has failed."""
     conditions = _conditions(jobset)
     first = next((pod for pod in pods if _labels(pod).get(INDEX_LABEL) == "0"), None)
     if "Completed" in conditions:
@@ -270,12 +265,9 @@ def is_in_queue(jobset: Object) -> bool:
 
 
 def queued(jobset: Object, waiting: JobStatus, workloads: Sequence[Object]) -> JobStatus:
-    """Add Kueue's reason to the status of a queued job.
+    """Add Kueue's reason to the status of a job for whose JobSet `is_in_queue` holds.
 
-    Args:
-        jobset: JobSet of the job, for which `is_in_queue` holds.
-        waiting: The status without Kueue.
-        workloads: Workloads of the JobSet; empty without the right to list them, or if Kueue has not seen it.
+    `workloads` is empty without the right to list them, or if Kueue has not seen the JobSet.
     """
     reason = ""
     for workload in workloads:

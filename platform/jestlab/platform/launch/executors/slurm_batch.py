@@ -94,16 +94,7 @@ leave $code
 def sbatch_options(
     name: str, comment: str, folder: Path, count: int, resources: Resources, slurm: SlurmOptions
 ) -> list[str]:
-    """Return the options of `sbatch`.
-
-    Args:
-        name: Name of the job.
-        comment: Comment by which the job is found.
-        folder: Folder of the batch.
-        count: Number of jobs; more than one form an array.
-        resources: Resources of each job.
-        slurm: Options of the site.
-    """
+    """Return the options of `sbatch` for a batch in a folder; more than one job form an array."""
     memory_mib = resources.memory_gb and max(round(resources.memory_gb * 1e9 / 2**20), 1)
     values: dict[str, object] = {
         "job-name": name,
@@ -151,7 +142,7 @@ def script(
     head: str = "",
     source: str = "",
 ) -> str:
-    """Return the batch script.
+    """Return the script of a batch in a folder.
 
     Args:
         folder: Folder of the batch.
