@@ -56,11 +56,11 @@ exec {real}/"$name" "$@"
 
 
 @contextmanager
-def running(folder: Path, *, accounting: bool = False) -> Iterator[SlurmCluster]:
+def running(folder: Path) -> Iterator[SlurmCluster]:
     """Context with a cluster that runs; without its executables the test is skipped."""
-    if why := why_not(accounting=accounting):
+    if why := why_not():
         pytest.skip(f"no Slurm: {why}")
-    made = SlurmCluster(folder, accounting=accounting)
+    made = SlurmCluster(folder)
     try:
         made.start()
         yield made
@@ -84,7 +84,7 @@ class SlurmHarness:
         self._commands = folder / "commands"
         (self._commands / "faults").mkdir(parents=True)
         real = Path(shutil.which("sbatch", path=PATH) or "").parent
-        for name in ("sbatch", "squeue", "scontrol", "scancel", "sacct"):
+        for name in ("sbatch", "squeue", "scontrol", "scancel"):
             (self._commands / name).write_text(_UNRELIABLE.format(real=real))
             (self._commands / name).chmod(0o755)
         monkeypatch.setenv("PATH", f"{self._commands}:{PATH}")

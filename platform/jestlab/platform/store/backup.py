@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, exists, func, select
+from sqlalchemy import Connection, exists, func, select, update
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.store import schema
@@ -28,10 +28,12 @@ from jestlab.platform.store.engine import (
     writable,
     writing,
 )
-from jestlab.platform.store.identity import disown
+from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import AttemptRow, Base, ExperimentRow, IdentityRow, RunRow
 
-_RESTORED = "restored from a backup"
+_NOWHERE = ""
+"""The place of a copy, which is no place: who opens the copy next finds that it isn't the original."""
+
 _ROWS = 10_000  # in memory at a time
 
 
@@ -67,16 +69,17 @@ def restore(path: Path, url: str) -> None:
     if not path.is_file():
         raise UserError(f"no backup at {path}")
     target = sqlite_file(parse_url(url))
+    if target is not None:
+        with _appearing(target) as unfinished:
+            _copy_file(path.absolute(), unfinished)
+    else:
+        _restore_to_server(path, url)
+    Store.open(url, create=False).close()  # finds that it is a copy, and ends its attempts
+
+
+def _restore_to_server(path: Path, url: str) -> None:
     with closing_engine(read_only(f"sqlite:///{path.absolute()}")) as backup:
         schema.ensure(backup, create=False)
-        if target is not None:
-            with _appearing(target) as unfinished:
-                _copy_file(path.absolute(), unfinished)
-                with closing_engine(writable(f"sqlite:///{unfinished}")) as engine:
-                    with writing(engine) as connection:
-                        disown(connection, _RESTORED)
-                    _as_one_file(engine)
-            return
         with closing_engine(writable(url)) as engine:
             with reading(engine) as connection:
                 made = schema.revision(connection) is not None
@@ -88,14 +91,6 @@ def restore(path: Path, url: str) -> None:
             schema.ensure(engine, create=True)
             with reading(backup) as source, writing(engine) as connection:
                 _copy_rows(source, connection)
-                disown(connection, _RESTORED)
-
-
-def _as_one_file(engine: Engine) -> None:
-    """Leave a SQLite store without a log next to it."""
-    with engine.connect() as connection:
-        raw: Any = connection.connection.dbapi_connection
-        raw.execute("PRAGMA journal_mode = DELETE")
 
 
 @contextmanager
@@ -129,8 +124,7 @@ def _copy_file(source: Path, target: Path) -> None:
                 raw.backup(copy)
                 raw.rollback()  # fails if another process wrote to a file that couldn't be locked
                 with copy:
-                    copy.execute("DELETE FROM identity")
-                    copy.execute("INSERT INTO identity (id) VALUES (?)", (uuid.uuid4().hex,))
+                    copy.execute("UPDATE identity SET id = ?, place = ?", (uuid.uuid4().hex, _NOWHERE))
                     copy.execute("UPDATE attempt SET handle = NULL, token = NULL")
                 copy.execute("PRAGMA journal_mode = DELETE")  # one file, without a log next to it
                 [[verdict]] = copy.execute("PRAGMA integrity_check(1)").fetchall()
@@ -148,11 +142,14 @@ def _copy_server(url: str, target: Path) -> None:
         schema.ensure(copy, create=True)
         with reading(engine) as connection, writing(copy) as into:
             _copy_rows(connection, into)
-        _as_one_file(copy)
+        with copy.connect() as connection:
+            raw: Any = connection.connection.dbapi_connection
+            raw.execute("PRAGMA journal_mode = DELETE")  # one file, without a log next to it
 
 
 def _copy_rows(source: Connection, target: Connection) -> None:
     """Copy every table, in the order of references."""
+    target.execute(update(IdentityRow).values(place=_NOWHERE))
     for table in Base.metadata.sorted_tables:
         if table.name == IdentityRow.__tablename__:
             continue  # the target has another ID

@@ -32,18 +32,18 @@ def settle(engine: Engine) -> None:
     with writing(engine) as connection:
         known = connection.scalar(select(IdentityRow.place).with_for_update())
         if known is not None and known != place:
-            disown(connection, COPIED)
+            _disown(connection)
         connection.execute(update(IdentityRow).values(place=place))
 
 
-def disown(connection: Connection, reason: str) -> None:
+def _disown(connection: Connection) -> None:
     """Give a copy another identity, within a write transaction.
 
-    Live attempts end for this reason: their workers write to the original. The copy can no longer find,
-    watch, or stop any job.
+    Live attempts end: their workers write to the original. The copy can no longer find, watch, or stop any
+    job.
     """
     connection.execute(update(IdentityRow).values(id=uuid.uuid4().hex, place=None))
-    ended = {"state": RunState.PREEMPTED, "reason": reason}
+    ended = {"state": RunState.PREEMPTED, "reason": COPIED}
     live = update(AttemptRow).where(AttemptRow.state.in_(LIVE))
     connection.execute(live.values(**ended, ended_at=AttemptRow.heartbeat_at))
     connection.execute(update(RunRow).where(RunRow.state == RunState.RUNNING).values(**ended))

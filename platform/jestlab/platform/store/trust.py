@@ -6,7 +6,6 @@ viewed until its user trusts it. Launching a spec with its name makes it an expe
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -15,6 +14,7 @@ from typing import NamedTuple
 
 from sqlalchemy import func, select, update
 
+from jestlab.platform.digests import size_and_digest
 from jestlab.platform.errors import UserError
 from jestlab.platform.store.records import ADOPTED, RunState
 from jestlab.platform.store.rows import chunks, now
@@ -59,8 +59,7 @@ class Executed(NamedTuple):
 
 def imported_from(path: Path) -> Origin:
     """Return the origin of experiments that are imported from an archive now."""
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    _, digest = size_and_digest(path)
     return Origin(path.name.encode(errors="replace").decode(), digest, now().isoformat(timespec="seconds"))
 
 

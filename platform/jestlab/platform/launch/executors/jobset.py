@@ -267,7 +267,7 @@ def is_in_queue(jobset: Object) -> bool:
 def queued(jobset: Object, waiting: JobStatus, workloads: Sequence[Object]) -> JobStatus:
     """Add Kueue's reason to the status of a job for whose JobSet `is_in_queue` holds.
 
-    There are no Workloads without the right to list them, or if Kueue has not seen the JobSet.
+    `workloads` is empty without the right to list them, or if Kueue has not seen the JobSet.
     """
     reason = ""
     for workload in workloads:

@@ -42,7 +42,7 @@ from jestlab.platform.launch.executors.slurm_batch import (
     script,
     script_by_hand,
 )
-from jestlab.platform.launch.executors.slurm_tools import Account, QueueRow, SlurmTools
+from jestlab.platform.launch.executors.slurm_tools import QueueRow, SlurmTools
 from jestlab.platform.processes import EXIT_COMPLETED, exit_from_shell
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.spec.slurm import SlurmOptions
@@ -245,21 +245,13 @@ class SlurmExecutor(Executor):
             except ExecutorError as error:
                 statuses[job] = JobStatus(JobState.UNKNOWN, str(error))
         try:
-            statuses |= self._statuses(handles) if handles else {}
+            queue = self._queue() if handles else {}
+            for job, handle in handles.items():
+                row = self._row(queue, handle.task)
+                known = self._forgotten(handle) if row is None else self._of_row(handle, row)
+                statuses[job] = self._elsewhere(handle) or known
         except ExecutorError as error:
             statuses |= dict.fromkeys(handles, JobStatus(JobState.UNKNOWN, str(error)))
-        return statuses
-
-    def _statuses(self, handles: Mapping[LaunchedJob, _Handle]) -> dict[LaunchedJob, JobStatus]:
-        statuses: dict[LaunchedJob, JobStatus] = {}
-        queue = self._queue()
-        rows = {job: self._row(queue, handle.task) for job, handle in handles.items()}
-        accounts = self._accounts([handle for job, handle in handles.items() if rows[job] is None])
-        for job, handle in handles.items():
-            row = rows[job]
-            if (status := self._elsewhere(handle)) is None:
-                status = self._forgotten(handle, accounts) if row is None else self._of_row(handle, row)
-            statuses[job] = status
         return statuses
 
     def _not_ours(self, handle: _Handle, job: LaunchedJob) -> JobStatus | None:
@@ -320,30 +312,16 @@ class SlurmExecutor(Executor):
             self._pending_jobs[partition] = (time.monotonic(), pending)
         return pending
 
-    def _accounts(self, handles: Sequence[_Handle]) -> dict[str, list[Account]]:
-        """Return the jobs in accounting by id; nothing if the site has no accounting."""
-        if not handles or self._setting("AccountingStorageType", "").endswith("/none"):
-            return {}
-        ids = ",".join(handle.id for handle in handles)
-        answer = self._tools.run(
-            "sacct", "--noheader", "--parsable2", "--allocations", "--duplicates", f"--jobs={ids}",
-            f"--format={slurm_tools.ACCOUNT_FIELDS}", "--starttime=2000-01-01",
-        )  # fmt: skip
-        return slurm_tools.accounted(answer)
+    def _forgotten(self, handle: _Handle) -> JobStatus:
+        """Return the status of a job that squeue doesn't list, from its `.end` file.
 
-    def _forgotten(self, handle: _Handle, accounts: Mapping[str, Sequence[Account]]) -> JobStatus:
-        """Return the status of a job that squeue doesn't list, from its `.end` file and accounting."""
+        Slurm's accounting isn't asked: a job without the file was killed with its node, or by Slurm. Then the
+        run continues in another job, as if it was preempted.
+        """
         end = self._batches.end(handle.task)
-        own = None if end is None or end.job != handle.id else slurm_tools.ended(exit_from_shell(end.code))
-        # The id may have been used for other jobs; a batch's jobs run in the batch's folder.
-        ours = [job for job in accounts.get(handle.id, ()) if Path(job.folder).name == handle.task.batch]
-        latest = ours[-1] if ours else None
-        if latest is not None and latest.state and slurm_tools.is_over(latest.state):
-            accounted = slurm_tools.status(latest.state, "", slurm_tools.exit_code(latest.code))
-            # If Slurm ended the job, the exit code that it left only counts if it is a success.
-            own_counts = own is not None and JobState.SUCCEEDED in (own.state, accounted.state)
-            return own if own and (own_counts or accounted.state == JobState.FAILED) else accounted
-        return own or JobStatus(JobState.GONE, f"Slurm has no record of job {handle.id}, nor has the lab")
+        if end is not None and end.job == handle.id:
+            return slurm_tools.ended(exit_from_shell(end.code))
+        return JobStatus(JobState.GONE, f"Slurm has no record of job {handle.id}, nor has the lab")
 
     # ---- stopping, logs
 

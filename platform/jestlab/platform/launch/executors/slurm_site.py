@@ -12,7 +12,7 @@ from jestlab.platform.lab.lab import Lab, network_file_system
 from jestlab.platform.launch.executors.slurm_tools import SlurmTools, config
 from jestlab.platform.spec.slurm import SlurmOptions
 
-_COMMANDS = ("sbatch", "squeue", "scontrol", "scancel", "srun", "sacct", "sinfo")
+_COMMANDS = ("sbatch", "squeue", "scontrol", "scancel", "srun", "sinfo")
 _CONFIG = Path("/etc/slurm/slurm.conf")
 _ANSWER_SECONDS = 20.0
 
@@ -27,7 +27,7 @@ def is_here() -> bool:
 
 
 def examine(lab: Lab, options: SlurmOptions, run: Callable[..., str] | None = None) -> Iterator[Found]:
-    """Check a site: commands, controller, partitions, the account, accounting, and the lab's folder.
+    """Check a site: commands, controller, partitions, the account, and the lab's folder.
 
     `run` runs a command of Slurm and raises UserError; None for the real one.
     """
@@ -47,11 +47,6 @@ def examine(lab: Lab, options: SlurmOptions, run: Callable[..., str] | None = No
             yield check(run, options)
         except UserError as error:
             yield False, "rejected", str(error)
-    accounting = settings.get("AccountingStorageType", "?")
-    if accounting.endswith("/none"):
-        yield True, f"no accounting: Slurm remembers jobs for {settings.get('MinJobAge', 'some time')}", ""
-    else:
-        yield True, f"accounting by {accounting}", ""
     yield _folder(lab)
 
 

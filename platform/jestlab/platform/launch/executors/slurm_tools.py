@@ -1,7 +1,7 @@
 """Slurm's command-line tools: run them with a timeout, and read their answers and errors.
 
-Text formats instead of `--json`: the letters of `squeue -o` and the fields of `sacct -P` are documented and
-stable. The JSON has changed between versions, and some sites build Slurm without it.
+Text formats instead of `--json`: the letters of `squeue -o` are documented and stable. The JSON has changed
+between versions, and some sites build Slurm without it.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ import re
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from jestlab.platform.launch.executors.base import ExecutorError, ExecutorUnavailable, JobState, JobStatus
 from jestlab.platform.launch.executors.reasons import explained
 from jestlab.platform.launch.executors.retry import Transient, retried
 from jestlab.platform.logs import one_line
-from jestlab.platform.processes import EXIT_COMPLETED, describe_exit, exit_from_shell
+from jestlab.platform.processes import EXIT_COMPLETED, describe_exit
 from jestlab.platform.words import ordinal
 
 # ---- commands
@@ -120,9 +119,6 @@ def _translated(command: str, stderr: str) -> Exception:
 QUEUE_FORMAT = "%i|%T|%P|%Q|%S|%r|%k"
 """Format of `squeue -o`: id, state, partition, priority, start, reason, comment (which may contain `|`)."""
 
-ACCOUNT_FIELDS = "JobID,State,ExitCode,WorkDir"
-"""Fields of `sacct -o`."""
-
 
 @dataclass(frozen=True)
 class QueueRow:
@@ -154,37 +150,6 @@ def config(answer: str) -> Mapping[str, str]:
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
-class Account(NamedTuple):
-    """A job in accounting: state, exit code, and working directory as `sacct` writes them."""
-
-    state: str
-    code: str
-    folder: str
-
-
-def accounted(answer: str) -> dict[str, list[Account]]:
-    """Parse the output of `sacct`: the jobs of each id, the latest last, since ids are used again."""
-    accounts: dict[str, list[Account]] = {}
-    for line in answer.splitlines():
-        fields = line.split("|", 3)
-        if len(fields) == 4:
-            accounts.setdefault(fields[0], []).append(Account(*fields[1:]))
-    return accounts
-
-
-def exit_code(text: str) -> int | None:
-    """Parse an exit code of sacct, CODE:SIGNAL; return minus the signal's number if there is one.
-
-    NOTE: sacct subtracts 128 from codes of 128 and more: for a script that exits with 137 it prints 9:0. A
-    script that was killed has 0:9.
-    """
-    match = re.fullmatch(r"(\d{1,5}):(\d{1,5})", text.strip())
-    if match is None:
-        return None
-    code, signal = int(match[1]), int(match[2])
-    return -signal if signal else exit_from_shell(code)
-
-
 # ---- states
 
 WAITING = (
@@ -209,7 +174,7 @@ def is_over(state: str) -> bool:
 
 
 def status(state: str, reason: str = "", code: int | None = None, place: str = "") -> JobStatus:
-    """Return the status of a job by its state from squeue or sacct, such as `CANCELLED by 1000` or `FAILED+`.
+    """Return the status of a job by its state from squeue, such as `CANCELLED by 1000` or `FAILED+`.
 
     `code` is the exit code of the job's script, if known.
     """

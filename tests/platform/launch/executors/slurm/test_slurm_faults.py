@@ -56,7 +56,7 @@ def test_an_id_is_used_again_after_the_counter_was_reset(lab):
 
 
 def test_the_end_of_a_job_that_slurm_has_forgotten_is_in_a_file(lab):
-    """`MinJobAge` has passed, and the site has no accounting; no launcher was there meanwhile."""
+    """`MinJobAge` has passed; no launcher was there meanwhile."""
     study = lab.study({"one": {"program": "toy_programs:vanish", "code": 3}})
     with lab.launching(study, "--set", "resources.lease_seconds=60") as first:
         # Slurm has the job some moments before the launcher knows its id.

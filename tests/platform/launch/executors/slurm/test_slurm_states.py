@@ -16,7 +16,6 @@ QUEUE = """\
 """
 CONFIG = """\
 Configuration data as of 2026-11-25T01:44:02
-AccountingStorageType   = accounting_storage/none
 ClusterName             = c10543
 MaxArraySize            = 1001
 """
@@ -33,16 +32,6 @@ def test_lines_of_the_queue():
 
 def test_the_clusters_settings():
     assert tools.config(CONFIG)["ClusterName"] == "c10543"
-
-
-def test_accounts_of_an_id_that_was_used_again():
-    answer = (
-        "7|FAILED|1:0|/lab/slurm/old\n8_1|CANCELLED by 1000|0:15|/lab/a|b\n7|COMPLETED|0:0|/lab/slurm/new\n"
-    )
-    assert tools.accounted(answer) == {
-        "7": [("FAILED", "1:0", "/lab/slurm/old"), ("COMPLETED", "0:0", "/lab/slurm/new")],
-        "8_1": [("CANCELLED by 1000", "0:15", "/lab/a|b")],
-    }
 
 
 MEANINGS = {
@@ -76,11 +65,6 @@ def test_slurms_reasons_are_shown():
     assert tools.status("FAILED", "NodeDown").state == JobState.PREEMPTED
 
 
-def test_exit_codes():
-    codes = {"3:0": 3, "0:9": -9, "137:0": -9, "143:0": 143, "0:0": 0, "": None, "3": None, "a:b": None}
-    assert {written: tools.exit_code(written) for written in codes} == codes
-
-
 def test_the_place_in_a_queue():
     row = tools.rows("12_3|PENDING|gpu|90|2026-11-25T14:05:00|Priority|jestlab a\n")[0]
     pending = [(90, "12_3"), (100, "7"), (100, "8"), (10, "9")]
@@ -95,6 +79,4 @@ def test_no_answer_breaks_the_parsers(text):
         assert isinstance(row.priority, int)
         assert tools.status(row.state, row.reason).state in JobState
     tools.config(text)
-    tools.accounted(text)
     tools.status(text, text)
-    assert tools.exit_code(text) is None or ":" in text
