@@ -17,7 +17,7 @@ import click
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-from jestlab.platform.cli import VERBS, cli
+from jestlab.platform.cli import cli
 from jestlab.platform.spec.keys import (
     REQUIRED,
     SpecKey,
@@ -57,9 +57,9 @@ def commands() -> str:
         "code is 0 for success, 1 for an error, 2 for wrong usage and 130 after Ctrl-C.\n\n"
         "| verb | what it does |\n|:--|:--|\n"
     )
-    table = "".join(f"| [`{verb}`](#jestlab-{verb}) | {about} |\n" for verb, about in VERBS.items())
+    table = "".join(f"| [`{verb}`](#jestlab-{verb}) | {about} |\n" for verb, about in cli.verbs.items())
     with click.Context(cli, info_name="jestlab") as context:
-        commands = ((verb, cli.get_command(context, verb)) for verb in VERBS)
+        commands = ((verb, cli.get_command(context, verb)) for verb in cli.verbs)
         sections = [part for verb, command in commands for part in _command(verb, command, context)]
     return head + table + "\n" + "\n".join(sections)
 

@@ -15,7 +15,7 @@ from tests.waiting import wait_until
 
 from jestlab.analysis.query import frame
 from jestlab.experiments import paper
-from jestlab.platform.cli import VERBS
+from jestlab.platform.cli import cli
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = ["../README.md", *sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))]
@@ -117,7 +117,7 @@ def test_every_verb_is_shown():
     every = [block for page in PAGES for block in BLOCKS[page]]
     shown = "\n".join(block.text for block in every if block.language in ("sh", "console"))
     verbs = set(re.findall(r"\bjestlab ([\w-]+)", shown))
-    assert set(VERBS) - verbs == {"serve"}  # goes on until it is stopped
+    assert set(cli.verbs) - verbs == {"serve"}  # goes on until it is stopped
 
 
 def test_the_readme_is_a_screen_and_a_half():

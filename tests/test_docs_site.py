@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 import click
 import pytest
 
-from jestlab.platform.cli import VERBS, cli
+from jestlab.platform.cli import cli
 from jestlab.platform.spec.keys import config_keys, spec_keys, together
 
 ROOT = Path(__file__).parents[1]
@@ -80,7 +80,7 @@ def test_links_lead_somewhere_and_nothing_is_loaded_from_elsewhere(site):
 def test_every_command_and_every_option_is_in_the_reference(site):
     text = (site / "reference/commands.html").read_text(encoding="utf-8")
     with click.Context(cli) as context:
-        for verb in VERBS:
+        for verb in cli.verbs:
             command = cli.get_command(context, verb)
             assert command is not None
             subcommands = getattr(command, "commands", {})

@@ -17,7 +17,7 @@ from click.shell_completion import get_completion_class
 from click.testing import CliRunner
 
 from jestlab.analysis.tables import NAMES
-from jestlab.platform.cli import VERBS, cli
+from jestlab.platform.cli import cli
 from jestlab.platform.store.annotations import Subject, add_tags
 from jestlab.platform.store.store import Store
 
@@ -59,7 +59,7 @@ def completed(line, shell="fish"):
 
 
 def test_completes_verbs():
-    assert completed("") == list(VERBS)
+    assert completed("") == list(cli.verbs)
     assert completed("wa") == ["watch"]
 
 

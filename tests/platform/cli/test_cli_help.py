@@ -9,7 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from jestlab.platform.cli import VERBS, cli
+from jestlab.platform.cli import cli
 
 
 def commands() -> Iterator[tuple[str, ...]]:
@@ -21,7 +21,7 @@ def commands() -> Iterator[tuple[str, ...]]:
             for name, each in command.commands.items():
                 yield from below((*words, name), each)
 
-    for verb in VERBS:
+    for verb in cli.verbs:
         command = cli.get_command(click.Context(cli), verb)
         assert command is not None
         yield from below((verb,), command)
@@ -54,9 +54,9 @@ def test_help_fits_80_columns():
 
 def test_the_list_of_verbs_is_in_the_order_of_the_work():
     text = shown((), 110)
-    assert re.findall(r"^  ([a-z-]+)  ", text.partition("Author:")[2], re.M) == list(VERBS)
+    assert re.findall(r"^  ([a-z-]+)  ", text.partition("Author:")[2], re.M) == list(cli.verbs)
     assert "jestlab launch quickstart" in text.partition("Examples:")[2]
-    assert all(about.endswith(".") for about in VERBS.values())
+    assert all(about.endswith(".") for about in cli.verbs.values())
 
 
 @pytest.fixture

@@ -184,19 +184,18 @@ def claim(study="filtering_ratio", statement=STATEMENT, verdict="holds", **chang
 
 
 def test_each_claim_is_a_line():
+    unknown = {"low": None, "high": None}
     rows = [
         claim(),
-        claim("criteria", "It\nhelps", "does not hold", difference=-0.5, low=-1.0, high=0.0, unit="raw"),
-        claim("criteria", "It spikes", "undecided", measure="loss_spikes", low=None, high=None, unit="raw"),
-        claim("criteria", "It is so", "not run", difference=None, low=None, high=None),
+        claim("criteria", "It\nspikes", "undecided", measure="loss_spikes", unit="raw", **unknown),
+        claim("criteria", "It is so", "not run", difference=None, **unknown),
     ]
-    assert render(claims_table(rows, by_study=True)).splitlines() == [
-        f"✓  filtering_ratio  {STATEMENT}   +8.4 [+2.9, +13.8]",
-        f"✗  criteria         It helps{' ' * 73}−0.5 [−1, +0]",
-        f"?  criteria         It spikes{' ' * 66}+0.0836 loss_spikes",
-        f"○  criteria         It is so{' ' * 85}—",
+    assert [" ".join(line.split()) for line in render(claims_table(rows, by_study=True)).splitlines()] == [
+        f"✓ filtering_ratio {STATEMENT} +8.4 [+2.9, +13.8]",
+        "? criteria It spikes +0.0836 loss_spikes",
+        "○ criteria It is so —",
     ]
-    assert render(claims_table(rows[3:], by_study=False)) == "○  It is so  —"
+    assert render(claims_table(rows[2:], by_study=False)) == "○  It is so  —"
 
 
 @pytest.mark.usefixtures("in_process")

@@ -143,16 +143,3 @@ def test_why_names_the_fields_that_differ(jestlab, tmp_path):
     data = json.loads(jestlab("plan", "quickstart", *changes, "--why", "--json")[1])
     (why,) = [run["why"] for run in data["runs"] if run["run"] == "joint"]
     assert why["differences"] == {"selection.filtering_ratio": {"before": 0.8, "now": 0.9}}
-
-
-def test_errors_are_one_line_and_nothing_is_written(jestlab, tmp_path):
-    for words, message in (
-        ("plan quikstart", "no study 'quikstart': did you mean 'quickstart'?"),
-        ("show quickstart --scale smok", "no scale 'smok': did you mean 'smoke'?"),
-        ("plan quickstart --set runs.joint.selection.rul=x", "unknown key: did you mean 'rule'?"),
-        ("show missing.yaml", "missing.yaml: no such file"),
-    ):
-        code, out, err = jestlab(*words.split())
-        assert (code, out, err.count("\n")) == (1, "", 1)
-        assert message in err
-    assert list(tmp_path.iterdir()) == []

@@ -74,13 +74,6 @@ def test_a_run_is_priced_by_its_whole_steps_and_with_its_reference():
     assert found.total == found.cost.learner + found.cost.scoring + found.cost.selection
 
 
-def test_a_users_program_has_a_free_form_config_and_its_seed():
-    runs = {"own": {"a.b": [1, {"c": None}]}}
-    (run,) = planned(runs, program="json:dumps", base={"a.x": 2}, seeds=[7]).runs
-    assert run.config == {"seed": 7, "a": {"b": [1, {"c": None}], "x": 2}}
-    assert run.program == "json:dumps"
-
-
 def test_folders_are_identified_by_their_content(tmp_path):
     captions = {"a": "one", "b": "one", "c": "two"}
     paths = {name: plans.write_shard(tmp_path / name, caption) for name, caption in captions.items()}

@@ -3,7 +3,7 @@
 import pytest
 
 from jestlab.analysis import costs
-from jestlab.models.config import EmbedConfig, TrainConfig
+from jestlab.models.config import TrainConfig
 from jestlab.platform.programs.pricing import price_train as price
 from jestlab.platform.programs.pricing import step_of
 
@@ -99,25 +99,9 @@ def test_a_reference_of_another_size_counts_at_its_own():
     assert cost(config(selection=JOINT), wide, 64.0).selection == 320 * 148 * (2 + 4 * 60)
 
 
-def test_an_image_head_is_priced_only_where_there_is_one():
-    one, other = (cost(config(model=model), None, 1.0) for model in ({}, {"embedding_dim": 64}))
-    image_head, wider_text_head = 2 * 64 * 48, 2 * 48 * (64 - 48)
-    assert one.image_tower - other.image_tower == pytest.approx(3 * image_head)
-    assert other.text_tower - one.text_tower == pytest.approx(3 * wider_text_head)
-
-
 def test_the_loss_is_of_all_pairs_forward_and_backward():
     for loss in ("sigmoid", "softmax"):
         assert cost(config(loss=loss), None, examples=64.0).loss == 6 * 64 * 64 * 48
-
-
-def test_cached_embeddings_cost_their_learner_nothing():
-    joint = config(selection=JOINT)
-    cached = price(joint, {"selection.reference": EmbedConfig(reference="r")})
-    online = price(joint, {"selection.reference": config()})
-    assert cached.cost.reference_scoring == 0
-    assert online.cost.reference_scoring == pytest.approx(5 * F * online.examples)
-    assert cached.total == online.total
 
 
 def test_an_unknown_reference_is_taken_for_the_learner_s_like():

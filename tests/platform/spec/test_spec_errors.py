@@ -22,9 +22,6 @@ runs: {../a: {}}
 runs: {1e3: {}}
 => 1: runs.1000: must be a valid string, not 1000 (a whole number): put it in quotes
 runs: {a: {}}
-axes: [{runs: [1e3], grid: {optimizer.beta1: [0.5]}}]
-=> 2: axes.0.runs: must be names of runs, not 1000 (a whole number): put it in quotes
-runs: {a: {}}
 score: loss
 => 2: score.0: must be an evaluation
 runs: {a: {}}
@@ -52,8 +49,6 @@ runs: {a: {schedule.batch_size: '8'}}
 => 1: runs.a.schedule.batch_size: must be a number, not '8'
 runs: {a: {runtime.keep_best: 1}}
 => 1: runs.a.runtime.keep_best: must be true or false, not 1
-runs: {a: {schedule.batch_size: 1.5}}
-=> 1: runs.a.schedule.batch_size: must be a valid integer
 runs: {a: {optimizer.learning_rate: .inf}}
 => 1: runs.a.optimizer.learning_rate: must be a finite number
 base:
@@ -65,9 +60,6 @@ base:
   model: {vision: {patch_size: 5}}
 runs: {a: {}}
 => 2: base.model.vision: patch_size 5 does not divide image_size 16
-base: {schedule.batch_size: 8}
-runs: {r: {}, a: {selection: {rule: joint, reference: r, chunks: 16}}}
-=> 2: runs.a: selection.chunks 16 is above schedule.batch_size 8
 base: {seed: 1}
 runs: {a: {}}
 => 1: base.seed: replicates are set by `seeds`
@@ -113,9 +105,6 @@ axes:
   - selection.chunks: 4
   - selection.chunks: 0
 => 6: axes.0.cases.1.selection.chunks: must be greater than 0
-runs: {a: {}}
-axes: [{runs: [a], cases: [{model.vision.patch_size: 5}]}]
-=> 2: axes.0.cases.0.model.vision.patch_size: patch_size 5 does not divide image_size 16
 """,
     "dependencies": """
 runs: {a: {needs: [b]}, b: {needs: [c]}, c: {needs: [a]}}

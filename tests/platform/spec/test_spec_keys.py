@@ -11,7 +11,7 @@ from jestlab.models.config import DiagnoseConfig, EmbedConfig, ScoreConfig, Trai
 from jestlab.platform.errors import UserError
 from jestlab.platform.registry import study_names
 from jestlab.platform.spec import StudySpec, load
-from jestlab.platform.spec.fields import fields_of, unknown_keys
+from jestlab.platform.spec.fields import fields_of
 from jestlab.platform.spec.json_schema import spec_schema
 from jestlab.platform.spec.keys import config_keys, find, spec_keys, together
 from jestlab.platform.spec.options import REPORTS
@@ -75,16 +75,6 @@ def test_types_and_places_of_keys_are_in_words():
     assert find("runtime.damaged_share")[0].type == "number from 0 to 1"
     assert find("selection.filtering_ratio")[0].type == "number from 0, below 1"
     assert find("question")[0].where == ("study",)
-
-
-def test_examples_of_config_keys_are_valid_where_they_are_used(subtests):
-    for key in (key for key in config_keys() if key.example):
-        with subtests.test(f"{key.path} of {key.where}"):
-            written = Document(key.example).value["base"]
-            for program in key.where:
-                if program in SCHEMAS and "<" not in key.path:
-                    assert not [*unknown_keys(plain(written), fields_of(SCHEMAS[program]))]
-            assert key.path in written
 
 
 def test_examples_of_spec_keys_are_valid(subtests):

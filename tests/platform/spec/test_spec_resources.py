@@ -1,10 +1,13 @@
-"""Resources of a launch: parsed and validated."""
+"""Resources of a launch, and durations."""
 
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from jestlab.platform.spec import SpecError, StudySpec
+from jestlab.platform.spec.duration import parse_duration, written_duration
 
 IMAGE = "europe-docker.pkg.dev/lab/images/jestlab@sha256:" + "0123456789abcdef" * 4
 
@@ -41,15 +44,15 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
 
 
 def test_rejects_impossible_resources(subtests):
-    for given, error in ERRORS:
+    for written, error in ERRORS:
         with subtests.test(error):
             with pytest.raises(SpecError) as raised:
-                resources(**given)
+                resources(**written)
             assert str(raised.value).startswith(f"resources{error}")
 
 
 @pytest.mark.parametrize(
-    ("given", "option", "setting", "executor"),
+    ("written", "option", "setting", "executor"),
     [
         ({}, None, None, "local"),
         ({}, None, "kubernetes", "kubernetes"),
@@ -62,5 +65,26 @@ def test_rejects_impossible_resources(subtests):
         ({"tpu": "v5e-4x4"}, "local", None, "local"),
     ],
 )
-def test_the_option_decides_the_executor_before_the_study_and_the_settings(given, option, setting, executor):
-    assert resources(**given).executor(option, setting) == executor
+def test_the_option_decides_the_executor_before_the_study_and_the_settings(
+    written, option, setting, executor
+):
+    assert resources(**written).executor(option, setting) == executor
+
+
+def test_parses_durations():
+    seconds = {
+        "90m": 5_400, "4h": 14_400, "1h30m": 5_400, "2d": 172_800, "1d2h3m4s": 93_784,
+        "00:10:00": 600, "2-12:00:00": 216_000, " 4H ": 14_400,
+    }  # fmt: skip
+    assert {text: parse_duration(text) for text in seconds} == seconds
+
+
+def test_rejects_other_texts_with_an_example(subtests):
+    for text in ("", "60", "4 hours", "1m2h", "-1h", "1.5h", "0h", "0-00:00:00", "12:00"):
+        with subtests.test(text), pytest.raises(ValueError, match=r"^[^\n]*write[^\n]*$"):
+            parse_duration(text)
+
+
+@given(st.integers(1, 10**8))
+def test_written_durations_parse_back(seconds):
+    assert parse_duration(written_duration(seconds)) == seconds

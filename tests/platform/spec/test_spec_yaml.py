@@ -63,6 +63,7 @@ REJECTED = [
     ("[" * 5_000, "nested too deeply for a spec"),
     ("a: " + "9" * 10_000, "not valid YAML: "),
     ("a: 1e999999999", "1e999999999 is too large"),
+    ("a: " + "9" * 200 + "e200", "is too large"),
 ]
 
 

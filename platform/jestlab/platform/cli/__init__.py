@@ -60,8 +60,6 @@ SECTIONS = {
 }
 """Section of the help → its verbs, each with a line of help."""
 
-VERBS = {verb: about for verbs in SECTIONS.values() for verb, about in verbs.items()}
-
 _MODULES = {
     "studies": ("list", "costs"),
     "launch": ("launch", "retry", "cancel"),

@@ -112,6 +112,12 @@ def _keys(context: click.Context, incomplete: str) -> Iterable[str]:
     return dict.fromkeys(key.path for key in find(""))
 
 
+def _views(context: click.Context, incomplete: str) -> list[str]:
+    from jestlab.platform.store.views import VIEWS
+
+    return [name.removeprefix("v_") for name in VIEWS]
+
+
 class _Names(click.ParamType[str]):
     """A name, completed by a function, or else the path of a file."""
 
@@ -134,7 +140,7 @@ EXPERIMENT, RUN, LABEL, TAG = _Names(_experiments), _Names(_runs), _Names(_label
 SUBJECT = _Names(_subjects)
 """An experiment, or its runs."""
 
-SPEC, SPEC_RUN, KEY = _Names(_specs), _Names(_runs_of_spec), _Names(_keys)
+SPEC, SPEC_RUN, KEY, VIEW = _Names(_specs), _Names(_runs_of_spec), _Names(_keys), _Names(_views)
 SCALE = _Names(lambda context, incomplete: ("smoke", "mini", "paper"))
 TABLE = _Names(lambda context, incomplete: [*_experiments(context, incomplete), *_TABLES])
 SOURCE = _Names(_runs, or_file=True)

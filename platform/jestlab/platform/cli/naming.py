@@ -54,12 +54,10 @@ class Named:
     Attributes:
         experiment: Their experiment; empty for a run that belongs to none.
         runs: The runs, at least one.
-        whole: Whether the name is that of the experiment.
     """
 
     experiment: str
     runs: Sequence[RunSummary]
-    whole: bool = False
 
     @property
     def row(self) -> RunSummary:
@@ -119,7 +117,7 @@ def several(store: Store, name: str) -> Named:
     if name in rows:
         if not rows[name]:
             raise UserError(f"{name} has no runs")
-        return Named(name, rows[name], whole=True)
+        return Named(name, rows[name])
     for experiment, runs in rows.items():
         if name.startswith(f"{experiment}/"):
             return Named(experiment, _within(experiment, runs, name.removeprefix(f"{experiment}/")))

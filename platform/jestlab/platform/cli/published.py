@@ -77,23 +77,22 @@ def import_(files: tuple[Path, ...], *, as_json: bool, lab: Lab) -> None:
     """
     cells = _parsed(files)
     done = import_cells(Store.open(lab.store_url), cells)
-    if as_json:
-        changed = [c.key._asdict() | {"before": c.before, "after": c.after} for c in done.changed]
-        left = [key._asdict() for key in done.left]
-        print_json({"new": done.new, "unchanged": done.unchanged, "changed": changed, "left": left})
-        return
+    changed = [c.key._asdict() | {"before": c.before, "after": c.after} for c in done.changed]
+    left = [key._asdict() for key in done.left]
+    data = {"new": done.new, "unchanged": done.unchanged, "changed": changed, "left": left}
     sources = ", ".join(dict.fromkeys(cell.source for cell in cells))
     counts = f"cells new {done.new}, changed {len(done.changed)}, unchanged {done.unchanged}"
-    say(f"{sources}: {counts}")
+    lines = [f"{sources}: {counts}"]
     for change in done.changed:
         what = ", ".join(f"{name} {change.before[name]} → {change.after[name]}" for name in change.after)
-        say(f"  {change.key.table}, row {change.key.position}, {change.key.quantity}: {what}")
+        lines.append(f"  {change.key.table}, row {change.key.position}, {change.key.quantity}: {what}")
     if done.left:
         key = done.left[0]
-        say(
+        lines.append(
             f"other cells of these tables are kept: {len(done.left)} ({key.table}, row {key.position}, "
             f"{key.quantity}, …); to delete them, run jestlab published remove {key.source!r} first"
         )
+    show(as_json, data, lines)
 
 
 @published_command.command(

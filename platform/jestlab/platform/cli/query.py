@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jestlab.platform.cli.completion import EXPERIMENT
+from jestlab.platform.cli.completion import EXPERIMENT, VIEW
 from jestlab.platform.cli.options import json_option, lab_options, output_option, wide_option
 from jestlab.platform.cli.output import default_format, print_or_write, print_or_write_blocks
 from jestlab.platform.render import ESSENTIAL, STATE_STYLES, USUAL, TextTable, in_state, markdown, table
@@ -52,16 +52,9 @@ _IMPORTANCE = {
 Rows = Sequence[Sequence[Any]]
 
 
-def _views(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    from jestlab.platform.store.views import VIEWS
-
-    names = (name.removeprefix("v_") for name in VIEWS)
-    return [name for name in names if name.startswith(incomplete)]
-
-
 @click.command(epilog=_EPILOG)
 @click.argument("sql", required=False)
-@click.option("--view", metavar="NAME", shell_complete=_views,
+@click.option("--view", type=VIEW, metavar="NAME",
               help="View to read: runs, metrics, evaluations, …  [default: runs]")  # fmt: skip
 @click.option("--where", metavar="CONDITION", help="Keep the rows that satisfy CONDITION.")
 @click.option("--columns", metavar="A,B,…", help="Columns and config keys to show; config.* for all keys.")

@@ -192,7 +192,7 @@ def _program(
         entry_point=f"jestlab.platform.programs.execution:run_{name}",
         version=schema.version,
         schema=schema,
-        identity_of=schema.identity,
+        identity=schema.identity,
         price=price,
         **({"records": functools.partial(_recorded_by_program, name)} | options),
     )

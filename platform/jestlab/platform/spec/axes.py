@@ -81,19 +81,17 @@ class AxisSpec(BaseModel):
     @cached_property
     def keys(self) -> frozenset[str]:
         """Dotted keys that the axis sets at any of its points."""
-        by_key = self.grid if self.grid is not None else self.zip
-        return frozenset(by_key if by_key is not None else (key for case in self.cases or () for key in case))
+        return frozenset(columns_of(getattr(self, self.kind)))
 
     def points(self) -> Iterator[Point]:
         """Yield the points of the axis, the last key varying fastest."""
-        if self.grid is not None:
-            for values in itertools.product(*self.grid.values()):
-                yield dict(zip(self.grid, values, strict=True))
-        elif self.zip is not None:
-            for values in zip(*self.zip.values(), strict=True):
-                yield dict(zip(self.zip, values, strict=True))
-        else:
-            yield from self.cases or ()
+        if self.cases is not None:
+            yield from self.cases
+            return
+        columns: Mapping[str, Sequence[Any]] = getattr(self, self.kind)
+        values = columns.values()
+        for row in itertools.product(*values) if self.grid is not None else zip(*values, strict=True):
+            yield dict(zip(columns, row, strict=True))
 
     @property
     def count(self) -> int:

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 
-from jestlab.platform.errors import SpecError, nearest
+from jestlab.platform.errors import SpecError
 from jestlab.platform.spec.axes import Point
 from jestlab.platform.spec.variants import RunReference
 
@@ -59,10 +59,7 @@ class _Resolver:
 
     def resolve(self, point: Point, reference: RunReference) -> int:
         """Return the index of the run that a run at a point refers to."""
-        name = reference.name
-        if name not in self._by_name:
-            raise SpecError(reference.path, f"no run {name!r}: {nearest(name, self._by_name)}")
-        found = []
+        name, found = reference.name, []
         for shared, table in self._table(name, frozenset(point)).items():
             found += table.get(_values(point, shared), [])
         if len(found) != 1:

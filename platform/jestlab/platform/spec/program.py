@@ -31,6 +31,10 @@ class FreeKey(NamedTuple):
     meaning: str
 
 
+def _no_problems(config: Mapping[str, Any], roles: Collection[str]) -> Iterable[Problem]:
+    return ()
+
+
 @dataclass(frozen=True)
 class ProgramConfig:
     """The config of a program.
@@ -39,10 +43,9 @@ class ProgramConfig:
         name: The program's name in specs.
         schema: Model of the config; None for a free-form mapping.
         free_keys: Documented keys of a free-form mapping.
-        problems_of: Checks a free-form config, given the roles of the runs that it depends on; None if every
-            config is valid.
+        problems: Checks a free-form config, given the roles of the runs that it depends on.
         local_paths: Fields of a free-form config with paths of files and folders.
-        identity_of: Selects the part of a config that decides the result; None for all of it.
+        identity: Selects the part of a config that decides the result; the caller may change it.
         extent: Field of the config for the training length, to which the price is proportional.
         inherits: Sections of a study's base that also apply to runs of this program, if the study's own
             program is another one with a section of that name and type.
@@ -52,9 +55,9 @@ class ProgramConfig:
     name: str
     schema: type[BaseModel] | None = None
     free_keys: Mapping[str, FreeKey] = field(default_factory=dict)
-    problems_of: Callable[[Mapping[str, Any], Collection[str]], Iterable[Problem]] | None = None
+    problems: Callable[[Mapping[str, Any], Collection[str]], Iterable[Problem]] = _no_problems
     local_paths: tuple[tuple[str, ...], ...] = ()
-    identity_of: Callable[[Any], dict[str, Any]] | None = None
+    identity: Callable[[Any], dict[str, Any]] = dict
     extent: tuple[str, ...] | None = None
     inherits: tuple[str, ...] = ()
     spec_folder: str | None = None
@@ -71,14 +74,6 @@ class ProgramConfig:
             return False
         own, theirs = (schema.model_fields.get(section) for schema in (self.schema, other.schema))
         return own is not None and theirs is not None and own.annotation is theirs.annotation
-
-    def problems(self, config: Mapping[str, Any], roles: Collection[str]) -> Iterable[Problem]:
-        """Check a free-form config, given the roles of the runs that the run depends on."""
-        return () if self.problems_of is None else self.problems_of(config, roles)
-
-    def identity(self, config: Config) -> dict[str, Any]:
-        """Return the part of a config that decides the result, as plain data that the caller may change."""
-        return dict(config) if self.identity_of is None else self.identity_of(config)
 
 
 def builtin_programs() -> Mapping[str, ProgramConfig]:
