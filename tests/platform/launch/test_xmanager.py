@@ -13,7 +13,6 @@ import pytest
 from executor_harnesses import KEY
 from in_process import Scripted
 
-from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executors.base import ExecutorError, Job, JobState, JobStatus, LaunchedJob
 from jestlab.platform.planning.plan import plan
@@ -86,7 +85,7 @@ def test_work_units_know_and_stop_their_jobs(root):
 
 
 @pytest.mark.parametrize("name", ["a#b", "it's", "100%", "q?x", "日本", 'a"b', "%(here)s"])
-def test_a_lab_may_have_any_path(root, name):
+def test_its_database_lies_in_the_lab_whose_path_may_have_any_name(root, capfd, name):
     folder = root / name
     folder.mkdir(parents=True)
 
@@ -95,7 +94,9 @@ def test_a_lab_may_have_any_path(root, name):
             await add(experiment, Jobs(), "good")
 
     asyncio.run(check())
-    assert (folder / "xmanager" / "experiments.db").is_file() and [*root.iterdir()] == [folder]
+    with closing(sqlite3.connect(folder / "xmanager" / "experiments.db")) as database:
+        assert database.execute("SELECT COUNT(*) FROM work_unit").fetchone() == (1,)
+    assert [*root.iterdir()] == [folder] and capfd.readouterr() == ("", "")
     with pytest.raises(FileNotFoundError):  # a lab that was moved is not created again
         opened(root / "moved" / "xmanager")
 
@@ -115,16 +116,3 @@ def test_a_launch_goes_on_when_its_records_cannot(root, tmp_path, recorded_machi
     assert labs.launch_here(root, planned, listener=listener).exit_code == 0
     [note] = listener.notes
     assert note.startswith("XManager's record of this launch is incomplete: OperationalError")
-
-
-def test_its_database_lies_in_the_lab_whichever_lab_was_before(root, tmp_path, capfd):
-    async def check(folder: Path) -> None:
-        async with opened(folder) as experiment:
-            await add(experiment, Jobs(), "good")
-
-    for lab in (Lab.find(root), Lab.find(tmp_path / "other")):
-        lab.root.mkdir()
-        asyncio.run(check(lab.xmanager))
-        units = sqlite3.connect(lab.xmanager / "experiments.db").execute("SELECT COUNT(*) FROM work_unit")
-        assert units.fetchone() == (1,)
-    assert capfd.readouterr() == ("", "")

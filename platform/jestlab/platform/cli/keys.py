@@ -24,8 +24,8 @@ from jestlab.platform.words import counted
 def keys_command(prefix: str, program: str | None, as_json: bool) -> None:
     """List the keys of specs and configs at or below PREFIX.
 
-    A single key is shown with its type, its choices, and an example. PREFIX may also be a place as in errors,
-    such as runs.joint.selection.rule.
+    A single key is shown with its type, its choices, and often an example. PREFIX may also be a place as in
+    errors, such as runs.joint.selection.rule.
     """
     if program is not None:
         print_json(spec_schema(program))
@@ -53,4 +53,4 @@ def _details(keys: Sequence[SpecKey]) -> Iterator[Block]:
 def _list(keys: Sequence[SpecKey]) -> Iterator[Block]:
     yield table(("KEY", "DEFAULT", "MEANING"), [(key.path, key.default, key.description) for key in keys])
     yield ""
-    yield f"{counted(len(keys), 'key')}. For the type, choices, and an example of one: jestlab keys KEY"
+    yield f"{counted(len(keys), 'key')}. For the type and choices of one: jestlab keys KEY"

@@ -41,7 +41,7 @@ NAMES_CODE = "names_code"
 """Marks a field whose value may be a reference to custom code, in the same way."""
 
 _INDEX = re.compile("-?[0-9]+")
-_ATTRIBUTE = re.compile(r"(\w+): *(.*)")
+_ATTRIBUTE = re.compile(r"^ {4}(\w+): *(.*(?:\n {5}.*)*)", re.MULTILINE)
 
 
 # ---- JSON schemas
@@ -71,16 +71,9 @@ def attributes(cls: type) -> dict[str, str]:
     """Return the texts under `Attributes:` in the docstrings of a class and its bases, each on one line."""
     found: dict[str, str] = {}
     for one in reversed(cls.__mro__):
-        _, _, section = inspect.cleandoc(one.__dict__.get("__doc__") or "").partition("\nAttributes:\n")
-        name = ""
-        for line in section.splitlines():
-            text, indent = line.strip(), len(line) - len(line.lstrip())
-            if text and indent == 0:
-                break
-            if indent == 4 and (entry := _ATTRIBUTE.fullmatch(text)):
-                name, found[entry[1]] = entry[1], entry[2]
-            elif text and name:
-                found[name] += f" {text}"
+        _, _, rest = inspect.cleandoc(one.__dict__.get("__doc__") or "").partition("\nAttributes:\n")
+        section = re.split(r"\n(?=\S)", rest)[0]
+        found |= {name: " ".join(text.split()) for name, text in _ATTRIBUTE.findall(section)}
     return found
 
 

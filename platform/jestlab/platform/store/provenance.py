@@ -27,6 +27,7 @@ from jestlab.platform.store.address import STORE
 from jestlab.platform.store.code import Checkout, SourceFiles
 from jestlab.platform.store.rows import to_json
 from jestlab.platform.whoami import host_name
+from jestlab.platform.words import counted
 
 RECORD = "JESTLAB_RECORD"
 """Environment variable of a worker: the parts to record, separated by commas; all parts without it."""
@@ -132,22 +133,14 @@ def recorded_parts() -> Collection[str]:
 
 
 def announcement(code: Path, parts: Collection[str], own_code: bool) -> str:
-    """Describe in one line what will be recorded of each attempt.
-
-    Args:
-        code: As in `collect`.
-        parts: As in `collect`.
-        own_code: Whether the study runs custom programs.
-    """
+    """Describe in one line what `collect` will record; `own_code`: whether custom programs run."""
     listed = ["host", "device", "package versions"]
     if "environment" in parts:
         listed.append(f"{len(kept_variables(os.environ))} environment variables without secrets")
     if (checkout := Checkout.of(code)) is not None:
         listed.append(f"jestlab's commit {checkout.commit[:8]}")
-        changed = len(checkout.changed())
-        if changed and "changes" in parts:
-            files = "1 file" if changed == 1 else f"{changed} files"
-            listed.append(f"its uncommitted changes ({files}, without secrets)")
+        if "changes" in parts and (changed := checkout.changed()):
+            listed.append(f"its uncommitted changes ({counted(len(changed), 'file')}, without secrets)")
     if own_code:
         text = ", with their text without secrets" if "sources" in parts else ""
         listed.append(f"digests of custom code{text}")
