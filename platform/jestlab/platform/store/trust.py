@@ -163,10 +163,8 @@ def _check_name(store: Store, name: str, fingerprints: Collection[str]) -> None:
             connection.scalar(own.where(RunRow.fingerprint.in_(chunk))) or 0 for chunk in chunks(fingerprints)
         )
     if row.owner is not None and row.owner != user_name() and row.origin is None:
-        raise UserError(
-            f"{name} is an experiment of {row.owner}, launched on {row.host}: choose another name, or "
-            "--replace it"
-        )
+        host = "" if row.host is None else f", launched on {row.host}"
+        raise UserError(f"{name} is an experiment of {row.owner}{host}: choose another name, or --replace it")
     if done and not shared:
         raise UserError(
             f"there is an experiment {name} already with {total} other runs: --replace it, or choose "

@@ -4,6 +4,7 @@ import copy
 import os
 from typing import Any
 
+import pytest
 import yaml
 from executor_harnesses import measured, train_here
 from tests.models.conftest import TINY
@@ -40,8 +41,10 @@ def test_a_run_that_is_preempted_twice_has_the_results_of_two_undisturbed_proces
     for name, value in threads_environment(1, os.environ["XLA_FLAGS"]).items():
         monkeypatch.setenv(name, value)
     train_here(here, plan(load(str(study))), 2)
-    found = measured(lab.root)
-    assert found == measured(here)
+    found, expected = measured(lab.root), measured(here)
+    assert [row[:-1] for row in found] == [row[:-1] for row in expected]
+    # Processes add up the estimate of distinct examples in an order that varies.
+    assert [row[-1] for row in found] == pytest.approx([row[-1] for row in expected], rel=1e-12, nan_ok=True)
     assert len(found) > STEPS / 2
     log = next(lab.root.glob("runs/*/log.txt")).read_text()
     assert "2 device(s)" in log
