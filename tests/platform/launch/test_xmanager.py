@@ -116,3 +116,12 @@ def test_a_launch_goes_on_when_its_records_cannot(root, tmp_path, recorded_machi
     assert labs.launch_here(root, planned, listener=listener).exit_code == 0
     [note] = listener.notes
     assert note.startswith("XManager's record of this launch is incomplete: OperationalError")
+
+
+def test_a_launch_is_recorded_whichever_tasks_open_and_close_the_record(root, tmp_path, recorded_machine):
+    listener = Listener()
+    planned = plan(load(str(labs.write_study(tmp_path, runs={"first": {"steps": 3}}))))
+    assert labs.launch_here(root, planned, listener=listener).exit_code == 0
+    assert not [note for note in listener.notes if "XManager" in note]
+    with closing(sqlite3.connect(root / "xmanager" / "experiments.db")) as database:
+        assert database.execute("SELECT COUNT(*) FROM work_unit").fetchone() == (1,)

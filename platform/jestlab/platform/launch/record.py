@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from contextvars import Context, copy_context
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ class XManagerRecord:
     opened: bool = False  # whether the experiment was requested
     _experiment: XManagerExperiment | None = None
     _is_complete: bool = True
+    _context: Context = field(default_factory=copy_context)
 
     async def open(self) -> None:
         """Create the experiment. It takes a second, so only a launch that starts runs does it."""
@@ -50,8 +52,10 @@ class XManagerRecord:
         self._experiment = await experiment.__aenter__()
 
     async def _try(self, work: Coroutine[Any, Any, object]) -> None:
+        # XManager keeps its experiment in a context variable, which must not depend on the task that calls.
+        task = asyncio.get_running_loop().create_task(work, context=self._context)
         try:
-            await work
+            await task
         except Exception as error:
             if self._is_complete:
                 why = logs.one_line(f"{type(error).__name__}: {error}", 200)
