@@ -9,7 +9,7 @@ from pathlib import Path
 
 from jestlab.analysis.written import without_addresses
 from jestlab.platform.redaction import without_url_credentials
-from jestlab.platform.words import printable
+from jestlab.platform.words import on_one_line
 
 NAME = "log.txt"
 
@@ -65,6 +65,6 @@ def tail(text: str, count: int = 3) -> str:
 
 def one_line(text: str, length: int = 500) -> str:
     """Return text as one printable line with single spaces. The middle of a long line is left out."""
-    line = without_addresses(" ".join(printable(text).split()))
+    line = without_addresses(on_one_line(text))
     half = length // 2
     return line if len(line) <= length else f"{line[:half]} … {line[-half:]}"

@@ -111,10 +111,21 @@ def test_follows_only_the_link_that_is_named(tmp_path):
     check(run)
 
 
-def test_machine_and_commit_are_in_the_log(log):
+def test_machine_and_commit_are_in_the_log_or_in_a_file(log, tmp_path):
     environment = {"host": "somewhere", "device": "Fast", "git": {"commit": "c0ffee"}}
     run = log(START, record(environment=environment))
     assert (run.host, run.device, run.git_commit) == ("somewhere", "Fast", "c0ffee")
+    folder = tmp_path / LOG.parent.name
+    (folder / "files").mkdir(parents=True)
+    (folder / LOG.name).write_bytes(WHOLE)
+    metadata = folder / "files" / "wandb-metadata.json"
+    metadata.write_text(json.dumps({"host": "no", "gpu": "Fast", "git": {"commit": "c0ffee"}}))
+    (run,) = wandb.read(folder)
+    assert (run.host, run.device, run.git_commit) == ("somewhere", "Fast", "c0ffee")
+    for text in ("[" * 100_000, "[]", "x"):
+        metadata.write_text(text)
+        with pytest.raises(UserError, match="can't be read"):
+            list(wandb.read(folder))
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from jestlab.platform.exchange.source_run import (
 from jestlab.platform.planning.identity import origin_fingerprint
 from jestlab.platform.store.engine import RECORDING, one_at_a_time
 from jestlab.platform.store.records import ADOPTED_FROM
-from jestlab.platform.words import few, printable
+from jestlab.platform.words import few, on_one_line
 
 if TYPE_CHECKING:
     from jestlab.analysis.metrics import Goal
@@ -187,7 +187,7 @@ class Adoption:
             return value_text(value)
 
         written = _FIELD.sub(text, self.rules.label)
-        name = " ".join(printable(written).split())
+        name = on_one_line(written)
         if not name:
             raise UserError(f"{run.origin}: its label is empty: choose one with --label")
         return _distinct(written, name, _MOST_LABEL_LETTERS)

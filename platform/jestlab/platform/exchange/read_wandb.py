@@ -40,6 +40,7 @@ from jestlab.platform.spec.tree import without
 _FOLDER = re.compile(r"(?:offline-)?run-(\d{8}_\d{6})-.+")
 _INTERNAL = ("_wandb", "_step", "_runtime", "_timestamp")
 _MOST_LEVELS = 100
+_MOST_METADATA_BYTES = 1 << 20
 
 
 def read(path: Path, report: Report = raise_error) -> Iterator[SourceRun]:
@@ -101,6 +102,8 @@ def _read_runs(files: Iterable[Path]) -> list[SourceRun]:
                 log.exit_code, log.is_new_file = None, True
             if log is not None:
                 log.add(record)
+        if log is not None:
+            log.read_metadata(file.parent / "files" / "wandb-metadata.json")
     return [log.run() for log in logs.values()]
 
 
@@ -293,6 +296,17 @@ class _RunLog:
             if path[0] not in _INTERNAL:
                 for name, point in _numbers(".".join(path), value).items():
                     self.metrics.add(name, self.step, point)
+
+    def read_metadata(self, file: Path) -> None:
+        """Read the machine and the commit from the file in which older W&B versions keep them."""
+        if file.is_symlink() or file.parent.is_symlink() or not file.is_file():
+            return
+        if file.stat().st_size > _MOST_METADATA_BYTES:
+            raise ValueError(f"{file} is larger than 1 MiB")
+        metadata = json.loads(file.read_bytes())
+        self.git_commit = self.git_commit or str((metadata.get("git") or {}).get("commit") or "")
+        self.host = self.host or str(metadata.get("host") or "")
+        self.device = self.device or str(metadata.get("gpu") or "")
 
 
 def _items(items: Iterable[Any]) -> list[tuple[list[str], Any]]:

@@ -1,4 +1,4 @@
-"""Read the status of an experiment repeatedly: all of it first, then only the runs that changed."""
+"""Follow the status of an experiment: read all rows first, then only those of changed and running runs."""
 
 from __future__ import annotations
 

@@ -196,13 +196,28 @@ def scripts_of(words: Sequence[str]) -> Iterator[str]:
 
 
 def check_scripts(words: Sequence[str], folder: Path) -> None:
-    """Raise UserError if a script of a command doesn't exist in its working directory."""
+    """Raise UserError if a script of a command doesn't exist, or its first line has a Windows line ending."""
     for word in scripts_of(words):
         path = folder / word
         if not path.exists():
             similar = closest(path.name, (file.name for file in path.parent.glob(f"*{path.suffix}")))
             hint = f"did you mean {similar}?" if similar else "paths are relative to `cwd`, the spec's folder"
             raise UserError(f"command: no such file {path}: {hint}")
+        # Linux would report that the interpreter doesn't exist, as if the script were missing.
+        if word == words[0] and _has_windows_shebang(path):
+            raise UserError(
+                f"command: the first line of {path} ends in a carriage return, as on Windows: "
+                f"convert the file, sed -i 's/\\r$//' {shlex.quote(str(path))}"
+            )
+
+
+def _has_windows_shebang(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            line = file.readline(4_096)
+    except OSError:  # unreadable: the command itself reports it
+        return False
+    return line.startswith(b"#!") and line.endswith(b"\r\n")
 
 
 COMMAND = Program(
