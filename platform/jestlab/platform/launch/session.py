@@ -58,6 +58,7 @@ _NO_STORE = _NO_TOKEN = "0" * 32
 """Placeholders in rendered manifests, which don't require a store."""
 
 _CODE = Path(__file__).parents[1]
+_GIVE_ANOTHER = "give --on slurm, --on kubernetes, or --on vertex"
 
 
 def launch(lab: Lab, study: StudySpec, options: LaunchOptions, listener: Listener) -> LaunchResult:
@@ -114,7 +115,7 @@ def render(lab: Lab, study: StudySpec, options: LaunchOptions, folder: Path) -> 
     resources, settings = study.resources, Settings.find()
     place = executors.choose(options.on, resources, settings)
     if runs_here(place):
-        raise UserError("local runs have no manifests: give --on kubernetes or --on vertex")
+        raise UserError(f"local runs have no manifests: {_GIVE_ANOTHER}")
     executor = executors.get(place, resources, settings, lab)
     folder.mkdir(parents=True, exist_ok=True)
     written = []
@@ -123,7 +124,7 @@ def render(lab: Lab, study: StudySpec, options: LaunchOptions, folder: Path) -> 
         log = f"{run.directory}/{logs.NAME}"
         job = job_of(lab, study.name, run, key, log, here=False, claimed=False)
         if (manifest := executor.render(job)) is None:
-            raise UserError(f"the executor {place} has no manifests: give --on kubernetes or --on vertex")
+            raise UserError(f"the executor {place} has no manifests: {_GIVE_ANOTHER}")
         text, suffix = (manifest, "sbatch") if isinstance(manifest, str) else (dump(manifest), "yaml")
         path = folder / f"{job.name}.{suffix}"
         write_whole(path, text.encode())
