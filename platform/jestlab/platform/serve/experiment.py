@@ -46,7 +46,7 @@ SORTS: dict[str, Callable[[RunStatus], Any]] = {
 
 def front_page(labs: Labs, request: Request) -> str:
     """Show all experiments, the last launched first."""
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"lab": served.name, "about": row, "counts": _states(row.counts), "tags": marked.get(row.name, [])}
         for served in labs
         for marked in [tags_of_experiments(served.store)]
