@@ -8,10 +8,11 @@ from jestlab.analysis.mixing import names_of
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.completion import EXPERIMENT, RUN, SUBJECT, TAG
 from jestlab.platform.cli.options import examples, json_option, lab_options
-from jestlab.platform.cli.output import say, show, show_rows
+from jestlab.platform.cli.output import Columns, say, show, show_rows
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.changes import changes_of
-from jestlab.platform.store import annotations, judgments
+from jestlab.platform.store.annotations import add_note, add_tags, notes, remove_tags, tags
+from jestlab.platform.store.judgments import accept, acceptances, retract, retracted, undo_retraction
 from jestlab.platform.whoami import person
 
 _SUBJECT = f"SUBJECT is an experiment or a run.\n\n{naming.HELP}\n\n"
@@ -33,10 +34,10 @@ def note_command(name: str, text: str | None, *, author: str | None, as_json: bo
     store = naming.existing_store(lab, writes=text is not None)
     subject = naming.subject(store, name)
     if text is not None:
-        annotations.add_note(store, subject, text, author or person())
-    columns = {"written (UTC)": "created_at", "by": "author", "note": "text"}
+        add_note(store, subject, text, author or person())
+    columns: Columns = {"written (UTC)": "created_at", "by": "author", "note": "text"}
     empty = f'no notes yet: jestlab note {naming.pasted(name)} "…"'
-    show_rows(as_json, annotations.notes(store, subject), columns, empty)
+    show_rows(as_json, notes(store, subject), columns, empty)
 
 
 @click.command(
@@ -60,11 +61,11 @@ def tag_command(name: str, names: tuple[str, ...], *, remove: bool, as_json: boo
     store = naming.existing_store(lab, writes=bool(names))
     subject = naming.subject(store, name)
     if remove:
-        annotations.remove_tags(store, subject, names)
+        remove_tags(store, subject, names)
     elif names:
-        annotations.add_tags(store, subject, names, person())
-    tags = annotations.tags(store, subject)
-    show(as_json, tags, " ".join(tags) or f"no tags yet: jestlab tag {naming.pasted(name)} TAG")
+        add_tags(store, subject, names, person())
+    found = tags(store, subject)
+    show(as_json, found, " ".join(found) or f"no tags yet: jestlab tag {naming.pasted(name)} TAG")
 
 
 @click.command(epilog=examples('accept ridge --reason "only a comment changed"', "accept ridge"))
@@ -84,17 +85,17 @@ def accept_command(
     store = naming.existing_store(lab, writes=reason is not None)
     if reason is not None:
         if values := changes_of(store, experiment).values:
-            judgments.accept(store, experiment, values, reason, author or person())
+            accept(store, experiment, values, reason, author or person())
         else:
             say("nothing to accept: no differences of code, data, or package versions", err=True)
-    columns = {
+    columns: Columns = {
         "accepted (UTC)": "created_at",
         "by": "author",
         "difference": lambda row: names_of(row.accepted),
         "reason": "reason",
     }
     empty = f'no accepted differences: jestlab accept {naming.pasted(experiment)} --reason "…"'
-    show_rows(as_json, judgments.acceptances(store, experiment), columns, empty)
+    show_rows(as_json, acceptances(store, experiment), columns, empty)
 
 
 @click.command(
@@ -123,13 +124,13 @@ def retract_command(
     if name is not None:
         run = naming.run(store, name).fingerprint
         if reason is None:
-            judgments.undo_retraction(store, run)
+            undo_retraction(store, run)
         else:
-            judgments.retract(store, run, reason, author or person())
-    columns = {
+            retract(store, run, reason, author or person())
+    columns: Columns = {
         "run": lambda row: f"{row.experiment}/{row.label}/{row.seed}",
         "cause": lambda row: "" if row.origin == row.fingerprint else f"depends on {row.origin[:8]}",
         "reason": "reason",
         "by": "author",
     }
-    show_rows(as_json, judgments.retracted(store), columns, "no results are retracted")
+    show_rows(as_json, retracted(store), columns, "no results are retracted")

@@ -57,15 +57,17 @@ def show(as_json: bool, data: Any, text: Block | Iterable[Block]) -> None:
         say(text)
 
 
-def show_rows(
-    as_json: bool, rows: Sequence[Any], columns: Mapping[str, str | Callable[[Any], object]], empty: str
-) -> None:
+Columns = Mapping[str, str | Callable[[Any], object]]
+"""Header → attribute of a row, or a function of it."""
+
+
+def show_rows(as_json: bool, rows: Sequence[Any], columns: Columns, empty: str) -> None:
     """Print records as a JSON list, or as a table.
 
     Args:
         as_json: Whether to print JSON.
         rows: Dataclass objects, or named tuples.
-        columns: Header → attribute of a row, or a function of it.
+        columns: Of the table.
         empty: Text without rows.
     """
     from jestlab.platform.render import table
