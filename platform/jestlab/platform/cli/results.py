@@ -209,16 +209,11 @@ def report_command(
     steps to reproduce it. Its buttons copy and save tables (LaTeX, CSV, Markdown) and figures (PNG, SVG,
     PDF). The folder report/ has the same as files.
 
-    Without --baseline, --scope, and --output, a page that is up to date is not written again. A page with
-    options in the lab's folder stays until the next launch, or the next report without options.
+    A page with options in the lab's folder stays until the next launch, or the next report without options.
     """
     from jestlab.platform import reports
 
-    folder = output.expanduser() if output is not None else lab.reports / experiment
-    is_as_launched = baseline is None and scope is None and output is None
-    with writing(folder):
-        if is_as_launched:
-            paths = reports.bring_page_up_to_date(lab, experiment)
-        else:
-            paths = reports.write_page(lab, experiment, folder, baseline, scope)
+    folder = None if output is None else output.expanduser()
+    with writing(folder or lab.reports / experiment):
+        paths = reports.write_page(lab, experiment, folder, baseline, scope)
     show(as_json, [str(path) for path in paths], str(paths[0]))
