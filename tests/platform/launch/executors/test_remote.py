@@ -43,7 +43,7 @@ def test_only_transient_errors_are_repeated(monkeypatch, errors, calls):
 def test_after_a_stop_nothing_more_is_sent(tmp_path, monkeypatch):
     with closing(VertexHarness(tmp_path, monkeypatch)) as harness:
         executor = harness.executor()
-        [first] = executor.launch_all([harness.job("jestlab-0a1b2c3d-1")])
+        first = executor.launch(harness.job("jestlab-0a1b2c3d-1"))
         executor.halt()
         [second] = executor.launch_all([harness.job("jestlab-0a1b2c3d-2")])
         assert isinstance(second, ExecutorError)
