@@ -15,6 +15,9 @@ from jestlab.platform.spec.tree import MATCH, Tree, is_mapping, listed, plain
 LABEL = "label"
 """The key of a run for its display name."""
 
+OF_RUNS = ("program", "needs", MATCH, LABEL)
+"""Keys of a run that aren't part of its config."""
+
 _LONGEST_NAME = 80
 _NAME = re.compile(r"[A-Za-z0-9_+][A-Za-z0-9_.+-]*")
 
@@ -88,7 +91,8 @@ class RunSpec(BaseModel):
             the role is the name. Runs that the config refers to need not be repeated here.
         texts: Keys of its config whose values are plain texts although they are names of runs; written as
             roles without a run, `needs: {init: null}`.
-        match: The run whose FLOPs or seconds it spends; the plan solves for the number of examples.
+        match: The run whose FLOPs or seconds it spends, as in `{flops: joint}`; the plan solves for the
+            number of examples.
         label: Display name in tables and figures; null for the run's name, empty for only the values on its
             axes.
         overrides: Config keys that differ from the base.
@@ -110,7 +114,7 @@ class RunSpec(BaseModel):
         if written is not None and not is_mapping(written):
             raise SpecError((), f"must be a mapping of overrides of the base, not {shown(written)}")
         overrides = dict(written.items()) if written is not None else {}
-        own = {key: overrides.pop(key, None) for key in ("program", "needs", MATCH, LABEL)}
+        own = {key: overrides.pop(key, None) for key in OF_RUNS}
         mistakes, run = Mistakes(), {key: value for key, value in own.items() if value is not None}
         with mistakes:
             roles = _roles(run.pop("needs", None))
