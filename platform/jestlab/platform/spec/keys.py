@@ -347,9 +347,7 @@ def _relaxed(schema: Any) -> Any:
         return schema
     relaxed = {key: _relaxed(of) for key, of in schema.items() if key not in ("required", "discriminator")}
     if isinstance(schema.get("properties"), Mapping):
-        relaxed["patternProperties"] = {
-            r"\.": {}
-        }  # dotted keys can't be described
+        relaxed["patternProperties"] = {r"\.": {}}  # dotted keys can't be described
     if relaxed.get("type") == "array" and "items" in relaxed:
         about = {key: relaxed.pop(key) for key in ("description", "default") if key in relaxed}
         return about | _one_or_several(relaxed["items"])
