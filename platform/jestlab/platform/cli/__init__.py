@@ -65,7 +65,7 @@ _MODULES = {
     "launch": ("launch", "retry", "cancel"),
     "status": ("status", "watch"),
     "results": ("table", "plot", "report"),
-    "annotations": ("note", "tag"),
+    "annotations": ("note", "tag", "accept", "retract"),
     "export": ("export", "import"),
 }
 """Modules of several verbs; every other verb has the module of its name."""

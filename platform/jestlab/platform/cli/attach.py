@@ -62,7 +62,6 @@ def attach_command(context: click.Context, experiment: str, *, as_json: bool, la
 
 def _follow(store: Store, experiment: str, stream: IO[str]) -> list[RunStatus]:
     """Show all changes until the launch has ended; return the last status of the runs."""
-    from jestlab.platform.cli.naming import ListedRun
     from jestlab.platform.errors import StoreUnreachable
     from jestlab.platform.launch.display import EXAMPLES, display
     from jestlab.platform.launch.liveness import any_launcher
@@ -86,7 +85,7 @@ def _follow(store: Store, experiment: str, stream: IO[str]) -> list[RunStatus]:
                     continue
                 if shown.get(run.fingerprint) != (run.state, run.reason):
                     shown[run.fingerprint] = (run.state, run.reason)
-                    listener.state(ListedRun.of(run), run.state, run.reason)
+                    listener.state(run, run.state, run.reason)
             running = [row.run.fingerprint for row in rows if row.run.state == RunState.RUNNING]
             try:
                 if running:
