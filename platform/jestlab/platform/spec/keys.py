@@ -49,7 +49,7 @@ _SECTIONS: dict[str, type] = {
 }
 """Section of a spec → the class that validates it."""
 
-_INTERNAL = ("texts", "overrides", "comparison", "other", KIND)
+_INTERNAL = ("overrides", "comparison", "other", KIND)
 """Fields of these classes that a spec doesn't write."""
 
 _SIDE = "run, list of runs, or mapping of of, minus, measure"
@@ -317,7 +317,8 @@ def spec_schema(program: str) -> dict[str, Any]:
     texts = {name: {"description": key.meaning} for name, key in free_keys.items()}
     config = {"properties": texts} if model is None else defined(model)
     defined(StudySpec)
-    study, run = definitions.pop("StudySpec"), definitions["RunSpec"]
+    study: dict[str, Any] = definitions.pop("StudySpec")
+    run = definitions["RunSpec"]
     own = {key: {"description": run["properties"][key]["description"]} for key in OF_RUNS}
     run["properties"] = own | config["properties"]
     del run["additionalProperties"]  # a run of another program has other keys
