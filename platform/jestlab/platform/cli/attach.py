@@ -37,8 +37,8 @@ def attach_command(context: click.Context, experiment: str, *, as_json: bool, la
     interrupted.
     """
     from jestlab.platform import reports
-    from jestlab.platform.cli import result_tables
     from jestlab.platform.cli.naming import existing_store, pasted
+    from jestlab.platform.render import result_blocks
     from jestlab.platform.spec.load import load_stored
 
     with closing(existing_store(lab)) as store:
@@ -54,7 +54,7 @@ def attach_command(context: click.Context, experiment: str, *, as_json: bool, la
             print_json([row.as_data() for row in rows])
         else:
             for table in reports.tables_of(lab, load_stored(experiment, store.spec(experiment))):
-                say(["", *result_tables.blocks(table), ""])
+                say(["", *result_blocks(table), ""])
             if not is_complete:
                 say(", ".join(f"{count} {state}" for state, count in counts.items()))
     context.exit(0 if is_complete else 1)
