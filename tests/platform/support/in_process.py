@@ -290,7 +290,7 @@ def _begin(
         wanted = replace(worker._wanted(store, run), interpreter=None)
         recorded = provenance.collect(Path(__file__).parent, [], wanted)
     folder = lab.make_folder(run.directory)
-    attempt = WorkerAttempt.begin(
+    attempt = WorkerAttempt(
         store, run.fingerprint, number, directory=folder, provenance=recorded, handle=handle
     )
     attempt.catch_up()
