@@ -167,9 +167,9 @@ class _Recorder:
         self._check(step, examples_seen or 0, flops_total or 0.0, seconds or 0.0, *scores.values())
 
     def artifact(self, name: str, path: Path) -> None:
-        from jestlab.platform.store.spool import Batch
+        from jestlab.platform.store.spool import artifact_record
 
-        Batch.of_artifact(name, path, path.parents[len(path.parents) - 2])
+        artifact_record(name, path, path.parents[len(path.parents) - 2])
 
     def progress(self, step: int, total_steps: int) -> None:
         self._check(step, total_steps)

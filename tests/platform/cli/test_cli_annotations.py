@@ -33,7 +33,7 @@ def test_notes(lab, jestlab):
     found = query.frame(lab.store_url, view="notes", where="author = 'Bo'")
     assert list(found["label"]) == ["uniform"] and list(found["experiment"]) == ["toy"]
     assert "the note is empty" in jestlab("note", "toy", "  ", code=1)
-    assert "no experiment 'tyo' in the store: did you mean 'toy'" in jestlab("note", "tyo", "x", code=1)
+    assert "no experiment or run 'tyo'" in jestlab("note", "tyo", "x", code=1)
 
 
 def test_the_author_is_the_user_of_git_or_of_the_system(lab, jestlab, monkeypatch, tmp_path):

@@ -79,13 +79,13 @@ def test_explains_names_of_no_run_or_several(store):
     for name, message in (
         ("toy", "toy matches 5 runs: choose one: toy/uniform/0, toy/uniform/1, '"),
         ("toy/uniform", "2 runs: choose one: toy/uniform/0, toy/uniform/1"),
-        ("toy/uniform/7", "toy/uniform has no seed 7: 0, 1"),
+        ("toy/uniform/7", "no run 'uniform/7' in toy: did you mean 'uniform/"),
         ("toy/joint", "3 runs: choose one: 'toy/joint ratio=0.5/0', 'toy/joint filter=a > 1/0'"),
-        ("toy/unifrom/1", "did you mean 'uniform'"),
+        ("toy/unifrom/1", "did you mean 'uniform/1'"),
         ("toi/uniform", "did you mean 'toy'"),
         ("uniform", r"uniform is in 2 experiments: choose one: .*toy/uniform"),
-        ("abcdef0123", "no run has a fingerprint 'abcdef0123'"),
-        ("abc", "no experiment 'abc' in the store"),
+        ("abcdef0123", "no experiment or run 'abcdef0123'"),
+        ("abc", "no experiment or run 'abc'"),
     ):
         with pytest.raises(UserError, match=message):
             naming.run(store, name)

@@ -61,11 +61,11 @@ SECTIONS = {
 """Section of the help → its verbs, each with a line of help."""
 
 _MODULES = {
-    "studies": ("list", "costs"),
+    "studies": ("list", "show", "plan", "costs"),
     "launch": ("launch", "retry", "cancel"),
     "status": ("status", "watch"),
     "results": ("table", "plot", "report"),
-    "annotations": ("note", "tag"),
+    "annotations": ("note", "tag", "accept", "retract"),
     "export": ("export", "import"),
 }
 """Modules of several verbs; every other verb has the module of its name."""

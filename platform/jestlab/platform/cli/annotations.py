@@ -1,36 +1,32 @@
-"""`jestlab note` and `jestlab tag`: notes and tags of experiments and runs."""
+"""`jestlab note`, `tag`, `accept`, and `retract`: what people state about experiments and runs."""
 
 from __future__ import annotations
 
 import click
 
+from jestlab.analysis.mixing import names_of
 from jestlab.platform.cli import naming
-from jestlab.platform.cli.completion import SUBJECT, TAG
-from jestlab.platform.cli.options import json_option, lab_options
-from jestlab.platform.cli.output import print_json, say, show
+from jestlab.platform.cli.completion import EXPERIMENT, RUN, SUBJECT, TAG
+from jestlab.platform.cli.options import examples, json_option, lab_options
+from jestlab.platform.cli.output import Columns, say, show, show_rows
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.render import table
+from jestlab.platform.planning.changes import changes_of
 from jestlab.platform.store.annotations import add_note, add_tags, notes, remove_tags, tags
+from jestlab.platform.store.judgments import accept, acceptances, retract, retracted, undo_retraction
 from jestlab.platform.whoami import person
-from jestlab.platform.words import on_one_line
 
-_SUBJECT = f"""SUBJECT is an experiment or a run.
+_SUBJECT = f"SUBJECT is an experiment or a run.\n\n{naming.HELP}\n\n"
 
-{naming.HELP}
-
-\b
-Examples:"""
+_author = click.option("--author", metavar="NAME", help="Your name  [default: git's user.name, or the user]")
 
 
 @click.command(
-    epilog=f"""{_SUBJECT}
-  jestlab note quickstart "seed 2 was run on the other machine"
-  jestlab note quickstart/joint/1
-"""
+    epilog=_SUBJECT
+    + examples('note quickstart "seed 2 was run on the other machine"', "note quickstart/joint/1")
 )
 @click.argument("name", type=SUBJECT, metavar="SUBJECT")
 @click.argument("text", required=False)
-@click.option("--author", metavar="NAME", help="Author of the note  [default: git's user.name, or the user]")
+@_author
 @json_option("Print the notes as JSON.")
 @lab_options
 def note_command(name: str, text: str | None, *, author: str | None, as_json: bool, lab: Lab) -> None:
@@ -39,25 +35,19 @@ def note_command(name: str, text: str | None, *, author: str | None, as_json: bo
     subject = naming.subject(store, name)
     if text is not None:
         add_note(store, subject, text, author or person())
-    found = notes(store, subject)
-    if as_json:
-        print_json([n._asdict() | {"created_at": n.created_at.isoformat()} for n in found])
-    elif found:
-        cells = [
-            [f"{n.created_at:%Y-%m-%d %H:%M}", on_one_line(n.author), on_one_line(n.text)] for n in found
-        ]
-        say(table(["written (UTC)", "by", "note"], cells))
-    else:
-        say(f'no notes yet: jestlab note {naming.pasted(name)} "…"')
+    columns: Columns = {"written (UTC)": "created_at", "by": "author", "note": "text"}
+    empty = f'no notes yet: jestlab note {naming.pasted(name)} "…"'
+    show_rows(as_json, notes(store, subject), columns, empty)
 
 
 @click.command(
-    epilog=f"""{_SUBJECT}
-  jestlab tag quickstart keep
-  jestlab tag quickstart/joint/1 best submitted
-  jestlab tag quickstart/joint/1 best --remove
-  jestlab query --where "tag = 'best'"
-"""
+    epilog=_SUBJECT
+    + examples(
+        "tag quickstart keep",
+        "tag quickstart/joint/1 best submitted",
+        "tag quickstart/joint/1 best --remove",
+        "query --where \"tag = 'best'\"",
+    )
 )
 @click.argument("name", type=SUBJECT, metavar="SUBJECT")
 @click.argument("names", type=TAG, metavar="[TAG]...", nargs=-1)
@@ -75,4 +65,72 @@ def tag_command(name: str, names: tuple[str, ...], *, remove: bool, as_json: boo
     elif names:
         add_tags(store, subject, names, person())
     found = tags(store, subject)
-    show(as_json, found, " ".join(found) if found else f"no tags yet: jestlab tag {naming.pasted(name)} TAG")
+    show(as_json, found, " ".join(found) or f"no tags yet: jestlab tag {naming.pasted(name)} TAG")
+
+
+@click.command(epilog=examples('accept ridge --reason "only a comment changed"', "accept ridge"))
+@click.argument("experiment", type=EXPERIMENT)
+@click.option("--reason", metavar="TEXT", help="Why the difference does not matter. Without it, only list.")
+@_author
+@json_option("Print the accepted differences of EXPERIMENT as JSON.")
+@lab_options
+def accept_command(
+    experiment: str, *, reason: str | None, author: str | None, as_json: bool, lab: Lab
+) -> None:
+    """Accept that runs of EXPERIMENT were made with different code, data, or package versions.
+
+    The warning about the present differences disappears in all studies with these runs. Later changes are
+    reported again. `jestlab table EXPERIMENT --explain` lists accepted differences.
+    """
+    store = naming.existing_store(lab, writes=reason is not None)
+    if reason is not None:
+        if values := changes_of(store, experiment).values:
+            accept(store, experiment, values, reason, author or person())
+        else:
+            say("nothing to accept: no differences of code, data, or package versions", err=True)
+    columns: Columns = {
+        "accepted (UTC)": "created_at",
+        "by": "author",
+        "difference": lambda row: names_of(row.accepted),
+        "reason": "reason",
+    }
+    empty = f'no accepted differences: jestlab accept {naming.pasted(experiment)} --reason "…"'
+    show_rows(as_json, acceptances(store, experiment), columns, empty)
+
+
+@click.command(
+    epilog=f"{naming.HELP}\n\n"
+    + examples(
+        'retract quickstart/reference/0 "wrong shards"', "retract quickstart/reference/0 --undo", "retract"
+    )
+)
+@click.argument("name", type=RUN, metavar="[RUN]", required=False)
+@click.argument("reason", required=False)
+@click.option("--undo", is_flag=True, help="Undo the retraction of RUN.")
+@_author
+@json_option("Print all retracted runs as JSON.")
+@lab_options
+def retract_command(
+    name: str | None, reason: str | None, *, undo: bool, author: str | None, as_json: bool, lab: Lab
+) -> None:
+    """Retract the results of RUN and of all runs that depend on it; without RUN, list retracted runs.
+
+    Nothing is deleted. Tables strike the results through, and claims count the runs as missing. To run them
+    again, use `jestlab launch --rerun-retracted`.
+    """
+    if undo != (name is not None and reason is None):
+        raise click.UsageError('expected a REASON, or --undo: jestlab retract RUN "wrong shards"')
+    store = naming.existing_store(lab, writes=name is not None)
+    if name is not None:
+        run = naming.run(store, name).fingerprint
+        if reason is None:
+            undo_retraction(store, run)
+        else:
+            retract(store, run, reason, author or person())
+    columns: Columns = {
+        "run": lambda row: f"{row.experiment}/{row.label}/{row.seed}",
+        "cause": lambda row: "" if row.origin == row.fingerprint else f"depends on {row.origin[:8]}",
+        "reason": "reason",
+        "by": "author",
+    }
+    show_rows(as_json, retracted(store), columns, "no results are retracted")

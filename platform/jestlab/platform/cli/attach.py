@@ -37,8 +37,8 @@ def attach_command(context: click.Context, experiment: str, *, as_json: bool, la
     interrupted.
     """
     from jestlab.platform import reports
-    from jestlab.platform.cli import result_tables
     from jestlab.platform.cli.naming import existing_store, pasted
+    from jestlab.platform.render import result_blocks
     from jestlab.platform.spec.load import load_stored
 
     with closing(existing_store(lab)) as store:
@@ -54,7 +54,7 @@ def attach_command(context: click.Context, experiment: str, *, as_json: bool, la
             print_json([row.as_data() for row in rows])
         else:
             for table in reports.tables_of(lab, load_stored(experiment, store.spec(experiment))):
-                say(["", *result_tables.blocks(table), ""])
+                say(["", *result_blocks(table), ""])
             if not is_complete:
                 say(", ".join(f"{count} {state}" for state, count in counts.items()))
     context.exit(0 if is_complete else 1)
@@ -62,7 +62,6 @@ def attach_command(context: click.Context, experiment: str, *, as_json: bool, la
 
 def _follow(store: Store, experiment: str, stream: IO[str]) -> list[RunStatus]:
     """Show all changes until the launch has ended; return the last status of the runs."""
-    from jestlab.platform.cli.naming import ListedRun
     from jestlab.platform.errors import StoreUnreachable
     from jestlab.platform.launch.display import EXAMPLES, display
     from jestlab.platform.launch.liveness import any_launcher
@@ -86,7 +85,7 @@ def _follow(store: Store, experiment: str, stream: IO[str]) -> list[RunStatus]:
                     continue
                 if shown.get(run.fingerprint) != (run.state, run.reason):
                     shown[run.fingerprint] = (run.state, run.reason)
-                    listener.state(ListedRun.of(run), run.state, run.reason)
+                    listener.state(run, run.state, run.reason)
             running = [row.run.fingerprint for row in rows if row.run.state == RunState.RUNNING]
             try:
                 if running:

@@ -15,6 +15,7 @@ from jestlab.platform.store import maintenance
 from jestlab.platform.store.address import parse_url, shown_url
 from jestlab.platform.store.backup import back_up
 from jestlab.platform.store.backup import restore as restore_backup
+from jestlab.platform.store.views import VIEWS
 
 
 @click.group(
@@ -34,10 +35,9 @@ def db_command() -> None:
 @json_option()
 @lab_options
 def upgrade(*, as_json: bool, lab: Lab) -> None:
-    """Recreate the views of the store if they differ from this version's. Views hold no data."""
-    changed = maintenance.upgrade(lab.store_url)
-    text = f"views recreated: {', '.join(changed)}" if changed else "nothing to do: all views are up to date"
-    show(as_json, {"views": changed}, text)
+    """Recreate the views of the store, as this version defines them. Views hold no data."""
+    maintenance.upgrade(lab.store_url)
+    show(as_json, {"views": list(VIEWS)}, "views recreated")
 
 
 @db_command.command(epilog=examples("db check", "db check --json"))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -44,7 +46,7 @@ def print_json(data: Any) -> None:
     """Print data as JSON, with control characters escaped."""
     from jestlab.platform.render import escape_controls
 
-    click.echo(escape_controls(json.dumps(data, ensure_ascii=False)))
+    click.echo(escape_controls(json.dumps(data, ensure_ascii=False, default=datetime.isoformat)))
 
 
 def show(as_json: bool, data: Any, text: Block | Iterable[Block]) -> None:
@@ -53,6 +55,31 @@ def show(as_json: bool, data: Any, text: Block | Iterable[Block]) -> None:
         print_json(data)
     else:
         say(text)
+
+
+Columns = Mapping[str, str | Callable[[Any], object]]
+"""Header → attribute of a row, or a function of it."""
+
+
+def show_rows(as_json: bool, rows: Sequence[Any], columns: Columns, empty: str) -> None:
+    """Print records as a JSON list, or as a table.
+
+    Args:
+        as_json: Whether to print JSON.
+        rows: Dataclass objects, or named tuples.
+        columns: Of the table.
+        empty: Text without rows.
+    """
+    from jestlab.platform.render import table
+    from jestlab.platform.words import on_one_line
+
+    def cell(row: Any, column: str | Callable[[Any], object]) -> str:
+        value = getattr(row, column) if isinstance(column, str) else column(row)
+        return f"{value:%Y-%m-%d %H:%M}" if isinstance(value, datetime) else on_one_line(str(value))
+
+    data = [row._asdict() if isinstance(row, tuple) else asdict(row) for row in rows]  # type: ignore[attr-defined]
+    cells = [[cell(row, column) for column in columns.values()] for row in rows]
+    show(as_json, data, table(list(columns), cells) if rows else empty)
 
 
 @contextmanager

@@ -53,7 +53,7 @@ def show_batch_command(
     step = run.steps[-1] if step is None else step
     batch = run.batch(step)
     shown = run.examples(step, batch, np.concatenate(selected.sample(batch, size)))
-    path = output or selected.default_path(lab, named.experiment or "runs", named.row, step)
+    path = output or selected.default_path(lab, named.experiment, named.row, step)
     summary: dict[str, Any] = {
         "run": named.title,
         "step": step,

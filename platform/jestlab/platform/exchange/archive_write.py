@@ -21,7 +21,7 @@ from sqlalchemy import Column, Connection, Table, select
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store import schema
-from jestlab.platform.store.engine import closing_engine, create_file, writable, writing
+from jestlab.platform.store.engine import closing_engine, create_file, one_file, writable, writing
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rerun import with_needs
 from jestlab.platform.store.rows import chunks
@@ -117,9 +117,7 @@ def _copy_store(store: Store, path: Path, experiments: Sequence[str]) -> tuple[l
                 logs.setdefault(key, []).append(log)
             places = copy.execute(select(RunRow.id, RunRow.directory, RunRow.state))
             runs = [(directory, state, logs.get(key, [])) for key, directory, state in places]
-        with engine.connect() as connection:
-            raw: Any = connection.connection.dbapi_connection
-            raw.execute("PRAGMA journal_mode = DELETE")  # one file, without a log next to it
+        one_file(engine)
     return list(experiments) or names, runs
 
 

@@ -64,10 +64,6 @@ class Watch:
         self._launched_at, self._runs = launched_at, runs
         return WatchUpdate(list(self._rows), changed)
 
-    def running(self) -> dict[str, int]:
-        """Return the step of each run that was running at the last update, by fingerprint."""
-        return {run.fingerprint: run.step for run in self._runs.values() if run.state == RunState.RUNNING}
-
     def _read_all(self) -> set[int]:
         """Read all rows; return their indices."""
         self._rows = read_status(self._store, self._experiment, self._costs, paces=self._paces)

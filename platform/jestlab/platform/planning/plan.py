@@ -23,7 +23,7 @@ from jestlab.platform.planning.matching import (
     examples_within,
     plain,
 )
-from jestlab.platform.programs import Config, DataLookup, MemoryEstimate, Placement, Price, Program
+from jestlab.platform.programs import Config, DataLookup, Placement, Price, Program
 from jestlab.platform.spec.expand import expand, written_at
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.spec.variants import Replicate
@@ -88,7 +88,6 @@ class PlannedRun:
         config: The whole resolved config as plain data.
         needs: Role → fingerprint of the dependency, which precedes the run in the plan.
         price: Cost of the whole run; None if its program has no price.
-        memory: Estimated peak memory; None if unknown.
         state: State in the store; None if the run isn't in the store.
         aliases: Other places in the study where it appears: equal fingerprints make one run.
         budget: Expected use of chips; None if unknown.
@@ -104,7 +103,6 @@ class PlannedRun:
     config: dict[str, Any] = field(repr=False)
     needs: Mapping[str, str]
     price: Price | None
-    memory: MemoryEstimate | None = None
     state: RunState | None = None
     aliases: tuple[RunPlace, ...] = ()
     budget: RunBudget | None = None
@@ -204,8 +202,7 @@ def plan(
         UserError: The spec is invalid, a path in it is missing, or a config doesn't fit its data.
     """
     data = DataLookup(note_absent=note_absent, placement=placement)
-    chips = 0 if (slice_ := study.resources.slice) is None else slice_.chips
-    resolved = _Planner(expand(study), data, timings or Timings(), chips).resolve_all()
+    resolved = _Planner(expand(study), data, timings or Timings()).resolve_all()
     parts, end = [], 0
     for part in study.studies.values():
         start, end = end, end + len(expand(part))
@@ -223,17 +220,15 @@ class _Resolved:
     needs: Mapping[str, str]
     configs: Mapping[str, Config]
     price: Price | None
-    memory: MemoryEstimate | None
 
 
 class _Planner:
     """Resolves the members of a study one by one."""
 
-    def __init__(self, members: Sequence[Replicate], data: DataLookup, timings: Timings, chips: int) -> None:
+    def __init__(self, members: Sequence[Replicate], data: DataLookup, timings: Timings) -> None:
         self._members = members
         self._data = data
         self._timings = timings
-        self._chips = chips
         self._resolved: list[_Resolved | WaitingMember] = []
 
     def resolve_all(self) -> list[_Resolved | WaitingMember]:
@@ -287,10 +282,9 @@ class _Planner:
             config = _with_value(cast(BaseModel, config), program.extent, length)
             price = program.price(config, configs)
         needs = {role: need.fingerprint for role, need in needed.items()}
-        memory = program.memory(config, configs, self._chips)
         name = program.identifier or program.name
         identity = fingerprint(name, program.version, identity_of(program, config), needs)
-        return _Resolved(config, identity, needs, configs, price, memory)
+        return _Resolved(config, identity, needs, configs, price)
 
     def _waiting(self, member: Replicate, config: Config, rival: str) -> WaitingMember:
         """Return a member whose speed hasn't been measured, with the runs that it awaits.
@@ -349,7 +343,6 @@ def _merged(study: StudySpec, resolved: Sequence[_Resolved | WaitingMember]) -> 
                 config=plain(entry.config),
                 needs=entry.needs,
                 price=entry.price,
-                memory=entry.memory,
                 match=None if variant.match is None else str(variant.match),
             )
         place = RunPlace(variant.name, variant.label, variant.point)

@@ -16,7 +16,7 @@ from jestlab.platform.planning.cost import NO_CHIP, done, to_do, total, utilizat
 from jestlab.platform.planning.explain import RunReason
 from jestlab.platform.planning.plan import Action, Plan, PlannedRun, totals, waiting_lines
 from jestlab.platform.planning.survey import Survey
-from jestlab.platform.programs import MemoryEstimate, Price
+from jestlab.platform.programs import Price
 from jestlab.platform.render import Block, render, styled, table
 from jestlab.platform.spec.resources import CLUSTERS, ExecutorName, parse_slice
 from jestlab.platform.words import counted, few
@@ -81,8 +81,7 @@ def sentences(survey: Survey) -> Iterator[str]:
     yield from power.lines(survey)
     yield from absent_data(plan)
     yield from (f"{folder}: left out: {files}" for folder, files in plan.left_out.items() if files)
-    if available := memory.available(study.resources, local=survey.here):
-        yield from memory.lines(to_do(plan), available)
+    yield from memory.lines(plan, local=survey.here)
     if _budget_headers(plan):
         yield from _by_earlier_runs(survey) if study.resources.tpu is None else _on_tpu(plan)
     elif study.resources.tpu is None and survey.place is not None:
@@ -324,6 +323,7 @@ def _budget_cells(runs: Sequence[PlannedRun], headers: Sequence[str]) -> tuple[s
 
 def as_data(plan: Plan, reasons: Mapping[str, RunReason]) -> dict[str, Any]:
     """Return a plan as plain data for JSON."""
+    estimates = memory.estimates(plan)
     sharing = {"studies": list(map(_part, plan.parts)), "sharing_saves": _saved(plan)} if plan.parts else {}
     return {
         "study": plan.study.name,
@@ -343,7 +343,7 @@ def as_data(plan: Plan, reasons: Mapping[str, RunReason]) -> dict[str, Any]:
                 "needs": run.needs,
                 "match": run.match,
                 "price": _price(run.price) | {"paper_flops": run.price.by_paper} if run.price else None,
-                "memory": _memory(run.memory),
+                "memory": _memory(estimates.get(run.fingerprint)),
                 "budget": {**asdict(run.budget), "hours": run.budget.hours} if run.budget else None,
                 "state": run.state,
                 "action": run.action,
@@ -406,8 +406,8 @@ def _price(price: Price) -> dict[str, float]:
     }
 
 
-def _memory(estimate: MemoryEstimate | None) -> dict[str, float] | None:
-    names = ("state", "work", "batches", "process", "device", "total")
+def _memory(estimate: memory.MemoryEstimate | None) -> dict[str, float] | None:
+    names = ("state", "activations", "device", "total")
     return None if estimate is None else {name: getattr(estimate, name) for name in names}
 
 

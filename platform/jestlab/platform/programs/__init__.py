@@ -9,7 +9,7 @@ from jestlab.models.extensions import references
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.programs.builtin import DIAGNOSE, EMBED, SCORE, TRAIN, WEIGHTS
 from jestlab.platform.programs.command import COMMAND
-from jestlab.platform.programs.program import DataLookup, MemoryEstimate, Placement, Price, Program
+from jestlab.platform.programs.program import DataLookup, Placement, Price, Program
 from jestlab.platform.spec.program import Config
 from jestlab.platform.store.records import ADOPTED
 
@@ -17,7 +17,6 @@ __all__ = [
     "BUILTIN",
     "Config",
     "DataLookup",
-    "MemoryEstimate",
     "Placement",
     "Price",
     "Program",

@@ -26,7 +26,7 @@ from jestlab.models.config import (
 )
 from jestlab.platform import plugins
 from jestlab.platform.errors import UserError
-from jestlab.platform.programs import checks, memory, pricing
+from jestlab.platform.programs import checks, pricing
 from jestlab.platform.programs.program import DataLookup, Price, Program
 
 if TYPE_CHECKING:
@@ -202,7 +202,6 @@ TRAIN = _program(
     "train",
     TrainConfig,
     pricing.price_train,
-    memory=memory.of_training,
     check_needs=checks.check_train,
     extent=("schedule", "examples_seen"),
     complete=_complete_data,
@@ -215,7 +214,6 @@ EMBED = _program(
     "embed",
     EmbedConfig,
     pricing.price_embed,
-    memory=memory.of_embedding,
     check_needs=checks.check_embed,
     complete=_complete_data,
     inherits=("data",),
@@ -227,7 +225,6 @@ WEIGHTS = _program(
     "weights",
     WeightsConfig,
     pricing.price_weights,
-    memory=memory.of_weights,
     complete=_complete_weights,
     collective=False,
     imports=("jestlab.models.training.loop",),
@@ -238,7 +235,6 @@ SCORE = _program(
     "score",
     ScoreConfig,
     pricing.price_score,
-    memory=memory.of_scoring,
     check_needs=checks.check_score,
     collective=False,
     imports=_IMPORTS,
@@ -249,7 +245,6 @@ DIAGNOSE = _program(
     "diagnose",
     DiagnoseConfig,
     pricing.price_diagnose,
-    memory=memory.of_diagnosis,
     check_needs=checks.check_diagnose,
     complete=_complete_data,
     collective=False,

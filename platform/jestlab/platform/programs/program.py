@@ -60,33 +60,6 @@ class Price:
         return self.cost.total("reference_scoring")
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryEstimate:
-    """Estimated peak memory of a run, in bytes.
-
-    Attributes:
-        state: Per device: parameters, optimizer state, and the parameters of a reference.
-        work: Per device: activations and gradients of one step.
-        batches: Per device: examples.
-        process: On the host, in addition: Python, JAX, compiled functions, and prefetched examples.
-    """
-
-    state: float
-    work: float
-    batches: float
-    process: float
-
-    @property
-    def device(self) -> float:
-        """Memory on each accelerator."""
-        return self.state + self.work + self.batches
-
-    @property
-    def total(self) -> float:
-        """Memory of a process that computes on the host's CPU."""
-        return self.device + self.process
-
-
 class DataLookup:
     """Reads facts about the data at the paths in configs, each fact once. Use a new instance for each plan.
 
@@ -195,8 +168,6 @@ class Program(ProgramConfig):
         version: Increased when the meaning of a config changes.
         price: Prices a config, given the configs of its dependencies by role, and of their dependencies as
             "role.role"; None if unknown.
-        memory: Estimates the memory of a config, given the same configs and the number of TPU chips, 0 for
-            this machine's CPU; None if unknown.
         check_needs: Checks that dependencies, given their configs by role, fit their roles; raises UserError.
         complete: Adds facts about the data, such as digests, to a config, and checks that paths exist.
         collective: Whether several processes compute one run together; otherwise only the first one works.
@@ -209,7 +180,6 @@ class Program(ProgramConfig):
     identifier: str = ""
     version: int = 1
     price: Callable[[Any, Mapping[str, Config]], Price | None] = _none
-    memory: Callable[[Any, Mapping[str, Config], int], MemoryEstimate | None] = _none
     check_needs: Callable[[Any, Mapping[str, Config]], None] = _none
     complete: Callable[[Any, DataLookup], Config] = _unchanged
     collective: bool = True

@@ -7,12 +7,9 @@ end each other's jobs.
 from __future__ import annotations
 
 import os
-import sqlite3
-import uuid
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import Connection, exists, func, select, update
 
@@ -22,7 +19,7 @@ from jestlab.platform.store.address import existing_file, parse_url, refuse_remn
 from jestlab.platform.store.engine import (
     closing_engine,
     create_file,
-    plain_errors,
+    one_file,
     read_only,
     reading,
     writable,
@@ -47,11 +44,9 @@ def back_up(url: str, path: Path) -> None:
     Raises:
         UserError: The store doesn't exist, or the file exists or can't be written.
     """
+    existing_file(url)
     with _appearing(path) as unfinished:
-        if (source := existing_file(url)) is not None:
-            _copy_file(source, unfinished)
-        else:
-            _copy_server(url, unfinished)
+        _copy(url, f"sqlite:///{unfinished}")
 
 
 def restore(path: Path, url: str) -> None:
@@ -66,36 +61,18 @@ def restore(path: Path, url: str) -> None:
     Raises:
         UserError: The file is not a store of this version, or the database is not empty.
     """
-    if not path.is_file():
-        raise UserError(f"no backup at {path}")
-    target = sqlite_file(parse_url(url))
-    if target is not None:
-        with _appearing(target) as unfinished:
-            _copy_file(path.absolute(), unfinished)
+    backup = f"sqlite:///{path.absolute()}"
+    if (target := sqlite_file(parse_url(url))) is None:
+        _copy(backup, url)
     else:
-        _restore_to_server(path, url)
+        with _appearing(target) as unfinished:
+            _copy(backup, f"sqlite:///{unfinished}")
     Store.open(url, create=False).close()  # finds that it is a copy, and ends its attempts
-
-
-def _restore_to_server(path: Path, url: str) -> None:
-    with closing_engine(read_only(f"sqlite:///{path.absolute()}")) as backup:
-        schema.ensure(backup, create=False)
-        with closing_engine(writable(url)) as engine:
-            with reading(engine) as connection:
-                made = schema.revision(connection) is not None
-                if made and any(
-                    connection.scalar(select(exists(table))) for table in (ExperimentRow, RunRow)
-                ):
-                    place = shown_url(engine.url)
-                    raise UserError(f"the store {place} is not empty: restore a backup into a new database")
-            schema.ensure(engine, create=True)
-            with reading(backup) as source, writing(engine) as connection:
-                _copy_rows(source, connection)
 
 
 @contextmanager
 def _appearing(path: Path) -> Iterator[Path]:
-    """Yield a temporary file, which is moved to its path on success."""
+    """Create an empty file, which is moved to its path on success."""
     if not path.parent.is_dir():
         raise UserError(f"no folder {path.parent}: create it, or use another path")
     unfinished = path.with_name(f".{path.name}-{os.getpid()}")
@@ -103,6 +80,7 @@ def _appearing(path: Path) -> Iterator[Path]:
         if path.exists():
             raise FileExistsError
         refuse_remnants(path)
+        create_file(unfinished)
         yield unfinished
         with unfinished.open("rb") as stream:
             os.fsync(stream.fileno())
@@ -114,37 +92,19 @@ def _appearing(path: Path) -> Iterator[Path]:
             unfinished.with_name(unfinished.name + suffix).unlink(missing_ok=True)
 
 
-def _copy_file(source: Path, target: Path) -> None:
-    """Use SQLite's online backup in one step: later writes of others are left out."""
-    with closing_engine(read_only(f"sqlite:///{source}")) as engine, plain_errors(engine):
-        schema.ensure(engine, create=False)
-        with engine.connect() as connection, closing(sqlite3.connect(target)) as copy:
-            raw: Any = connection.connection.dbapi_connection
-            try:
-                raw.backup(copy)
-                raw.rollback()  # fails if another process wrote to a file that couldn't be locked
-                with copy:
-                    copy.execute("UPDATE identity SET id = ?, place = ?", (uuid.uuid4().hex, _NOWHERE))
-                    copy.execute("UPDATE attempt SET handle = NULL, token = NULL")
-                copy.execute("PRAGMA journal_mode = DELETE")  # one file, without a log next to it
-                [[verdict]] = copy.execute("PRAGMA integrity_check(1)").fetchall()
-            except sqlite3.Error as error:
-                raise UserError(f"the backup of {source} failed: {error}") from error
-        if verdict != "ok":
-            raise UserError(f"{source} is damaged: {verdict}: see jestlab db check")
-
-
-def _copy_server(url: str, target: Path) -> None:
-    """Copy the rows of a database into a new SQLite store."""
-    create_file(target)
-    with closing_engine(writable(url)) as engine, closing_engine(writable(f"sqlite:///{target}")) as copy:
-        schema.ensure(engine, create=False)
-        schema.ensure(copy, create=True)
-        with reading(engine) as connection, writing(copy) as into:
-            _copy_rows(connection, into)
-        with copy.connect() as connection:
-            raw: Any = connection.connection.dbapi_connection
-            raw.execute("PRAGMA journal_mode = DELETE")  # one file, without a log next to it
+def _copy(source: str, target: str) -> None:
+    """Copy the rows of a store into an empty one, in one transaction of each."""
+    # On a server, only readers have a time limit.
+    open_source = writable if sqlite_file(parse_url(source)) is None else read_only
+    with closing_engine(open_source(source)) as original, closing_engine(writable(target)) as engine:
+        schema.ensure(original, create=False)
+        schema.ensure(engine, create=True)
+        with reading(original) as rows, writing(engine) as copy:
+            if any(copy.scalar(select(exists(table))) for table in (ExperimentRow, RunRow)):
+                place = shown_url(engine.url)
+                raise UserError(f"the store {place} is not empty: restore a backup into a new database")
+            _copy_rows(rows, copy)
+        one_file(engine)
 
 
 def _copy_rows(source: Connection, target: Connection) -> None:

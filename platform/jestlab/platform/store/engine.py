@@ -161,6 +161,14 @@ def checkpoint(engine: Engine) -> None:
             raw.execute(f"PRAGMA busy_timeout = {_milliseconds(BUSY_SECONDS)}")
 
 
+def one_file(engine: Engine) -> None:
+    """Make a SQLite store one file, without a log next to it; do nothing on a server."""
+    if engine.dialect.name == "sqlite":
+        with engine.connect() as connection:
+            raw: Any = connection.connection.dbapi_connection
+            raw.execute("PRAGMA journal_mode = DELETE")
+
+
 def _sqlite(path: Path, *, writes: bool) -> Engine:
     def connect() -> sqlite3.Connection:
         try:

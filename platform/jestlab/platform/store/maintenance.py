@@ -55,8 +55,8 @@ def check(url: str, root: Path) -> list[StoreProblem]:
     Raises:
         UserError: The store doesn't exist, or can't be read at all.
     """
-    # On a server, views are compared through temporary views.
-    with closing_engine(writable(url) if existing_file(url) is None else read_only(url)) as engine:
+    existing_file(url)
+    with closing_engine(read_only(url)) as engine:
         if damage := _damage(engine):
             return damage
         try:
@@ -69,16 +69,17 @@ def check(url: str, root: Path) -> list[StoreProblem]:
         with reading(engine) as connection:
             found = _changed_tables(connection)
             try:
-                found += [*_orphans(connection), *_lost_runs(connection)]
-                found += [*_missing_folders(connection, root), *_changed_views(engine)]
+                for problems in (_orphans, _lost_runs, _changed_views):
+                    found += problems(connection)
+                found += _missing_folders(connection, root)
             except DBAPIError:  # of a missing table or column
                 if not found:
                     raise
         return found
 
 
-def upgrade(url: str) -> list[str]:
-    """Recreate the views of a store if some differ from this code's; return the names of these.
+def upgrade(url: str) -> None:
+    """Recreate the views of a store.
 
     Raises:
         UserError: The store doesn't exist, or has another schema.
@@ -88,9 +89,7 @@ def upgrade(url: str) -> list[str]:
         schema.ensure(engine, create=False)
         with writing(engine) as connection:
             one_at_a_time(connection, DEFINING)
-            if changed := schema.changed_views(connection):
-                schema.make_views(connection)
-    return changed
+            schema.make_views(connection)
 
 
 def _damage(engine: Engine) -> list[StoreProblem]:
@@ -143,11 +142,9 @@ def _orphans(connection: Connection) -> Iterator[StoreProblem]:
                 )
 
 
-def _changed_views(engine: Engine) -> list[StoreProblem]:
-    with engine.connect() as connection, connection.begin() as transaction:
-        changed = schema.changed_views(connection)
-        transaction.rollback()
+def _changed_views(connection: Connection) -> list[StoreProblem]:
     what = "the view {} differs from this version's"
+    changed = schema.changed_views(connection)
     return [StoreProblem("views", what.format(name), "run jestlab db upgrade") for name in changed]
 
 

@@ -127,6 +127,11 @@ class RunSummary:
     ended_at: datetime | None
     program: str
 
+    @property
+    def needs(self) -> Mapping[str, str]:
+        """No dependencies: a list leaves them out."""
+        return {}
+
 
 class RunSnapshot(NamedTuple):
     """The present state of a run; `stop_reason` is its user's reason to stop it."""

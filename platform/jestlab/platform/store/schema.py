@@ -10,6 +10,7 @@ from __future__ import annotations
 import uuid
 
 from sqlalchemy import Connection, Engine, insert, inspect, text
+from sqlalchemy.engine.reflection import ObjectKind
 
 from jestlab.analysis.connection import SCHEMA, other_version
 from jestlab.platform.errors import StoreMissing, UserError
@@ -69,29 +70,10 @@ def make_views(connection: Connection) -> None:
 
 
 def changed_views(connection: Connection) -> list[str]:
-    """Return the names of views that are missing or differ from this version's.
-
-    NOTE: on PostgreSQL, roll the transaction back afterwards.
-    """
-    dialect = connection.dialect.name
-    is_same = _sqlite_view if dialect == "sqlite" else _postgresql_view
-    return [name for name, view in VIEWS.items() if not is_same(connection, name, view.definition(dialect))]
-
-
-def _sqlite_view(connection: Connection, name: str, wanted: str) -> bool:
-    made = text("SELECT sql FROM sqlite_master WHERE type = 'view' AND name = :name")
-    found = connection.scalar(made, {"name": name})
-    return found is not None and found.split() == f"CREATE VIEW {name} AS {wanted}".split()
-
-
-def _postgresql_view(connection: Connection, name: str, wanted: str) -> bool:
-    """Compare parsed definitions: PostgreSQL doesn't keep the text."""
-    as_text = text("SELECT pg_get_viewdef(to_regclass(:name))")
-    found = connection.scalar(as_text, {"name": f"public.{name}"})
-    connection.execute(text(f"CREATE TEMP VIEW wanted_{name} AS {wanted}"))
-    expected = connection.scalar(as_text, {"name": f"pg_temp.wanted_{name}"})
-    connection.execute(text(f"DROP VIEW pg_temp.wanted_{name}"))
-    return bool(found == expected)
+    """Return the names of views that are missing or have other columns than this version's."""
+    made = inspect(connection).get_multi_columns(kind=ObjectKind.VIEW)
+    columns = {name: [column["name"] for column in listed] for (_, name), listed in made.items()}
+    return [name for name, view in VIEWS.items() if columns.get(name) != list(view.columns)]
 
 
 def revision(connection: Connection) -> str | None:
