@@ -44,7 +44,7 @@ def filtering(scores: str | None, **data: str) -> dict[str, Any]:
     return {"data": {"scores": scores, **data}}
 
 
-NO_TOWERS = "its run produces no towers: expected the name of a run of train"
+NO_TOWERS = "expected the name of a run of train"
 MISTAKES = [
     # Another run that cannot serve.
     (selecting(reference="scores"), f"selection.reference: {NO_TOWERS}, weights, or embed"),
