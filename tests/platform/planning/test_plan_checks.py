@@ -101,7 +101,9 @@ def test_a_diagnosis_fits_its_data_too(web):
                       "chunks": [2], "joint_chunks": 2, "matrix_size": 8},
     }  # fmt: skip
     base = {"data.train": {"kind": "folder", "path": str(web)}}
-    with pytest.raises(UserError, match=r"runs.diagnosis: the super-batch of 1,280 .* has 100: lower the batch size"):
+    with pytest.raises(
+        UserError, match=r"runs.diagnosis: the super-batch of 1,280 .* has 100: lower the batch size"
+    ):
         plan(StudySpec.parse({"name": "s", "base": base, "runs": runs}))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import string
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import click
@@ -16,7 +16,7 @@ from jestlab.platform.cli.completion import RUN
 from jestlab.platform.cli.options import examples, json_option, lab_options
 from jestlab.platform.cli.output import show
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.planning.compare import CodeComparison, Pair, RunComparison, compare, compare_with_now
+from jestlab.platform.planning.compare import Comparison, Pair, Pairs, compare, compare_with_now
 from jestlab.platform.render import Block, in_state, styled, table
 from jestlab.platform.words import printable
 
@@ -40,8 +40,7 @@ def diff_command(first: str, second: str | None, *, as_json: bool, lab: Lab) -> 
     one = naming.run(store, first)
     if second is None:
         with_now, titles = compare_with_now(store, one.fingerprint), (one.title, "now")
-        code = {"known": with_now.known, "code": dict(with_now.code), "data": dict(with_now.data)}
-        data = {"runs": list(titles), **code, "source": with_now.source}
+        data = {"runs": titles, "known": with_now.known, **with_now.differences, "source": with_now.source}
         show(as_json, data, _code_blocks(with_now, titles))
         return
     other = naming.run(store, second)
@@ -49,20 +48,19 @@ def diff_command(first: str, second: str | None, *, as_json: bool, lab: Lab) -> 
     show(as_json, _as_data(compared, titles), _blocks(compared, titles))
 
 
-def _blocks(compared: RunComparison, titles: tuple[str, str]) -> Iterator[Block]:
-    for title, fingerprint, state in _runs(compared, titles):
-        reason = compared.retracted.get(fingerprint)
+def _blocks(compared: Comparison, titles: tuple[str, str]) -> Iterator[Block]:
+    for title, (fingerprint, state, reason) in zip(titles, compared.runs, strict=True):
         line = styled(f"{title}  {fingerprint[:8]}  ") + in_state(state)
         yield line + (f", retracted: {_text(reason)}" if reason else "")
     yield ""
-    yield _section("config", compared.config, titles, _text)
+    yield _section("config", compared.differences["config"], titles, _text)
     yield ""
-    yield _section("needs", compared.needs, titles, lambda fingerprint: fingerprint[:8])
+    yield _section("needs", compared.differences["needs"], titles, lambda fingerprint: fingerprint[:8])
     yield ""
     yield from _code_blocks(compared, titles)
     yield ""
-    yield _section("provenance", compared.provenance, titles, _text)
-    for name, pairs in (("scores", compared.scores), ("cost", compared.costs)):
+    yield _section("provenance", compared.differences["provenance"], titles, _text)
+    for name, pairs in compared.numbers.items():
         yield ""
         rows = [
             (key, *(_cell(value, _number) for value in (*pair, _difference(pair))))
@@ -72,24 +70,22 @@ def _blocks(compared: RunComparison, titles: tuple[str, str]) -> Iterator[Block]
         yield table(header, rows, right=(1, 2, 3)) if rows else f"{name.upper()}  none"
 
 
-def _section(
-    name: str, pairs: Mapping[str, Pair[Any]], titles: tuple[str, str], write: Callable[[Any], str]
-) -> Block:
+def _section(name: str, pairs: Pairs, titles: tuple[str, str], write: Callable[[Any], str]) -> Block:
     rows = [(key, *(_cell(value, write) for value in pair)) for key, pair in pairs.items()]
     return table((name.upper(), *titles), rows) if rows else f"{name.upper()}  no difference"
 
 
-def _code_blocks(compared: CodeComparison, titles: tuple[str, str]) -> Iterator[Block]:
+def _code_blocks(compared: Comparison, titles: tuple[str, str]) -> Iterator[Block]:
     if not compared.known:
         yield "CODE  unknown: not recorded"
     else:
-        yield _section("code", compared.code, titles, _digest)
+        yield _section("code", compared.differences["code"], titles, _digest)
     if compared.source:
         yield ""
         yield from map(_source_line, compared.source.splitlines())
-    if compared.data:
+    if data := compared.differences["data"]:
         yield ""
-        yield _section("data", compared.data, titles, _digest)
+        yield _section("data", data, titles, _digest)
 
 
 def _source_line(line: str) -> Text:
@@ -102,39 +98,26 @@ def _digest(value: str) -> str:
     return value[:12] if set(value) <= set(string.hexdigits) else _text(value)
 
 
-def _as_data(compared: RunComparison, titles: tuple[str, str]) -> dict[str, Any]:
-    runs = [
-        {
-            "name": title,
-            "fingerprint": fingerprint,
-            "state": state,
-            "retracted": compared.retracted.get(fingerprint),
-        }
-        for title, fingerprint, state in _runs(compared, titles)
-    ]
-    names = ("config", "needs", "code", "data", "provenance")
+def _as_data(compared: Comparison, titles: tuple[str, str]) -> dict[str, Any]:
     return {
-        "runs": runs,
-        **{name: dict(getattr(compared, name)) for name in names},
+        "runs": [
+            {"name": title, "fingerprint": fingerprint, "state": state, "retracted": reason}
+            for title, (fingerprint, state, reason) in zip(titles, compared.runs, strict=True)
+        ],
+        **compared.differences,
         "source": compared.source,
         "known": compared.known,
-        "scores": _numbers(compared.scores),
-        "costs": _numbers(compared.costs),
+        **{
+            name: {
+                key: {"values": list(map(_finite, pair)), "difference": _finite(_difference(pair))}
+                for key, pair in pairs.items()
+            }
+            for name, pairs in compared.numbers.items()
+        },
     }
 
 
-def _numbers(pairs: Mapping[str, Pair[float]]) -> dict[str, Any]:
-    return {
-        key: {"values": list(map(_finite, pair)), "difference": _finite(_difference(pair))}
-        for key, pair in pairs.items()
-    }
-
-
-def _runs(compared: RunComparison, titles: tuple[str, str]) -> Iterator[tuple[str, Any, Any]]:
-    return zip(titles, compared.fingerprints, compared.states, strict=True)
-
-
-def _difference(pair: Pair[float]) -> float | None:
+def _difference(pair: Pair) -> float | None:
     return None if pair.first is None or pair.second is None else pair.second - pair.first
 
 

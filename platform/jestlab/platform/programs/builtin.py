@@ -74,7 +74,10 @@ def _complete_data(config: Config, data: DataLookup) -> Config:
             from jestlab.models.data.readers import path_digest as digest
         else:
             continue
-        digests[part] = source.model_copy(update={field: data.once(digest, path)})
+        try:
+            digests[part] = source.model_copy(update={field: data.once(digest, path)})
+        except FileNotFoundError as error:
+            raise UserError(f"data.{part}.path: {error}") from None
     changes: dict[str, Any] = {"data": config.data.model_copy(update=digests)} if digests else {}
     if code := plugins.identify(config, lambda file: data.is_absent(file, "file of code"), data.code):
         changes["code"] = code
