@@ -10,10 +10,9 @@ import stores_support as stores
 from sqlalchemy import update
 
 from jestlab.platform import processes
-from jestlab.platform.store import leases, tables
+from jestlab.platform.store import leases, spool, tables
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rows import now
-from jestlab.platform.store.spool import Batch, Points
 
 RUNS = [plans.run("uniform", seed=0), plans.run("uniform", seed=1), plans.run("joint", point={"ratio": 0.8})]
 
@@ -84,8 +83,8 @@ def active(store):
     )  # fmt: skip
     with store.writing() as connection:
         run = stores.run_id(store, trains)
-        batch = Batch(points=[(500, "examples_seen", 98_000.0)], progress=(500, 1_000))
-        Points(run).write(connection, batch, attempt, late=False)
+        batch: spool.Batch = [("point", 500, "examples_seen", 98_000.0), ("progress", 500, 1_000)]
+        spool.write(connection, run, attempt, batch, late=False)
         reported = began + timedelta(seconds=100)
         connection.execute(update(tables.RunRow).where(tables.RunRow.id == run).values(updated_at=reported))
     leases.enter_launcher(store, processes.identity())
