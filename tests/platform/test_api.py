@@ -5,11 +5,8 @@ import os
 import pickle
 import signal
 import sqlite3
-import sys
 from contextlib import closing
-from multiprocessing import spawn
 from pathlib import Path
-from types import ModuleType
 
 import labs_support as labs
 import plans_support as plans
@@ -21,7 +18,6 @@ from ml_collections import ConfigDict
 from jestlab import api
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.plan import plan
-from jestlab.platform.reports import update
 from jestlab.platform.spec.load import load
 from jestlab.platform.store.store import Store
 
@@ -223,16 +219,6 @@ def test_ctrl_c_stops_the_runs_at_a_checkpoint(tmp_path, root, handlers, below_a
     assert study.launch(progress=False, reports=False).ok
     (_, first), (_, second) = labs.starts(root, "only")
     assert first == 0 and second > 0
-
-
-def test_processes_that_write_reports_do_not_execute_the_script(monkeypatch, tmp_path):
-    script = ModuleType("__main__")
-    script.__file__ = str(tmp_path / "script.py")
-    monkeypatch.setitem(sys.modules, "__main__", script)
-    executing = {"init_main_from_name", "init_main_from_path"}
-    assert executing & spawn.get_preparation_data("as usual").keys()
-    with update.isolated_processes():
-        assert not executing & spawn.get_preparation_data("without the script").keys()
 
 
 # ---- results

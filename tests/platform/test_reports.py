@@ -175,6 +175,6 @@ def test_a_list_of_files_outside_the_folder_removes_nothing(lab, write):
     write("table")
     precious = lab.reports / "precious.txt"
     precious.write_text("mine")
-    builds.Build("", ("../precious.txt", str(precious))).write(lab.reports / "toy")
+    builds.Build(made_from="", files=("../precious.txt", str(precious))).write(lab.reports / "toy")
     write("curves")
     assert precious.exists()

@@ -150,8 +150,7 @@ class ExperimentResults:
             scope: FLOPs that count; default: as the study's reports say.
 
         Returns:
-            The path of the page, which notebooks show as a link. Without arguments, a page that is up to date
-            is not written again.
+            The path of the page, which notebooks show as a link.
 
         Raises:
             Error: The experiment has no results yet, or the page can't be written.
@@ -160,11 +159,8 @@ class ExperimentResults:
 
         if scope is not None and scope not in get_args(Scope):
             raise UserError(f"scope must be one of {', '.join(get_args(Scope))}, not {scope!r}")
-        folder = self._lab.reports / self.experiment
         with one_line_errors():
-            if baseline is None and scope is None:
-                return Page(reports.bring_page_up_to_date(self._lab, self.experiment)[0])
-            return Page(reports.write_page(self._lab, self.experiment, folder, baseline, scope)[0])
+            return Page(reports.write_page(self._lab, self.experiment, None, baseline, scope)[0])
 
     def __repr__(self) -> str:
         return f"ExperimentResults({self.experiment!r})"

@@ -41,7 +41,7 @@ def test_pages_follow_runs(lab, serving, visited):
         tab = shown.tab
         tab.locator("a", has_text="toy").first.click()
         until(tab, "location.pathname === '/experiment/toy'")
-        state = "document.querySelector('tr[data-index=\"0\"] [data-cell=state]').textContent"
+        state = "document.querySelector('[data-live=\"0 state\"]').textContent"
         until(tab, f"{state}.includes('running')")
         points = "(document.querySelector('#losses path.line')?.getAttribute('d').split('L').length ?? 0)"
         for step in (2, 4, 6):
@@ -49,7 +49,7 @@ def test_pages_follow_runs(lab, serving, visited):
             first.log(step, {"loss": 1.0 / step})
             first.progress(step, 10)
             first.flush()
-            progress = "document.querySelector('tr[data-index=\"0\"] [data-cell=progress]').textContent"
+            progress = "document.querySelector('[data-live=\"0 progress\"]').textContent"
             until(tab, f"{progress}.includes('{step} of 10')")
             until(tab, f"{points} >= {step}")
 
@@ -59,7 +59,7 @@ def test_pages_follow_runs(lab, serving, visited):
             attempt.complete()
     until(tab, f"{state}.includes('completed')")
     until(tab, HAS_RESULTS)
-    until(run.tab, "document.querySelector('[data-cell=state]').textContent.includes('completed')")
+    until(run.tab, "document.querySelector('[data-live=status]').textContent.includes('completed')")
     with tab.expect_download() as waiting:
         tab.locator("button[data-save-file='summary.csv']").first.click()
     assert b"uniform" in Path(waiting.value.path()).read_bytes()

@@ -33,7 +33,7 @@ ODD = (
     "(" * 3000 + "seed = 0" + ")" * 3000, "not " * 2000 + "seed = 0", "summary.csv", "joint\nx", "[" * 3000,
 )
 KEYS = (
-    "lab", "page", "sort", "state", "find", "since", "from", "width", "metric", "run", "data", "where",
+    "lab", "page", "sort", "state", "find", "from", "width", "metric", "run", "data", "where",
     "columns", "order", "q", "tok",
 )
 # fmt: on

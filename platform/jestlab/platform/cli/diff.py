@@ -39,81 +39,34 @@ def diff_command(first: str, second: str | None, *, as_json: bool, lab: Lab) -> 
     store = naming.existing_store(lab)
     one = naming.run(store, first)
     if second is None:
-        with_now, titles = compare_with_now(store, one.fingerprint), (one.title, "now")
-        data = {"runs": titles, "known": with_now.known, **with_now.differences, "source": with_now.source}
-        show(as_json, data, _code_blocks(with_now, titles))
-        return
-    other = naming.run(store, second)
-    compared, titles = compare(store, one.fingerprint, other.fingerprint), (one.title, other.title)
-    show(as_json, _as_data(compared, titles), _blocks(compared, titles))
-
-
-def _blocks(compared: Comparison, titles: tuple[str, str]) -> Iterator[Block]:
-    for title, (fingerprint, state, reason) in zip(titles, compared.runs, strict=True):
-        line = styled(f"{title}  {fingerprint[:8]}  ") + in_state(state)
-        yield line + (f", retracted: {_text(reason)}" if reason else "")
-    yield ""
-    yield _section("config", compared.differences["config"], titles, _text)
-    yield ""
-    yield _section("needs", compared.differences["needs"], titles, lambda fingerprint: fingerprint[:8])
-    yield ""
-    yield from _code_blocks(compared, titles)
-    yield ""
-    yield _section("provenance", compared.differences["provenance"], titles, _text)
-    for name, pairs in compared.numbers.items():
-        yield ""
-        rows = [
-            (key, *(_cell(value, _number) for value in (*pair, _difference(pair))))
-            for key, pair in pairs.items()
-        ]
-        header = (name.upper(), *titles, "difference")
-        yield table(header, rows, right=(1, 2, 3)) if rows else f"{name.upper()}  none"
-
-
-def _section(name: str, pairs: Pairs, titles: tuple[str, str], write: Callable[[Any], str]) -> Block:
-    rows = [(key, *(_cell(value, write) for value in pair)) for key, pair in pairs.items()]
-    return table((name.upper(), *titles), rows) if rows else f"{name.upper()}  no difference"
-
-
-def _code_blocks(compared: Comparison, titles: tuple[str, str]) -> Iterator[Block]:
-    if not compared.known:
-        yield "CODE  unknown: not recorded"
+        titles = (one.title, "now")
+        about = {"runs": list(titles), **_code(compare_with_now(store, one.fingerprint))}
     else:
-        yield _section("code", compared.differences["code"], titles, _digest)
-    if compared.source:
-        yield ""
-        yield from map(_source_line, compared.source.splitlines())
-    if data := compared.differences["data"]:
-        yield ""
-        yield _section("data", data, titles, _digest)
+        other = naming.run(store, second)
+        titles = (one.title, other.title)
+        about = _data(compare(store, one.fingerprint, other.fingerprint), titles)
+    show(as_json, about, _blocks(about, titles))
 
 
-def _source_line(line: str) -> Text:
-    """Color a line of a unified diff."""
-    return styled(printable(line), {"+": "green", "-": "red", "@": "bright_blue"}.get(line[:1], ""))
-
-
-def _digest(value: str) -> str:
-    """Shorten a digest or a commit."""
-    return value[:12] if set(value) <= set(string.hexdigits) else _text(value)
-
-
-def _as_data(compared: Comparison, titles: tuple[str, str]) -> dict[str, Any]:
+def _data(compared: Comparison, titles: tuple[str, str]) -> dict[str, Any]:
     return {
         "runs": [
             {"name": title, "fingerprint": fingerprint, "state": state, "retracted": reason}
             for title, (fingerprint, state, reason) in zip(titles, compared.runs, strict=True)
         ],
-        **compared.differences,
-        "source": compared.source,
-        "known": compared.known,
-        **{
-            name: {
-                key: {"values": list(map(_finite, pair)), "difference": _finite(_difference(pair))}
-                for key, pair in pairs.items()
-            }
-            for name, pairs in compared.numbers.items()
-        },
+        **_code(compared),
+        **{name: _numbers(pairs) for name, pairs in compared.numbers.items()},
+    }
+
+
+def _code(compared: Comparison) -> dict[str, Any]:
+    return {"known": compared.known, **compared.differences, "source": compared.source}
+
+
+def _numbers(pairs: Pairs) -> dict[str, Any]:
+    return {
+        key: {"values": list(map(_finite, pair)), "difference": _finite(_difference(pair))}
+        for key, pair in pairs.items()
     }
 
 
@@ -126,13 +79,60 @@ def _finite(value: float | None) -> float | str | None:
     return value if value is None or math.isfinite(value) else str(value)
 
 
+def _blocks(about: dict[str, Any], titles: tuple[str, str]) -> Iterator[Block]:
+    for run in about["runs"] if "config" in about else ():
+        line = styled(f"{run['name']}  {run['fingerprint'][:8]}  ") + in_state(run["state"])
+        yield line + (f", retracted: {_text(run['retracted'])}" if run["retracted"] else "")
+    for name, write in _SECTIONS.items():
+        if name not in about or (name == "data" and not about[name]):
+            continue
+        yield ""
+        if name == "code" and not about["known"]:
+            yield "CODE  unknown: not recorded"
+            continue
+        rows = [(key, *(_cell(value, write) for value in pair)) for key, pair in about[name].items()]
+        yield table((name.upper(), *titles), rows) if rows else f"{name.upper()}  no difference"
+        if name == "code" and about["source"]:
+            yield ""
+            yield from map(_source_line, about["source"].splitlines())
+    for name, title in (("scores", "SCORES"), ("costs", "COST")) if "scores" in about else ():
+        yield ""
+        rows = [
+            (key, *(_cell(value, _number) for value in (*numbers["values"], numbers["difference"])))
+            for key, numbers in about[name].items()
+        ]
+        yield table((title, *titles, "difference"), rows, right=(1, 2, 3)) if rows else f"{title}  none"
+
+
+def _source_line(line: str) -> Text:
+    """Color a line of a unified diff."""
+    return styled(printable(line), {"+": "green", "-": "red", "@": "bright_blue"}.get(line[:1], ""))
+
+
+def _digest(value: str) -> str:
+    """Shorten a digest or a commit."""
+    return value[:12] if set(value) <= set(string.hexdigits) else _text(value)
+
+
 def _cell(value: Any, write: Callable[[Any], str]) -> str:
     return _ABSENT if value is None else write(value)
 
 
-def _number(value: float) -> str:
+def _number(value: float | str) -> str:
+    if isinstance(value, str):
+        return value
     return f"{value:,.4g}" if abs(value) < 1e6 else f"{value:.4g}"
 
 
 def _text(value: Any) -> str:
     return printable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
+_SECTIONS: dict[str, Callable[[Any], str]] = {
+    "config": _text,
+    "needs": lambda fingerprint: fingerprint[:8],
+    "code": _digest,
+    "data": _digest,
+    "provenance": _text,
+}
+"""Section of a comparison → how its values are written."""

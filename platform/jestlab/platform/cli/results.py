@@ -17,7 +17,6 @@ from jestlab.analysis.provenance import Origins
 from jestlab.analysis.tables import NAMES, default_name
 from jestlab.analysis.tables.core import FORMATS, Format, Table
 from jestlab.analysis.tables.latex import remarks
-from jestlab.platform.cli import result_tables
 from jestlab.platform.cli.completion import EXPERIMENT, TABLE
 from jestlab.platform.cli.flags import CodeName, model_flags
 from jestlab.platform.cli.options import (
@@ -39,6 +38,7 @@ from jestlab.platform.cli.output import (
 )
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
+from jestlab.platform.render import result_blocks
 from jestlab.platform.spec.options import FIGURES, CustomFigureOptions, TableOptions
 
 _TABLES = examples(
@@ -100,7 +100,7 @@ def table_command(
         else:
             say(str(origin))
     elif form == "text":
-        print_or_write_blocks(output, result_tables.blocks(made))
+        print_or_write_blocks(output, result_blocks(made))
     else:
         print_or_write(output, made.render(form))
         for remark in remarks(made) if form == "latex" else ():
@@ -209,16 +209,11 @@ def report_command(
     steps to reproduce it. Its buttons copy and save tables (LaTeX, CSV, Markdown) and figures (PNG, SVG,
     PDF). The folder report/ has the same as files.
 
-    Without --baseline, --scope, and --output, a page that is up to date is not written again. A page with
-    options in the lab's folder stays until the next launch, or the next report without options.
+    A page with options in the lab's folder stays until the next launch, or the next report without options.
     """
     from jestlab.platform import reports
 
-    folder = output.expanduser() if output is not None else lab.reports / experiment
-    is_as_launched = baseline is None and scope is None and output is None
-    with writing(folder):
-        if is_as_launched:
-            paths = reports.bring_page_up_to_date(lab, experiment)
-        else:
-            paths = reports.write_page(lab, experiment, folder, baseline, scope)
+    folder = None if output is None else output.expanduser()
+    with writing(folder or lab.reports / experiment):
+        paths = reports.write_page(lab, experiment, folder, baseline, scope)
     show(as_json, [str(path) for path in paths], str(paths[0]))

@@ -9,7 +9,6 @@ builds.py    digests of everything that reports show
 from jestlab.platform.reports.builds import BUILD_FILE, build_key
 from jestlab.platform.reports.update import (
     Made,
-    bring_page_up_to_date,
     bring_up_to_date,
     tables_of,
     write_page,
@@ -19,7 +18,6 @@ from jestlab.platform.reports.update import (
 __all__ = [
     "BUILD_FILE",
     "Made",
-    "bring_page_up_to_date",
     "bring_up_to_date",
     "build_key",
     "tables_of",

@@ -6,12 +6,12 @@ import hashlib
 import json
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
 from sqlalchemy import func, select
 
 from jestlab.analysis.files import write_whole
@@ -38,47 +38,43 @@ from jestlab.platform.store.trust import is_trusted
 BUILD_FILE = ".made-from.json"
 """File with the build key of a study's reports: tables, figures, and the page."""
 
-PAGE_BUILD_FILE = ".page-made-from.json"
-"""File with the build key of the page, if the page is newer than the other reports."""
 
+class Build(BaseModel):
+    """The origin of a study's reports.
 
-@dataclass(frozen=True)
-class Build:
-    """The origin of a study's reports."""
+    Attributes:
+        made_from: Build key; empty if the reports are out of date.
+        files: Paths of the files, relative to the study's folder.
+        notes: One line for each report that could not be made.
+    """
 
-    made_from: str  # build key
-    files: tuple[str, ...]  # paths of the files, relative to the study's folder
-    notes: tuple[str, ...] = ()  # one line for each report that could not be made
+    made_from: str
+    files: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
-    def write(self, folder: Path, name: str = BUILD_FILE) -> None:
+    def write(self, folder: Path) -> None:
         """Write it to the folder of the reports."""
-        write_whole(folder / name, json.dumps(asdict(self), indent=1) + "\n")
+        write_whole(folder / BUILD_FILE, self.model_dump_json(indent=1) + "\n")
 
+    @classmethod
+    def read(cls, folder: Path) -> Build | None:
+        """Read the build of a folder's reports; None if there is none, or it isn't valid."""
+        try:
+            return cls.model_validate_json((folder / BUILD_FILE).read_bytes())
+        except (OSError, ValueError):
+            return None
 
-def read(path: Path) -> Build | None:
-    """Read a build; None if the file is missing or isn't valid."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        return Build(found["made_from"], tuple(map(str, found["files"])), tuple(found["notes"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def read_build(folder: Path, key: str, name: str = BUILD_FILE) -> Build | None:
-    """Read the build of a folder's reports; None if the key differs or a file is missing."""
-    build = read(folder / name)
-    if build is None or build.made_from != key:
-        return None
-    return build if all((folder / file).is_file() for file in build.files) else None
+    def is_current(self, folder: Path, key: str) -> bool:
+        """Return whether the reports have this key, and all files exist."""
+        return self.made_from == key and all((folder / file).is_file() for file in self.files)
 
 
 def remove_stale(folder: Path, kept: Collection[str]) -> None:
     """Remove the files of earlier reports that are not kept, unless they have been changed since."""
-    path = folder / BUILD_FILE
-    if (before := read(path)) is None:
+    if (before := Build.read(folder)) is None:
         return
+    path, root = folder / BUILD_FILE, folder.resolve()
     written_ns = path.stat().st_mtime_ns
-    root = folder.resolve()
     parents = {folder}
     for name in set(before.files) - set(kept):
         file = folder / name
@@ -122,38 +118,22 @@ def _code_state() -> list[Any]:
 
 def _store_state(store: Store, study: StudySpec) -> Iterator[Sequence[Any]]:
     """Yield the rows of the store that a study's reports depend on."""
-    runs = select(MemberRow.run_id).where(MemberRow.experiment == study.name)
+    is_member = MemberRow.experiment == study.name
+    runs = select(MemberRow.run_id).where(is_member)
+    run = (RunRow.id, RunRow.fingerprint, RunRow.state, RunRow.reason, RunRow.step, RunRow.total_steps)
+    attempt = (AttemptRow.id, AttemptRow.state, AttemptRow.heartbeat_at, AttemptRow.ended_at)
     queries = [
-        select(
-            MemberRow.label,
-            MemberRow.position,
-            MemberRow.needed,
-            RunRow.fingerprint,
-            RunRow.state,
-            RunRow.reason,
-        )
-        .add_columns(RunRow.step, RunRow.total_steps)
-        .join(RunRow, RunRow.id == MemberRow.run_id)
-        .where(MemberRow.experiment == study.name)
-        .order_by(MemberRow.position, MemberRow.label),
-        select(
-            AttemptRow.run_id,
-            AttemptRow.number,
-            AttemptRow.state,
-            AttemptRow.heartbeat_at,
-            AttemptRow.ended_at,
-        )
-        .where(AttemptRow.run_id.in_(runs))
-        .order_by(AttemptRow.run_id, AttemptRow.number),
-        select(CostRow.__table__).where(CostRow.run_id.in_(runs)).order_by(CostRow.run_id, CostRow.component),
-        select(BudgetRow.__table__).where(BudgetRow.run_id.in_(runs)).order_by(BudgetRow.run_id),
+        select(MemberRow.run_id, MemberRow.label, MemberRow.position, MemberRow.needed).where(is_member),
+        select(*run).where(RunRow.id.in_(runs)),
+        select(*attempt).where(AttemptRow.run_id.in_(runs)),
+        select(CostRow.__table__).where(CostRow.run_id.in_(runs)),
+        select(BudgetRow.__table__).where(BudgetRow.run_id.in_(runs)),
         # A part of a union may have been launched again by itself.
-        select(ExperimentRow.name, ExperimentRow.spec)
-        .where(ExperimentRow.name.in_(study.studies))
-        .order_by(ExperimentRow.name),
+        select(ExperimentRow.name, ExperimentRow.spec).where(ExperimentRow.name.in_(study.studies)),
     ]
     latest: tuple[Any, ...] = (PublishedRow.updated_at, NoteRow.id, TagRow.id, RunRow.id, NeedRow.run_id)
     latest += (AcceptanceRow.created_at, RetractionRow.created_at)
+    queries += (select(func.count(), func.max(column)) for column in latest)
     with store.reading() as connection:
-        for query in (*queries, *(select(func.count(), func.max(column)) for column in latest)):
-            yield [tuple(row) for row in connection.execute(query)]
+        for query in queries:
+            yield sorted(map(repr, connection.execute(query)))

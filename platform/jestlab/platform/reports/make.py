@@ -30,7 +30,6 @@ from jestlab.platform.store.trust import refuse_untrusted
 
 if TYPE_CHECKING:
     from jestlab.analysis.figures import Plot, Request
-    from jestlab.analysis.figures.selected import Pictures
     from jestlab.analysis.frames import Frames
     from jestlab.analysis.own import Kind, OwnCode
     from jestlab.analysis.sheet import Sheet
@@ -47,26 +46,21 @@ class TrustedLoader:
         """Create a loader for the experiments of a store; the name that the user gave needs no trust."""
         self._url = store_url
         self._named = named
-        self._check_trusted = cache(self._check)
 
     def __call__(self, experiment: str, kind: Kind, name: str) -> OwnCode:
         """Import the code of an experiment; ValueError if it isn't trusted or can't be imported."""
         from jestlab.analysis.own import OwnCode
 
-        if name != self._named:
-            self._check_trusted(experiment)
-        function = extensions.load(kind, name)
-        if not callable(function):
-            raise ValueError(f"{kind} {name!r} is a {type(function).__name__}: expected a function")
-        return OwnCode(name, function, plugins.digest(kind, name))
-
-    def _check(self, experiment: str) -> None:
         try:
-            if (store := Store.open_readonly(self._url)) is not None:
+            if name != self._named and (store := Store.open_readonly(self._url)) is not None:
                 with closing(store):
                     refuse_untrusted(store, experiment)
         except UserError as error:
             raise ValueError(str(error)) from None
+        function = extensions.load(kind, name)
+        if not callable(function):
+            raise ValueError(f"{kind} {name!r} is a {type(function).__name__}: expected a function")
+        return OwnCode(name, function, plugins.digest(kind, name))
 
 
 def make_table(lab: Lab, experiments: Sequence[str], name: str, given: Mapping[str, Any]) -> Table:
@@ -79,7 +73,7 @@ def make_table(lab: Lab, experiments: Sequence[str], name: str, given: Mapping[s
     """
     name, given, loader = _resolve(lab, experiments[0] if experiments else None, "table", name, given)
     named = {"name": name} if loader is not None or name in BUILT_IN["table"] else {}
-    return table_of(lab, experiments, parse_options("table", {**given, **named}), name=name, loader=loader)
+    return table_of(lab, experiments, parse_options("table", {**given, **named}), name=name, own=loader)
 
 
 def make_plots(lab: Lab, experiment: str | None, kind: str, given: Mapping[str, Any]) -> list[Plot]:
@@ -94,42 +88,27 @@ def make_plots(lab: Lab, experiment: str | None, kind: str, given: Mapping[str, 
 
     kind, given, loader = _resolve(lab, experiment, "figure", kind, given)
     options = parse_options(kind, given)
-    request = request_of(lab, experiment or "", options, loader=loader)
+    request = request_of(lab, experiment or "", options, own=loader)
     return figures.all_possible(request) if kind == "all" else [figures.draw(kind, request)]
 
 
 def table_of(
-    lab: Lab,
-    experiments: Sequence[str],
-    options: TableOptions,
-    *,
-    name: str | None = None,
-    results: Mapping[str, Callable[[], Frames]] | None = None,
-    loader: TrustedLoader | None = None,
+    lab: Lab, experiments: Sequence[str], options: TableOptions, *, name: str | None = None, **shared: Any
 ) -> Table:
     """Make a table from validated options.
 
     Args:
         name: A published table, if it isn't `options.name`.
-        results: Experiment → function that returns its results, if they are shared.
-        loader: Imports a custom table.
+        shared: `results` (experiment → function that returns its results), and `own`, which imports custom
+            tables, of `jestlab.analysis.tables.table`.
     """
     from jestlab.analysis import tables
 
+    fields = ("baseline", "scope", "mean", "crossing", "score", "shape", "options")
+    given = {field: getattr(options, field) for field in fields} | shared
+    with_published = options.published
     return tables.table(
-        lab.store_url,
-        name or options.name,
-        experiments,
-        baseline=options.baseline,
-        scope=options.scope,
-        mean=options.mean,
-        crossing=options.crossing,
-        with_published=options.published,
-        score=options.score,
-        shape=options.shape,
-        results=results,
-        options=options.options,
-        own=loader,
+        lab.store_url, name or options.name, experiments, with_published=with_published, **given
     )
 
 
@@ -139,37 +118,29 @@ def request_of(
     options: Options,
     *,
     results: Callable[[], Frames] | None = None,
-    loader: TrustedLoader | None = None,
-    images: Pictures | None = None,
     sheet: Sheet | None = None,
+    **shared: Any,
 ) -> Request:
     """Describe a figure to `jestlab.analysis.figures`.
 
     Args:
         experiment: Name of the experiment; empty for published methods only.
         results: Returns the results, if they are shared.
-        loader: Imports a custom figure.
-        images: Reads selected examples, if they are shared.
         sheet: How the study prints figures.
+        shared: `own`, which imports custom figures, and `pictures` of `Request`.
     """
     from jestlab.analysis import figures, frames
     from jestlab.platform.reports.selected import selected_images
 
-    given = options.model_dump(exclude={"kind", "runs", "figure"})
+    given = {"pictures": partial(selected_images, lab)} | shared
+    given |= options.model_dump(exclude={"kind", "runs", "figure"})
     if runs := getattr(options, "runs", ()):
         read = results or partial(frames.read, lab.store_url, experiment)
         results = cache(lambda: read().only(runs))
-    printed = getattr(options, "figure", None)
-    under = sheet or figures.Sheet()
-    return figures.Request(
-        lab.store_url,
-        experiment,
-        results=results,
-        sheet=printed.sheet.over(under) if printed else under,
-        own=loader,
-        pictures=images or partial(selected_images, lab),
-        **given,
-    )
+    sheet = sheet or figures.Sheet()
+    if printed := getattr(options, "figure", None):
+        sheet = printed.sheet.over(sheet)
+    return figures.Request(lab.store_url, experiment, results=results, sheet=sheet, **given)
 
 
 def _resolve(
@@ -191,7 +162,7 @@ def _resolve(
     if references.is_reference(name) or name in extensions.installed(kind):
         name = references.anchored(name, Path.cwd())
         plugins.check(kind, name, given.get("options", {}), "options")
-        return name, given, TrustedLoader(lab.store_url, named=name)
+        return name, given, TrustedLoader(lab.store_url, name)
     return name, given, None
 
 

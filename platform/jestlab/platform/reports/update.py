@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from jestlab.analysis.costs import Scope
 from jestlab.analysis.files import write_whole
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.reports.builds import (
-    BUILD_FILE,
-    PAGE_BUILD_FILE,
-    Build,
-    build_key,
-    read,
-    read_build,
-    remove_stale,
-)
-from jestlab.platform.spec.load import load_stored
+from jestlab.platform.reports.builds import Build, build_key, remove_stale
 from jestlab.platform.spec.options import Report, TableOptions, custom_code
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.published import import_paper_tables
@@ -65,101 +51,39 @@ def bring_up_to_date(lab: Lab, store: Store, study: StudySpec, note: Callable[[s
     Raises:
         UserError, OSError: The reports of a single study could not be written.
     """
-    studies = [*study.studies.values(), study]
+    studies = [*study.studies.values(), study]  # the page of a union includes the figures of its parts
     if any(_shows_published(report) for each in studies for report in each.reports):
         import_paper_tables(store)
-    keys = {each.name: build_key(store, each) for each in studies}
-    made, stale = Made({each.name: [] for each in studies}), []
-
-    def note_all(each: StudySpec, notes: Sequence[str]) -> None:
-        for text in notes:
-            note(f"{each.name}: {text}" if study.studies else text)
-
+    made = Made()
     for each in studies:
-        folder = lab.reports / each.name
-        if not each.reports and not each.claims and not each.studies:
-            remove_stale(folder, ())
-        elif (build := read_build(folder, keys[each.name])) is None:
-            stale.append(each)
-        else:
-            made.files[each.name] = [folder / name for name in build.files]
-            note_all(each, build.notes)
-    for each, outcome in _write_in_processes(lab, stale, note):
-        if isinstance(outcome, Exception):
+        try:
+            written = _bring_one_up_to_date(lab, store, each)
+        except (UserError, OSError) as error:
             if not study.studies:
-                raise outcome
-            note_all(each, [f"its reports failed: {' '.join(str(outcome).split())}"])
-            made.failed.append(each.name)
-            continue
-        note_all(each, outcome.notes)
-        made.files[each.name] = outcome.files
-        made.failed += [each.name] if outcome.failed else []
-        folder = lab.reports / each.name
-        names = tuple(str(path.relative_to(folder)) for path in outcome.files)
-        remove_stale(folder, names)
-        if outcome.files:  # failed reports are tried again: their cause may be outside of the key
-            Build("" if outcome.failed else keys[each.name], names, tuple(outcome.notes)).write(folder)
+                raise
+            written = Written(notes=[f"its reports failed: {' '.join(str(error).split())}"], failed=True)
+        made.files[each.name] = written.files
+        made.failed += [each.name] if written.failed else []
+        for text in written.notes:
+            note(f"{each.name}: {text}" if study.studies else text)
     return made
 
 
-def _write_in_processes(
-    lab: Lab, studies: Sequence[StudySpec], note: Callable[[str], None]
-) -> Iterator[tuple[StudySpec, Written | Exception]]:
-    """Write the reports of several studies in parallel; yield the outcomes in order, unions last.
-
-    The page of a union includes the figures of its parts.
-    """
-    unions = [study for study in studies if study.studies]
-    studies = [study for study in studies if not study.studies]
-    workers = min(len(os.sched_getaffinity(0)), len(studies))
-    if workers < 2:
-        yield from ((study, _try_to_write(lab, study)) for study in (*studies, *unions))
-        return
-    from concurrent.futures import ProcessPoolExecutor
-
-    note(f"writing the reports of {len(studies)} studies")
-    spawn = multiprocessing.get_context("spawn")  # a forked process would share the store's connection
-    others = multiprocessing.active_children()
-    with ProcessPoolExecutor(workers, spawn, initializer=_exit_when_terminated) as pool:
-        try:
-            with isolated_processes():
-                outcomes = [pool.submit(_try_to_write, lab, study) for study in studies]
-            for study, outcome in zip(studies, outcomes, strict=True):
-                error = outcome.exception()  # if one process is killed, all outcomes that are left are errors
-                yield study, (UserError(str(error)) if error is not None else outcome.result())
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for worker in set(multiprocessing.active_children()) - set(others):
-                worker.terminate()
-            raise
-    yield from ((study, _try_to_write(lab, study)) for study in unions)
-
-
-@contextmanager
-def isolated_processes() -> Iterator[None]:
-    """Start processes that ignore Ctrl-C, which this process handles, and don't import the main module.
-
-    Otherwise a script that launches without `if __name__ == "__main__"` would launch again in each of them.
-    """
-    main = sys.modules["__main__"]
-    sys.modules["__main__"] = ModuleType("__main__")
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-        sys.modules["__main__"] = main
-
-
-def _exit_when_terminated() -> None:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))  # an exception: partial files are removed
-
-
-def _try_to_write(lab: Lab, study: StudySpec) -> Written | Exception:
-    try:
-        return write_reports(lab, study)
-    except (UserError, OSError) as error:
-        return error
+def _bring_one_up_to_date(lab: Lab, store: Store, study: StudySpec) -> Written:
+    folder = lab.reports / study.name
+    if not study.reports and not study.claims and not study.studies:
+        remove_stale(folder, ())
+        return Written()
+    key, build = build_key(store, study), Build.read(folder)
+    if build is not None and build.is_current(folder, key):
+        return Written([folder / name for name in build.files], [*build.notes])
+    written = write_reports(lab, study)
+    names = tuple(str(path.relative_to(folder)) for path in written.files)
+    remove_stale(folder, names)
+    if names:  # failed reports are tried again: their cause may be outside of the key
+        made_from = "" if written.failed else key
+        Build(made_from=made_from, files=names, notes=tuple(written.notes)).write(folder)
+    return written
 
 
 def write_reports(lab: Lab, study: StudySpec) -> Written:
@@ -178,6 +102,7 @@ def write_reports(lab: Lab, study: StudySpec) -> Written:
     results = cache(lambda: frames.read(lab.store_url, study.name))
     images = cache(partial(selected_images, lab))
     loader = TrustedLoader(lab.store_url)
+    sheet = study.figure.sheet if study.figure else None
     folder = lab.reports / study.name
     written = Written()
     seen: Counter[str] = Counter()
@@ -189,15 +114,14 @@ def write_reports(lab: Lab, study: StudySpec) -> Written:
         code = loader if custom_code(report) else None
         try:
             if isinstance(report, TableOptions):
-                table = table_of(lab, [study.name], report, results={study.name: results}, loader=code)
+                table = table_of(lab, [study.name], report, results={study.name: results}, own=code)
                 written.files += [
                     write_whole(folder / f"{name}{suffix}", getattr(table, format)())
                     for suffix, format in _TABLE_FILES.items()
                 ]
             else:
-                sheet = study.figure.sheet if study.figure else None
                 request = request_of(
-                    lab, study.name, report, results=results, loader=code, images=images, sheet=sheet
+                    lab, study.name, report, results=results, sheet=sheet, own=code, pictures=images
                 )
                 written.files += replace(figures.draw(report.kind, request), name=name).save(folder)
         except NotYet as error:
@@ -223,7 +147,7 @@ def tables_of(lab: Lab, study: StudySpec) -> Iterator[Table]:
         if isinstance(report, TableOptions) and report.name != "claims":
             with suppress(ValueError):
                 code = loader if report.is_custom else None
-                yield table_of(lab, [study.name], report, results={study.name: results}, loader=code)
+                yield table_of(lab, [study.name], report, results={study.name: results}, own=code)
 
 
 def _shows_published(report: Report) -> bool:
@@ -236,12 +160,9 @@ def _shows_published(report: Report) -> bool:
 def _reports(study: StudySpec) -> tuple[Report, ...]:
     """Return the study's reports, with the table of claims first if the study has claims."""
     has_table = any(isinstance(report, TableOptions) and report.name == "claims" for report in study.reports)
-    has_claims = any(each.claims for each in (study, *study.studies.values()))
-    return (
-        study.reports
-        if has_table or not has_claims
-        else (TableOptions(kind="table", name="claims"), *study.reports)
-    )
+    if has_table or not any(each.claims for each in (study, *study.studies.values())):
+        return study.reports
+    return (TableOptions(kind="table", name="claims"), *study.reports)
 
 
 def _name(report: Report) -> str:
@@ -253,48 +174,27 @@ def _name(report: Report) -> str:
     return report.name if isinstance(report, TableOptions) and report.name != "summary" else report.kind
 
 
-# ---- the page of an experiment
+def write_page(
+    lab: Lab,
+    experiment: str,
+    folder: Path | None = None,
+    baseline: str | None = None,
+    scope: Scope | None = None,
+) -> list[Path]:
+    """Write the page of an experiment to a folder, by default that of its reports.
 
-
-def bring_page_up_to_date(lab: Lab, experiment: str) -> list[Path]:
-    """Write the page of an experiment as a launch does, unless it is up to date.
+    Reports in a given folder, and in that of a page with options, count as out of date.
 
     Returns:
         The page, then its other files.
     """
-    from jestlab.analysis.report import FOLDER, PAGE
-
-    folder = lab.reports / experiment
-    if (store := Store.open_readonly(lab.store_url)) is None:
-        return write_page(lab, experiment, folder)
-    try:
-        with closing(store):
-            study = load_stored(experiment, store.spec(experiment))
-            key = build_key(store, study)
-    except UserError:  # the programs of the study are missing, but a page doesn't need them
-        return write_page(lab, experiment, folder)
-    for name in (BUILD_FILE, PAGE_BUILD_FILE):
-        build = read_build(folder, key, name)
-        if build is not None and PAGE in build.files:
-            return [folder / PAGE, *(folder / file for file in build.files if Path(file).parts[0] == FOLDER)]
-    paths = write_page(lab, experiment, folder)
-    if not study.studies:  # the page of a union shows its studies, which change independently
-        names = tuple(str(path.relative_to(folder)) for path in paths)
-        Build(key, names).write(folder, PAGE_BUILD_FILE)
-    return paths
-
-
-def write_page(
-    lab: Lab, experiment: str, folder: Path, baseline: str | None = None, scope: Scope | None = None
-) -> list[Path]:
-    """Write the page of an experiment to a folder; reports in the folder count as out of date."""
     from jestlab.analysis.report import build
+    from jestlab.platform.reports.make import TrustedLoader
     from jestlab.platform.reports.selected import selected_images
 
-    (folder / PAGE_BUILD_FILE).unlink(missing_ok=True)
-    if (before := read(folder / BUILD_FILE)) is not None:  # still names the files that jestlab wrote
-        replace(before, made_from="").write(folder)
-    from jestlab.platform.reports.make import TrustedLoader
-
+    is_as_launched = folder is None and baseline is None and scope is None
+    folder = folder or lab.reports / experiment
+    if not is_as_launched and (before := Build.read(folder)) is not None:  # still names jestlab's files
+        before.model_copy(update={"made_from": ""}).write(folder)
     loader, images = TrustedLoader(lab.store_url), partial(selected_images, lab)
     return build(lab.store_url, experiment, folder, baseline, scope, loader, images)

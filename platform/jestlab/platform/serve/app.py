@@ -27,15 +27,12 @@ Page = Callable[[Labs, Request], Any]
 
 PAGES: dict[str, Page] = {
     "/": experiment.front_page,
-    "/live/experiments": experiment.live_front_page,
     "/experiment/{name}": experiment.page,
-    "/experiment/{name}/live": experiment.live,
     "/experiment/{name}/losses": experiment.losses,
     "/experiment/{name}/results": experiment.results,
     "/experiment/{name}/figure/{study}/{figure}": experiment.figure,
     "/experiment/{name}/file/{file}": experiment.file,
     "/run/{fingerprint}": run.page,
-    "/run/{fingerprint}/live": run.live,
     "/run/{fingerprint}/curves": run.curves,
     "/run/{fingerprint}/log": run.log,
     "/run/{fingerprint}/batch/{step}": run.batch,

@@ -38,10 +38,6 @@ def curves_of(
             rows = connection.execute(_QUERY, {"run": run, "metric": metric}).cursor
             points = np.array(rows.fetchall() if rows is not None else [], np.float64).reshape(-1, 2)
             points = points[thinned(points[:, 0], points[:, 1], width)]
-            curves[run] = points[:, 0].astype(np.int64).tolist(), [*map(finite, points[:, 1].tolist())]
+            values = [value if math.isfinite(value) else None for value in points[:, 1].tolist()]
+            curves[run] = points[:, 0].astype(np.int64).tolist(), values
     return curves
-
-
-def finite(value: float | None) -> float | None:
-    """Return a finite number; None for others, which JSON doesn't have."""
-    return None if value is None or not math.isfinite(value) else value

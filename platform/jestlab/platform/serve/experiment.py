@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,12 +12,12 @@ from starlette.responses import HTMLResponse, Response
 
 from jestlab.analysis import units
 from jestlab.platform.errors import UserError
-from jestlab.platform.launch.status import LOSS, RunStatus
-from jestlab.platform.serve.curves import curves_of, finite
+from jestlab.platform.launch.status import LOSS, RunStatus, wait_lines
+from jestlab.platform.serve.curves import curves_of
 from jestlab.platform.serve.labs import Labs, Missing, Served
-from jestlab.platform.serve.rendering import address, duration, number, rendered, when, whole
+from jestlab.platform.serve.rendering import address, duration, number, rendered, whole
 from jestlab.platform.store.annotations import Subject, notes, tags, tags_of_experiments, tags_of_runs
-from jestlab.platform.store.records import ExperimentSummary, RunState
+from jestlab.platform.store.records import RunState
 
 PER_PAGE = 200
 """Rows per page of the table of runs."""
@@ -45,37 +46,14 @@ SORTS: dict[str, Callable[[RunStatus], Any]] = {
 
 def front_page(labs: Labs, request: Request) -> str:
     """Show all experiments, the last launched first."""
-    return rendered("experiments.html.j2", labs=labs, rows=_front_rows(labs), here="experiments")
-
-
-def live_front_page(labs: Labs, request: Request) -> dict[str, Any]:
-    """Return the changing part of each row of the front page."""
-    return {
-        "rows": {row["key"]: {key: row[key] for key in ("counts", "launched")} for row in _front_rows(labs)}
-    }
-
-
-def _front_rows(labs: Labs) -> list[dict[str, Any]]:
-    rows = []
-    for served in labs:
-        found, marked = served.store.experiments(), tags_of_experiments(served.store)
-        rows += [_front_row(labs, served, row, marked.get(row.name, [])) for row in found]
-    return sorted(rows, key=lambda row: row["launched"], reverse=True)
-
-
-def _front_row(labs: Labs, served: Served, row: ExperimentSummary, marked: list[str]) -> dict[str, Any]:
-    return {
-        "key": f"{served.name}/{row.name}",
-        "lab": served.name,
-        "name": row.name,
-        "href": address("experiment", row.name, lab=served.name if len(labs) > 1 else None),
-        "question": row.question,
-        "scale": row.scale,
-        "counts": {state.value: row.counts[state] for state in RunState if row.counts.get(state)},
-        "launched": when(row.updated_at),
-        "imported_from": row.imported_from,
-        "tags": marked,
-    }
+    rows: list[dict[str, Any]] = [
+        {"lab": served.name, "about": row, "counts": _states(row.counts), "tags": marked.get(row.name, [])}
+        for served in labs
+        for marked in [tags_of_experiments(served.store)]
+        for row in served.store.experiments()
+    ]
+    rows.sort(key=lambda row: row["about"].updated_at, reverse=True)
+    return rendered("experiments.html.j2", several=len(labs) > 1, rows=rows, here="experiments")
 
 
 # ---- one experiment
@@ -84,8 +62,9 @@ def _front_row(labs: Labs, served: Served, row: ExperimentSummary, marked: list[
 def page(labs: Labs, request: Request) -> str:
     """Show an experiment."""
     served, name, query = _served(labs, request), request.path_params["name"], request.query_params
-    snapshot = served.live(name).snapshot()
-    chosen = _chosen(snapshot.rows, request)
+    status = served.status(name)
+    counts = _states(Counter(row.run.state for row in status if not row.repeats))
+    chosen = _chosen(status, request)
     start = (max(1, whole(query.get("page", "")) or 1) - 1) * PER_PAGE
     part = chosen[start : start + PER_PAGE]
     marked = tags_of_runs(served.store, [row.run.fingerprint for _, row in part])
@@ -99,47 +78,29 @@ def page(labs: Labs, request: Request) -> str:
         several=len(labs) > 1,
         rows=[cells(row, index) | {"tags": marked.get(row.run.fingerprint, [])} for index, row in part],
         shown=len(chosen),
-        total=len(snapshot.rows),
+        total=len(status),
         page=start // PER_PAGE + 1,
         pages=max(1, -(-len(chosen) // PER_PAGE)),
         sort=query.get("sort", ""),
         state=query.get("state", ""),
         find=query.get("find", ""),
-        totals=snapshot.totals,
-        is_over=not any(snapshot.totals.counts[state] for state in _UNFINISHED),
-        waits=snapshot.waits,
+        counts=counts,
+        totals=_totals(status),
+        is_over=not any(state in counts for state in _UNFINISHED),
+        waits=[*wait_lines(status)],
         notes=notes(served.store, subject),
         tags=tags(served.store, subject),
-        cursor=snapshot.cursor,
         writes=labs.writes,
         here_address=partial(address, "experiment", name, lab=query.get("lab")),
         data_address=partial(_data_address, name, request),
     )
 
 
-def live(labs: Labs, request: Request) -> dict[str, Any]:
-    """Return the changes since a cursor: rows, totals, and points of losses."""
-    live = _served(labs, request).live(request.path_params["name"])
-    changes = live.since(request.query_params.get("since", ""))
-    points: dict[str, list[list[Any]]] = {}
-    for point in changes.points:
-        points.setdefault(point.fingerprint, []).append([point.step, finite(point.value)])
-    return {
-        "cursor": changes.snapshot.cursor,
-        "reset": changes.is_reset,
-        "rows": [] if changes.is_reset else [cells(row, index) for index, row in changes.rows],
-        "points": points,
-        "counts": changes.snapshot.totals.states(),
-        "waits": changes.snapshot.waits,
-        "totals": str(changes.snapshot.totals),
-    }
-
-
 def losses(labs: Labs, request: Request) -> dict[str, Any]:
     """Return the curves of a metric of many runs."""
     served = _served(labs, request)
-    snapshot = served.live(request.path_params["name"]).snapshot()
-    started = [row for _, row in _chosen(snapshot.rows, request) if row.run.step]
+    status = served.status(request.path_params["name"])
+    started = [row for _, row in _chosen(status, request) if row.run.step]
     started.sort(key=lambda row: row.run.state != RunState.RUNNING)
     unique = {row.run.fingerprint: f"{row.run.label}/{row.run.seed}" for row in started}
     names = dict(list(unique.items())[:MOST_CURVES])
@@ -195,6 +156,21 @@ def file(labs: Labs, request: Request) -> Response:
     if made is None:
         raise Missing(f"no file {wanted!r} in the report of {name}")
     return Response(made, media_type="application/octet-stream")
+
+
+def _states(counts: Mapping[RunState, int]) -> dict[str, int]:
+    """Return the number of runs in each state that has any."""
+    return {state.value: counts[state] for state in RunState if counts.get(state)}
+
+
+def _totals(rows: Sequence[RunStatus]) -> str:
+    """Write the cost so far, of the planned cost; empty if unknown."""
+    costs = [row.cost for row in rows if not row.repeats]
+    planned = sum(cost.total_flops or 0.0 for cost in costs)
+    spent = sum(cost.actual_flops or 0.0 for cost in costs if cost.total_flops)
+    hours = sum(cost.actual_hours or 0.0 for cost in costs)
+    flops = f"{units.flops(spent)} of {units.flops(planned)}, {spent / planned:.0%}" if planned else ""
+    return "; ".join(filter(None, (flops, f"{units.hours(hours)} h" if hours else "")))
 
 
 def _served(labs: Labs, request: Request) -> Served:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -11,13 +12,24 @@ from sqlalchemy import select
 from jestlab.analysis.query import distinct
 from jestlab.platform.errors import StoreMissing, UserError, nearest
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.serve.live import Live
+from jestlab.platform.launch.status import RunStatus, Watch
 from jestlab.platform.serve.results import ServedResults
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import ExperimentRow, RunRow
 
 SHORTEST = 6
 """Minimum number of characters of a fingerprint in an address."""
+
+
+INTERVAL_SECONDS = 1.0
+"""Minimum time between two reads of an experiment's status, which all viewers share."""
+
+
+@dataclass
+class _Status:
+    watch: Watch
+    rows: Sequence[RunStatus] = ()
+    valid_until: float = 0.0
 
 
 @dataclass
@@ -28,15 +40,17 @@ class Served:
     lab: Lab
     store: Store  # read-only
     results: ServedResults
-    _live: dict[str, Live] = field(default_factory=dict)
+    _status: dict[str, _Status] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def live(self, experiment: str) -> Live:
-        """Return the changes of an experiment, shared by all viewers."""
+    def status(self, experiment: str) -> Sequence[RunStatus]:
+        """Return the runs of an experiment in the order of its study."""
         with self._lock:
-            if experiment not in self._live:
-                self._live[experiment] = Live(self.store, experiment)
-            return self._live[experiment]
+            status = self._status.setdefault(experiment, _Status(Watch(self.store, experiment)))
+            if time.monotonic() >= status.valid_until:
+                status.rows = status.watch.update()
+                status.valid_until = time.monotonic() + INTERVAL_SECONDS
+            return status.rows
 
 
 class Missing(UserError):

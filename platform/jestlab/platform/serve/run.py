@@ -76,13 +76,6 @@ def page(labs: Labs, request: Request) -> Any:
     )
 
 
-def live(labs: Labs, request: Request) -> dict[str, Any]:
-    """Return the current status of a run."""
-    served, fingerprint = _found(labs, request)
-    places = _places(served.store, fingerprint)
-    return {"row": _row(served, places[0]["experiment"], fingerprint) if places else None}
-
-
 def curves(labs: Labs, request: Request) -> dict[str, Any]:
     """Return curves of metrics of a run for a width in pixels."""
     served, fingerprint = _found(labs, request)
@@ -201,7 +194,7 @@ def _found(labs: Labs, request: Request) -> tuple[Served, str]:
 
 def _row(served: Served, experiment: str, fingerprint: str) -> dict[str, Any] | None:
     """Return the run's cells on its experiment's page."""
-    for index, row in enumerate(served.live(experiment).snapshot().rows):
+    for index, row in enumerate(served.status(experiment)):
         if row.run.fingerprint == fingerprint:
             return cells(row, index)
     return None

@@ -1,8 +1,6 @@
-// Live pages: request the changes since a cursor, and update what the server has rendered.
+// Live pages: request the page again, and replace the elements with `data-live` whose content has changed.
 
-const TICK = 1000; // milliseconds between two requests, while the page is visible
-const GLYPHS = { PENDING: "○", BLOCKED: "◌", RUNNING: "▶", COMPLETED: "✓", FAILED: "✗", CANCELLED: "■", PREEMPTED: "↺", SKIPPED: "–" };
-const MOST_KEPT = 4000; // points of a curve on the page, after which it reloads thinned curves
+const TICK = 1000; // milliseconds between two requests at least, while the page is visible
 const DUTY = 20; // pause after slow work, as a multiple of its duration
 const MOST_NAMED = 20; // lines in the legend; with more, the pointer shows names
 const COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#7f6bd6", "#000000"];
@@ -42,38 +40,9 @@ async function repeatedly(act, every = TICK) {
   }
 }
 
-// Parts that parts.html.j2 renders on the server.
-
-function stateOf(name) {
-  return make("span", { class: `state ${name}` }, `${GLYPHS[name]} ${name.toLowerCase()}`);
-}
-
-function statesOf(counts) {
-  const bar = make("span", { class: "bar", "aria-hidden": "true" });
-  const words = make("span", { class: "counts" });
-  for (const [name, count] of Object.entries(counts)) {
-    const part = make("i", { class: name });
-    part.style.flexGrow = count;
-    bar.append(part);
-    words.append(make("span", { class: `state ${name}` }, `${GLYPHS[name]} ${count.toLocaleString("en")} ${name.toLowerCase()}`), " ");
-  }
-  return [bar, " ", words];
-}
-
-function writeCells(place, row) {
-  for (const cell of place.querySelectorAll("[data-cell]")) {
-    const name = cell.dataset.cell;
-    if (name === "state") cell.replaceChildren(stateOf(row.state));
-    else if (name === "progress") {
-      const bar = row.share === null ? null : make("progress", { max: 1, value: row.share, "aria-label": "progress" });
-      cell.replaceChildren(...[bar, bar && " ", make("span", {}, row.step)].filter((each) => each !== null));
-    } else if (cell.textContent !== row[name]) cell.textContent = row[name];
-  }
-}
-
 // ---- curves
 
-/** Lines of many runs over steps, extended while they train. */
+/** Lines of many runs over steps. */
 class Curves {
   constructor(section) {
     this.section = section;
@@ -81,11 +50,21 @@ class Curves {
     this.series = new Map();
     this.choice = section.querySelector("select[name=metric]");
     this.choice?.addEventListener("change", () => this.load());
+    this.pauseEnd = 0;
     this.ready = this.load();
   }
 
   get metric() {
     return this.choice?.value || "loss";
+  }
+
+  /** Load the curves after a change, but leave most of the time to the user and the server. */
+  async loadSoon() {
+    if (performance.now() < this.pauseEnd) return false;
+    const start = performance.now();
+    await this.load();
+    this.pauseEnd = performance.now() + DUTY * (performance.now() - start);
+    return true;
   }
 
   async load() {
@@ -99,46 +78,7 @@ class Curves {
     this.draw();
   }
 
-  add(points) {
-    if (this.metric !== "loss") return;
-    let mustLoad = false; // for a new run, or a curve that is too long
-    for (const [run, added] of Object.entries(points)) {
-      const one = this.series.get(run);
-      if (!one) {
-        mustLoad ||= !this.left;
-        continue;
-      }
-      // A run that resumed from a checkpoint repeats steps.
-      while (one.x.length && one.x.at(-1) >= added[0][0]) {
-        one.x.pop();
-        one.y.pop();
-      }
-      for (const [x, y] of added) {
-        one.x.push(x);
-        one.y.push(y);
-      }
-      mustLoad ||= one.x.length > MOST_KEPT;
-    }
-    if (mustLoad) this.load().catch(showError);
-    else this.drawSoon();
-  }
-
-  /** Draw new points, but leave most of the time to the user. */
-  drawSoon() {
-    this.timer ??= setTimeout(() => {
-      this.timer = undefined;
-      this.draw();
-    }, Math.max(0, (this.pauseEnd ?? 0) - performance.now()));
-  }
-
   draw() {
-    const start = performance.now();
-    this.redraw();
-    const now = performance.now();
-    this.pauseEnd = now + DUTY * (now - start);
-  }
-
-  redraw() {
     const lines = [...this.series.values()].filter((one) => one.x.length);
     const many = lines.length > 40;
     const shapes = lines.map((one, i) => ({ kind: "line", label: one.name, x: one.x, y: one.y.map((y) => y ?? NaN), colour: ink(COLORS[i % COLORS.length]), width: many ? 1 : 1.6 }));
@@ -161,40 +101,26 @@ Plot.prototype.ends = function ends({ x, y, colour, label }) {
 
 // ---- pages
 
-function followExperiments(table) {
+function followPage(curves) {
+  let isStale = false; // whether the curves are older than the page
   repeatedly(async () => {
-    const { rows } = await (await request("/live/experiments")).json();
-    const shown = new Set();
-    for (const row of table.querySelectorAll("tr[data-key]")) {
-      shown.add(row.dataset.key);
-      const now = rows[row.dataset.key];
-      if (!now || row.dataset.content === JSON.stringify(now)) continue;
-      row.dataset.content = JSON.stringify(now);
-      row.querySelector(".states").replaceChildren(...statesOf(now.counts));
-      row.querySelector(".launched").textContent = now.launched;
-    }
-    if (Object.keys(rows).some((key) => !shown.has(key))) location.reload();
-  }, 2 * TICK);
-}
-
-function followExperiment(section, curves) {
-  repeatedly(async () => {
-    const url = new URL(section.dataset.from, location.href);
-    url.searchParams.set("since", section.dataset.cursor);
-    const data = await (await request(url)).json();
-    section.dataset.cursor = data.cursor;
-    if (data.reset) {
+    const start = performance.now();
+    const text = await (await request(location.href)).text();
+    const found = new DOMParser().parseFromString(text, "text/html").querySelectorAll("[data-live]");
+    const shown = document.querySelectorAll("[data-live]");
+    if (found.length !== shown.length) { // there are other runs or experiments
       location.reload();
       return false;
     }
-    section.querySelector(".states").replaceChildren(...statesOf(data.counts));
-    section.querySelector("[data-shows=totals]").textContent = data.totals;
-    section.querySelector("[data-shows=waits]").replaceChildren(...data.waits.map((line) => make("li", {}, line)));
-    for (const row of data.rows) {
-      const place = section.querySelector(`tr[data-index="${row.index}"]`);
-      if (place) writeCells(place, row);
+    const now = new Map([...found].map((each) => [each.dataset.live, each]));
+    for (const each of shown) {
+      const other = now.get(each.dataset.live);
+      if (!other || other.innerHTML === each.innerHTML) continue;
+      each.replaceChildren(...other.childNodes);
+      isStale = true;
     }
-    if (Object.keys(data.points).length) curves?.add(data.points);
+    if (isStale && curves) isStale = !(await curves.loadSoon());
+    await new Promise((done) => setTimeout(done, performance.now() - start));
   });
 }
 
@@ -212,15 +138,6 @@ function followResults(place) {
     pauseEnd = performance.now() + DUTY * busy;
   };
   update().catch(showError).finally(() => repeatedly(update, 5 * TICK));
-}
-
-function followRun(place, curves) {
-  repeatedly(async () => {
-    const { row } = await (await request(place.dataset.from)).json();
-    if (row) writeCells(place, row);
-    if (row?.state !== "RUNNING") return;
-    await curves?.load();
-  }, 2 * TICK);
 }
 
 function followLog(place) {
@@ -244,9 +161,7 @@ const curves = [...document.querySelectorAll("section[data-curves]")].map((secti
   found.ready.catch(showError);
   return found;
 });
-for (const place of document.querySelectorAll("[data-live=experiments]")) followExperiments(place);
-for (const place of document.querySelectorAll("[data-live=experiment]")) followExperiment(place, curves[0]);
-for (const place of document.querySelectorAll("[data-live=run]")) followRun(place, curves[0]);
+if (document.querySelector("[data-live]")) followPage(curves[0]);
 for (const place of document.querySelectorAll("[data-results]")) followResults(place);
 for (const place of document.querySelectorAll("[data-log]")) followLog(place);
 for (const place of document.querySelectorAll("[data-retry]")) setTimeout(() => location.reload(), 5 * TICK);
