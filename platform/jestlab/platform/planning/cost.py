@@ -160,33 +160,28 @@ def check_chip_hours(plan: Plan, limit: float, place: ExecutorName, launched: st
         UserError: The estimate exceeds the limit or is unknown.
     """
     runs = to_do(plan)
-    reason = None
-    if plan.waiting:
-        member = plan.waiting[0]
-        awaits = " and ".join(member.awaits)
-        reason = f"how long {member.label} trains is known only when {awaits} have completed"
-    elif unknown := [run for run in runs if run.budget is None]:
-        reason = _why_unknown(unknown[0], place)
-    if reason is not None:
-        raise UserError(f"--max-chip-hours can't be checked: {reason}; {launched} was launched")
+    where = "on this machine" if place == "local" else f"on {place}"
+    where += " with as many chips" if place in CLUSTERS else ""
+    reasons = [
+        f"how long {one.label} trains is known only when {' and '.join(one.awaits)} have completed"
+        for one in plan.waiting
+    ]
+    reasons += [
+        f"the program {run.program} of {run.label} has no price"
+        if run.price is None
+        else f"no run of {run.program} has completed {where}, and the study has no TPU slice: launch "
+        f"{run.label} first, without --max-chip-hours"
+        for run in runs
+        if run.budget is None
+    ]
+    if reasons:
+        raise UserError(f"--max-chip-hours can't be checked: {reasons[0]}; {launched} was launched")
     amount = total(runs).chip_hours
     if amount > limit:
         raise UserError(
             f"the {counted(len(runs), 'run')} to do would take {units.hours(amount)} chip-hours, more than "
             f"--max-chip-hours {limit:g}: jestlab plan lists them; {launched} was launched"
         )
-
-
-def _why_unknown(run: PlannedRun, place: ExecutorName) -> str:
-    title = f"{run.label} seed {run.seed}"
-    if run.price is None:
-        return f"the cost of {title} is unknown, because its program {run.program} has no price"
-    where = "on this machine" if place == "local" else f"on {place}"
-    where += " with as many chips" if place in CLUSTERS else ""
-    return (
-        f"how long {title} takes is unknown, because no run of {run.program} has completed {where}, "
-        "and the study has no TPU slice: launch one of its runs first, without --max-chip-hours"
-    )
 
 
 # ---- FLOPs by component
