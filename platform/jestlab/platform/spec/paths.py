@@ -8,10 +8,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from jestlab.analysis.names import value_text
+from jestlab.analysis.names import NAME
 from jestlab.models.extensions import references
 from jestlab.platform.errors import Path as Place
-from jestlab.platform.spec.axes import AxisSpec, columns_of
+from jestlab.platform.spec.axes import AxisSpec
 from jestlab.platform.spec.fields import IS_PATH, NAMES_CODE, marked, merge
 from jestlab.platform.spec.program import ProgramConfig
 from jestlab.platform.spec.schema import StudySpec
@@ -105,13 +105,13 @@ def _anchored_axis(axis: AxisSpec, program: ProgramConfig, folder: Path) -> Axis
     def moved(key: str, value: Any) -> Any:
         return by_key[key](value) if key in by_key else value
 
-    given, labels = getattr(axis, axis.kind), {}
+    given = getattr(axis, axis.kind)
     if isinstance(given, Mapping):
         points: Any = {key: tuple(moved(key, value) for value in values) for key, values in given.items()}
     else:
         points = tuple({key: moved(key, value) for key, value in case.items()} for case in given)
-    columns = columns_of(given)
-    for key, texts in axis.labels.items():
-        renamed = {value_text(value): value_text(moved(key, value)) for value in columns[key]}
-        labels[key] = {renamed.get(value, value): text for value, text in texts.items()}
+    labels = {
+        key: {value if value == NAME else moved(key, value): text for value, text in texts.items()}
+        for key, texts in axis.labels.items()
+    }
     return axis.model_copy(update={axis.kind: points, "labels": labels})
