@@ -260,7 +260,7 @@ def _archives(folder: Path) -> tuple[list[bytes], Callable[[bytes], None]]:
             for edit in content.split(b"\n")[:8]:
                 if len(edit) < 4:
                     continue
-                table = TABLES[edit[0] % len(TABLES)].__table__
+                table = TABLES[edit[0] % len(TABLES)]
                 column = list(table.columns.keys())[edit[2] % len(table.columns)]
                 key = next(iter(table.primary_key.columns)).name
                 try:

@@ -53,7 +53,7 @@ def launch_by(
     executor: Executor, root: Path, planned: Plan, listener: Listener | None = None, **options: Any
 ) -> LaunchOutcome:
     """Record a plan in a lab and launch it, without retries, by an executor that is called kubernetes."""
-    how = {"executor": "kubernetes", "retries": 0, **options}
+    how = {"on": "kubernetes", "retries": 0, **options}
     return labs.launch_here(root, planned, make=lambda *_: executor, listener=listener, **how)
 
 

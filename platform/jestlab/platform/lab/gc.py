@@ -282,7 +282,7 @@ def _slurm_files(lab: Lab, runs: _Runs) -> Iterator[Garbage]:
             gone.add(path.name)
             yield Garbage(GarbageKind.LEFTOVER, path, _size(path), "of ended Slurm jobs")
     for path in _entries(lab.slurm / "names"):
-        batch = path.read_text(errors="replace").partition(" ")[0] if path.is_file() else ""
+        batch = path.read_text(errors="replace").partition(".")[0] if path.is_file() else ""
         if batch in gone or (_BATCH.fullmatch(batch) and not (lab.slurm / batch).exists()):
             yield Garbage(GarbageKind.LEFTOVER, path, _size(path), "of ended Slurm jobs")
 
