@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cached_property
 from typing import Annotated, Any, NamedTuple
 
@@ -147,7 +148,7 @@ class AxisSpec(BaseModel):
         return columns
 
     @property
-    def keys(self) -> Collection[str]:
+    def keys(self) -> AbstractSet[str]:
         """Dotted keys that the axis sets at any of its points."""
         return self.named_values.keys()
 
