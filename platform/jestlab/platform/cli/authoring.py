@@ -10,7 +10,6 @@ import click
 
 from jestlab.analysis import files
 from jestlab.platform import templates
-from jestlab.platform.cli.completion import KEY
 from jestlab.platform.cli.options import FILE, examples, json_option
 from jestlab.platform.cli.output import print_json, show, writing
 from jestlab.platform.errors import UserError
@@ -45,7 +44,7 @@ def init_command(file: Path, program: templates.Start, as_json: bool) -> None:
 
 
 @click.command(epilog=examples("keys", "keys selection", "keys selection.rule", "keys reports.table"))
-@click.argument("prefix", type=KEY, default="")
+@click.argument("prefix", default="")
 @click.option("--schema", "program", metavar="PROGRAM",
               help="Print the JSON schema of specs of PROGRAM, such as train, for editors.")  # fmt: skip
 @json_option()
