@@ -185,7 +185,7 @@ class _Recorder:
 
 def _protocol(folder: Path) -> tuple[list[bytes], Callable[[bytes], None]]:
     from jestlab.platform.programs.context import RunContext
-    from jestlab.platform.programs.protocol import Channel, parse
+    from jestlab.platform.programs.protocol import Channel
 
     (folder / "file").write_text("x")
     recorder = _Recorder()
@@ -200,9 +200,6 @@ def _protocol(folder: Path) -> tuple[list[bytes], Callable[[bytes], None]]:
     )
 
     def run(content: bytes) -> None:
-        for line in content[: 1 << 15].split(b"\n"):
-            with contextlib.suppress(ValueError):
-                parse(line)
         with Channel(context) as channel, refusing():
             os.write(channel._reports_end, content[: 1 << 15])
             channel.drain(whole=True)
@@ -260,7 +257,7 @@ def _archives(folder: Path) -> tuple[list[bytes], Callable[[bytes], None]]:
             for edit in content.split(b"\n")[:8]:
                 if len(edit) < 4:
                     continue
-                table = TABLES[edit[0] % len(TABLES)].__table__
+                table = TABLES[edit[0] % len(TABLES)]
                 column = list(table.columns.keys())[edit[2] % len(table.columns)]
                 key = next(iter(table.primary_key.columns)).name
                 try:

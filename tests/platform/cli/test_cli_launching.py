@@ -24,8 +24,7 @@ from jestlab.platform.errors import StoreUnreachable, UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import liveness
 from jestlab.platform.launch.options import Intervals
-from jestlab.platform.launch.status import RunStatus
-from jestlab.platform.launch.watch import Watch
+from jestlab.platform.launch.status import RunStatus, Watch
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.render import render
 from jestlab.platform.spec import load

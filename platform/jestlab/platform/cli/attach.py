@@ -65,14 +65,13 @@ def _follow(store: Store, experiment: str, stream: IO[str]) -> list[RunStatus]:
     from jestlab.platform.errors import StoreUnreachable
     from jestlab.platform.launch.display import EXAMPLES, display
     from jestlab.platform.launch.liveness import any_launcher
-    from jestlab.platform.launch.status import STARTING
-    from jestlab.platform.launch.watch import Watch
+    from jestlab.platform.launch.status import STARTING, Watch
     from jestlab.platform.store import leases
     from jestlab.platform.store.records import WAITING, RunState
     from jestlab.platform.store.rows import now
 
     watch, listener, quiet = Watch(store, experiment), display(experiment, stream), 0
-    rows = watch.update().rows
+    rows = watch.update()
     completed = {row.run.fingerprint for row in rows if row.run.state == RunState.COMPLETED}
     shown: dict[str, tuple[RunState, str | None]] = {}
     listener.begin(len({row.run.fingerprint for row in rows} - completed))
@@ -100,7 +99,7 @@ def _follow(store: Store, experiment: str, stream: IO[str]) -> list[RunStatus]:
                         listener.note(f"no launcher is alive: {counted(waiting, 'run')} not launched")
                     break
                 time.sleep(_SECONDS)
-                rows = watch.update().rows
+                rows = watch.update()
             except StoreUnreachable:
                 time.sleep(_SECONDS)
     finally:

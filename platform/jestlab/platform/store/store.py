@@ -17,6 +17,7 @@ from sqlalchemy import (
     DateTime,
     Engine,
     Executable,
+    Row,
     Select,
     Text,
     bindparam,
@@ -312,11 +313,10 @@ class Store:
             names = dict(connection.execute(known).tuples().all())
             rows = connection.execute(_progress(tuple(names)), {"runs": list(map(run_key, fingerprints))})
             found = {}
-            for run, step, total_steps, reported_at, first_step, started_at, *values in rows:
-                pairs = zip(names.values(), values, strict=True)
+            for row in rows:
+                pairs = zip(names.values(), row[len(_SPEED) :], strict=True)
                 latest = {name: value for name, value in pairs if value is not None}
-                progress = (step, total_steps, latest, first_step or 0, started_at, reported_at)
-                found[run] = RunProgress(*progress)
+                found[row.fingerprint] = RunProgress(row.step, row.total_steps, latest, _speed(row))
         return found
 
     def needs(self, fingerprints: Iterable[str]) -> dict[str, dict[str, RunState]]:
@@ -372,6 +372,13 @@ class Store:
             ]
 
 
+_SPEED: tuple[Any, ...] = (
+    RunRow.fingerprint, RunRow.step, RunRow.total_steps, RunRow.updated_at, AttemptRow.first_step,
+    AttemptRow.started_at, AttemptRow.resumed_step, AttemptRow.reached_step, AttemptRow.training_seconds,
+    AttemptRow.evaluation_seconds, AttemptRow.checkpoint_seconds,
+)  # fmt: skip
+
+
 @lru_cache(maxsize=16)  # executed often, and slow to build
 def _progress(names: tuple[int, ...]) -> Select[Any]:
     """Return one query for the progress of all runs, with one index lookup at the end of each curve."""
@@ -383,9 +390,8 @@ def _progress(names: tuple[int, ...]) -> Select[Any]:
         .scalar_subquery()
         for name in names
     ]
-    attempt = (AttemptRow.first_step, AttemptRow.started_at)
     return (
-        select(RunRow.fingerprint, RunRow.step, RunRow.total_steps, RunRow.updated_at, *attempt, *newest)
+        select(*_SPEED, *newest)
         .outerjoin(AttemptRow, (AttemptRow.run_id == RunRow.id) & (AttemptRow.state == RunState.RUNNING))
         .where(RunRow.id.in_(bindparam("runs", expanding=True, literal_execute=True)))
     )
@@ -394,6 +400,17 @@ def _progress(names: tuple[int, ...]) -> Select[Any]:
 def of_runs(fingerprints: Iterable[str]) -> ColumnElement[bool]:
     """Return the condition that a run is one of these."""
     return one_of(RunRow.id, map(run_key, fingerprints))
+
+
+def _speed(row: Row[Any]) -> float | None:
+    """Return the steps per second of a RUNNING attempt; None if it has made no steps."""
+    if row.started_at is None:
+        return None
+    first, last, seconds = row.first_step, row.step, (row.updated_at - row.started_at).total_seconds()
+    if row.resumed_step is not None and row.reached_step is not None:
+        first, last = row.resumed_step, row.reached_step
+        seconds = row.training_seconds + row.evaluation_seconds + row.checkpoint_seconds
+    return (last - first) / seconds if last > first and seconds > 0 else None
 
 
 def _archive(origin: str | None) -> str | None:
