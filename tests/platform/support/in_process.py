@@ -295,7 +295,7 @@ def _begin(
     )
     attempt.catch_up()
     if wanted.sources is not None:
-        store_texts(store, wanted.sources.files.values(), provenance.cleaner())
+        store_texts(store, wanted.sources.values(), provenance.cleaner())
     with (folder / logs.NAME).open("a") as log:
         log.write(f"--- attempt {number}\n")
     return attempt
