@@ -354,7 +354,7 @@ def parse_options(kind: str, given: Mapping[str, Any]) -> Any:
     Raises:
         SpecError: The kind or an option is unknown or invalid; the path names it.
     """
-    model = {**REPORTS, "all": EveryFigureOptions}.get(kind)
+    model: type[Options] | None = EveryFigureOptions if kind == "all" else REPORTS.get(kind)
     if model is None:
         known = (*REPORTS, *extensions.installed("figure"))
         if kind not in known and not references.is_reference(kind):
