@@ -63,7 +63,7 @@ SECTIONS = {
 _MODULES = {
     "studies": ("list", "show", "plan", "costs"),
     "launch": ("launch", "retry", "cancel"),
-    "status": ("status", "watch"),
+    "status": ("status", "watch", "attach"),
     "results": ("table", "plot", "report"),
     "annotations": ("note", "tag", "accept", "retract"),
     "export": ("export", "import"),
