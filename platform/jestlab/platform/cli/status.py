@@ -414,7 +414,7 @@ def _attach(watch: Watch, experiment: str, stream: IO[str]) -> list[RunStatus]:
                     continue
                 if shown.get(run.fingerprint) != (run.state, run.reason):
                     shown[run.fingerprint] = (run.state, run.reason)
-                    listener.state(naming.ListedRun.of(run), run.state, run.reason)
+                    listener.state(run, run.state, run.reason)
             running = [row for row in unique if row.run.state == RunState.RUNNING]
             listener.progress({row.run.fingerprint: row.progress for row in running})
         if waiting := sum(not row.run.state.is_terminal for row in rows if not row.repeats):

@@ -63,7 +63,7 @@ class RunStatus:
 
     run: RunSummary  # the run with its current state and reason, such as doubts whether it still runs
     cost: Spending = field(default_factory=Spending)  # cost so far and planned cost
-    progress: RunProgress = RunProgress(0, None, {})
+    progress: RunProgress = field(default_factory=lambda: RunProgress(0, None, {}))
     repeats: bool = False  # whether an earlier row shows the same run under another label
     wait: WaitStatus | None = None  # why it has not started; None if it has
     lease: Lease | None = None  # last attempt; None before the first
