@@ -157,9 +157,8 @@ def start_of(pid: int) -> str | None:
 
 def own_age() -> float:
     """Return for how many seconds this process has been running."""
-    import psutil
-
-    return max(0.0, time.time() - psutil.Process().create_time())
+    began = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]  # in ticks since boot
+    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - int(began) / _TICKS)
 
 
 def _pids_where(holds: Callable[[int], bool]) -> set[int]:
