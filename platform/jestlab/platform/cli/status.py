@@ -62,33 +62,34 @@ class RunColumn(NamedTuple):
     right: bool = False
 
 
-def _optional(value: float | None, write: Callable[[float], str]) -> str:
-    return "" if value is None else write(value)
+def _amount(
+    header: str, read: Callable[[RunStatus], float | None], write: Callable[[float], str], importance: int
+) -> RunColumn:
+    """Return a column of numbers, empty where unknown."""
+
+    def cell(row: RunStatus) -> str:
+        return "" if (value := read(row)) is None else write(value)
+
+    return RunColumn(header, cell, importance, True)
+
+
+def _steps(row: RunStatus) -> str:
+    return "" if row.run.total_steps is None else f"{row.run.step}/{row.run.total_steps}"
 
 
 _RUN = (
     RunColumn("run", lambda row: one_line(row.run.label)),
     RunColumn("seed", lambda row: str(row.run.seed), right=True),
     RunColumn("state", lambda row: in_state(row.run.state)),
-    RunColumn(
-        "step",
-        lambda row: f"{row.run.step}/{row.run.total_steps}" if row.run.total_steps is not None else "",
-        60,
-        True,
-    ),
+    RunColumn("step", _steps, 60, True),
 )
 _ATTEMPTS = RunColumn("attempts", lambda row: str(row.run.attempts), 40, True)
 _PROGRESS = (
-    RunColumn("loss", lambda row: _optional(row.loss, "{:.4g}".format), 55, True),
-    RunColumn("examples/s", lambda row: _optional(row.rate, "{:,.0f}".format), 45, True),
-    RunColumn(
-        "ETA",
-        lambda row: _optional(row.progress.seconds_left, lambda eta: str(timedelta(seconds=round(eta)))),
-        65,
-        True,
-    ),
-    RunColumn("FLOPs so far", lambda row: _optional(row.cost.actual_flops or None, units.flops), 35, True),
-    RunColumn("planned", lambda row: _optional(row.cost.total_flops or None, units.flops), 20, True),
+    _amount("loss", lambda row: row.loss, "{:.4g}".format, 55),
+    _amount("examples/s", lambda row: row.rate, "{:,.0f}".format, 45),
+    _amount("ETA", lambda row: row.progress.seconds_left, lambda eta: str(timedelta(seconds=round(eta))), 65),
+    _amount("FLOPs so far", lambda row: row.cost.actual_flops or None, units.flops, 35),
+    _amount("planned", lambda row: row.cost.total_flops or None, units.flops, 20),
 )
 _REASON = RunColumn("reason", lambda row: one_line(row.run.reason or ""), 70)
 
@@ -126,8 +127,8 @@ class _Kind:
     def columns(self) -> list[RunColumn]:
         """Return the columns of this kind: actual, planned, and drift."""
         return [
-            RunColumn(self.title, lambda row: _optional(self.actual(row.cost), self.write), 50, True),
-            RunColumn("planned", lambda row: _optional(self.planned(row.cost), self.write), 20, True),
+            _amount(self.title, lambda row: self.actual(row.cost), self.write, 50),
+            _amount("planned", lambda row: self.planned(row.cost), self.write, 20),
             RunColumn("drift", self.drift, 30, True),
         ]
 
@@ -136,8 +137,6 @@ class _Kind:
         unit = f" {self.title}" if self.title.endswith("hours") else ""
         return f"{self.write(actual)} of {self.write(planned)}{unit}"
 
-
-_ATTACH_SECONDS = 1.0
 
 _KINDS = (
     _Kind("FLOPs", lambda cost: cost.total_flops, lambda cost: cost.actual_flops, units.flops),
@@ -400,7 +399,7 @@ def _attach(watch: Watch, experiment: str, stream: IO[str]) -> list[RunStatus]:
     shown: dict[str, tuple[RunState, str | None]] = {}
     completed: set[str] | None = None  # before
     try:
-        for update in watch.follow(_ATTACH_SECONDS):
+        for update in watch.follow(1.0):
             if isinstance(update, StoreUnreachable):
                 continue
             rows, unique = update, [row for row in update if not row.repeats]
