@@ -57,10 +57,10 @@ from jestlab.platform.programs import failures
 from jestlab.platform.programs.command_run import left_behind
 from jestlab.platform.programs.context import Failed, Interrupted, NeededRun, RunContext
 from jestlab.platform.programs.sources import interpreter_of, sources_of
-from jestlab.platform.spec.record import Record
+from jestlab.platform.spec.schema import Record
 from jestlab.platform.store import claims, leases, provenance
 from jestlab.platform.store.attempt import ValueRefused, WorkerAttempt
-from jestlab.platform.store.code import store_texts
+from jestlab.platform.store.provenance import store_texts
 from jestlab.platform.store.records import AttemptLost, RunRecord, RunState
 from jestlab.platform.store.store import Store
 
@@ -247,7 +247,7 @@ def _attempt(
     stop.patiently(attempt.catch_up)
     seconds = stop.patiently(lambda: store.seconds_by_step(run.fingerprint))
     if wanted.sources is not None and "sources" in parts:
-        texts = wanted.sources.files.values()
+        texts = wanted.sources.values()
         stop.patiently(lambda: store_texts(store, texts, provenance.cleaner()))
     stop.asked = attempt.stop_requested
     started = time.strftime("%Y-%m-%d %H:%M:%S %Z")

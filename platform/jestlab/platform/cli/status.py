@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import click
 from rich.text import Text
@@ -26,14 +26,14 @@ from jestlab.platform.launch.status import STARTING, RunStatus, Watch, read_stat
 from jestlab.platform.logs import one_line
 from jestlab.platform.planning.changes import changes_of
 from jestlab.platform.render import (
-    ESSENTIAL,
     Block,
-    TextTable,
+    Column,
     has_styles,
     in_state,
     render,
     result_blocks,
     table,
+    table_of,
     width,
 )
 from jestlab.platform.store.annotations import tags_of_experiments, tags_of_runs
@@ -46,31 +46,15 @@ from jestlab.platform.words import counted
 # ---- columns
 
 
-class RunColumn(NamedTuple):
-    """A column of a table of runs.
-
-    Attributes:
-        header: Heading of the column.
-        cell: Returns the cell of a row.
-        importance: On a narrow terminal, the least important columns are left out first.
-        right: Whether the column is aligned to the right.
-    """
-
-    header: str
-    cell: Callable[[RunStatus], str | Text]
-    importance: int = ESSENTIAL
-    right: bool = False
-
-
 def _amount(
     header: str, read: Callable[[RunStatus], float | None], write: Callable[[float], str], importance: int
-) -> RunColumn:
+) -> Column:
     """Return a column of numbers, empty where unknown."""
 
     def cell(row: RunStatus) -> str:
         return "" if (value := read(row)) is None else write(value)
 
-    return RunColumn(header, cell, importance, True)
+    return Column(header, cell, importance, True)
 
 
 def _steps(row: RunStatus) -> str:
@@ -78,12 +62,12 @@ def _steps(row: RunStatus) -> str:
 
 
 _RUN = (
-    RunColumn("run", lambda row: one_line(row.run.label)),
-    RunColumn("seed", lambda row: str(row.run.seed), right=True),
-    RunColumn("state", lambda row: in_state(row.run.state)),
-    RunColumn("step", _steps, 60, True),
+    Column("run", lambda row: one_line(row.run.label)),
+    Column("seed", lambda row: str(row.run.seed), right=True),
+    Column("state", lambda row: in_state(row.run.state)),
+    Column("step", _steps, 60, True),
 )
-_ATTEMPTS = RunColumn("attempts", lambda row: str(row.run.attempts), 40, True)
+_ATTEMPTS = Column("attempts", lambda row: str(row.run.attempts), 40, True)
 _PROGRESS = (
     _amount("loss", lambda row: row.loss, "{:.4g}".format, 55),
     _amount("examples/s", lambda row: row.rate, "{:,.0f}".format, 45),
@@ -91,17 +75,7 @@ _PROGRESS = (
     _amount("FLOPs so far", lambda row: row.cost.actual_flops or None, units.flops, 35),
     _amount("planned", lambda row: row.cost.total_flops or None, units.flops, 20),
 )
-_REASON = RunColumn("reason", lambda row: one_line(row.run.reason or ""), 70)
-
-
-def runs_table(rows: Sequence[RunStatus], columns: Sequence[RunColumn]) -> TextTable:
-    """Return a table of runs with some columns."""
-    return table(
-        [column.header for column in columns],
-        [[column.cell(row) for column in columns] for row in rows],
-        [index for index, column in enumerate(columns) if column.right],
-        {column.header: column.importance for column in columns},
-    )
+_REASON = Column("reason", lambda row: one_line(row.run.reason or ""), 70)
 
 
 @dataclass(frozen=True)
@@ -124,12 +98,12 @@ class _Kind:
         is_within = pair is None or (pair[0] <= pair[1] and row.run.state != RunState.COMPLETED)
         return "" if pair is None or is_within else f"× {pair[0] / pair[1]:.2f}"
 
-    def columns(self) -> list[RunColumn]:
+    def columns(self) -> list[Column]:
         """Return the columns of this kind: actual, planned, and drift."""
         return [
             _amount(self.title, lambda row: self.actual(row.cost), self.write, 50),
             _amount("planned", lambda row: self.planned(row.cost), self.write, 20),
-            RunColumn("drift", self.drift, 30, True),
+            Column("drift", self.drift, 30, True),
         ]
 
     def amounts(self, actual: float, planned: float) -> str:
@@ -243,10 +217,10 @@ def _status_lines(rows: Sequence[RunStatus], tags: Mapping[str, Sequence[str]]) 
     for kind in _KINDS:
         columns += kind.columns() if any(kind.both(cost) for cost in costs) else []
     if tags:
-        columns.append(RunColumn("tags", lambda row: ", ".join(tags.get(row.run.fingerprint, [])), 80))
+        columns.append(Column("tags", lambda row: ", ".join(tags.get(row.run.fingerprint, [])), 80))
     if any(row.run.reason for row in rows):
         columns.append(_REASON)
-    yield runs_table(rows, columns)
+    yield table_of(rows, columns)
     completed = _unique_costs(row for row in rows if row.run.state == RunState.COMPLETED)
     parts = []
     for kind in _KINDS:
@@ -355,7 +329,7 @@ def watch_lines(rows: Sequence[RunStatus], height: int | None = None) -> list[Bl
         if planned := sum(kind.planned(cost) or 0.0 for cost in costs):
             actual = sum(kind.actual(cost) or 0.0 for cost in costs)
             parts.append(f"{kind.amounts(actual, planned)}, {actual / planned:.0%}")
-    return [runs_table(shown, (*_RUN, *_PROGRESS, _REASON)), "", "; ".join(parts)]
+    return [table_of(shown, (*_RUN, *_PROGRESS, _REASON)), "", "; ".join(parts)]
 
 
 @click.command(epilog=examples("attach quickstart", "attach quickstart --store postgresql://server/results"))
